@@ -1,0 +1,184 @@
+//! The nouns of one call: its effect class, its state, what is known of its effect, where an answer came from.
+//!
+//! The words are promises: the same snake case stands in Postgres, in JSON and in metric labels.
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word for it in Postgres, JSON and metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::call::UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, $crate::call::UnknownWord> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err($crate::call::UnknownWord { what: stringify!($name), word: word.to_owned() }),
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// A word that this version of the program does not know: refused, never defaulted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{word:?} is not a known {what}")]
+pub struct UnknownWord {
+    /// The type that was expected.
+    pub what: &'static str,
+    /// What stood there.
+    pub word: String,
+}
+
+words! {
+    /// What running a tool again would mean. Declared by the manifest, never guessed.
+    Effect {
+        /// May run any number of times.
+        Read = "read",
+        /// May be sent again, always with the same downstream key.
+        Idempotent = "idempotent",
+        /// Never again after it may have started.
+        Once = "once",
+        /// A SQL effect that commits together with its outcome.
+        Transaction = "transaction",
+    }
+}
+
+words! {
+    /// Where a call stands.
+    State {
+        /// Waiting for its first or next attempt.
+        Queued = "queued",
+        /// Claimed by a worker.
+        Running = "running",
+        /// The effect may have happened and nothing proves it either way.
+        InDoubt = "in_doubt",
+        /// Reserved: no move reaches it yet.
+        AwaitingClient = "awaiting_client",
+        /// Worked, or was settled as applied.
+        Succeeded = "succeeded",
+        /// Said no, could not, or was settled as not applied.
+        Failed = "failed",
+        /// Taken back before it ran.
+        Cancelled = "cancelled",
+        /// Its deadline passed before it ran.
+        Expired = "expired",
+    }
+}
+
+impl State {
+    /// Terminal states and their result bytes never change.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::InDoubt | Self::AwaitingClient => false,
+            Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired => true,
+        }
+    }
+
+    /// Whether a caller who waits "until it is decided" may be answered.
+    pub const fn answers_waiters(self) -> bool {
+        self.is_terminal() || matches!(self, Self::InDoubt)
+    }
+}
+
+words! {
+    /// What a call came to, in the words of its envelope.
+    CallOutcome {
+        /// The tool did it.
+        Success = "success",
+        /// The tool, or the door, said no for a reason the caller can act on.
+        BusinessError = "business_error",
+        /// A degraded answer stands in for the live one.
+        Fallback = "fallback",
+        /// The platform or the tool could not.
+        SystemError = "system_error",
+        /// Nobody knows.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// Where the answer came from.
+    Source {
+        /// From the tool.
+        Live = "live",
+        /// From a cached result of the same call.
+        Cache = "cache",
+        /// An old result, marked as such.
+        Stale = "stale",
+        /// A declared stand-in.
+        Stub = "stub",
+        /// No answer: an error.
+        Error = "error",
+        /// From whoever settled the doubt.
+        Settled = "settled",
+    }
+}
+
+words! {
+    /// What is known about the world after the call.
+    EffectKnown {
+        /// There is none to have: a read, or a refusal at the door.
+        None = "none",
+        /// It happened.
+        Applied = "applied",
+        /// It did not happen.
+        NotApplied = "not_applied",
+        /// It may have happened.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// Which calls of a tenant go first.
+    Priority {
+        /// Before the others.
+        High = "high",
+        /// The default.
+        Normal = "normal",
+        /// After the others, never starved.
+        Low = "low",
+    }
+}
+
+words! {
+    /// The language of messages for models.
+    Language {
+        /// English.
+        En = "en",
+        /// Chinese.
+        Zh = "zh",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_the_same_in_json_and_in_text() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_string(state).unwrap(), format!("\"{state}\""));
+            assert_eq!(state.as_str().parse::<State>().unwrap(), *state);
+        }
+        assert!("stuck".parse::<State>().is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Names and identifiers that arrive from outside, parsed once; the type is the proof.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// One accepted call. A `UUIDv7`: its time part routes it to a partition of the history.
+    CallId
+}
+uuid_id! {
+    /// One claim of a call. Random, never a counter: a counter repeats after a lossy failover.
+    AttemptId
+}
+uuid_id! {
+    /// One start of a worker process. Random; the worker's name is only a label.
+    WorkerId
+}
+uuid_id! {
+    /// One start of a dispatcher process. Workers address completed calls to it.
+    DispatcherId
+}
+
+impl CallId {
+    /// A new id, ordered by time of creation.
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl AttemptId {
+    /// A new random id, made and remembered before the claim is sent.
+    pub fn generate() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl WorkerId {
+    /// A new random id for this process start.
+    pub fn generate() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl DispatcherId {
+    /// A new random id for this process start.
+    pub fn generate() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl FromStr for CallId {
+    type Err = InvalidName;
+
+    /// Accepts the hyphenated form of a `UUIDv7` and nothing else.
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && id.get_version_num() == 7);
+        id.map(Self).ok_or(InvalidName { what: "call id", rule: "a UUIDv7 in hyphenated form" })
+    }
+}
+
+/// A name that does not follow its rule. The offending text is left out: it may be anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} must be {rule}")]
+pub struct InvalidName {
+    /// What was being named.
+    pub what: &'static str,
+    /// The rule, readable after "must be".
+    pub rule: &'static str,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $rule:literal, $accepts:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidName;
+
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
+                let accepts: fn(&str) -> bool = $accepts;
+                if accepts(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(InvalidName { what: $what, rule: $rule })
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidName;
+
+            fn try_from(text: String) -> Result<Self, InvalidName> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+fn token(text: &str, allowed: fn(u8) -> bool) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+name! {
+    /// A tool's name. It is a subject token, so the alphabet is narrow on purpose.
+    ToolName, "tool name", "1 to 64 characters of a-z, 0-9 and _",
+    |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+name! {
+    /// A queue's name: part of a subject and of a consumer's name.
+    QueueName, "queue name", "1 to 64 characters of a-z, 0-9, _ and -",
+    |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+name! {
+    /// A tenant, session or run, as it stands in subjects and headers.
+    Label, "name", "1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+    |text| token(text, |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+name! {
+    /// The first token of every subject of one fleet.
+    Prefix, "subject prefix", "1 to 64 characters of a-z, 0-9, _ and -",
+    |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+name! {
+    /// A caller's idempotency key. Stored and logged only as a hash.
+    IdempotencyKey, "idempotency key", "1 to 255 visible ASCII characters",
+    |text| (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_change_a_subject_are_refused() {
+        for hostile in ["", "a.b", "*", ">", "a b", "..", "Ab", "a\0", "a\r\nb", &"a".repeat(65)] {
+            assert!(hostile.parse::<ToolName>().is_err(), "{hostile:?}");
+        }
+        assert!("get_weather2".parse::<ToolName>().is_ok());
+        assert!("Acme-1_x".parse::<Label>().is_ok());
+        assert!("Acme.1".parse::<Label>().is_err());
+    }
+
+    #[test]
+    fn only_version_seven_ids_name_calls() {
+        assert!(CallId::generate().to_string().parse::<CallId>().is_ok());
+        assert!(Uuid::new_v4().to_string().parse::<CallId>().is_err());
+        assert!(CallId::generate().0.simple().to_string().parse::<CallId>().is_err());
+    }
+}

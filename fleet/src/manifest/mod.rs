@@ -1,0 +1,293 @@
+//! A tool manifest: what an operator writes, what is stored as an immutable version.
+//!
+//! `parse` reads and checks one file; this file holds what it becomes.
+
+mod duration;
+mod parse;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::{
+    duration::{format_duration, parse_duration},
+    parse::{ManifestProblem, parse},
+};
+use crate::{
+    call::{Effect, Language, words},
+    ids::{QueueName, ToolName},
+    wire::code::Code,
+};
+
+/// One version of one tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The name a caller uses.
+    pub name: ToolName,
+    /// Immutable once applied: the same version with other content is refused.
+    pub version: i32,
+    /// What a model reads to decide whether to call it.
+    pub description: String,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// JSON Schema 2020-12 of the arguments, an object.
+    pub input_schema: Value,
+    /// How it is run.
+    pub executor: ExecutorSpec,
+    /// Which workers run it.
+    #[serde(default = "Manifest::default_queue")]
+    pub queue: QueueName,
+    /// Whether a caller must send an idempotency key. `None`: required for `once`, else optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyPolicy>,
+    /// How long a key lives after its call is terminal; at least 24 hours.
+    #[serde(default = "Manifest::default_key_retention", with = "duration")]
+    pub key_retention: Duration,
+    /// How the tool itself recognises a repeated call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
+    /// How long one attempt may take.
+    #[serde(default = "Manifest::default_timeout", with = "duration")]
+    pub timeout: Duration,
+    /// How long the whole call may take, from acceptance. A caller can ask for another one.
+    #[serde(default = "Manifest::default_deadline", with = "duration")]
+    pub deadline: Duration,
+    /// When a failed attempt is followed by another.
+    #[serde(default)]
+    pub retry: RetryPolicy,
+    /// HTTP statuses that mean "the tool said no".
+    #[serde(default = "Manifest::default_business_statuses")]
+    pub business_statuses: Vec<u16>,
+    /// HTTP statuses that prove that a write did not happen.
+    #[serde(default)]
+    pub not_applied_statuses: Vec<u16>,
+    /// The most bytes an answer may have.
+    #[serde(default = "Manifest::default_output_limit", with = "bytes")]
+    pub output_limit: usize,
+    /// The language of messages for models, where the caller does not ask for one.
+    #[serde(default = "Manifest::default_language")]
+    pub language: Language,
+}
+
+impl Manifest {
+    /// The largest answer that a manifest may allow, in bytes.
+    pub const OUTPUT_LIMIT_MAX: usize = 8 * 1024 * 1024;
+    /// The shortest life of a key after its call is terminal.
+    pub const KEY_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
+    /// The longest time a call may take.
+    pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+    fn default_queue() -> QueueName {
+        "default".parse().expect("the default queue has a valid name")
+    }
+
+    const fn default_key_retention() -> Duration {
+        Self::KEY_RETENTION_MIN
+    }
+
+    const fn default_timeout() -> Duration {
+        Duration::from_secs(30)
+    }
+
+    const fn default_deadline() -> Duration {
+        Duration::from_secs(300)
+    }
+
+    fn default_business_statuses() -> Vec<u16> {
+        vec![400, 404, 409, 422]
+    }
+
+    const fn default_output_limit() -> usize {
+        1024 * 1024
+    }
+
+    const fn default_language() -> Language {
+        Language::En
+    }
+
+    /// Whether a caller must send an idempotency key.
+    pub fn key_required(&self) -> bool {
+        match self.key {
+            Some(policy) => policy == KeyPolicy::Required,
+            None => matches!(self.effect, Effect::Once | Effect::Transaction),
+        }
+    }
+}
+
+words! {
+    /// Whether a caller must send an idempotency key.
+    KeyPolicy {
+        /// A call without a key is refused.
+        Required = "required",
+        /// A call without a key is accepted, and a repetition is another call.
+        Optional = "optional",
+    }
+}
+
+/// How the tool itself recognises a repeated call: where the constant downstream key goes, and how long it is honoured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Idempotency {
+    /// The HTTP header that carries the key. Process tools find it in `TOOLFLEET_IDEMPOTENCY_KEY`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// The top-level argument that carries the key; a caller may not set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argument: Option<String>,
+    /// How long after the first attempt the tool still recognises the key.
+    #[serde(default = "Manifest::default_key_retention", with = "duration")]
+    pub valid_for: Duration,
+}
+
+/// How a tool is run; exactly one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ExecutorSpec {
+    /// An HTTP request.
+    Http(HttpSpec),
+    /// A program on the worker's machine.
+    Process(ProcessSpec),
+}
+
+impl ExecutorSpec {
+    /// The word for its kind, as in the manifest.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Process(_) => "process",
+        }
+    }
+}
+
+/// An HTTP request made of the arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSpec {
+    /// `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+    pub method: String,
+    /// An RFC 6570 template over the arguments; scheme, host and port are literal.
+    pub url: String,
+    /// Header values: text, `secret://NAME`, or `{argument}` standing alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Query parameters: text, `secret://NAME`, or `{argument}` standing alone. An absent argument leaves it out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, String>,
+    /// A JSON value in which a string that is exactly `{argument}` is replaced by that argument's value.
+    /// Absent: the arguments themselves, for methods that have a body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+}
+
+/// A program, its arguments on stdin as one JSON object, its answer on stdout.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessSpec {
+    /// The program and its fixed arguments; never a shell line.
+    pub command: Vec<String>,
+    /// Its environment besides `PATH`, `LANG` and ours: text or `secret://NAME`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where it starts; the worker's own folder when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+words! {
+    /// How the pauses between attempts grow.
+    RetryStrategy {
+        /// One attempt.
+        None = "none",
+        /// Always `base`.
+        Fixed = "fixed",
+        /// `base × factor^(n-1)`, at most `cap`.
+        Exponential = "exponential",
+        /// A random part of the exponential pause ("full jitter"), the same for every process that computes it.
+        Jittered = "jittered",
+    }
+}
+
+/// When a failed attempt is followed by another, and how soon.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryPolicy {
+    /// How the pauses grow.
+    pub strategy: RetryStrategy,
+    /// How many attempts in all, 1 to 20.
+    pub max_attempts: u32,
+    /// The first pause.
+    #[serde(with = "duration")]
+    pub base: Duration,
+    /// What each pause is multiplied by, 1 to 10.
+    pub factor: f64,
+    /// The longest pause; applied last.
+    #[serde(with = "duration")]
+    pub cap: Duration,
+    /// Which failures are tried again. `None`: `timeout`, `unavailable`, `tool_crashed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<Vec<Code>>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            strategy: RetryStrategy::Jittered,
+            max_attempts: 3,
+            base: Duration::from_millis(500),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            on: None,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// How many attempts in all.
+    pub const fn attempts_max(&self) -> u32 {
+        match self.strategy {
+            RetryStrategy::None => 1,
+            RetryStrategy::Fixed | RetryStrategy::Exponential | RetryStrategy::Jittered => self.max_attempts,
+        }
+    }
+
+    /// Whether a failure with this code may be tried again.
+    pub fn covers(&self, code: Code) -> bool {
+        match &self.on {
+            Some(codes) => codes.contains(&code),
+            None => matches!(code, Code::Timeout | Code::Unavailable | Code::ToolCrashed),
+        }
+    }
+}
+
+/// A size: a number of bytes, or a text such as `64KiB` or `1MiB`.
+mod bytes {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(*bytes as u64)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let bytes = match &value {
+            Value::Number(number) => number.as_u64().and_then(|n| usize::try_from(n).ok()),
+            Value::String(text) => parse(text),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        bytes.ok_or_else(|| D::Error::custom("a size is a number of bytes or a text such as 64KiB or 1MiB"))
+    }
+
+    fn parse(text: &str) -> Option<usize> {
+        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+        let unit = match unit {
+            "B" => 1,
+            "KiB" => 1024,
+            "MiB" => 1024 * 1024,
+            _ => return None,
+        };
+        digits.parse::<usize>().ok()?.checked_mul(unit)
+    }
+}

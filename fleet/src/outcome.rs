@@ -1,0 +1,112 @@
+//! **May the effect have happened?** What an executor says about one attempt.
+//!
+//! An executor answers with one of four words, and the word is a claim about the world:
+//!
+//! - [`Outcome::Applied`]: the tool answered that it did what was asked.
+//! - [`Outcome::NotStarted`]: it is *proven* that nothing reached the tool: the program was not found, the name did
+//!   not resolve, a **fresh** connection was refused. Only this may be tried again for a `once` tool.
+//! - [`Outcome::DefiniteFailure`]: the tool answered, and the answer says that there was no effect.
+//! - [`Outcome::Unknown`]: everything else. A timeout, a broken connection, an undeclared status, a killed process.
+//!
+//! In doubt (no pun) an executor says `Unknown`: a wrong `Unknown` costs a person a look,
+//! a wrong `NotStarted` costs somebody a second charge.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{call::words, wire::code::Code};
+
+/// What one attempt came to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The tool did it. `flaw` is set when its answer could not be used: the effect stands all the same.
+    Applied {
+        /// The tool's answer: one JSON value, without NUL characters.
+        result: Box<RawValue>,
+        /// Why the answer is not what it should be, when it is not.
+        flaw: Option<ToolFailure>,
+    },
+    /// Proven not to have started.
+    NotStarted(ToolFailure),
+    /// The tool answered that it did not do it.
+    DefiniteFailure(ToolFailure),
+    /// The effect may have happened.
+    Unknown(ToolFailure),
+}
+
+words! {
+    /// The word of an [`Outcome`] without its data, as it stands in `attempts.outcome`.
+    OutcomeWord {
+        /// The tool did it.
+        Applied = "applied",
+        /// Proven not to have started.
+        NotStarted = "not_started",
+        /// The tool said that it did not do it.
+        DefiniteFailure = "definite_failure",
+        /// The effect may have happened.
+        Unknown = "unknown",
+    }
+}
+
+impl Outcome {
+    /// The word for it.
+    pub const fn word(&self) -> OutcomeWord {
+        match self {
+            Self::Applied { .. } => OutcomeWord::Applied,
+            Self::NotStarted(_) => OutcomeWord::NotStarted,
+            Self::DefiniteFailure(_) => OutcomeWord::DefiniteFailure,
+            Self::Unknown(_) => OutcomeWord::Unknown,
+        }
+    }
+
+    /// The failure, if this is one.
+    pub const fn failure(&self) -> Option<&ToolFailure> {
+        match self {
+            Self::Applied { flaw, .. } => flaw.as_ref(),
+            Self::NotStarted(failure) | Self::DefiniteFailure(failure) | Self::Unknown(failure) => Some(failure),
+        }
+    }
+}
+
+/// Why an attempt did not do what was asked. Stored and sent: never put arguments or secrets into it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolFailure {
+    /// The stable code: `timeout`, `unavailable`, `tool_crashed`, `tool_error`, `output_invalid`, …
+    pub code: Code,
+    /// One sentence, at most [`ToolFailure::MESSAGE_MAX`] bytes. For `tool_error` it is the tool's own message.
+    pub message: String,
+    /// How long the remote asked us to wait before another attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Diagnostics for people: HTTP status, exit code, the end of stderr. At most a few KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<serde_json::Value>,
+}
+
+impl ToolFailure {
+    /// The most bytes a message may have; longer ones are cut at a character boundary.
+    pub const MESSAGE_MAX: usize = 512;
+
+    /// A failure with a bounded message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let mut message: String = message.into().replace('\0', "\u{fffd}");
+        message.truncate(message.floor_char_boundary(Self::MESSAGE_MAX));
+        Self { code, message, retry_after_ms: None, details: None }
+    }
+
+    /// With diagnostics for people.
+    #[must_use]
+    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// With the pause that the remote asked for.
+    #[must_use]
+    pub fn with_retry_after(mut self, pause: Option<Duration>) -> Self {
+        self.retry_after_ms = pause.map(|p| u64::try_from(p.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+}

@@ -1,0 +1,86 @@
+//! The stable error codes. Each has a page `docs/errors/<code>.md`; a test pairs them.
+
+use crate::call::words;
+
+words! {
+    /// Why a call was refused, failed or is in doubt. A promise: agents and dashboards match on these words.
+    Code {
+        // Refusals: nothing is stored, the key is not consumed.
+        /// The body is not JSON.
+        MalformedJson = "malformed_json",
+        /// The body ends in the middle of a value.
+        TruncatedArguments = "truncated_arguments",
+        /// The body is not UTF-8, or holds half of a surrogate pair.
+        InvalidUnicode = "invalid_unicode",
+        /// A string holds the character U+0000.
+        NulNotAllowed = "nul_not_allowed",
+        /// An object names a key twice.
+        DuplicateKey = "duplicate_key",
+        /// Arrays and objects are nested too deep.
+        DepthExceeded = "depth_exceeded",
+        /// The body holds too many values.
+        TooManyNodes = "too_many_nodes",
+        /// An object key is too long.
+        KeyTooLong = "key_too_long",
+        /// A string is too long.
+        StringTooLong = "string_too_long",
+        /// The body is too large.
+        PayloadTooLarge = "payload_too_large",
+        /// A number is outside the range that is kept exactly.
+        NumberOutOfRange = "number_out_of_range",
+        /// A number has too many digits.
+        NumberTooLong = "number_too_long",
+        /// The arguments do not fit the tool's schema.
+        InvalidArguments = "invalid_arguments",
+        /// No such tool.
+        UnknownTool = "unknown_tool",
+        /// The tool has no such version.
+        UnknownToolVersion = "unknown_tool_version",
+        /// Not a name a tool can have.
+        InvalidToolName = "invalid_tool_name",
+        /// Not a name a tenant can have.
+        InvalidTenant = "invalid_tenant",
+        /// The tool needs an idempotency key.
+        MissingIdempotencyKey = "missing_idempotency_key",
+        /// Not a valid idempotency key.
+        InvalidIdempotencyKey = "invalid_idempotency_key",
+        /// The key already names another call.
+        IdempotencyKeyReused = "idempotency_key_reused",
+        /// The deadline is not a number of milliseconds in range.
+        DeadlineInvalid = "deadline_invalid",
+        /// A header has a value that is not allowed.
+        HeaderInvalid = "header_invalid",
+        /// The dispatcher has too much in hand.
+        Overloaded = "overloaded",
+        /// The ledger cannot be reached, or did not answer.
+        StoreUnavailable = "store_unavailable",
+
+        // After acceptance.
+        /// The tool did not answer in time.
+        Timeout = "timeout",
+        /// The tool could not be reached, or said that it is not available.
+        Unavailable = "unavailable",
+        /// The tool died.
+        ToolCrashed = "tool_crashed",
+        /// The tool said no.
+        ToolError = "tool_error",
+        /// The tool's answer is not what it should be.
+        OutputInvalid = "output_invalid",
+        /// The tool's answer is larger than allowed.
+        OutputTooLarge = "output_too_large",
+        /// Every attempt failed.
+        RetriesExhausted = "retries_exhausted",
+        /// The call's time ran out.
+        DeadlineExceeded = "deadline_exceeded",
+        /// The effect may have happened.
+        InDoubt = "in_doubt",
+        /// The tool cannot be run here any more.
+        ToolGone = "tool_gone",
+
+        // Others.
+        /// No such call for this tenant.
+        NotFound = "not_found",
+        /// Not a call id.
+        InvalidId = "invalid_id",
+    }
+}

@@ -1,0 +1,3 @@
+//! What leaves the process.
+pub mod code;
+pub mod trace;

@@ -1,0 +1,4 @@
+//! The worker: deliver, gate, claim, ack, execute, complete, reply.
+
+pub mod executors;
+pub mod guard;
