@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn a_word_is_the_same_in_json_and_in_text() {
         for state in State::ALL {
-            assert_eq!(serde_json::to_string(state).unwrap(), format!("\"{state}\""));
+            assert_eq!(
+                serde_json::to_string(state).unwrap(),
+                format!("\"{state}\"")
+            );
             assert_eq!(state.as_str().parse::<State>().unwrap(), *state);
         }
         assert!("stuck".parse::<State>().is_err());

@@ -1,1 +1,139 @@
-//! placeholder
+//! How long to wait: between attempts of a call, and between attempts to reach a server.
+//!
+//! The only file that knows the `backoff` crate (docs/decisions/0006-backoff-in-one-module.md).
+
+use std::time::Duration;
+
+use backoff::{ExponentialBackoff, backoff::Backoff};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    ids::CallId,
+    manifest::{RetryPolicy, RetryStrategy},
+};
+
+/// The pause after the attempt with this number (from 1) failed.
+///
+/// Exponential growth with the cap applied last; for `jittered` a uniform part of it ("full jitter"), drawn from a hash of
+/// call and attempt, so that every process that computes it gets the same pause.
+pub fn after_attempt(policy: &RetryPolicy, call: CallId, attempt: u32) -> Duration {
+    match policy.strategy {
+        RetryStrategy::None => Duration::ZERO,
+        RetryStrategy::Fixed => policy.base.min(policy.cap),
+        RetryStrategy::Exponential => envelope(policy, attempt),
+        RetryStrategy::Jittered => envelope(policy, attempt).mul_f64(fraction(call, attempt)),
+    }
+}
+
+/// `base × factor^(attempt-1)`, at most `cap`.
+fn envelope(policy: &RetryPolicy, attempt: u32) -> Duration {
+    let mut backoff = ExponentialBackoff {
+        current_interval: policy.base.min(policy.cap),
+        initial_interval: policy.base.min(policy.cap),
+        multiplier: policy.factor,
+        max_interval: policy.cap,
+        randomization_factor: 0.0,
+        max_elapsed_time: None,
+        ..ExponentialBackoff::default()
+    };
+    let mut pause = Duration::ZERO;
+    for _ in 0..attempt {
+        pause = backoff
+            .next_backoff()
+            .expect("a backoff without a total limit does not end");
+    }
+    pause
+}
+
+/// A number in 0..1 that depends on the call and the attempt alone.
+fn fraction(call: CallId, attempt: u32) -> f64 {
+    let digest = Sha256::new()
+        .chain_update(call.0.as_bytes())
+        .chain_update(attempt.to_be_bytes())
+        .finalize();
+    let bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}
+
+/// The pauses of a reconnect loop: 100 ms to 5 s, each with a random half, until [`Reconnect::reached`].
+#[derive(Debug)]
+pub struct Reconnect(ExponentialBackoff);
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self(ExponentialBackoff {
+            current_interval: Duration::from_millis(100),
+            initial_interval: Duration::from_millis(100),
+            multiplier: 2.0,
+            max_interval: Duration::from_secs(5),
+            randomization_factor: 0.5,
+            max_elapsed_time: None,
+            ..ExponentialBackoff::default()
+        })
+    }
+}
+
+impl Reconnect {
+    /// Waits before the next attempt. Cancel-safe.
+    pub async fn pause(&mut self) {
+        let pause = self
+            .0
+            .next_backoff()
+            .expect("a backoff without a total limit does not end");
+        tokio::time::sleep(pause).await;
+    }
+
+    /// The server answered: start over with short pauses.
+    pub fn reached(&mut self) {
+        self.0.reset();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_exponential_pause_doubles_up_to_its_cap() {
+        let policy = RetryPolicy {
+            strategy: RetryStrategy::Exponential,
+            cap: Duration::from_secs(3),
+            ..RetryPolicy::default()
+        };
+        let pauses: Vec<u128> = (1..=5)
+            .map(|n| after_attempt(&policy, CallId::generate(), n).as_millis())
+            .collect();
+        assert_eq!(pauses, [500, 1000, 2000, 3000, 3000]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_jittered_pause_is_within_its_envelope_and_the_same_everywhere(
+            id in any::<u128>(), attempt in 1_u32..20, base in 1_u64..10_000, factor in 1.0_f64..10.0, cap in 1_u64..60_000,
+        ) {
+            let policy = RetryPolicy {
+                base: Duration::from_millis(base), factor, cap: Duration::from_millis(cap), ..RetryPolicy::default()
+            };
+            let call = CallId(uuid::Uuid::from_u128(id));
+            let pause = after_attempt(&policy, call, attempt);
+            prop_assert!(pause <= policy.cap);
+            prop_assert!(pause <= envelope(&policy, attempt));
+            prop_assert_eq!(pause, after_attempt(&policy, call, attempt));
+        }
+    }
+
+    #[test]
+    fn full_jitter_spreads_over_the_whole_envelope() {
+        let fractions: Vec<f64> = (0..4000).map(|_| fraction(CallId::generate(), 1)).collect();
+        for decile in 0..10_u32 {
+            let low = f64::from(decile) / 10.0;
+            let count = fractions
+                .iter()
+                .filter(|f| (low..low + 0.1).contains(*f))
+                .count();
+            assert!((250..=550).contains(&count), "{decile}: {count}");
+        }
+    }
+}

@@ -70,8 +70,13 @@ impl FromStr for CallId {
 
     /// Accepts the hyphenated form of a `UUIDv7` and nothing else.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && id.get_version_num() == 7);
-        id.map(Self).ok_or(InvalidName { what: "call id", rule: "a UUIDv7 in hyphenated form" })
+        let id = Uuid::try_parse(text)
+            .ok()
+            .filter(|id| text.len() == 36 && id.get_version_num() == 7);
+        id.map(Self).ok_or(InvalidName {
+            what: "call id",
+            rule: "a UUIDv7 in hyphenated form",
+        })
     }
 }
 
@@ -170,7 +175,18 @@ mod tests {
 
     #[test]
     fn names_that_could_change_a_subject_are_refused() {
-        for hostile in ["", "a.b", "*", ">", "a b", "..", "Ab", "a\0", "a\r\nb", &"a".repeat(65)] {
+        for hostile in [
+            "",
+            "a.b",
+            "*",
+            ">",
+            "a b",
+            "..",
+            "Ab",
+            "a\0",
+            "a\r\nb",
+            &"a".repeat(65),
+        ] {
             assert!(hostile.parse::<ToolName>().is_err(), "{hostile:?}");
         }
         assert!("get_weather2".parse::<ToolName>().is_ok());
@@ -182,6 +198,13 @@ mod tests {
     fn only_version_seven_ids_name_calls() {
         assert!(CallId::generate().to_string().parse::<CallId>().is_ok());
         assert!(Uuid::new_v4().to_string().parse::<CallId>().is_err());
-        assert!(CallId::generate().0.simple().to_string().parse::<CallId>().is_err());
+        assert!(
+            CallId::generate()
+                .0
+                .simple()
+                .to_string()
+                .parse::<CallId>()
+                .is_err()
+        );
     }
 }

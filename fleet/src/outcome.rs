@@ -65,7 +65,9 @@ impl Outcome {
     pub const fn failure(&self) -> Option<&ToolFailure> {
         match self {
             Self::Applied { flaw, .. } => flaw.as_ref(),
-            Self::NotStarted(failure) | Self::DefiniteFailure(failure) | Self::Unknown(failure) => Some(failure),
+            Self::NotStarted(failure) | Self::DefiniteFailure(failure) | Self::Unknown(failure) => {
+                Some(failure)
+            }
         }
     }
 }
@@ -93,7 +95,12 @@ impl ToolFailure {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let mut message: String = message.into().replace('\0', "\u{fffd}");
         message.truncate(message.floor_char_boundary(Self::MESSAGE_MAX));
-        Self { code, message, retry_after_ms: None, details: None }
+        Self {
+            code,
+            message,
+            retry_after_ms: None,
+            details: None,
+        }
     }
 
     /// With diagnostics for people.

@@ -1,1 +1,389 @@
-//! placeholder
+//! **Again, later or never?** What follows an attempt: one pure table over effect class, outcome, error and attempts left.
+//!
+//! | outcome | `read` | `idempotent` | `once`, `transaction` |
+//! |---|---|---|---|
+//! | `applied` | succeed (a useless answer fails) | succeed | succeed |
+//! | `not_started` | again | again | again |
+//! | `definite_failure` | again if the policy covers the code | as `read` | fail |
+//! | `unknown` | again if the policy covers the code | again while its key is honoured | **in doubt** |
+//!
+//! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or,
+//! when what is unknown stays unknown, goes in doubt. An attempt is spent by a tool: one that a worker's death
+//! cut short is not counted here (see [`after_loss`]).
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use std::time::Duration;
+
+use crate::{
+    call::Effect,
+    manifest::RetryPolicy,
+    outcome::{Outcome, OutcomeWord, ToolFailure},
+    wire::code::Code,
+};
+
+/// What follows an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// The call succeeded.
+    Succeed,
+    /// Another attempt, not before this pause is over.
+    Again(Duration),
+    /// The call failed with this attempt's own error.
+    Fail,
+    /// The call failed because every attempt did.
+    Exhausted,
+    /// The call failed because its time ran out.
+    OutOfTime,
+    /// The effect may have happened.
+    Doubt,
+}
+
+/// What a decision is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Situation<'a> {
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// The tool's policy.
+    pub policy: &'a RetryPolicy,
+    /// How many attempts tools have spent, this one included.
+    pub attempts_spent: u32,
+    /// The pause before the next attempt, from [`crate::delay::after_attempt`].
+    pub pause: Duration,
+    /// How much of the call's time is left.
+    pub remaining: Duration,
+    /// How long the tool still honours its downstream key; `None` where it has none.
+    pub key_remaining: Option<Duration>,
+}
+
+/// What follows an attempt that ended like this.
+pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
+    let read = match situation.effect {
+        Effect::Read => true,
+        Effect::Idempotent | Effect::Once | Effect::Transaction => false,
+    };
+    match outcome {
+        Outcome::Applied {
+            flaw: Some(flaw), ..
+        } if read => again(situation, flaw, OutcomeWord::Applied),
+        Outcome::Applied { .. } => RetryDecision::Succeed,
+        Outcome::NotStarted(failure) => again(situation, failure, OutcomeWord::NotStarted),
+        Outcome::DefiniteFailure(failure) => match situation.effect {
+            Effect::Read | Effect::Idempotent => {
+                again(situation, failure, OutcomeWord::DefiniteFailure)
+            }
+            Effect::Once | Effect::Transaction => RetryDecision::Fail,
+        },
+        Outcome::Unknown(failure) => match situation.effect {
+            Effect::Read | Effect::Idempotent => again(situation, failure, OutcomeWord::Unknown),
+            Effect::Once | Effect::Transaction => RetryDecision::Doubt,
+        },
+    }
+}
+
+/// Another attempt if the policy covers the failure and attempts, time and the key's validity are left.
+fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) -> RetryDecision {
+    let unknown_write =
+        matches!(word, OutcomeWord::Unknown) && !matches!(situation.effect, Effect::Read);
+    let give_up = |otherwise| {
+        if unknown_write {
+            RetryDecision::Doubt
+        } else {
+            otherwise
+        }
+    };
+    if !situation.policy.covers(failure.code) {
+        return give_up(RetryDecision::Fail);
+    }
+    if situation.attempts_spent >= situation.policy.attempts_max() {
+        let one = situation.policy.attempts_max() == 1;
+        return give_up(if one {
+            RetryDecision::Fail
+        } else {
+            RetryDecision::Exhausted
+        });
+    }
+    let asked = failure
+        .retry_after_ms
+        .map_or(Duration::ZERO, Duration::from_millis);
+    let pause = situation.pause.max(asked);
+    if pause >= situation.remaining {
+        return give_up(RetryDecision::OutOfTime);
+    }
+    if unknown_write && situation.key_remaining.is_some_and(|left| pause >= left) {
+        return RetryDecision::Doubt;
+    }
+    RetryDecision::Again(pause)
+}
+
+/// How often a call may lose its worker before it is set aside: a call that kills its workers must not go on.
+pub const LOST_ATTEMPTS_MAX: u32 = 2;
+
+/// What follows when the worker of a running call died: nobody knows how far it came.
+///
+/// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one.
+pub const fn after_loss(effect: Effect, lost_attempts: u32) -> RetryDecision {
+    match effect {
+        Effect::Once | Effect::Transaction => RetryDecision::Doubt,
+        Effect::Read if lost_attempts > LOST_ATTEMPTS_MAX => RetryDecision::Fail,
+        Effect::Idempotent if lost_attempts > LOST_ATTEMPTS_MAX => RetryDecision::Doubt,
+        Effect::Read | Effect::Idempotent => RetryDecision::Again(Duration::ZERO),
+    }
+}
+
+/// The failure of a call whose every attempt failed, around the last one's.
+pub fn exhausted(attempts: u32, last: &ToolFailure) -> ToolFailure {
+    ToolFailure::new(
+        Code::RetriesExhausted,
+        format!(
+            "all {attempts} attempts failed; the last one: {}",
+            last.message
+        ),
+    )
+    .with_details(serde_json::json!({ "last": last }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn outcome(word: OutcomeWord, code: Code) -> Outcome {
+        let failure = ToolFailure::new(code, "x");
+        match word {
+            OutcomeWord::Applied => Outcome::Applied {
+                result: RawValue::NULL.to_owned(),
+                flaw: None,
+            },
+            OutcomeWord::NotStarted => Outcome::NotStarted(failure),
+            OutcomeWord::DefiniteFailure => Outcome::DefiniteFailure(failure),
+            OutcomeWord::Unknown => Outcome::Unknown(failure),
+        }
+    }
+
+    fn decide_with(
+        effect: Effect,
+        word: OutcomeWord,
+        code: Code,
+        change: impl FnOnce(&mut Situation<'_>),
+    ) -> RetryDecision {
+        let policy = RetryPolicy::default();
+        let mut situation = Situation {
+            effect,
+            policy: &policy,
+            attempts_spent: 1,
+            pause: Duration::from_secs(1),
+            remaining: Duration::from_secs(60),
+            key_remaining: None,
+        };
+        change(&mut situation);
+        decide(&situation, &outcome(word, code))
+    }
+
+    #[test]
+    fn the_whole_table_is_as_it_was_agreed() {
+        use OutcomeWord::{Applied, DefiniteFailure, NotStarted, Unknown};
+        use RetryDecision::{Again, Doubt, Exhausted, Fail, OutOfTime, Succeed};
+        let again = Again(Duration::from_secs(1));
+        // effect, outcome, code -> attempts left, no attempt left, no time left
+        let rows = [
+            (
+                Effect::Read,
+                Applied,
+                Code::Timeout,
+                Succeed,
+                Succeed,
+                Succeed,
+            ),
+            (
+                Effect::Read,
+                NotStarted,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Read,
+                DefiniteFailure,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Read,
+                DefiniteFailure,
+                Code::ToolError,
+                Fail,
+                Fail,
+                Fail,
+            ),
+            (
+                Effect::Read,
+                Unknown,
+                Code::Timeout,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (Effect::Read, Unknown, Code::OutputInvalid, Fail, Fail, Fail),
+            (
+                Effect::Idempotent,
+                Applied,
+                Code::Timeout,
+                Succeed,
+                Succeed,
+                Succeed,
+            ),
+            (
+                Effect::Idempotent,
+                NotStarted,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Idempotent,
+                DefiniteFailure,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Idempotent,
+                DefiniteFailure,
+                Code::ToolError,
+                Fail,
+                Fail,
+                Fail,
+            ),
+            (
+                Effect::Idempotent,
+                Unknown,
+                Code::Timeout,
+                again,
+                Doubt,
+                Doubt,
+            ),
+            (
+                Effect::Idempotent,
+                Unknown,
+                Code::OutputInvalid,
+                Doubt,
+                Doubt,
+                Doubt,
+            ),
+            (
+                Effect::Once,
+                Applied,
+                Code::Timeout,
+                Succeed,
+                Succeed,
+                Succeed,
+            ),
+            (
+                Effect::Once,
+                NotStarted,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (Effect::Once, NotStarted, Code::ToolError, Fail, Fail, Fail),
+            (
+                Effect::Once,
+                DefiniteFailure,
+                Code::Unavailable,
+                Fail,
+                Fail,
+                Fail,
+            ),
+            (
+                Effect::Once,
+                DefiniteFailure,
+                Code::ToolError,
+                Fail,
+                Fail,
+                Fail,
+            ),
+            (Effect::Once, Unknown, Code::Timeout, Doubt, Doubt, Doubt),
+            (
+                Effect::Transaction,
+                Unknown,
+                Code::Timeout,
+                Doubt,
+                Doubt,
+                Doubt,
+            ),
+        ];
+        for (effect, word, code, with_all, without_attempts, without_time) in rows {
+            let row = format!("{effect} {word} {code}");
+            assert_eq!(decide_with(effect, word, code, |_| ()), with_all, "{row}");
+            assert_eq!(
+                decide_with(effect, word, code, |s| s.attempts_spent = 3),
+                without_attempts,
+                "{row}, last attempt"
+            );
+            let late = decide_with(effect, word, code, |s| {
+                s.remaining = Duration::from_millis(900)
+            });
+            assert_eq!(late, without_time, "{row}, late");
+        }
+    }
+
+    #[test]
+    fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten() {
+        let forgotten = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_millis(500));
+        assert_eq!(
+            decide_with(
+                Effect::Idempotent,
+                OutcomeWord::Unknown,
+                Code::Timeout,
+                forgotten
+            ),
+            RetryDecision::Doubt
+        );
+        let honoured = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_secs(5));
+        let decision = decide_with(
+            Effect::Idempotent,
+            OutcomeWord::Unknown,
+            Code::Timeout,
+            honoured,
+        );
+        assert_eq!(decision, RetryDecision::Again(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn the_remote_is_not_asked_again_before_it_said() {
+        let policy = RetryPolicy::default();
+        let situation = Situation {
+            effect: Effect::Read,
+            policy: &policy,
+            attempts_spent: 1,
+            pause: Duration::from_secs(1),
+            remaining: Duration::from_secs(60),
+            key_remaining: None,
+        };
+        let failure = ToolFailure::new(Code::Unavailable, "busy")
+            .with_retry_after(Some(Duration::from_secs(7)));
+        assert_eq!(
+            decide(&situation, &Outcome::Unknown(failure)),
+            RetryDecision::Again(Duration::from_secs(7))
+        );
+    }
+
+    #[test]
+    fn a_call_that_kills_its_workers_is_set_aside() {
+        assert_eq!(
+            after_loss(Effect::Read, 2),
+            RetryDecision::Again(Duration::ZERO)
+        );
+        assert_eq!(after_loss(Effect::Read, 3), RetryDecision::Fail);
+        assert_eq!(after_loss(Effect::Idempotent, 3), RetryDecision::Doubt);
+        assert_eq!(after_loss(Effect::Once, 1), RetryDecision::Doubt);
+    }
+}

@@ -1,1 +1,164 @@
-//! placeholder
+//! **Is this move legal?** The only list of moves a call can make.
+//!
+//! ```text
+//!             accept              claim
+//!  (nothing) ───────▶ queued ─────────────▶ running ──────────────▶ succeeded / failed
+//!                      │  ▲                   │  │
+//!        expire, cancel│  └── again, lost ────┘  └── doubt, lost ──▶ in_doubt ──▶ succeeded / failed
+//!                      ▼                                                        (settled, or the same
+//!               expired / cancelled / failed                                     attempt answers late)
+//! ```
+//!
+//! Two things matter more than the picture.
+//! No path leads from `in_doubt` back to `queued`: what may have happened is never run again.
+//! And nothing leads out of a terminal state: a call has one outcome, for ever.
+//!
+//! The tables hold the same list (`legal_moves` on `open_calls`, `finished_calls_legal_move` on the history);
+//! `fleet/tests/store_agrees_with_state.rs` compares them cell by cell.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use crate::call::{State, words};
+
+words! {
+    /// What happens to a call.
+    Event {
+        /// A worker takes it for its next attempt.
+        Claim = "claim",
+        /// The attempt ended and another may follow; or it is proven that nothing started.
+        Again = "again",
+        /// The attempt ended with an effect that may have happened.
+        Doubt = "doubt",
+        /// It worked.
+        Succeed = "succeed",
+        /// It did not work, and will not be tried again.
+        Fail = "fail",
+        /// Its deadline passed before an attempt could start.
+        Expire = "expire",
+        /// The caller took it back.
+        Cancel = "cancel",
+        /// Postgres lost writes: what it remembers of a `once` call cannot be trusted.
+        Quarantine = "quarantine",
+    }
+}
+
+/// A move that is not in the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a call that is {state} cannot {event}")]
+pub struct IllegalMove {
+    /// Where the call stood.
+    pub state: State,
+    /// What was to happen to it.
+    pub event: Event,
+}
+
+/// Where a call stands after an event.
+///
+/// # Errors
+///
+/// The move is not in the list.
+pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
+    use Event::{Again, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
+    use State::{AwaitingClient, Cancelled, Expired, Failed, InDoubt, Queued, Running, Succeeded};
+    let illegal = Err(IllegalMove { state, event });
+    match state {
+        Queued => match event {
+            Claim => Ok(Running),
+            // A cached answer and an open breaker end a call that never ran.
+            Succeed => Ok(Succeeded),
+            Fail => Ok(Failed),
+            Expire => Ok(Expired),
+            Cancel => Ok(Cancelled),
+            Quarantine => Ok(InDoubt),
+            Again | Doubt => illegal,
+        },
+        Running => match event {
+            Again => Ok(Queued),
+            Doubt | Quarantine => Ok(InDoubt),
+            Succeed => Ok(Succeeded),
+            Fail => Ok(Failed),
+            // The attempt ended without an effect, and meanwhile time ran out or the caller had asked to stop.
+            Expire => Ok(Expired),
+            Cancel => Ok(Cancelled),
+            Claim => illegal,
+        },
+        InDoubt => match event {
+            Succeed => Ok(Succeeded),
+            Fail => Ok(Failed),
+            Claim | Again | Doubt | Expire | Cancel | Quarantine => illegal,
+        },
+        AwaitingClient | Succeeded | Failed | Cancelled | Expired => illegal,
+    }
+}
+
+/// Whether any event leads from one state to another.
+pub fn is_legal(from: State, to: State) -> bool {
+    Event::ALL.iter().any(|event| next(from, *event) == Ok(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_a_terminal_state() {
+        for from in State::ALL.iter().filter(|state| state.is_terminal()) {
+            for event in Event::ALL {
+                assert!(next(*from, *event).is_err(), "{from} {event}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_in_doubt_never_runs_again() {
+        let mut reachable = vec![State::InDoubt];
+        let mut seen = Vec::new();
+        while let Some(state) = reachable.pop() {
+            seen.push(state);
+            for event in Event::ALL {
+                if let Ok(to) = next(state, *event)
+                    && !seen.contains(&to)
+                {
+                    reachable.push(to);
+                }
+            }
+        }
+        assert!(
+            !seen.contains(&State::Queued) && !seen.contains(&State::Running),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn every_move_is_as_it_was_agreed() {
+        let legal: Vec<String> = State::ALL
+            .iter()
+            .flat_map(|from| {
+                Event::ALL
+                    .iter()
+                    .filter_map(|event| Some((*from, *event, next(*from, *event).ok()?)))
+            })
+            .map(|(from, event, to)| format!("{from} --{event}--> {to}"))
+            .collect();
+        assert_eq!(
+            legal,
+            [
+                "queued --claim--> running",
+                "queued --succeed--> succeeded",
+                "queued --fail--> failed",
+                "queued --expire--> expired",
+                "queued --cancel--> cancelled",
+                "queued --quarantine--> in_doubt",
+                "running --again--> queued",
+                "running --doubt--> in_doubt",
+                "running --succeed--> succeeded",
+                "running --fail--> failed",
+                "running --expire--> expired",
+                "running --cancel--> cancelled",
+                "running --quarantine--> in_doubt",
+                "in_doubt --succeed--> succeeded",
+                "in_doubt --fail--> failed",
+            ]
+        );
+    }
+}

@@ -80,7 +80,9 @@ impl Manifest {
     pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
     fn default_queue() -> QueueName {
-        "default".parse().expect("the default queue has a valid name")
+        "default"
+            .parse()
+            .expect("the default queue has a valid name")
     }
 
     const fn default_key_retention() -> Duration {
@@ -248,7 +250,9 @@ impl RetryPolicy {
     pub const fn attempts_max(&self) -> u32 {
         match self.strategy {
             RetryStrategy::None => 1,
-            RetryStrategy::Fixed | RetryStrategy::Exponential | RetryStrategy::Jittered => self.max_attempts,
+            RetryStrategy::Fixed | RetryStrategy::Exponential | RetryStrategy::Jittered => {
+                self.max_attempts
+            }
         }
     }
 
@@ -266,18 +270,25 @@ mod bytes {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use serde_json::Value;
 
-    pub(super) fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        bytes: &usize,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(*bytes as u64)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<usize, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let bytes = match &value {
             Value::Number(number) => number.as_u64().and_then(|n| usize::try_from(n).ok()),
             Value::String(text) => parse(text),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
-        bytes.ok_or_else(|| D::Error::custom("a size is a number of bytes or a text such as 64KiB or 1MiB"))
+        bytes.ok_or_else(|| {
+            D::Error::custom("a size is a number of bytes or a text such as 64KiB or 1MiB")
+        })
     }
 
     fn parse(text: &str) -> Option<usize> {

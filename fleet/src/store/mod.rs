@@ -1,1 +1,84 @@
-//! placeholder
+//! The ledger in Postgres: the only folder that knows SQL, one file per verb.
+//!
+//! Writes that move a call go through [`ledger::Ledger`]: single autocommit statements over arrays on connections that
+//! belong to no pool, grouped by whatever arrives while the one before is in flight, never cancelled.
+//! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
+//! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
+
+pub mod accept;
+pub mod claim;
+pub mod complete;
+pub mod lane;
+pub mod ledger;
+pub mod migrate;
+pub mod read;
+pub mod session;
+pub mod sweep;
+pub mod tools;
+pub mod workers;
+
+/// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or the connection broke: for a write, nobody knows.
+    #[error("{doing}: Postgres did not answer")]
+    Unavailable {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// It answered with an error: nothing was changed.
+    #[error("{doing}: Postgres refused")]
+    Refused {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// A row holds what this version of the program does not know.
+    #[error("{doing}: {what}")]
+    Unreadable {
+        /// What we were doing.
+        doing: &'static str,
+        /// What is not understood.
+        what: String,
+    },
+    /// The server's settings do not keep what it commits, or it is not the one that takes writes.
+    #[error("the ground is not safe: {0}")]
+    UnsafeGround(String),
+    /// The schema is older or newer than this program.
+    #[error("{0}")]
+    UnknownSchema(String),
+}
+
+impl StoreError {
+    /// Sorts a driver error by whether the server answered.
+    pub fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
+        if answered(&source) {
+            Self::Refused { doing, source }
+        } else {
+            Self::Unavailable { doing, source }
+        }
+    }
+
+    pub(crate) fn unreadable(doing: &'static str, what: impl std::fmt::Display) -> Self {
+        Self::Unreadable {
+            doing,
+            what: what.to_string(),
+        }
+    }
+}
+
+/// Whether the server answered with an error, which for a single autocommit statement proves that nothing was changed.
+/// A shutdown or a lost connection (classes 57P and 08) proves nothing, even when it arrives as an answer.
+pub(crate) fn answered(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(answer) => !answer
+            .code()
+            .is_some_and(|code| code.starts_with("57P") || code.starts_with("08")),
+        _ => false,
+    }
+}

@@ -1,3 +1,9 @@
-//! What leaves the process.
+//! What leaves the process: the only place that spells a subject, a header, an envelope or a code.
+
 pub mod code;
+pub mod envelope;
+pub mod error;
+pub mod headers;
+pub mod pointer;
+pub mod subjects;
 pub mod trace;

@@ -22,7 +22,9 @@ impl TraceContext {
 
     /// Keeps what is well formed.
     pub fn from_headers(mut get: impl FnMut(&str) -> Option<String>) -> Self {
-        let extra = |value: Option<String>| value.filter(|text| text.len() <= Self::EXTRA_MAX && text.is_ascii());
+        let extra = |value: Option<String>| {
+            value.filter(|text| text.len() <= Self::EXTRA_MAX && text.is_ascii())
+        };
         let traceparent = get("traceparent").filter(|text| Self::is_traceparent(text));
         let follows = traceparent.is_some();
         Self {
@@ -61,9 +63,18 @@ mod tests {
                 _ => None,
             })
         };
-        assert_eq!(read(good).trace_id(), Some("0af7651916cd43dd8448eb211c80319c"));
+        assert_eq!(
+            read(good).trace_id(),
+            Some("0af7651916cd43dd8448eb211c80319c")
+        );
         assert_eq!(read(good).tracestate.as_deref(), Some("a=1"));
-        for bad in ["", "00-0-0-01", "xx", &good.to_uppercase(), &good.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32))] {
+        for bad in [
+            "",
+            "00-0-0-01",
+            "xx",
+            &good.to_uppercase(),
+            &good.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32)),
+        ] {
             assert_eq!(read(bad), TraceContext::default(), "{bad}");
         }
     }

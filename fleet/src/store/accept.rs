@@ -1,0 +1,160 @@
+//! Commit a call: its row and its key, in one statement for many callers.
+
+use futures_util::future::BoxFuture;
+use sqlx::{PgConnection, Row as _};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::lane::{Locks, Statement};
+use crate::{
+    call::{Effect, Language, Priority},
+    ids::{CallId, DispatcherId, Label, QueueName, ToolName},
+    wire::trace::TraceContext,
+};
+
+/// A call that passed the door.
+#[derive(Debug, Clone)]
+pub struct NewCall {
+    /// Made by the dispatcher, so that a repeated accept is recognised.
+    pub call_id: CallId,
+    /// Who asks.
+    pub tenant: Label,
+    /// The tool.
+    pub tool: ToolName,
+    /// The version it is pinned to.
+    pub tool_version: i32,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// Which workers run it.
+    pub queue: QueueName,
+    /// Before or after the tenant's other calls.
+    pub priority: Priority,
+    /// The caller's key, hashed.
+    pub key: Option<NewKey>,
+    /// How long the key lives after the call is terminal.
+    pub key_retention_ms: i64,
+    /// The arguments in canonical form.
+    pub args: String,
+    /// SHA-256 of [`Self::args`].
+    pub args_hash: [u8; 32],
+    /// The caller's session.
+    pub session: Option<Label>,
+    /// The caller's run.
+    pub run: Option<Label>,
+    /// The caller's meta, a JSON object.
+    pub meta: Option<String>,
+    /// The language of messages.
+    pub language: Language,
+    /// The trace the call belongs to.
+    pub trace: TraceContext,
+    /// Who accepts it.
+    pub dispatcher: DispatcherId,
+    /// From acceptance.
+    pub deadline_ms: i64,
+    /// The caller's cap on every call of its run.
+    pub run_deadline: Option<OffsetDateTime>,
+}
+
+/// A key that a call takes.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// SHA-256 of the tenant and the key.
+    pub hash: [u8; 32],
+    /// SHA-256 of the arguments as they were sent.
+    pub original_hash: [u8; 32],
+    /// The lapsed call that the key named before.
+    pub replaces: Option<CallId>,
+}
+
+/// What the ledger says of a call it took.
+#[derive(Debug, Clone, Copy)]
+pub struct AcceptedAt {
+    /// On Postgres's clock.
+    pub accepted_at: OffsetDateTime,
+}
+
+/// The statement. Own autocommit statement; guard: the key's primary key; a row that does not come back found its key
+/// taken (look it up in a new statement: this one may have waited and sees neither place); safe to repeat only with a key.
+#[derive(Debug)]
+pub struct Accept;
+
+impl Statement for Accept {
+    type Row = NewCall;
+    type Answer = AcceptedAt;
+    type Key = Result<(String, [u8; 32]), CallId>;
+
+    const NAME: &'static str = "accept";
+
+    fn key(row: &NewCall) -> Self::Key {
+        row.key
+            .as_ref()
+            .map(|key| (row.tenant.to_string(), key.hash))
+            .ok_or(row.call_id)
+    }
+
+    fn weight(row: &NewCall) -> usize {
+        row.args.len() + row.meta.as_ref().map_or(0, String::len) + 512
+    }
+
+    fn run<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        rows: &'a [NewCall],
+        _locks: Locks,
+    ) -> BoxFuture<'a, Result<Vec<Option<AcceptedAt>>, sqlx::Error>> {
+        Box::pin(async move {
+            let text = |of: fn(&NewCall) -> String| rows.iter().map(of).collect::<Vec<_>>();
+            let maybe =
+                |of: fn(&NewCall) -> Option<String>| rows.iter().map(of).collect::<Vec<_>>();
+            let ids: Vec<Uuid> = rows.iter().map(|r| r.call_id.0).collect();
+            let key_hashes: Vec<Option<&[u8]>> = rows
+                .iter()
+                .map(|r| r.key.as_ref().map(|k| &k.hash[..]))
+                .collect();
+            let originals: Vec<Option<&[u8]>> = rows
+                .iter()
+                .map(|r| r.key.as_ref().map(|k| &k.original_hash[..]))
+                .collect();
+            let replaces: Vec<Option<Uuid>> = rows
+                .iter()
+                .map(|r| r.key.as_ref().and_then(|k| k.replaces).map(|id| id.0))
+                .collect();
+            let decided = sqlx::query(include_str!("sql/accept.sql"))
+                .bind(&ids)
+                .bind(text(|r| r.tenant.to_string()))
+                .bind(text(|r| r.tool.to_string()))
+                .bind(rows.iter().map(|r| r.tool_version).collect::<Vec<_>>())
+                .bind(text(|r| r.effect.to_string()))
+                .bind(text(|r| r.queue.to_string()))
+                .bind(rows.iter().map(|r| r.priority as i16).collect::<Vec<_>>())
+                .bind(key_hashes)
+                .bind(originals)
+                .bind(replaces)
+                .bind(rows.iter().map(|r| r.key_retention_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.args.as_str()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| &r.args_hash[..]).collect::<Vec<_>>())
+                .bind(maybe(|r| r.session.as_ref().map(ToString::to_string)))
+                .bind(maybe(|r| r.run.as_ref().map(ToString::to_string)))
+                .bind(maybe(|r| r.meta.clone()))
+                .bind(text(|r| r.language.to_string()))
+                .bind(maybe(|r| r.trace.traceparent.clone()))
+                .bind(maybe(|r| r.trace.tracestate.clone()))
+                .bind(maybe(|r| r.trace.baggage.clone()))
+                .bind(rows.iter().map(|r| r.dispatcher.0).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.deadline_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
+                .fetch_all(connection)
+                .await?;
+            let mut accepted = std::collections::HashMap::with_capacity(decided.len());
+            for row in decided {
+                accepted.insert(
+                    row.try_get::<Uuid, _>(0)?,
+                    AcceptedAt {
+                        accepted_at: row.try_get(1)?,
+                    },
+                );
+            }
+            Ok(ids.iter().map(|id| accepted.remove(id)).collect())
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! Complete: whatever ends an attempt, or ends a call that is still queued. One statement, the ending is data.
+
+use std::collections::HashMap;
+
+use futures_util::future::BoxFuture;
+use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use uuid::Uuid;
+
+use super::lane::{Locks, Statement};
+use crate::{
+    call::{CallOutcome, EffectKnown, Source, State},
+    ids::{AttemptId, CallId, DispatcherId, Label},
+    outcome::OutcomeWord,
+};
+
+/// What is to become of a call.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The call.
+    pub call_id: CallId,
+    /// What must still hold for it to happen.
+    pub guard: Guard,
+    /// What happens.
+    pub kind: EndingKind,
+    /// How the attempt ended, where one did.
+    pub attempt: Option<EndedAttempt>,
+    /// Who says so: `worker <id>`, `sweep`, …
+    pub actor: String,
+    /// Why, one word or a short clause.
+    pub reason: String,
+}
+
+/// What must still hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// This attempt is the call's, and it is running or in doubt because of it.
+    Attempt(AttemptId),
+    /// The call is queued and nothing has moved it since this revision.
+    Queued(i32),
+}
+
+/// What happens to the call.
+#[derive(Debug, Clone)]
+pub enum EndingKind {
+    /// It is over.
+    End {
+        /// The terminal state.
+        state: State,
+        /// What it came to.
+        outcome: CallOutcome,
+        /// Where the answer comes from.
+        source: Source,
+        /// What is known about the world.
+        effect: EffectKnown,
+        /// The tool's answer, JSON text.
+        result: Option<String>,
+        /// The error as callers will read it, JSON text.
+        error: Option<String>,
+    },
+    /// It waits for another attempt.
+    Again {
+        /// How long.
+        pause_ms: i64,
+        /// Whether the attempt was lost by the platform and is not spent.
+        lost: bool,
+    },
+    /// Nobody knows whether the effect happened.
+    Doubt {
+        /// The error as callers will read it, JSON text.
+        error: String,
+    },
+}
+
+impl EndingKind {
+    /// The word for it in the statement.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::End { .. } => "end",
+            Self::Again { .. } => "again",
+            Self::Doubt { .. } => "doubt",
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub struct EndedAttempt {
+    /// The executor's word.
+    pub outcome: OutcomeWord,
+    /// What is known about the world.
+    pub effect: EffectKnown,
+    /// The failure, JSON text.
+    pub error: Option<String>,
+}
+
+/// What the ledger says of a call that moved.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// Where it stands now.
+    pub state: State,
+    /// Its tool.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// Who asked.
+    pub tenant: Label,
+    /// Who accepted it.
+    pub dispatcher: DispatcherId,
+    /// How many attempts were made.
+    pub attempts: i32,
+    /// What was changed in the arguments, JSON text.
+    pub coercions: Option<String>,
+    /// From acceptance to the first attempt.
+    pub queued_ms: i64,
+    /// From there to now.
+    pub run_ms: i64,
+}
+
+/// The statement. Own autocommit statement; guard: [`Guard`]; a row that does not come back did not move (look again: it
+/// may have moved before, even by this very ending); safe to repeat; locks its rows in the order of their ids.
+#[derive(Debug)]
+pub struct Complete {
+    waiting: String,
+    skipping: String,
+}
+
+impl Default for Complete {
+    fn default() -> Self {
+        let sql = include_str!("sql/complete.sql");
+        Self {
+            waiting: sql.replace("/* locks */", ""),
+            skipping: sql.replace("/* locks */", "SKIP LOCKED"),
+        }
+    }
+}
+
+/// The columns that only some kinds of ending have.
+#[derive(Default)]
+struct Columns<'a> {
+    state: Option<&'a str>,
+    outcome: Option<&'a str>,
+    source: Option<&'a str>,
+    effect: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    pause_ms: Option<i64>,
+    lost: bool,
+}
+
+fn columns(ending: &Ending) -> Columns<'_> {
+    match &ending.kind {
+        EndingKind::End {
+            state,
+            outcome,
+            source,
+            effect,
+            result,
+            error,
+        } => Columns {
+            state: Some(state.as_str()),
+            outcome: Some(outcome.as_str()),
+            source: Some(source.as_str()),
+            effect: Some(effect.as_str()),
+            result: result.as_deref(),
+            error: error.as_deref(),
+            ..Columns::default()
+        },
+        EndingKind::Again { pause_ms, lost } => Columns {
+            pause_ms: Some(*pause_ms),
+            lost: *lost,
+            error: ending
+                .attempt
+                .as_ref()
+                .and_then(|attempt| attempt.error.as_deref()),
+            ..Columns::default()
+        },
+        EndingKind::Doubt { error } => Columns {
+            error: Some(error),
+            ..Columns::default()
+        },
+    }
+}
+
+impl Statement for Complete {
+    type Row = Ending;
+    type Answer = Ended;
+    type Key = CallId;
+
+    const NAME: &'static str = "complete";
+
+    fn key(row: &Ending) -> CallId {
+        row.call_id
+    }
+
+    fn weight(row: &Ending) -> usize {
+        let columns = columns(row);
+        256 + columns.result.map_or(0, str::len) + columns.error.map_or(0, str::len)
+    }
+
+    fn run<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        rows: &'a [Ending],
+        locks: Locks,
+    ) -> BoxFuture<'a, Result<Vec<Option<Ended>>, sqlx::Error>> {
+        Box::pin(async move {
+            let sql = match locks {
+                Locks::Wait => &self.waiting,
+                Locks::Skip => &self.skipping,
+            };
+            let columns: Vec<Columns<'_>> = rows.iter().map(columns).collect();
+            let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
+                rows.iter()
+                    .map(|row| row.attempt.as_ref().and_then(of))
+                    .collect()
+            };
+            let (attempts, revs): (Vec<_>, Vec<_>) = rows
+                .iter()
+                .map(|row| match row.guard {
+                    Guard::Attempt(attempt) => (Some(attempt.0), None),
+                    Guard::Queued(rev) => (None, Some(rev)),
+                })
+                .unzip();
+            // The text is one of two constants made from a file of this crate.
+            let decided = sqlx::query(AssertSqlSafe(sql.as_str()))
+                .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
+                .bind(attempts)
+                .bind(revs)
+                .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
+                .bind(attempt(|a| Some(a.outcome.as_str())))
+                .bind(attempt(|a| Some(a.effect.as_str())))
+                .bind(attempt(|a| a.error.as_deref()))
+                .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+                .fetch_all(connection)
+                .await?;
+            let mut ended = HashMap::with_capacity(decided.len());
+            for row in &decided {
+                ended.insert(CallId(row.try_get::<Uuid, _>("call_id")?), read_ended(row)?);
+            }
+            Ok(rows.iter().map(|row| ended.remove(&row.call_id)).collect())
+        })
+    }
+}
+
+fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
+    let decode = |e| sqlx::Error::Decode(Box::new(e));
+    Ok(Ended {
+        state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
+        tool: row.try_get("tool")?,
+        tool_version: row.try_get("tool_version")?,
+        tenant: row
+            .try_get::<String, _>("tenant")?
+            .parse()
+            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
+        attempts: row.try_get("attempts")?,
+        coercions: row.try_get("coercions")?,
+        queued_ms: row.try_get("queued_ms")?,
+        run_ms: row.try_get("run_ms")?,
+    })
+}

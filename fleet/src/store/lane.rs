@@ -1,0 +1,257 @@
+//! A lane: one statement, one connection of its own, group commit without a timer.
+//!
+//! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
+//! its commits. A lane is never cancelled: there is no `select!`, `timeout` or `abort` around its statements, the limits
+//! are the server's. When a server answers with an error, nothing was changed and the batch is sent again, first without
+//! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours. When the answer is
+//! *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to find out.
+
+use std::{collections::HashSet, hash::Hash, sync::Arc, time::Instant};
+
+use futures_util::future::BoxFuture;
+use sqlx::PgConnection;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{answered, session::Postgres};
+use crate::{delay::Reconnect, telemetry::metrics::metrics};
+
+/// One statement over arrays.
+pub trait Statement: Send + Sync + 'static {
+    /// One element of the arrays.
+    type Row: Send + Sync + 'static;
+    /// What a row is told.
+    type Answer: Send + 'static;
+    /// What may occur only once in a batch.
+    type Key: Eq + Hash + Send;
+
+    /// The statement's name, for logs and metrics.
+    const NAME: &'static str;
+
+    /// What may occur only once in a batch; `None` where nothing does.
+    fn key(row: &Self::Row) -> Self::Key;
+
+    /// About how many bytes the row adds to the batch.
+    fn weight(row: &Self::Row) -> usize;
+
+    /// Runs it as one autocommit statement. `None` for a row that did not come back: it is undecided.
+    fn run<'a>(
+        &'a self,
+        connection: &'a mut PgConnection,
+        rows: &'a [Self::Row],
+        locks: Locks,
+    ) -> BoxFuture<'a, Result<Vec<Option<Self::Answer>>, sqlx::Error>>;
+}
+
+/// What a statement does about a row that somebody else has locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Locks {
+    /// Waits, up to the lock timeout.
+    Wait,
+    /// Leaves it out: it comes back undecided.
+    Skip,
+}
+
+/// What a row is told.
+#[derive(Debug)]
+pub enum Reply<A> {
+    /// The statement committed, and this is what it did.
+    Done(A),
+    /// The statement committed without this row: somebody else holds or moved it. Look again.
+    Undecided,
+    /// The server refused this row: nothing was changed.
+    Refused(sqlx::Error),
+    /// No answer came: it may have been done.
+    Unknown,
+    /// It was never sent.
+    NotSent,
+}
+
+type Waiting<S> = (
+    <S as Statement>::Row,
+    oneshot::Sender<Reply<<S as Statement>::Answer>>,
+);
+
+/// The sending end of a lane.
+pub struct Lane<S: Statement> {
+    sender: mpsc::Sender<Waiting<S>>,
+}
+
+impl<S: Statement> Clone for Lane<S> {
+    fn clone(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+        }
+    }
+}
+
+impl<S: Statement> std::fmt::Debug for Lane<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("statement", &S::NAME).finish()
+    }
+}
+
+/// Rows in one batch at most.
+pub const BATCH_ROWS_MAX: usize = 500;
+/// Bytes in one batch at most, unless a single row is larger.
+pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Rows that wait for a batch at most; more callers wait to be heard.
+const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;
+
+impl<S: Statement> Lane<S> {
+    /// Makes a lane and the future that runs it until every sender is gone. The caller owns that future.
+    pub fn new(statement: Arc<S>, postgres: Postgres) -> (Self, impl Future<Output = ()> + Send) {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        (
+            Self { sender },
+            Runner {
+                statement,
+                postgres,
+                receiver,
+                held_back: Vec::new(),
+            }
+            .run(),
+        )
+    }
+
+    /// Sends one row and waits for what became of it.
+    ///
+    /// Dropping the future does not take the row back: it may be done all the same.
+    pub async fn send(&self, row: S::Row) -> Reply<S::Answer> {
+        let (answer, answered) = oneshot::channel();
+        if self.sender.send((row, answer)).await.is_err() {
+            return Reply::NotSent;
+        }
+        answered.await.unwrap_or(Reply::Unknown)
+    }
+}
+
+struct Runner<S: Statement> {
+    statement: Arc<S>,
+    postgres: Postgres,
+    receiver: mpsc::Receiver<Waiting<S>>,
+    held_back: Vec<Waiting<S>>,
+}
+
+impl<S: Statement> Runner<S> {
+    async fn run(mut self) {
+        let mut connection: Option<PgConnection> = None;
+        let mut reconnect = Reconnect::default();
+        loop {
+            let batch = self.next_batch().await;
+            if batch.is_empty() {
+                return;
+            }
+            if connection.is_none() {
+                match self.postgres.connect().await {
+                    Ok(connected) => {
+                        reconnect.reached();
+                        connection = Some(connected);
+                    }
+                    Err(error) => {
+                        tracing::warn!(statement = S::NAME, error = %crate::telemetry::report(&error), "ledger is not reachable");
+                        for (_, answer) in batch {
+                            tell(answer, Reply::NotSent);
+                        }
+                        reconnect.pause().await;
+                        continue;
+                    }
+                }
+            }
+            let (rows, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+            let healthy = match connection.as_mut() {
+                Some(connection) => self.execute(connection, rows, answers).await,
+                None => continue,
+            };
+            if !healthy {
+                // Closing may wait for a server that is gone; dropping closes the socket.
+                drop(connection.take());
+            }
+        }
+    }
+
+    /// Waits for a row, then takes what else is there: distinct keys, bounded rows and bytes. Empty: all senders are gone.
+    async fn next_batch(&mut self) -> Vec<Waiting<S>> {
+        let mut arrived = std::mem::take(&mut self.held_back);
+        if arrived.is_empty() {
+            self.receiver.recv_many(&mut arrived, BATCH_ROWS_MAX).await;
+        } else {
+            while arrived.len() < BATCH_ROWS_MAX
+                && let Ok(waiting) = self.receiver.try_recv()
+            {
+                arrived.push(waiting);
+            }
+        }
+        let (mut batch, mut keys, mut bytes) =
+            (Vec::with_capacity(arrived.len()), HashSet::new(), 0);
+        for waiting in arrived {
+            let weight = S::weight(&waiting.0);
+            let fits = batch.is_empty() || bytes + weight <= BATCH_BYTES_MAX;
+            if fits && keys.insert(S::key(&waiting.0)) {
+                bytes += weight;
+                batch.push(waiting);
+            } else {
+                self.held_back.push(waiting);
+            }
+        }
+        batch
+    }
+
+    /// Runs a batch and tells every row. False when the connection cannot be used any more.
+    async fn execute(
+        &self,
+        connection: &mut PgConnection,
+        rows: Vec<S::Row>,
+        answers: Vec<oneshot::Sender<Reply<S::Answer>>>,
+    ) -> bool {
+        let mut parts = vec![(rows, answers, Locks::Wait)];
+        while let Some((mut rows, mut answers, locks)) = parts.pop() {
+            let started = Instant::now();
+            let result = self.statement.run(connection, &rows, locks).await;
+            metrics().ledger_batch(S::NAME, rows.len(), started.elapsed());
+            match result {
+                Ok(decided) => {
+                    debug_assert_eq!(decided.len(), answers.len(), "one answer per row");
+                    for (answer, decision) in answers.into_iter().zip(decided) {
+                        tell(answer, decision.map_or(Reply::Undecided, Reply::Done));
+                    }
+                }
+                Err(error) if answered(&error) => {
+                    tracing::debug!(statement = S::NAME, rows = rows.len(), %error, "batch was refused");
+                    if locks == Locks::Wait && is_lock_timeout(&error) {
+                        parts.push((rows, answers, Locks::Skip));
+                    } else if rows.len() > 1 {
+                        let half = rows.len() / 2;
+                        let (later_rows, later_answers) =
+                            (rows.split_off(half), answers.split_off(half));
+                        parts.push((later_rows, later_answers, locks));
+                        parts.push((rows, answers, locks));
+                    } else if let Some(answer) = answers.pop() {
+                        tell(answer, Reply::Refused(error));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(statement = S::NAME, rows = rows.len(), %error, "ledger did not answer");
+                    for answer in answers {
+                        tell(answer, Reply::Unknown);
+                    }
+                    for (_, answers, _) in parts {
+                        for answer in answers {
+                            tell(answer, Reply::NotSent);
+                        }
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+fn is_lock_timeout(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(answer) if answer.code().as_deref() == Some("55P03"))
+}
+
+fn tell<A>(answer: oneshot::Sender<Reply<A>>, reply: Reply<A>) {
+    // The asker may be gone; what was done is in the ledger all the same.
+    drop(answer.send(reply));
+}

@@ -1,0 +1,153 @@
+//! The ledger writer of one process: a lane per statement, a second one for large bodies, and what to do with silence.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+
+use super::{
+    StoreError,
+    accept::{Accept, AcceptedAt, NewCall},
+    claim::{Claim, ClaimRow, Claimed, read_back},
+    complete::{Complete, Ended, Ending},
+    lane::{Lane, Reply, Statement as _},
+    session::Postgres,
+};
+use crate::{delay::Reconnect, ids::WorkerId};
+
+/// Rows heavier than this take the second lane, so that they do not hold up small ones.
+const HEAVY_BYTES: usize = 64 * 1024;
+
+/// Accepts calls. Held by dispatchers.
+#[derive(Debug, Clone)]
+pub struct Accepting {
+    light: Lane<Accept>,
+    heavy: Lane<Accept>,
+}
+
+impl Accepting {
+    /// Starts its lanes on `tasks`.
+    pub fn start(postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
+        let statement = Arc::new(Accept);
+        let (light, run_light) = Lane::new(Arc::clone(&statement), postgres.clone());
+        let (heavy, run_heavy) = Lane::new(statement, postgres.clone());
+        tasks.spawn(run_light);
+        tasks.spawn(run_heavy);
+        Self { light, heavy }
+    }
+
+    /// Commits one call. [`Reply::Undecided`]: its key is taken.
+    pub async fn accept(&self, call: NewCall) -> Reply<AcceptedAt> {
+        let lane = if Accept::weight(&call) > HEAVY_BYTES {
+            &self.heavy
+        } else {
+            &self.light
+        };
+        lane.send(call).await
+    }
+}
+
+/// Claims calls for one worker process.
+#[derive(Debug, Clone)]
+pub struct Claiming {
+    lane: Lane<Claim>,
+    postgres: Postgres,
+}
+
+impl Claiming {
+    /// Starts its lane on `tasks`.
+    pub fn start(worker: WorkerId, postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
+        let (lane, run) = Lane::new(Arc::new(Claim::new(worker)), postgres.clone());
+        tasks.spawn(run);
+        Self {
+            lane,
+            postgres: postgres.clone(),
+        }
+    }
+
+    /// Claims one call. `None`: it is not ours, and nothing may run.
+    ///
+    /// When the answer is missing, the claim is read back on a new connection with a row lock. When that fails too the
+    /// call must not run either; the worker finds such a claim among its own running rows later.
+    ///
+    /// # Errors
+    ///
+    /// The ledger could not be asked, or did not say.
+    pub async fn claim(&self, row: ClaimRow) -> Result<Option<Claimed>, StoreError> {
+        let doing = "claim a call";
+        let (call, attempt) = (row.call_id, row.attempt_id);
+        match self.lane.send(row).await {
+            Reply::Done(claimed) => Ok(Some(claimed)),
+            Reply::Undecided => Ok(None),
+            Reply::Refused(source) => Err(StoreError::Refused { doing, source }),
+            Reply::NotSent => Err(StoreError::Unavailable {
+                doing,
+                source: sqlx::Error::WorkerCrashed,
+            }),
+            Reply::Unknown => {
+                let mut connection = self.postgres.connect().await?;
+                read_back(&mut connection, call, attempt)
+                    .await
+                    .map_err(|error| StoreError::from_sqlx(doing, error))
+            }
+        }
+    }
+}
+
+/// Ends attempts and calls. Held by workers, and by the sweep of dispatchers.
+#[derive(Debug, Clone)]
+pub struct Completing {
+    light: Lane<Complete>,
+    heavy: Lane<Complete>,
+}
+
+impl Completing {
+    /// Starts its lanes on `tasks`.
+    pub fn start(postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
+        let statement = Arc::new(Complete::default());
+        let (light, run_light) = Lane::new(Arc::clone(&statement), postgres.clone());
+        let (heavy, run_heavy) = Lane::new(statement, postgres.clone());
+        tasks.spawn(run_light);
+        tasks.spawn(run_heavy);
+        Self { light, heavy }
+    }
+
+    /// Ends one attempt or queued call, once. [`Reply::Undecided`]: it did not move; look again.
+    pub async fn complete_once(&self, ending: Ending) -> Reply<Ended> {
+        let lane = if Complete::weight(&ending) > HEAVY_BYTES {
+            &self.heavy
+        } else {
+            &self.light
+        };
+        lane.send(ending).await
+    }
+
+    /// Ends one attempt or queued call and does not rest until the ledger has answered: a completion names its attempt,
+    /// so repeating it is harmless. `None`: it did not move; look again.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses this row, or `patience` is over.
+    pub async fn complete(
+        &self,
+        ending: &Ending,
+        patience: Duration,
+    ) -> Result<Option<Ended>, StoreError> {
+        let doing = "complete an attempt";
+        let began = tokio::time::Instant::now();
+        let mut reconnect = Reconnect::default();
+        loop {
+            match self.complete_once(ending.clone()).await {
+                Reply::Done(ended) => return Ok(Some(ended)),
+                Reply::Undecided => return Ok(None),
+                Reply::Refused(source) => return Err(StoreError::Refused { doing, source }),
+                Reply::Unknown | Reply::NotSent if began.elapsed() >= patience => {
+                    return Err(StoreError::Unavailable {
+                        doing,
+                        source: sqlx::Error::WorkerCrashed,
+                    });
+                }
+                Reply::Unknown | Reply::NotSent => reconnect.pause().await,
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Read: where a call stands, for callers, for waiters and for whoever's statement moved nothing.
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::{
+    call::{CallOutcome, EffectKnown, Source, State},
+    ids::{AttemptId, CallId, Label},
+    wire::envelope::{Accepted, Envelope, EnvelopeState, Timing, is_error, no_coercions},
+};
+
+/// A call as it stands, with what its envelope needs.
+#[derive(Debug, Clone)]
+pub struct CallRow {
+    /// The call.
+    pub call_id: CallId,
+    /// Who asked.
+    pub tenant: Label,
+    /// Its tool.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// Where it stands.
+    pub state: State,
+    /// How often it has moved.
+    pub rev: i32,
+    /// The attempt that decided it, or that it is in.
+    pub attempt_id: Option<AttemptId>,
+    /// When it was accepted.
+    pub accepted_at: OffsetDateTime,
+    /// How many attempts were made.
+    pub attempts: i32,
+    outcome: Option<String>,
+    source: Option<String>,
+    effect_known: Option<String>,
+    result: Option<String>,
+    error: Option<String>,
+    degraded: Option<String>,
+    coercions: Option<String>,
+    queued_ms: i64,
+    run_ms: i64,
+}
+
+const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
+    NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    coercions::text AS coercions, \
+    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
+    (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
+    FROM toolfleet.open_calls";
+const FINISHED: &str = "SELECT call_id, tenant, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
+    outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+    coercions::text, queued_ms, run_ms \
+    FROM toolfleet.finished_calls";
+
+/// Where a call stands. One statement, so it is seen in exactly one place.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreError> {
+    let mut rows = find_many(pool, &[call], false).await?;
+    Ok(rows.pop())
+}
+
+/// Those of these calls that waiters may be answered about: terminal or in doubt.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn decided(pool: &PgPool, calls: &[CallId]) -> Result<Vec<CallRow>, StoreError> {
+    find_many(pool, calls, true).await
+}
+
+async fn find_many(
+    pool: &PgPool,
+    calls: &[CallId],
+    decided: bool,
+) -> Result<Vec<CallRow>, StoreError> {
+    let ids: Vec<Uuid> = calls.iter().map(|id| id.0).collect();
+    let only = if decided {
+        "AND state = 'in_doubt'"
+    } else {
+        ""
+    };
+    let sql = format!(
+        "{OPEN} WHERE call_id = ANY($1) {only} UNION ALL {FINISHED} WHERE call_id = ANY($1)"
+    );
+    // Made of constants of this file.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(ids)
+        .fetch_all(pool)
+        .await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx("read calls", error))?;
+    rows.iter().map(read_row).collect()
+}
+
+/// What a key names.
+#[derive(Debug, Clone)]
+pub struct KeyRow {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool it was used with.
+    pub tool: String,
+    /// Hash of the canonical arguments.
+    pub args_hash: Vec<u8>,
+    /// Hash of the arguments as they were sent.
+    pub original_hash: Vec<u8>,
+    /// Whether its call has been terminal for longer than the key lives.
+    pub lapsed: bool,
+}
+
+/// What a key names within a tenant. A key in doubt never lapses, nor one whose call cannot be found.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn find_key(
+    pool: &PgPool,
+    tenant: &Label,
+    key_hash: &[u8; 32],
+) -> Result<Option<KeyRow>, StoreError> {
+    let doing = "look a key up";
+    let row = sqlx::query(
+        "SELECT k.call_id, k.tool, k.args_hash, k.original_hash, \
+                coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
+         FROM toolfleet.idempotency_keys k \
+         LEFT JOIN toolfleet.finished_calls f USING (call_id) \
+         WHERE k.tenant = $1 AND k.key_hash = $2",
+    )
+    .bind(tenant.as_str())
+    .bind(&key_hash[..])
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |row: PgRow| -> Result<KeyRow, sqlx::Error> {
+        Ok(KeyRow {
+            call_id: CallId(row.try_get("call_id")?),
+            tool: row.try_get("tool")?,
+            args_hash: row.try_get("args_hash")?,
+            original_hash: row.try_get("original_hash")?,
+            lapsed: row.try_get("lapsed")?,
+        })
+    };
+    row.map(read)
+        .transpose()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// The arguments of a call that is still queued, with the version they were accepted under.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn arguments(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar("SELECT args::text FROM toolfleet.open_calls WHERE call_id = $1")
+        .bind(call.0)
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read arguments", error))
+}
+
+fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
+    let doing = "read a call";
+    let fields = || -> Result<CallRow, sqlx::Error> {
+        Ok(CallRow {
+            call_id: CallId(row.try_get("call_id")?),
+            tenant: row
+                .try_get::<String, _>("tenant")?
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            tool: row.try_get("tool")?,
+            tool_version: row.try_get("tool_version")?,
+            state: row
+                .try_get::<String, _>("state")?
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            rev: row.try_get("rev")?,
+            attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
+            accepted_at: row.try_get("accepted_at")?,
+            attempts: row.try_get("attempts")?,
+            outcome: row.try_get("outcome")?,
+            source: row.try_get("source")?,
+            effect_known: row.try_get("effect_known")?,
+            result: row.try_get("result")?,
+            error: row.try_get("error")?,
+            degraded: row.try_get("degraded")?,
+            coercions: row.try_get("coercions")?,
+            queued_ms: row.try_get("queued_ms")?,
+            run_ms: row.try_get("run_ms")?,
+        })
+    };
+    fields().map_err(|error| StoreError::unreadable(doing, error))
+}
+
+impl CallRow {
+    /// The accepted envelope.
+    pub fn accepted(&self, replayed: bool) -> Accepted {
+        Accepted {
+            call_id: self.call_id,
+            tool: self.tool.clone(),
+            state: self.state,
+            replayed,
+            accepted_at: self.accepted_at,
+        }
+    }
+
+    /// The result envelope of a call that is decided; `None` for one that is not.
+    ///
+    /// # Errors
+    ///
+    /// The row holds what this version does not know.
+    pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
+        let doing = "read a finished call";
+        if !self.state.answers_waiters() {
+            return Ok(None);
+        }
+        let raw = |text: &Option<String>| {
+            let text = text.clone();
+            text.map(serde_json::value::RawValue::from_string)
+                .transpose()
+                .map_err(|e| StoreError::unreadable(doing, e))
+        };
+        let outcome: CallOutcome = word(self.outcome.as_deref(), CallOutcome::Unknown)?;
+        let error = self.error.as_deref().map(serde_json::from_str).transpose();
+        Ok(Some(Envelope {
+            call_id: Some(self.call_id),
+            tool: self.tool.clone(),
+            tool_version: Some(self.tool_version),
+            state: EnvelopeState::Of(self.state),
+            outcome,
+            is_error: is_error(outcome),
+            source: word(self.source.as_deref(), Source::Error)?,
+            effect: word(self.effect_known.as_deref(), EffectKnown::Unknown)?,
+            result: raw(&self.result)?,
+            error: error.map_err(|e| StoreError::unreadable(doing, e))?,
+            degraded: raw(&self.degraded)?,
+            coercions: raw(&self.coercions)?.unwrap_or_else(no_coercions),
+            attempts: self.attempts,
+            replayed,
+            timing: Timing {
+                queued_ms: self.queued_ms,
+                run_ms: self.run_ms,
+            },
+        }))
+    }
+}
+
+/// A stored word, or what stands for "not stored" in a call that is in doubt.
+fn word<W: std::str::FromStr<Err = crate::call::UnknownWord>>(
+    text: Option<&str>,
+    in_doubt: W,
+) -> Result<W, StoreError> {
+    text.map_or(Ok(in_doubt), |text| {
+        text.parse()
+            .map_err(|e| StoreError::unreadable("read a finished call", e))
+    })
+}

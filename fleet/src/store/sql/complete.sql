@@ -1,0 +1,79 @@
+WITH input AS MATERIALIZED (
+    SELECT *
+    FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+                $9::text[], $10::text[], $11::bigint[], $12::boolean[], $13::text[], $14::text[], $15::text[],
+                $16::text[], $17::text[])
+        AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
+                  lost, attempt_outcome, attempt_effect, attempt_error, actor, reason)
+), mine AS MATERIALIZED (
+    SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms
+    FROM input i
+    JOIN toolfleet.open_calls o USING (call_id)
+    WHERE ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
+           OR (i.by_rev = o.rev AND o.state = 'queued'))
+      AND (i.kind = 'end' OR o.state = 'running')
+      AND (i.kind <> 'again' OR NOT o.cancel_requested)
+    ORDER BY o.call_id
+    FOR UPDATE OF o /* locks */
+), ended AS (
+    DELETE FROM toolfleet.open_calls o
+    USING mine m
+    WHERE o.call_id = m.call_id AND m.kind = 'end'
+    RETURNING o.*, m.state AS from_state, m.new_state, m.outcome, m.source, m.effect_known, m.result, m.error,
+        m.attempt_outcome, m.actor, m.reason
+), finished AS (
+    INSERT INTO toolfleet.finished_calls (
+        call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
+        key_hash, key_retention_ms, args, original_args, coercions, args_hash, result, error, session, run, meta, language,
+        traceparent, accepted_at, deadline_at, first_started_at, finished_at, queued_ms, run_ms, attempts, attempt_id,
+        worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, actor, reason)
+    SELECT call_id, rev + 1, from_state, new_state::toolfleet.call_state, outcome::toolfleet.call_outcome,
+        source::toolfleet.source, effect_known::toolfleet.effect_known, tenant, tool, tool_version, effect, queue, priority,
+        key_hash, key_retention_ms, args, original_args, coercions, args_hash, result::json, error::json, session, run, meta,
+        language, traceparent, accepted_at, deadline_at, first_started_at, now(),
+        (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
+        (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
+        worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
+        attempt_outcome::toolfleet.attempt_outcome, actor, reason
+    FROM ended
+    RETURNING call_id, state, tool, tool_version, tenant, attempts, coercions, queued_ms, run_ms
+), again AS (
+    UPDATE toolfleet.open_calls o
+    SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
+        attempt_started_at = NULL, attempt_until = NULL, attempt_timeout_ms = NULL,
+        not_before = now() + make_interval(secs => m.pause_ms / 1000.0),
+        due_at = now() + make_interval(secs => m.pause_ms / 1000.0),
+        publish_n = o.publish_n + 1, lost_attempts = o.lost_attempts + m.lost::int, last_error = m.error::json
+    FROM mine m
+    WHERE o.call_id = m.call_id AND m.kind = 'again'
+    RETURNING o.*
+), doubted AS (
+    UPDATE toolfleet.open_calls o
+    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, last_error = m.error::json
+    FROM mine m
+    WHERE o.call_id = m.call_id AND m.kind = 'doubt'
+    RETURNING o.*
+), ended_attempts AS (
+    INSERT INTO toolfleet.ended_attempts (
+        call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error)
+    SELECT call_id, by_attempt, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms,
+        attempt_outcome::toolfleet.attempt_outcome, attempt_effect::toolfleet.effect_known, attempt_error::json
+    FROM mine
+    WHERE kind IN ('again', 'doubt')
+), notes AS (
+    INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
+    SELECT call_id, rev + 1, state, CASE kind WHEN 'again' THEN 'queued' ELSE 'in_doubt' END::toolfleet.call_state,
+        actor, reason, by_attempt,
+        CASE kind WHEN 'again' THEN json_build_object('pause_ms', pause_ms, 'lost', lost) END
+    FROM mine
+    WHERE kind IN ('again', 'doubt')
+)
+SELECT f.call_id, f.state::text AS state, f.tool, f.tool_version, f.tenant, e.dispatcher_id, f.attempts,
+    f.coercions::text AS coercions, f.queued_ms, f.run_ms
+FROM finished f
+JOIN ended e USING (call_id)
+UNION ALL
+SELECT call_id, state::text, tool, tool_version, tenant, dispatcher_id, attempts, coercions::text,
+    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
+    (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint
+FROM (SELECT * FROM again UNION ALL SELECT * FROM doubted) moved

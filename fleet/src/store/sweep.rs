@@ -1,0 +1,264 @@
+//! What the sweep reads: what is due, what has waited too long, what runs without a worker. It decides nothing here.
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::{
+    call::Effect,
+    ids::{AttemptId, CallId, QueueName},
+    wire::pointer::Pointer,
+};
+
+/// A call to publish.
+#[derive(Debug, Clone)]
+pub struct Publishable {
+    /// Which consumer gets it.
+    pub queue: QueueName,
+    /// The last token of its subject.
+    pub n: i32,
+    /// The message.
+    pub pointer: Pointer,
+}
+
+/// Rows looked at by one step of a pass.
+pub const STEP_ROWS: i64 = 500;
+/// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
+pub const LOST_AFTER_MS: i64 = 3_000;
+/// An attempt that has not ended this long after it must have, in milliseconds, is lost although its worker lives.
+pub const OVERDUE_AFTER_MS: i64 = 30_000;
+
+const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
+                       CASE WHEN octet_length(args::text) <= $1 THEN args::text END AS args";
+
+/// Takes calls whose wait is over and hands them out for publication. Own statement; rows that another dispatcher is
+/// taking are skipped. If we die before publishing, [`walk`] finds them by their age.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn take_due(pool: &PgPool) -> Result<Vec<Publishable>, StoreError> {
+    let sql = format!(
+        "WITH due AS MATERIALIZED ( \
+             SELECT call_id AS id FROM toolfleet.open_calls \
+             WHERE due_at <= now() AND state = 'queued' ORDER BY due_at LIMIT {STEP_ROWS} FOR UPDATE SKIP LOCKED) \
+         UPDATE toolfleet.open_calls SET due_at = NULL FROM due WHERE call_id = due.id AND state = 'queued' \
+         RETURNING {POINTER}"
+    );
+    publishables("take what is due", pool, sql, None).await
+}
+
+/// One step of the walk over open calls in the order of their ids.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Queued calls that wait longer than a pointer takes.
+    pub waiting: Vec<Publishable>,
+    /// Queued calls whose deadline has passed, with their revision.
+    pub expired: Vec<(CallId, i32)>,
+    /// Where the next step starts; `None` at the end of the table.
+    pub cursor: Option<CallId>,
+}
+
+/// Walks over at most [`STEP_ROWS`] open calls behind the cursor.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreError> {
+    let doing = "walk over open calls";
+    let sql = format!(
+        "SELECT {POINTER}, rev, deadline_at <= now() AS expired, \
+                state = 'queued' AND NOT held AND due_at IS NULL \
+                AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
+                state = 'queued' AS queued \
+         FROM (SELECT * FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}) step \
+         ORDER BY call_id"
+    );
+    // Made of constants of this file.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let mut step = Step::default();
+    let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
+        let call = CallId(row.try_get("call_id")?);
+        step.cursor = Some(call);
+        if row.try_get("queued")? && row.try_get("expired")? {
+            step.expired.push((call, row.try_get("rev")?));
+        } else if row.try_get("waiting")? {
+            step.waiting.push(publishable(row)?);
+        }
+        Ok(())
+    };
+    for row in &rows {
+        read(row, &mut step).map_err(|error| StoreError::unreadable(doing, error))?;
+    }
+    if i64::try_from(rows.len()).unwrap_or(i64::MAX) < STEP_ROWS {
+        step.cursor = None;
+    }
+    Ok(step)
+}
+
+/// A running call that nobody runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost {
+    /// The call.
+    pub call_id: CallId,
+    /// The attempt that was lost.
+    pub attempt_id: AttemptId,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// How many attempts were lost before.
+    pub lost_attempts: u32,
+    /// Whether its worker still lives and only this attempt is overdue.
+    pub overdue: bool,
+}
+
+/// Running calls without a live worker, and those that are overdue by far. At most [`STEP_ROWS`].
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn lost(pool: &PgPool) -> Result<Vec<Lost>, StoreError> {
+    let doing = "look for calls without a worker";
+    let sql = format!(
+        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, \
+                coalesce(w.state IN ('live', 'draining'), false) AS overdue \
+         FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
+         WHERE o.state = 'running' \
+           AND (w.worker_id IS NULL OR w.state NOT IN ('live', 'draining') \
+                OR o.attempt_until < now() - make_interval(secs => {OVERDUE_AFTER_MS} / 1000.0)) \
+         LIMIT {STEP_ROWS}"
+    );
+    // Made of constants of this file.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |row: &PgRow| -> Result<Lost, sqlx::Error> {
+        Ok(Lost {
+            call_id: CallId(row.try_get("call_id")?),
+            attempt_id: AttemptId(row.try_get("attempt_id")?),
+            effect: row
+                .try_get::<String, _>("effect")?
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            lost_attempts: u32::try_from(row.try_get::<i32, _>("lost_attempts")?)
+                .unwrap_or(u32::MAX),
+            overdue: row.try_get("overdue")?,
+        })
+    };
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// What stands in the ledger, for gauges: calls by state, and the age of the oldest in seconds.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn backlog(pool: &PgPool) -> Result<Vec<(String, i64, f64)>, StoreError> {
+    sqlx::query_as(
+        "SELECT state::text, count(*), coalesce(extract(epoch FROM now() - min(accepted_at)), 0)::float8 \
+         FROM toolfleet.open_calls GROUP BY state",
+    )
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("count the backlog", error))
+}
+
+/// Creates history partitions ahead and drops the days before the horizon; returns how many were made and dropped.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn keep_partitions(
+    pool: &PgPool,
+    retention_days: Option<i32>,
+) -> Result<(i32, i64), StoreError> {
+    let doing = "keep partitions";
+    let made: i32 = sqlx::query_scalar("SELECT toolfleet.ensure_partitions(7)")
+        .fetch_one(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let Some(days) = retention_days else {
+        return Ok((made, 0));
+    };
+    let dropped: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM toolfleet.drop_history(now() - make_interval(days => $1))",
+    )
+    .bind(days)
+    .fetch_one(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    Ok((made, dropped))
+}
+
+/// Gives the dead rows of the hot table back; autovacuum's one-minute nap is too long for it.
+///
+/// # Errors
+///
+/// Postgres does not answer, or another dispatcher is at it.
+pub async fn vacuum(pool: &PgPool) -> Result<(), StoreError> {
+    let dirty: bool = sqlx::query_scalar(
+        "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables WHERE relid = 'toolfleet.open_calls'::regclass), false)",
+    )
+    .fetch_one(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
+    if dirty {
+        sqlx::query("VACUUM (SKIP_LOCKED) toolfleet.open_calls")
+            .execute(pool)
+            .await
+            .map_err(|error| StoreError::from_sqlx("vacuum open calls", error))?;
+    }
+    Ok(())
+}
+
+async fn publishables(
+    doing: &'static str,
+    pool: &PgPool,
+    sql: String,
+    cursor: Option<CallId>,
+) -> Result<Vec<Publishable>, StoreError> {
+    // Made of constants of this file.
+    let mut query = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX));
+    if let Some(cursor) = cursor {
+        query = query.bind(cursor.0);
+    }
+    let rows = query
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    rows.iter()
+        .map(publishable)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
+    let args: Option<String> = row.try_get("args")?;
+    let args = args
+        .map(serde_json::value::RawValue::from_string)
+        .transpose();
+    Ok(Publishable {
+        queue: row
+            .try_get::<String, _>("queue")?
+            .parse()
+            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        n: row.try_get("publish_n")?,
+        pointer: Pointer {
+            call_id: CallId(row.try_get("call_id")?),
+            tool: row
+                .try_get::<String, _>("tool")?
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            tool_version: row.try_get("tool_version")?,
+            args_hash: row.try_get("args_hash")?,
+            args: args.map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        },
+    })
+}

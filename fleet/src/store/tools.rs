@@ -1,0 +1,83 @@
+//! Tool versions: immutable rows, numbered in the order they were applied so that everyone can read what is new.
+
+use sha2::{Digest, Sha256};
+use sqlx::{PgConnection, PgPool};
+
+use super::StoreError;
+use crate::{canonical, manifest::Manifest};
+
+/// What became of a manifest that was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is a new version.
+    Created,
+    /// The same version with the same content is there.
+    Unchanged,
+    /// The same version is there with other content: refused.
+    Conflict,
+}
+
+/// Applies one manifest. One autocommit statement; guard: the version is new; it takes the fleet's row, so versions are
+/// numbered in the order they commit.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn apply(
+    connection: &mut PgConnection,
+    manifest: &Manifest,
+    by: &str,
+) -> Result<Applied, StoreError> {
+    let doing = "apply a tool";
+    let value =
+        serde_json::to_value(manifest).map_err(|error| StoreError::unreadable(doing, error))?;
+    let text = canonical::to_text(&value);
+    let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let created = sqlx::query(
+        "WITH ordered AS ( \
+             UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1 \
+             WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2) \
+             RETURNING registry_rev) \
+         INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
+         SELECT $1, $2, registry_rev, $3::json, $4, $5, $6 FROM ordered \
+         ON CONFLICT (tool, version) DO NOTHING",
+    )
+    .bind(manifest.name.as_str())
+    .bind(manifest.version)
+    .bind(&text)
+    .bind(&hash[..])
+    .bind(&canonical::hash(&manifest.input_schema)[..])
+    .bind(by)
+    .execute(&mut *connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    if created.rows_affected() == 1 {
+        return Ok(Applied::Created);
+    }
+    let stored: Vec<u8> = sqlx::query_scalar(
+        "SELECT manifest_hash FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2",
+    )
+    .bind(manifest.name.as_str())
+    .bind(manifest.version)
+    .fetch_one(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    Ok(if stored == hash {
+        Applied::Unchanged
+    } else {
+        Applied::Conflict
+    })
+}
+
+/// The versions applied after a revision, oldest first, with their revisions.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn since(pool: &PgPool, rev: i64) -> Result<Vec<(i64, String)>, StoreError> {
+    sqlx::query_as("SELECT rev, manifest::text FROM toolfleet.tool_versions WHERE rev > $1 ORDER BY rev LIMIT 500")
+        .bind(rev)
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read tools", error))
+}

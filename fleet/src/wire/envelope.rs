@@ -1,0 +1,151 @@
+//! The envelopes a caller gets: accepted, result, refused. The order of the fields is part of the bytes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+
+use crate::{
+    call::{CallOutcome, EffectKnown, Source, State},
+    ids::CallId,
+    wire::error::ErrorBody,
+};
+
+/// The answer while a call is not decided.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The call.
+    pub call_id: CallId,
+    /// Its tool.
+    pub tool: String,
+    /// Where it stands.
+    pub state: State,
+    /// Whether an earlier submission made it.
+    pub replayed: bool,
+    /// When it was accepted.
+    #[serde(with = "time::serde::rfc3339")]
+    pub accepted_at: OffsetDateTime,
+}
+
+/// The answer when a call is decided, or was refused.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The call; `null` for a refusal.
+    pub call_id: Option<CallId>,
+    /// Its tool, as the caller named it.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: Option<i32>,
+    /// Where it ended: a state, or `refused`.
+    pub state: EnvelopeState,
+    /// What it came to.
+    pub outcome: CallOutcome,
+    /// Whether a model should treat it as an error.
+    pub is_error: bool,
+    /// Where the answer came from.
+    pub source: Source,
+    /// What is known about the world.
+    pub effect: EffectKnown,
+    /// The tool's answer.
+    pub result: Option<Box<RawValue>>,
+    /// What went wrong.
+    pub error: Option<ErrorBody>,
+    /// How the answer is not the live one.
+    pub degraded: Option<Box<RawValue>>,
+    /// What was changed in the arguments.
+    pub coercions: Box<RawValue>,
+    /// How many attempts were made.
+    pub attempts: i32,
+    /// Whether an earlier submission made the call.
+    pub replayed: bool,
+    /// How long it took.
+    pub timing: Timing,
+}
+
+/// `refused`, or the state of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum EnvelopeState {
+    /// A call's state.
+    Of(State),
+    /// There is no call.
+    Refused(Refused),
+}
+
+/// The word for "there is no call".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refused {
+    /// `refused`
+    #[serde(rename = "refused")]
+    Refused,
+}
+
+/// How long a call took, whole milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// From acceptance to the start of its first attempt.
+    pub queued_ms: i64,
+    /// From there to its end.
+    pub run_ms: i64,
+}
+
+impl Envelope {
+    /// The answer to a submission that was refused: nothing is stored, the key is not consumed.
+    pub fn refused(tool: &str, error: ErrorBody) -> Self {
+        let mut tool = tool.to_owned();
+        tool.truncate(tool.floor_char_boundary(64));
+        Self {
+            call_id: None,
+            tool,
+            tool_version: None,
+            state: EnvelopeState::Refused(Refused::Refused),
+            outcome: if error.is_callers_to_mend() {
+                CallOutcome::BusinessError
+            } else {
+                CallOutcome::SystemError
+            },
+            is_error: true,
+            source: Source::Error,
+            effect: EffectKnown::None,
+            result: None,
+            error: Some(error),
+            degraded: None,
+            coercions: no_coercions(),
+            attempts: 0,
+            replayed: false,
+            timing: Timing::default(),
+        }
+    }
+
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an envelope has only string keys")
+    }
+}
+
+/// The empty list of coercions.
+pub fn no_coercions() -> Box<RawValue> {
+    RawValue::from_string("[]".to_owned()).expect("an empty array is JSON")
+}
+
+/// Whether a model should treat this outcome as an error.
+pub const fn is_error(outcome: CallOutcome) -> bool {
+    match outcome {
+        CallOutcome::Success | CallOutcome::Fallback => false,
+        CallOutcome::BusinessError | CallOutcome::SystemError | CallOutcome::Unknown => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::code::Code;
+
+    #[test]
+    fn a_refusal_reads_as_the_contract_says() {
+        let refusal = Envelope::refused(
+            "get_weather",
+            ErrorBody::refused(Code::UnknownTool, "there is no tool of this name"),
+        );
+        insta::assert_snapshot!(String::from_utf8(refusal.to_bytes()).unwrap());
+    }
+}

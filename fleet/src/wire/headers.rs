@@ -1,0 +1,316 @@
+//! Request headers, read once and refused as a whole: what a caller asks for beside the arguments.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use crate::{
+    call::{Language, Priority},
+    ids::{IdempotencyKey, Label},
+    manifest::Manifest,
+    wire::{code::Code, trace::TraceContext},
+};
+
+/// How the caller wants to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefer {
+    /// When the call is decided, or when this much time is over.
+    Wait(Duration),
+    /// At once.
+    RespondAsync,
+}
+
+/// What a submission asks for beside the arguments.
+#[derive(Debug, Clone)]
+pub struct RequestHeaders {
+    /// `Idempotency-Key`.
+    pub key: Option<IdempotencyKey>,
+    /// `Prefer`.
+    pub prefer: Prefer,
+    /// `Toolfleet-Deadline-Ms`.
+    pub deadline: Option<Duration>,
+    /// `Toolfleet-Run-Deadline`.
+    pub run_deadline: Option<OffsetDateTime>,
+    /// `Toolfleet-Run`.
+    pub run: Option<Label>,
+    /// `Toolfleet-Session`.
+    pub session: Option<Label>,
+    /// `Toolfleet-Priority`.
+    pub priority: Priority,
+    /// `Toolfleet-Tool-Version`.
+    pub tool_version: Option<i32>,
+    /// `Toolfleet-Language`.
+    pub language: Option<Language>,
+    /// `Toolfleet-Meta`: a JSON object, as it came.
+    pub meta: Option<Box<RawValue>>,
+    /// `traceparent`, `tracestate`, `baggage`.
+    pub trace: TraceContext,
+}
+
+/// A header that cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadHeader {
+    /// `header_invalid`, `deadline_invalid` or `invalid_idempotency_key`.
+    pub code: Code,
+    /// What is wrong; never the value.
+    pub message: String,
+}
+
+impl RequestHeaders {
+    /// The default and longest waits for an answer.
+    pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+    /// The longest wait a caller may ask for.
+    pub const WAIT_MAX: Duration = Duration::from_secs(300);
+    /// The most bytes of `Toolfleet-Meta`.
+    pub const META_MAX: usize = 4 * 1024;
+    /// The most bytes all headers may have together.
+    pub const BYTES_MAX: usize = 16 * 1024;
+    /// The most header lines.
+    pub const COUNT_MAX: usize = 64;
+
+    /// Reads name and value of every header line. Names are compared without regard to case; unknown ones are ignored.
+    ///
+    /// # Errors
+    ///
+    /// The first header that cannot be accepted.
+    pub fn read(lines: &[(&str, &str)]) -> Result<Self, BadHeader> {
+        let bytes: usize = lines
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if bytes > Self::BYTES_MAX || lines.len() > Self::COUNT_MAX {
+            let message = format!(
+                "headers may have {} bytes and {} lines in all",
+                Self::BYTES_MAX,
+                Self::COUNT_MAX
+            );
+            return Err(BadHeader {
+                code: Code::HeaderInvalid,
+                message,
+            });
+        }
+        let one = |name: &'static str| one(lines, name);
+        let mut prefer = Prefer::Wait(Self::WAIT_DEFAULT);
+        if let Some(text) = one("Prefer")? {
+            prefer = read_prefer(text)
+                .ok_or_else(|| invalid("Prefer", "respond-async, or wait= and 0 to 300 seconds"))?;
+        }
+        let label = |name: &'static str| match one(name)? {
+            Some(text) => text
+                .parse::<Label>()
+                .map(Some)
+                .map_err(|rule| invalid(name, rule.rule)),
+            None => Ok(None),
+        };
+        Ok(Self {
+            key: match one("Idempotency-Key").map_err(as_key)? {
+                Some(text) => Some(text.parse().map_err(|_rule| {
+                    as_key(invalid(
+                        "Idempotency-Key",
+                        "1 to 255 visible ASCII characters",
+                    ))
+                })?),
+                None => None,
+            },
+            prefer,
+            deadline: match one("Toolfleet-Deadline-Ms").map_err(as_deadline)? {
+                Some(text) => Some(read_deadline(text).ok_or_else(|| {
+                    as_deadline(invalid(
+                        "Toolfleet-Deadline-Ms",
+                        "a whole number of milliseconds, 1 to 86400000",
+                    ))
+                })?),
+                None => None,
+            },
+            run_deadline: match one("Toolfleet-Run-Deadline").map_err(as_deadline)? {
+                Some(text) => Some(OffsetDateTime::parse(text, &Rfc3339).map_err(
+                    |_unreadable| {
+                        as_deadline(invalid(
+                            "Toolfleet-Run-Deadline",
+                            "an RFC 3339 time such as 2026-01-31T12:00:00Z",
+                        ))
+                    },
+                )?),
+                None => None,
+            },
+            run: label("Toolfleet-Run")?,
+            session: label("Toolfleet-Session")?,
+            priority: match one("Toolfleet-Priority")? {
+                Some(text) => text
+                    .parse()
+                    .map_err(|_word| invalid("Toolfleet-Priority", "high, normal or low"))?,
+                None => Priority::Normal,
+            },
+            tool_version: match one("Toolfleet-Tool-Version")? {
+                Some(text) => Some(
+                    text.parse()
+                        .ok()
+                        .filter(|version| *version >= 1)
+                        .ok_or_else(|| {
+                            invalid("Toolfleet-Tool-Version", "a whole number from 1")
+                        })?,
+                ),
+                None => None,
+            },
+            language: match one("Toolfleet-Language")? {
+                Some(text) => Some(
+                    text.parse()
+                        .map_err(|_word| invalid("Toolfleet-Language", "en or zh"))?,
+                ),
+                None => None,
+            },
+            meta: match one("Toolfleet-Meta")? {
+                Some(text) => {
+                    Some(read_meta(text).ok_or_else(|| {
+                        invalid("Toolfleet-Meta", "a JSON object of at most 4 KiB")
+                    })?)
+                }
+                None => None,
+            },
+            trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
+        })
+    }
+}
+
+fn one_of<'a>(lines: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    lines
+        .iter()
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| *value)
+}
+
+fn one<'a>(lines: &[(&str, &'a str)], name: &'static str) -> Result<Option<&'a str>, BadHeader> {
+    let mut values = lines
+        .iter()
+        .filter(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| *value);
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(invalid(name, "given once"));
+    }
+    match first {
+        Some(text) if text.chars().any(char::is_control) => {
+            Err(invalid(name, "free of control characters"))
+        }
+        Some(text) => Ok(Some(text.trim())),
+        None => Ok(None),
+    }
+}
+
+fn invalid(name: &str, rule: &str) -> BadHeader {
+    BadHeader {
+        code: Code::HeaderInvalid,
+        message: format!("header {name} must be {rule}"),
+    }
+}
+
+fn as_key(bad: BadHeader) -> BadHeader {
+    BadHeader {
+        code: Code::InvalidIdempotencyKey,
+        ..bad
+    }
+}
+
+fn as_deadline(bad: BadHeader) -> BadHeader {
+    BadHeader {
+        code: Code::DeadlineInvalid,
+        ..bad
+    }
+}
+
+fn read_prefer(text: &str) -> Option<Prefer> {
+    match text.split_once('=') {
+        None if text == "respond-async" => Some(Prefer::RespondAsync),
+        Some(("wait", seconds)) if digits(seconds) => {
+            let wait = Duration::from_secs(seconds.parse().ok()?);
+            (wait <= RequestHeaders::WAIT_MAX).then_some(Prefer::Wait(wait))
+        }
+        None | Some(_) => None,
+    }
+}
+
+fn read_deadline(text: &str) -> Option<Duration> {
+    let deadline = Duration::from_millis(text.parse().ok().filter(|_| digits(text))?);
+    (!deadline.is_zero() && deadline <= Manifest::DEADLINE_MAX).then_some(deadline)
+}
+
+fn read_meta(text: &str) -> Option<Box<RawValue>> {
+    if text.len() > RequestHeaders::META_MAX || text.contains("\\u0000") {
+        return None;
+    }
+    // Parsed as a value too: a raw value alone would let half of a surrogate pair through.
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value
+        .is_object()
+        .then(|| serde_json::value::to_raw_value(&value).ok())?
+}
+
+fn digits(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_value_is_refused_with_its_code() {
+        let long = "x".repeat(256);
+        let meta = format!("{{\"a\":\"{}\"}}", "x".repeat(4096));
+        for (name, value, code) in [
+            ("Prefer", "wait=301", Code::HeaderInvalid),
+            ("Prefer", "wait=-1", Code::HeaderInvalid),
+            ("Prefer", "soon", Code::HeaderInvalid),
+            ("Toolfleet-Deadline-Ms", "0", Code::DeadlineInvalid),
+            ("Toolfleet-Deadline-Ms", "86400001", Code::DeadlineInvalid),
+            ("Toolfleet-Deadline-Ms", "-5", Code::DeadlineInvalid),
+            ("Toolfleet-Deadline-Ms", "1e3", Code::DeadlineInvalid),
+            (
+                "Toolfleet-Deadline-Ms",
+                "1000000000000000000",
+                Code::DeadlineInvalid,
+            ),
+            ("Toolfleet-Run-Deadline", "tomorrow", Code::DeadlineInvalid),
+            ("Toolfleet-Run", "a.b", Code::HeaderInvalid),
+            ("Toolfleet-Session", "", Code::HeaderInvalid),
+            ("Toolfleet-Priority", "urgent", Code::HeaderInvalid),
+            ("Toolfleet-Tool-Version", "0", Code::HeaderInvalid),
+            ("Toolfleet-Language", "fr", Code::HeaderInvalid),
+            ("Toolfleet-Meta", "[1]", Code::HeaderInvalid),
+            ("Toolfleet-Meta", &meta, Code::HeaderInvalid),
+            ("Toolfleet-Meta", "{\"a\":\"\\u0000\"}", Code::HeaderInvalid),
+            ("Idempotency-Key", "", Code::InvalidIdempotencyKey),
+            ("Idempotency-Key", &long, Code::InvalidIdempotencyKey),
+            ("Idempotency-Key", "a b", Code::InvalidIdempotencyKey),
+            ("idempotency-key", "k\u{e9}", Code::InvalidIdempotencyKey),
+        ] {
+            assert_eq!(
+                RequestHeaders::read(&[(name, value)]).unwrap_err().code,
+                code,
+                "{name}: {value}"
+            );
+        }
+        let twice = RequestHeaders::read(&[("Idempotency-Key", "a"), ("idempotency-key", "b")]);
+        assert_eq!(twice.unwrap_err().code, Code::InvalidIdempotencyKey);
+        let flood: Vec<(&str, &str)> = (0..65).map(|_| ("X", "y")).collect();
+        assert_eq!(
+            RequestHeaders::read(&flood).unwrap_err().code,
+            Code::HeaderInvalid
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let read = RequestHeaders::read(&[
+            ("prefer", "wait=5"),
+            ("TOOLFLEET-DEADLINE-MS", "1500"),
+            ("Toolfleet-Meta", "{\"a\": 1}"),
+            ("X-Other", "ignored"),
+        ]);
+        let read = read.unwrap();
+        assert_eq!(read.prefer, Prefer::Wait(Duration::from_secs(5)));
+        assert_eq!(read.deadline, Some(Duration::from_millis(1500)));
+        assert_eq!(read.meta.unwrap().get(), "{\"a\":1}");
+    }
+}

@@ -1,0 +1,47 @@
+//! The pointer in a message: which call to look at, and what spares the worker a read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::ids::{CallId, ToolName};
+
+/// What a worker finds in a message. It decides nothing: the claim reads the row, and any pointer may claim.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pointer {
+    /// The call.
+    pub call_id: CallId,
+    /// Its tool, for the gate.
+    pub tool: ToolName,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// Hash of the arguments: a claim that returns another one is given back.
+    pub args_hash: String,
+    /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Box<RawValue>>,
+}
+
+impl Pointer {
+    /// Arguments up to this many bytes travel with the pointer.
+    pub const ARGS_INLINE_MAX: usize = 8 * 1024;
+    /// A message larger than this is not one of ours.
+    pub const BYTES_MAX: usize = 16 * 1024;
+
+    /// Reads a message's body.
+    ///
+    /// # Errors
+    ///
+    /// It is not a pointer: too large, or not of this form.
+    pub fn read(body: &[u8]) -> Result<Self, UnreadablePointer> {
+        if body.len() > Self::BYTES_MAX {
+            return Err(UnreadablePointer(format!("{} bytes", body.len())));
+        }
+        serde_json::from_slice(body)
+            .map_err(|error| UnreadablePointer(format!("{:?}", error.classify())))
+    }
+}
+
+/// A message that is not a pointer. It is counted and thrown away: Postgres still has every call.
+#[derive(Debug, thiserror::Error)]
+#[error("message is not a pointer to a call ({0})")]
+pub struct UnreadablePointer(String);

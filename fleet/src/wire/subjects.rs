@@ -1,0 +1,171 @@
+//! Subjects. Everything in front of the first variable token is a promise to permission lists.
+
+use crate::{
+    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName},
+    wire::code::Code,
+};
+
+/// The subjects of one fleet.
+#[derive(Debug, Clone)]
+pub struct Subjects {
+    prefix: Prefix,
+}
+
+impl Subjects {
+    /// The subjects under this prefix.
+    pub const fn new(prefix: Prefix) -> Self {
+        Self { prefix }
+    }
+
+    /// Where callers submit: `<prefix>.v1.<tenant>.call.<tool>`. The tail is open so that a bad name gets an answer.
+    pub fn call_endpoint(&self) -> String {
+        format!("{}.v1.*.call.>", self.prefix)
+    }
+
+    /// Where callers ask for a call.
+    pub fn get_endpoint(&self) -> String {
+        format!("{}.v1.*.get", self.prefix)
+    }
+
+    /// Where callers ask for definitions.
+    pub fn tools_endpoint(&self) -> String {
+        format!("{}.v1.*.tools", self.prefix)
+    }
+
+    /// One submission's subject.
+    pub fn call(&self, tenant: &Label, tool: &str) -> String {
+        format!("{}.v1.{tenant}.call.{tool}", self.prefix)
+    }
+
+    /// The tenant and the rest of a request's subject after `<prefix>.v1.`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::InvalidTenant`].
+    pub fn tenant_of<'a>(&self, subject: &'a str) -> Result<(Label, &'a str), Code> {
+        let rest = subject
+            .strip_prefix(self.prefix.as_str())
+            .and_then(|rest| rest.strip_prefix(".v1."));
+        let (tenant, rest) = rest
+            .and_then(|rest| rest.split_once('.'))
+            .ok_or(Code::InvalidTenant)?;
+        let tenant = tenant
+            .parse()
+            .map_err(|_invalid_name| Code::InvalidTenant)?;
+        Ok((tenant, rest))
+    }
+
+    /// The tool in the rest of a submission's subject.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::InvalidToolName`].
+    pub fn tool_of(rest: &str) -> Result<ToolName, Code> {
+        let name = rest.strip_prefix("call.").ok_or(Code::InvalidToolName)?;
+        name.parse().map_err(|_invalid_name| Code::InvalidToolName)
+    }
+
+    /// A pointer's subject. `n` changes only with a new attempt or a repair, so publishing again is refused by the stream.
+    pub fn job(&self, queue: &QueueName, call: CallId, n: i32) -> String {
+        format!("{}.jobs.{queue}.{call}.{n}", self.prefix)
+    }
+
+    /// Every pointer of one queue.
+    pub fn jobs_of_queue(&self, queue: &QueueName) -> String {
+        format!("{}.jobs.{queue}.>", self.prefix)
+    }
+
+    /// Every pointer.
+    pub fn jobs(&self) -> String {
+        format!("{}.jobs.>", self.prefix)
+    }
+
+    /// The stream of pointers.
+    pub fn jobs_stream(&self) -> String {
+        format!(
+            "{}_JOBS",
+            self.prefix.as_str().to_ascii_uppercase().replace('-', "_")
+        )
+    }
+
+    /// The consumer of one queue.
+    pub fn jobs_consumer(queue: &QueueName) -> String {
+        format!("q_{queue}")
+    }
+
+    /// Where a worker says that a call is decided.
+    pub fn done(&self, dispatcher: DispatcherId, call: CallId) -> String {
+        format!("{}.done.{dispatcher}.{call}", self.prefix)
+    }
+
+    /// Everything said to one dispatcher.
+    pub fn done_of_dispatcher(&self, dispatcher: DispatcherId) -> String {
+        format!("{}.done.{dispatcher}.*", self.prefix)
+    }
+
+    /// Everything said about one call, to whichever dispatcher.
+    pub fn done_of_call(&self, call: CallId) -> String {
+        format!("{}.done.*.{call}", self.prefix)
+    }
+
+    /// The call that a done subject is about.
+    pub fn call_of_done(subject: &str) -> Option<CallId> {
+        subject.rsplit('.').next()?.parse().ok()
+    }
+
+    /// The bell: tools or controls changed, read them again.
+    pub fn control_changed(&self) -> String {
+        format!("{}.control.changed", self.prefix)
+    }
+
+    /// Whether a caller may be answered there. A reply is published with our permissions, so a caller must not be able
+    /// to aim it at our own subjects or at the server's.
+    pub fn accepts_reply(&self, reply: &str) -> bool {
+        let own = reply
+            .strip_prefix(self.prefix.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        !own && !reply.starts_with('$')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subjects() -> Subjects {
+        Subjects::new("toolfleet".parse().unwrap())
+    }
+
+    #[test]
+    fn a_submission_names_its_tenant_and_tool() {
+        let (tenant, rest) = subjects()
+            .tenant_of("toolfleet.v1.acme.call.get_weather")
+            .unwrap();
+        assert_eq!(
+            (tenant.as_str(), Subjects::tool_of(rest).unwrap().as_str()),
+            ("acme", "get_weather")
+        );
+        assert_eq!(
+            subjects().tenant_of("toolfleet.v1.a b.call.x"),
+            Err(Code::InvalidTenant)
+        );
+        assert_eq!(
+            Subjects::tool_of("call.Get.Weather"),
+            Err(Code::InvalidToolName)
+        );
+    }
+
+    #[test]
+    fn a_reply_cannot_be_aimed_at_us_or_at_the_server() {
+        for refused in [
+            "toolfleet.jobs.default.x.1",
+            "toolfleet",
+            "$JS.API.STREAM.DELETE.TOOLFLEET_JOBS",
+            "$SRV.PING",
+        ] {
+            assert!(!subjects().accepts_reply(refused), "{refused}");
+        }
+        assert!(subjects().accepts_reply("_INBOX.abc.1"));
+        assert!(subjects().accepts_reply("toolfleet2.inbox"));
+    }
+}

@@ -1,0 +1,290 @@
+-- Why: the ledger. Open calls in a small table that is updated in place; everything finished in insert-only history.
+-- Locks: none that matter, the schema is new. Old code: there is none.
+-- All tables are ours to change; what users read are the views of the next migration.
+
+CREATE SCHEMA IF NOT EXISTS toolfleet;
+
+CREATE TYPE toolfleet.call_state AS ENUM
+    ('queued', 'running', 'in_doubt', 'awaiting_client', 'succeeded', 'failed', 'cancelled', 'expired');
+CREATE TYPE toolfleet.effect AS ENUM ('read', 'idempotent', 'once', 'transaction');
+CREATE TYPE toolfleet.call_outcome AS ENUM ('success', 'business_error', 'fallback', 'system_error', 'unknown');
+CREATE TYPE toolfleet.source AS ENUM ('live', 'cache', 'stale', 'stub', 'error', 'settled');
+CREATE TYPE toolfleet.effect_known AS ENUM ('none', 'applied', 'not_applied', 'unknown');
+CREATE TYPE toolfleet.attempt_outcome AS ENUM ('applied', 'not_started', 'definite_failure', 'unknown');
+CREATE TYPE toolfleet.worker_state AS ENUM ('live', 'draining', 'left', 'dead', 'fenced');
+
+-- One row: what the whole fleet agrees on.
+CREATE TABLE toolfleet.fleet (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    registry_rev bigint NOT NULL DEFAULT 0
+);
+INSERT INTO toolfleet.fleet DEFAULT VALUES;
+
+-- Every version of every tool; a version is never changed.
+CREATE TABLE toolfleet.tool_versions (
+    tool text NOT NULL,
+    version integer NOT NULL CHECK (version >= 1),
+    rev bigint NOT NULL UNIQUE,
+    manifest json NOT NULL,
+    manifest_hash bytea NOT NULL,
+    schema_hash bytea NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    applied_by text NOT NULL,
+    PRIMARY KEY (tool, version)
+);
+
+-- One row per start of a worker process. The claim locks it FOR KEY SHARE; who fences it takes it FOR UPDATE.
+CREATE TABLE toolfleet.worker_processes (
+    worker_id uuid PRIMARY KEY,
+    name text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    version text NOT NULL,
+    queues text[] NOT NULL,
+    concurrency integer NOT NULL,
+    state toolfleet.worker_state NOT NULL DEFAULT 'live',
+    beat bigint NOT NULL DEFAULT 0,
+    beat_at timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz NOT NULL DEFAULT now(),
+    ended_at timestamptz,
+    ended_by text
+) WITH (fillfactor = 50);
+
+-- Everything that is not terminal. Claimed by primary key; no index on a column that the claim changes,
+-- so that its update stays on its page (HOT).
+CREATE TABLE toolfleet.open_calls (
+    call_id uuid PRIMARY KEY,
+    rev integer NOT NULL DEFAULT 0,
+    state toolfleet.call_state NOT NULL DEFAULT 'queued'
+        CHECK (state IN ('queued', 'running', 'in_doubt', 'awaiting_client')),
+    held boolean NOT NULL DEFAULT false,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    tracestate text,
+    baggage text,
+    dispatcher_id uuid NOT NULL,
+    accepted_at timestamptz NOT NULL,
+    deadline_at timestamptz NOT NULL,
+    not_before timestamptz NOT NULL,
+    due_at timestamptz,
+    publish_n integer NOT NULL DEFAULT 1,
+    attempts integer NOT NULL DEFAULT 0,
+    lost_attempts integer NOT NULL DEFAULT 0,
+    first_started_at timestamptz,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamptz,
+    attempt_until timestamptz,
+    attempt_timeout_ms bigint,
+    last_error json,
+    doubt_since timestamptz,
+    doubt_reason text,
+    CHECK (state <> 'queued' OR attempt_id IS NULL),
+    CHECK (state <> 'running' OR (attempt_id IS NOT NULL AND worker_id IS NOT NULL AND attempt_until IS NOT NULL)),
+    CHECK (state <> 'in_doubt' OR (doubt_since IS NOT NULL AND doubt_reason IS NOT NULL))
+) WITH (fillfactor = 50, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_scale_factor = 0);
+CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT NULL;
+
+-- A key names one call within its tenant. It has no expiry of its own: whether it has lapsed is computed from its call.
+CREATE TABLE toolfleet.idempotency_keys (
+    tenant text NOT NULL,
+    key_hash bytea NOT NULL,
+    call_id uuid NOT NULL,
+    replaced uuid,
+    tool text NOT NULL,
+    args_hash bytea NOT NULL,
+    original_hash bytea NOT NULL,
+    PRIMARY KEY (tenant, key_hash)
+);
+
+-- History: terminal calls. Insert-only, partitioned by the time in the UUIDv7.
+CREATE TABLE toolfleet.finished_calls (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    state toolfleet.call_state NOT NULL,
+    outcome toolfleet.call_outcome NOT NULL,
+    source toolfleet.source NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    result json,
+    error json,
+    degraded json,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    accepted_at timestamptz NOT NULL,
+    deadline_at timestamptz NOT NULL,
+    first_started_at timestamptz,
+    finished_at timestamptz NOT NULL,
+    queued_ms bigint NOT NULL,
+    run_ms bigint NOT NULL,
+    attempts integer NOT NULL,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamptz,
+    attempt_timeout_ms bigint,
+    attempt_outcome toolfleet.attempt_outcome,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    PRIMARY KEY (call_id),
+    CONSTRAINT finished_calls_legal_move CHECK ((from_state, state) IN (
+        ('queued', 'succeeded'), ('queued', 'failed'), ('queued', 'cancelled'), ('queued', 'expired'),
+        ('running', 'succeeded'), ('running', 'failed'), ('running', 'cancelled'), ('running', 'expired'),
+        ('in_doubt', 'succeeded'), ('in_doubt', 'failed')))
+) PARTITION BY RANGE (call_id);
+
+-- History: attempts that ended without ending their call. The last attempt lives in the call's own row.
+CREATE TABLE toolfleet.ended_attempts (
+    call_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    number integer NOT NULL,
+    claim_rev integer NOT NULL,
+    worker_id uuid NOT NULL,
+    started_at timestamptz NOT NULL,
+    finished_at timestamptz NOT NULL DEFAULT now(),
+    timeout_ms bigint NOT NULL,
+    outcome toolfleet.attempt_outcome NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    error json,
+    late boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (call_id, attempt_id, late)
+) PARTITION BY RANGE (call_id);
+
+-- History: moves that no column tells.
+CREATE TABLE toolfleet.call_notes (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    from_state toolfleet.call_state NOT NULL,
+    to_state toolfleet.call_state NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    attempt_id uuid,
+    details json,
+    PRIMARY KEY (call_id, rev)
+) PARTITION BY RANGE (call_id);
+
+-- The tables refuse nonsense too. fleet/src/state.rs holds the same list; a test compares them cell by cell.
+CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (
+        ('queued', 'running'), ('running', 'queued'), ('running', 'in_doubt'), ('queued', 'in_doubt')))
+    EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'history of call % does not change', OLD.call_id USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE ON toolfleet.finished_calls FOR EACH ROW
+    EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE ON toolfleet.ended_attempts FOR EACH ROW
+    EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE ON toolfleet.call_notes FOR EACH ROW
+    EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+
+-- The smallest UUIDv7 of an instant: the bound of a partition.
+CREATE FUNCTION toolfleet.uuid_floor(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+$$;
+
+-- The instant in a UUIDv7.
+CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamptz LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT to_timestamp(('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint / 1000.0)
+$$;
+
+-- Creates the daily partitions from yesterday to `days` ahead; does nothing for those that are there.
+-- Returns how many it made. The default partitions catch ids of other days, so that no completion ever fails for one.
+CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    today timestamptz := date_trunc('day', now(), 'UTC');
+    parent text;
+    part text;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.ensure_partitions'));
+    FOREACH parent IN ARRAY ARRAY['finished_calls', 'ended_attempts', 'call_notes'] LOOP
+        FOR day IN -1 .. days LOOP
+            part := parent || to_char((today + make_interval(days => day)) AT TIME ZONE 'UTC', '_YYYYMMDD');
+            IF to_regclass('toolfleet.' || part) IS NULL THEN
+                EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)',
+                    part, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
+                    toolfleet.uuid_floor(today + make_interval(days => day + 1)));
+                made := made + 1;
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN made;
+END $$;
+
+-- Drops the history of whole days that ended before `horizon`, and the keys that lapsed with it.
+-- A day stays while an open call's id falls in it or a key into it is alive. Returns the days dropped.
+CREATE FUNCTION toolfleet.drop_history(horizon timestamptz) RETURNS SETOF date LANGUAGE plpgsql AS $$
+DECLARE
+    part record;
+    low uuid;
+    high uuid;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.ensure_partitions'));
+    FOR part IN
+        SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'toolfleet.finished_calls'::regclass AND c.relname ~ '^finished_calls_[0-9]{8}$'
+        ORDER BY 1
+    LOOP
+        CONTINUE WHEN (part.day + 1)::timestamp AT TIME ZONE 'UTC' > horizon;
+        low := toolfleet.uuid_floor(part.day::timestamp AT TIME ZONE 'UTC');
+        high := toolfleet.uuid_floor((part.day + 1)::timestamp AT TIME ZONE 'UTC');
+        CONTINUE WHEN EXISTS (SELECT FROM toolfleet.open_calls WHERE call_id >= low AND call_id < high);
+        CONTINUE WHEN EXISTS (
+            SELECT FROM toolfleet.idempotency_keys k LEFT JOIN toolfleet.finished_calls f USING (call_id)
+            WHERE k.call_id >= low AND k.call_id < high
+              AND (f.call_id IS NULL OR f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) > now()));
+        DELETE FROM toolfleet.idempotency_keys WHERE call_id >= low AND call_id < high;
+        EXECUTE format('DROP TABLE toolfleet.%I, toolfleet.%I, toolfleet.%I',
+            'finished_calls' || to_char(part.day, '_YYYYMMDD'),
+            'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
+            'call_notes' || to_char(part.day, '_YYYYMMDD'));
+        RETURN NEXT part.day;
+    END LOOP;
+END $$;
+
+CREATE TABLE toolfleet.finished_calls_default PARTITION OF toolfleet.finished_calls DEFAULT;
+CREATE TABLE toolfleet.ended_attempts_default PARTITION OF toolfleet.ended_attempts DEFAULT;
+CREATE TABLE toolfleet.call_notes_default PARTITION OF toolfleet.call_notes DEFAULT;
+SELECT toolfleet.ensure_partitions(7);

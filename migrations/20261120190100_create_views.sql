@@ -1,0 +1,86 @@
+-- Why: what users read. The views are documented in docs/history.md and are a promise; the tables under them are not.
+-- Locks: none. Old code: there is none.
+
+CREATE VIEW toolfleet.calls AS
+SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect::text AS effect, c.state::text AS state,
+       c.outcome, c.source, c.held, encode(c.key_hash, 'hex') AS idempotency_key_hash,
+       c.args, coalesce(c.original_args, c.args) AS original_args, coalesce(c.coercions, '[]'::json) AS coercions,
+       c.result, c.error, c.degraded, c.attempts, c.not_before, c.deadline_at, c.session, c.run,
+       (ARRAY['high', 'normal', 'low'])[c.priority + 1] AS priority,
+       c.accepted_at, c.started_at, c.finished_at, coalesce(w.name, c.worker_id::text) AS worker,
+       split_part(c.traceparent, '-', 2) AS trace_id, c.queue, c.language, c.meta, c.queued_ms, c.run_ms
+FROM (
+    SELECT call_id, tenant, tool, tool_version, effect, state, NULL::text AS outcome, NULL::text AS source, held, key_hash,
+           args, original_args, coercions, NULL::json AS result, last_error AS error, NULL::json AS degraded, attempts,
+           not_before, deadline_at, session, run, priority, accepted_at, first_started_at AS started_at,
+           NULL::timestamptz AS finished_at, worker_id, traceparent, queue, language, meta,
+           NULL::bigint AS queued_ms, NULL::bigint AS run_ms
+    FROM toolfleet.open_calls
+    UNION ALL
+    SELECT call_id, tenant, tool, tool_version, effect, state, outcome::text, source::text, false, key_hash,
+           args, original_args, coercions, result, error, degraded, attempts,
+           NULL, deadline_at, session, run, priority, accepted_at, first_started_at,
+           finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms
+    FROM toolfleet.finished_calls
+) c
+LEFT JOIN toolfleet.worker_processes w USING (worker_id);
+
+CREATE VIEW toolfleet.attempts AS
+SELECT a.call_id, a.attempt_id, a.number, coalesce(w.name, a.worker_id::text) AS worker, a.started_at, a.finished_at,
+       a.timeout_ms, a.outcome, a.error, a.effect, a.late
+FROM (
+    SELECT call_id, attempt_id, number, worker_id, started_at, finished_at, timeout_ms, outcome::text AS outcome, error,
+           effect_known::text AS effect, late
+    FROM toolfleet.ended_attempts
+    UNION ALL
+    SELECT call_id, attempt_id, attempts, worker_id, attempt_started_at, finished_at, attempt_timeout_ms,
+           attempt_outcome::text, error, effect_known::text, false
+    FROM toolfleet.finished_calls
+    WHERE attempt_id IS NOT NULL AND attempt_outcome IS NOT NULL AND from_state = 'running'
+    UNION ALL
+    SELECT call_id, attempt_id, attempts, worker_id, attempt_started_at, NULL, attempt_timeout_ms,
+           NULL, NULL::json, NULL, false
+    FROM toolfleet.open_calls
+    WHERE state = 'running'
+) a
+LEFT JOIN toolfleet.worker_processes w USING (worker_id);
+
+CREATE VIEW toolfleet.call_events AS
+SELECT call_id, 0 AS revision, accepted_at AS at, NULL::text AS from_state, 'queued' AS to_state,
+       'dispatcher'::text AS actor, 'accepted'::text AS reason, NULL::uuid AS attempt_id, NULL::json AS details
+FROM (SELECT call_id, accepted_at FROM toolfleet.open_calls
+      UNION ALL SELECT call_id, accepted_at FROM toolfleet.finished_calls) accepted
+UNION ALL
+SELECT call_id, claim_rev, started_at, 'queued', 'running', 'worker ' || worker_id, 'claimed', attempt_id, NULL
+FROM (SELECT call_id, claim_rev, started_at, worker_id, attempt_id FROM toolfleet.ended_attempts WHERE NOT late
+      UNION ALL
+      SELECT call_id, claim_rev, attempt_started_at, worker_id, attempt_id FROM toolfleet.finished_calls
+      WHERE from_state = 'running'
+      UNION ALL
+      SELECT call_id, claim_rev, attempt_started_at, worker_id, attempt_id FROM toolfleet.open_calls
+      WHERE state = 'running') claimed
+UNION ALL
+SELECT call_id, rev, at, from_state::text, to_state::text, actor, reason, attempt_id, details
+FROM toolfleet.call_notes
+UNION ALL
+SELECT call_id, rev, finished_at, from_state::text, state::text, actor, reason, attempt_id, NULL
+FROM toolfleet.finished_calls;
+
+CREATE VIEW toolfleet.in_doubt AS
+SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.doubt_since AS since, o.doubt_reason AS why,
+       coalesce(w.name, o.worker_id::text) AS worker, coalesce(w.state = 'fenced', false) AS worker_fenced,
+       o.attempt_id, o.attempt_until, o.args, o.last_error AS error
+FROM toolfleet.open_calls o
+LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+WHERE o.state = 'in_doubt';
+
+CREATE VIEW toolfleet.tools AS
+SELECT tool, version, version = max(version) OVER (PARTITION BY tool) AS current, manifest->>'effect' AS effect,
+       manifest->>'queue' AS queue, manifest, encode(schema_hash, 'hex') AS schema_hash, applied_at, applied_by
+FROM toolfleet.tool_versions;
+
+CREATE VIEW toolfleet.workers AS
+SELECT worker_id, name, host, pid, version, state::text AS state, queues, concurrency, beat_at, started_at, ended_at,
+       ended_by, (SELECT count(*) FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id AND o.state = 'running')
+       AS running
+FROM toolfleet.worker_processes w;
