@@ -89,6 +89,18 @@ impl Reconnect {
     }
 }
 
+/// The pause before the NATS client's next attempt to connect, by how many failed before it.
+pub fn reconnect(failed: usize) -> Duration {
+    let mut pauses = Reconnect::default().0;
+    let mut pause = Duration::ZERO;
+    for _ in 0..failed.min(8) {
+        pause = pauses
+            .next_backoff()
+            .expect("a backoff without a total limit does not end");
+    }
+    pause
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

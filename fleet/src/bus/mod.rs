@@ -1,1 +1,38 @@
-//! placeholder
+//! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
+
+pub mod connect;
+pub mod publish;
+pub mod pull;
+pub mod topology;
+
+/// What can go wrong with NATS.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// No server answered in time.
+    #[error("{doing}: NATS did not answer")]
+    Unavailable {
+        /// What we were doing.
+        doing: &'static str,
+        /// Why, where the client says.
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The server is too old, or lacks JetStream.
+    #[error("{0}")]
+    UnfitServer(String),
+    /// The URL cannot be read.
+    #[error("NATS_URL is not a nats:// URL")]
+    BadUrl,
+}
+
+impl BusError {
+    pub(crate) fn unavailable(
+        doing: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unavailable {
+            doing,
+            source: Some(source.into()),
+        }
+    }
+}

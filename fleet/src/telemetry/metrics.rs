@@ -10,3 +10,9 @@ impl Metrics {
     /// x
     pub fn ledger_batch(&self, _s: &'static str, _rows: usize, _t: Duration) {}
 }
+impl Metrics {
+    /// x
+    pub fn publication(&self, _s: &'static str) {}
+    /// x
+    pub fn publish_lag(&self, _t: Duration) {}
+}

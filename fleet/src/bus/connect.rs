@@ -1,0 +1,117 @@
+//! Connecting, and knowing whether we are connected.
+
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::watch;
+
+use super::BusError;
+use crate::{delay, ids::Prefix, wire::subjects::Subjects};
+
+/// One connection to NATS and the subjects of the fleet.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    /// The client; cheap to clone.
+    pub client: Client,
+    /// The subjects of the fleet.
+    pub subjects: Subjects,
+    /// Counts the times we were connected; odd: connected now, even: not.
+    epoch: watch::Receiver<u64>,
+}
+
+impl Bus {
+    /// The oldest server that has what we need and none of the holes we know.
+    const SERVER_MIN: [u64; 3] = [2, 12, 6];
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// Connects, and refuses a server that is too old. After that the client reconnects by itself, for ever.
+    ///
+    /// # Errors
+    ///
+    /// No server answers within ten seconds, or it is unfit.
+    pub async fn connect(url: &SecretString, name: &str, prefix: Prefix) -> Result<Self, BusError> {
+        let doing = "connect to NATS";
+        let (sender, epoch) = watch::channel(0);
+        let options = ConnectOptions::new()
+            .name(name)
+            .ping_interval(Duration::from_secs(10))
+            .client_capacity(8192)
+            .reconnect_delay_callback(delay::reconnect)
+            .event_callback(move |event| {
+                notice(&event, &sender);
+                std::future::ready(())
+            });
+        let connecting =
+            tokio::time::timeout(Self::CONNECT_TIMEOUT, options.connect(url.expose_secret())).await;
+        let client = match connecting {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => return Err(BusError::unavailable(doing, error)),
+            Err(elapsed) => return Err(BusError::unavailable(doing, elapsed)),
+        };
+        let server = client.server_info();
+        let version: Vec<u64> = server
+            .version
+            .split(['.', '-'])
+            .map_while(|part| part.parse().ok())
+            .collect();
+        if version.as_slice() < Self::SERVER_MIN.as_slice() {
+            let what = format!(
+                "nats-server {} is too old; 2.12.6 or newer is needed",
+                server.version
+            );
+            return Err(BusError::UnfitServer(what));
+        }
+        if !server.jetstream {
+            return Err(BusError::UnfitServer(
+                "nats-server runs without JetStream; start it with --jetstream".into(),
+            ));
+        }
+        Ok(Self {
+            client,
+            subjects: Subjects::new(prefix),
+            epoch,
+        })
+    }
+
+    /// Whether the connection stands now.
+    pub fn is_connected(&self) -> bool {
+        matches!(
+            self.client.connection_state(),
+            async_nats::connection::State::Connected
+        )
+    }
+
+    /// Changes whenever the connection is lost or found. Wait on it with `changed`.
+    pub fn epoch(&self) -> watch::Receiver<u64> {
+        self.epoch.clone()
+    }
+
+    /// The largest message the server takes.
+    pub fn payload_max(&self) -> usize {
+        self.client.server_info().max_payload
+    }
+}
+
+fn notice(event: &Event, epoch: &watch::Sender<u64>) {
+    match event {
+        Event::Connected => {
+            tracing::info!("connected to NATS");
+            epoch.send_modify(|count| *count |= 1);
+        }
+        Event::Disconnected => {
+            tracing::warn!("disconnected from NATS");
+            epoch.send_modify(|count| *count += *count & 1);
+        }
+        Event::SlowConsumer(_) => {
+            tracing::warn!("messages were dropped: a subscription is read too slowly")
+        }
+        Event::ServerError(error) => {
+            tracing::error!(%error, "NATS server refused something; check its permissions")
+        }
+        Event::ClientError(error) => tracing::warn!(%error, "NATS client failed"),
+        Event::LameDuckMode | Event::Draining | Event::Closed => {
+            tracing::info!(%event, "NATS connection")
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Publish pointers, pipelined: nothing waits for the stream's answer, and nothing is lost when there is none.
+//!
+//! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed.
+//! A pointer that the stream refused because it is there already is a success (10077).
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_nats::{Client, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde::Deserialize;
+
+use super::{BusError, connect::Bus};
+use crate::{
+    ids::QueueName,
+    telemetry::metrics::metrics,
+    wire::{pointer::Pointer, subjects::Subjects},
+};
+
+/// Publishes pointers.
+#[derive(Debug, Clone)]
+pub struct Publisher {
+    client: Client,
+    subjects: Subjects,
+    inbox: String,
+}
+
+impl Publisher {
+    const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// Makes a publisher and the future that counts its answers until the client is gone. The caller owns that future.
+    ///
+    /// # Errors
+    ///
+    /// NATS does not take the subscription.
+    pub async fn new(
+        bus: &Bus,
+    ) -> Result<(Self, impl Future<Output = ()> + Send + use<>), BusError> {
+        let inbox = bus.client.new_inbox();
+        let doing = "subscribe to publication answers";
+        let answers = bus
+            .client
+            .subscribe(format!("{inbox}.*"))
+            .await
+            .map_err(|e| BusError::unavailable(doing, e))?;
+        let publisher = Self {
+            client: bus.client.clone(),
+            subjects: bus.subjects.clone(),
+            inbox,
+        };
+        Ok((publisher, count_answers(answers)))
+    }
+
+    /// Hands one pointer to the connection. When that fails the sweep publishes it later, so the failure is only counted.
+    ///
+    /// Cancel-safe.
+    pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) {
+        let subject = self.subjects.job(queue, pointer.call_id, n);
+        let body =
+            Bytes::from(serde_json::to_vec(pointer).expect("a pointer has only string keys"));
+        let reply = format!("{}.{}", self.inbox, unix_micros());
+        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        let sending = tokio::time::timeout(
+            Self::SEND_TIMEOUT,
+            self.client.publish_with_reply(subject, reply, body),
+        )
+        .await;
+        match sending {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "pointer was not sent; the sweep will publish it");
+                metrics().publication("not_sent");
+            }
+            Err(_elapsed) => {
+                tracing::debug!("pointer was not sent in time; the sweep will publish it");
+                metrics().publication("not_sent");
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    error: Option<AnswerError>,
+}
+
+#[derive(Deserialize)]
+struct AnswerError {
+    err_code: u64,
+    description: String,
+}
+
+/// The stream holds this subject already.
+const PER_SUBJECT_LIMIT: u64 = 10077;
+
+async fn count_answers(mut answers: Subscriber) {
+    while let Some(message) = answers.next().await {
+        let sent = message
+            .subject
+            .rsplit('.')
+            .next()
+            .and_then(|micros| micros.parse::<u64>().ok());
+        let lag = Duration::from_micros(unix_micros().saturating_sub(sent.unwrap_or(u64::MAX)));
+        match serde_json::from_slice::<Answer>(&message.payload) {
+            Ok(Answer { error: None }) => {
+                metrics().publication("stored");
+                metrics().publish_lag(lag);
+            }
+            Ok(Answer { error: Some(error) }) if error.err_code == PER_SUBJECT_LIMIT => {
+                metrics().publication("there_already");
+            }
+            Ok(Answer { error: Some(error) }) => {
+                tracing::warn!(
+                    code = error.err_code,
+                    reason = error.description,
+                    "stream refused a pointer"
+                );
+                metrics().publication("refused");
+            }
+            // No stream answers: "no responders" has a status and no body.
+            Err(_not_an_answer) => metrics().publication("no_stream"),
+        }
+    }
+}
+
+/// The process's clock, for measuring a lag within one process. What is stored has Postgres's time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures a lag within one process, decides nothing"
+)]
+fn unix_micros() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,230 @@
+//! Pull exactly as many messages as there are free slots; the permit of a slot travels with its message.
+//!
+//! Raw pulls with idle heartbeats on one inbox. The client's own `fetch` and `batch` lose a wake-up after a heartbeat,
+//! and `messages()` prefetches hundreds, whose acknowledgement time then runs out in our memory (async-nats 0.51).
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::{Client, Message, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{BusError, connect::Bus};
+use crate::{ids::QueueName, wire::subjects::Subjects};
+
+/// A message and the slot it will be worked in. Dropping it frees the slot.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The message's body.
+    pub body: Bytes,
+    /// How to answer for it.
+    pub acker: Acker,
+    /// The slot.
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// Says what is to become of a message.
+#[derive(Debug, Clone)]
+pub struct Acker {
+    client: Client,
+    reply: Option<async_nats::Subject>,
+}
+
+impl Acker {
+    /// The message is dealt with. A lost acknowledgement only means that it comes again.
+    pub async fn ack(&self) {
+        self.say("+ACK".into()).await;
+    }
+
+    /// The message is to come again after a pause.
+    pub async fn again_after(&self, pause: Duration) {
+        self.say(format!("-NAK {{\"delay\": {}}}", pause.as_nanos()).into())
+            .await;
+    }
+
+    /// The message is not one of ours.
+    pub async fn throw_away(&self) {
+        self.say("+TERM not a pointer".into()).await;
+    }
+
+    async fn say(&self, word: Bytes) {
+        let Some(reply) = self.reply.clone() else {
+            return;
+        };
+        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        let saying =
+            tokio::time::timeout(Duration::from_secs(2), self.client.publish(reply, word)).await;
+        if !matches!(saying, Ok(Ok(()))) {
+            tracing::debug!("message was not acknowledged; it will come again");
+        }
+    }
+}
+
+/// Pulls one queue's messages.
+#[derive(Debug)]
+pub struct Puller {
+    client: Client,
+    inbox: String,
+    subject: String,
+    share: usize,
+    slots: Arc<Semaphore>,
+    permits: Vec<OwnedSemaphorePermit>,
+    asked: usize,
+    heard: Instant,
+}
+
+impl Puller {
+    const EXPIRES: Duration = Duration::from_secs(15);
+    const HEARTBEAT: Duration = Duration::from_secs(5);
+    /// Two and a half heartbeats: the pull is gone.
+    const SILENCE_MAX: Duration = Duration::from_millis(12_500);
+    /// After an error status, so that a missing stream is not asked thousands of times a second.
+    const PAUSE: Duration = Duration::from_millis(200);
+
+    /// A puller that takes at most `share` of the slots.
+    pub fn new(bus: &Bus, queue: &QueueName, slots: Arc<Semaphore>, share: usize) -> Self {
+        let stream = bus.subjects.jobs_stream();
+        Self {
+            client: bus.client.clone(),
+            inbox: bus.client.new_inbox(),
+            subject: format!(
+                "$JS.API.CONSUMER.MSG.NEXT.{stream}.{}",
+                Subjects::jobs_consumer(queue)
+            ),
+            share: share.max(1),
+            slots,
+            permits: Vec::new(),
+            asked: 0,
+            heard: Instant::now(),
+        }
+    }
+
+    /// Delivers until `intake` is cancelled. What was asked for and still arrives after that goes back at once.
+    ///
+    /// # Errors
+    ///
+    /// NATS does not take the subscription.
+    pub async fn run(
+        mut self,
+        bus: &Bus,
+        deliver: mpsc::Sender<Delivered>,
+        intake: CancellationToken,
+    ) -> Result<(), BusError> {
+        let doing = "subscribe to pulled messages";
+        let subscription = self.client.subscribe(self.inbox.clone()).await;
+        let mut subscription = subscription.map_err(|error| BusError::unavailable(doing, error))?;
+        let mut epoch = bus.epoch();
+        loop {
+            self.ask().await;
+            tokio::select! {
+                () = intake.cancelled() => break,
+                message = subscription.next() => match message {
+                    Some(message) => self.hear(message, &deliver).await,
+                    None => break,
+                },
+                permit = Arc::clone(&self.slots).acquire_owned(), if self.permits.len() < self.share => {
+                    self.permits.extend(permit);
+                }
+                () = sleep_until(self.heard + Self::SILENCE_MAX), if self.asked > 0 => self.asked = 0,
+                // A new connection: the server has forgotten what we asked for.
+                changed = epoch.changed() => if changed.is_ok() { self.asked = 0 },
+            }
+        }
+        self.hand_back(&mut subscription).await;
+        Ok(())
+    }
+
+    /// Asks for what is free, in portions worth a message.
+    async fn ask(&mut self) {
+        while self.permits.len() < self.share
+            && let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned()
+        {
+            self.permits.push(permit);
+        }
+        let free = self.permits.len().saturating_sub(self.asked);
+        if free == 0 || (self.asked > 0 && free < (self.share / 4).max(1)) {
+            return;
+        }
+        let request = format!(
+            "{{\"batch\":{free},\"expires\":{},\"idle_heartbeat\":{}}}",
+            Self::EXPIRES.as_nanos(),
+            Self::HEARTBEAT.as_nanos()
+        );
+        let asking = self.client.publish_with_reply(
+            self.subject.clone(),
+            self.inbox.clone(),
+            request.into(),
+        );
+        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        if matches!(
+            tokio::time::timeout(Duration::from_secs(2), asking).await,
+            Ok(Ok(()))
+        ) {
+            self.asked = self.permits.len();
+        }
+        self.heard = Instant::now();
+    }
+
+    async fn hear(&mut self, message: Message, deliver: &mpsc::Sender<Delivered>) {
+        self.heard = Instant::now();
+        match message.status.unwrap_or(StatusCode::OK) {
+            StatusCode::OK => {
+                let acker = Acker {
+                    client: self.client.clone(),
+                    reply: message.reply,
+                };
+                self.asked = self.asked.saturating_sub(1);
+                match self.permits.pop() {
+                    Some(permit) => {
+                        let delivered = Delivered {
+                            body: message.payload,
+                            acker,
+                            permit,
+                        };
+                        if let Err(refused) = deliver.send(delivered).await {
+                            refused.0.acker.again_after(Duration::ZERO).await;
+                        }
+                    }
+                    // An older pull was still alive at the server: more came than there are slots.
+                    None => acker.again_after(Self::PAUSE).await,
+                }
+            }
+            StatusCode::IDLE_HEARTBEAT => {}
+            status => {
+                let pending = message
+                    .headers
+                    .as_ref()
+                    .and_then(|headers| headers.get("Nats-Pending-Messages"));
+                let unused = pending
+                    .and_then(|count| count.as_str().parse().ok())
+                    .unwrap_or(self.asked);
+                self.asked = self.asked.saturating_sub(unused);
+                if status != StatusCode::TIMEOUT {
+                    tracing::debug!(%status, "pull ended");
+                    tokio::time::sleep(Self::PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Gives back what arrives for pulls that are still open, until the server has nothing more of them in flight.
+    async fn hand_back(&self, subscription: &mut Subscriber) {
+        let unsubscribed =
+            subscription.unsubscribe().await.is_ok() && self.client.flush().await.is_ok();
+        while unsubscribed && let Some(message) = subscription.next().await {
+            if message.status.is_none_or(|status| status == StatusCode::OK) {
+                Acker {
+                    client: self.client.clone(),
+                    reply: message.reply,
+                }
+                .again_after(Duration::ZERO)
+                .await;
+            }
+        }
+    }
+}
