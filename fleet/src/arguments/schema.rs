@@ -1,0 +1,147 @@
+//! A tool's schema, compiled once, and what does not fit it.
+//!
+//! JSON Schema 2020-12. No reference leaves the document, patterns run in linear time, formats are asserted,
+//! and numbers are compared as the decimals they are.
+
+use std::fmt;
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use serde_json::Value;
+
+use super::{
+    shape, shorten,
+    violations::{Violations, describe},
+};
+
+/// The most evaluations after which a failed check still collects everything that is wrong.
+const COLLECTED_MAX: u64 = 200_000;
+
+/// One thing that is wrong with a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaProblem {
+    /// JSON pointer into the schema; empty for the whole.
+    pub path: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl SchemaProblem {
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A compiled schema. Cheap to check against, costly to compile: keep it.
+pub struct Schema {
+    source: Value,
+    validator: Validator,
+    /// How many evaluations one path through an input may cost.
+    evaluations: u64,
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Schema {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with it, in a stable order.
+    pub fn compile(schema: &Value) -> Result<Self, Vec<SchemaProblem>> {
+        let evaluations = shape::check(schema)?;
+        let meta = jsonschema::draft202012::meta::validator();
+        let unfit = Violations::collect(meta.iter_errors(schema), None);
+        if !unfit.is_empty() {
+            return Err(unfit
+                .items()
+                .iter()
+                .map(|v| SchemaProblem::new(v.path.clone(), v.sentence()))
+                .collect());
+        }
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .offline()
+            .should_validate_formats(true)
+            .with_pattern_options(PatternOptions::regex().size_limit(shape::PATTERN_COMPILED_MAX))
+            .build(schema)
+            .map_err(|error| vec![build_problem(&error)])?;
+        Ok(Self {
+            source: schema.clone(),
+            validator,
+            evaluations,
+        })
+    }
+
+    /// Compiles the schema of a tool's arguments, which must describe an object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Schema::compile`].
+    pub fn compile_input(schema: &Value) -> Result<Self, Vec<SchemaProblem>> {
+        if schema.get("type").and_then(Value::as_str) != Some("object") {
+            let message =
+                "arguments are always an object; write `type: object` at the top of the schema";
+            return Err(vec![SchemaProblem::new("/type", message)]);
+        }
+        Self::compile(schema)
+    }
+
+    /// The schema as it was written.
+    pub const fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Whether a value fits; cheaper than [`Schema::validate`].
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.validator.is_valid(value)
+    }
+
+    /// Everything that does not fit, ready to be shown to a model; empty when the value fits.
+    ///
+    /// For a very large value only the first violation is reported, so that saying no stays cheap.
+    pub fn validate(&self, value: &Value) -> Violations {
+        if self.is_valid(value) {
+            return Violations::default();
+        }
+        if self.evaluations.saturating_mul(count(value)) > COLLECTED_MAX {
+            return Violations::collect(
+                self.validator.validate(value).err().into_iter(),
+                Some(&self.source),
+            );
+        }
+        Violations::collect(self.validator.iter_errors(value), Some(&self.source))
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
+        Value::Object(entries) => 1 + entries.values().map(count).sum::<u64>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+    }
+}
+
+fn build_problem(error: &jsonschema::ValidationError<'_>) -> SchemaProblem {
+    use jsonschema::error::ValidationErrorKind as Kind;
+    let message = match error.kind() {
+        Kind::Format { format } if format == "regex" => format!(
+            "{} is not a pattern that runs in linear time; leave out look-around and back-references, \
+             and keep repetition counts small",
+            describe(error.instance())
+        ),
+        _other => error.to_string(),
+    };
+    SchemaProblem::new(error.instance_path().as_str(), shorten(&message, 300))
+}
+
+#[cfg(test)]
+mod tests;
