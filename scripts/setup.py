@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import glob
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -53,15 +54,21 @@ MANAGERS = {
         "update": ["apt-get", "-q", "-o", "Acquire::Retries=3", "update"],
         "install": ["apt-get", "-qy", "-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=120",
                     "install", "--no-install-recommends"],
+        "by_hand": "sudo apt-get update && sudo apt-get install -y",
         "cc": ["gcc", "libc6-dev"], "postgres": ["postgresql"], "venv": ["python3-venv"],
     },
-    "dnf": {"install": ["dnf", "-qy", "install"],
-            "cc": ["gcc"], "postgres": ["postgresql-server"], "venv": ["python3-pip"]},
-    "apk": {"install": ["apk", "add", "--no-progress"],
-            "cc": ["build-base"], "postgres": ["postgresql", "postgresql-client"],
-            "venv": ["python3"]},
-    "brew": {"install": ["brew", "install", "--quiet"],
-             "cc": ["gcc"], "postgres": ["postgresql@17"], "venv": ["python3"]},
+    "dnf": {
+        "install": ["dnf", "-qy", "install"], "by_hand": "sudo dnf install -y",
+        "cc": ["gcc"], "postgres": ["postgresql-server"], "venv": ["python3-pip"],
+    },
+    "apk": {
+        "install": ["apk", "add", "--no-progress"], "by_hand": "sudo apk add",
+        "cc": ["build-base"], "postgres": ["postgresql", "postgresql-client"], "venv": ["python3"],
+    },
+    "brew": {
+        "install": ["brew", "install", "--quiet"], "by_hand": "brew install",
+        "cc": ["gcc"], "postgres": ["postgresql@17"], "venv": ["python3"],
+    },
 }
 # Debian starts a system-wide cluster when the server is installed; we want the programs only.
 # The drop-in is there while we install and gone afterwards, so nothing else changes its ways.
@@ -134,18 +141,19 @@ def rust():
     pinned = re.search(r'channel *= *"([^"]+)"', (ROOT / "rust-toolchain.toml").read_text())[1]
     if not shutil.which("cargo", path=cargo_path()):
         raise Missing(f"Rust {pinned} is needed: install rustup (https://rustup.rs), then run make again")
-    answer = cargo_version(auto_install="0")
-    if answer is None and shutil.which("rustup", path=cargo_path()):
+    env = {**os.environ, "PATH": cargo_path()}
+    version = cargo_version({**env, "RUSTUP_AUTO_INSTALL": "0"})
+    if version is None and shutil.which("rustup", path=cargo_path()):
         say(f"installs Rust {pinned} with rustup, as rust-toolchain.toml pins it")
-        answer = cargo_version(auto_install="1")
-    if answer is None or answer < version_in(pinned):
+        logged(["cargo", "--version"], {**env, "RUSTUP_AUTO_INSTALL": "1"})
+        version = cargo_version(env)
+    if version is None or version < version_in(pinned):
         raise Missing(f"cargo here is not Rust {pinned}: install rustup (https://rustup.rs), or run "
-                      f"`rustup toolchain install {pinned} -c rustfmt -c clippy`")
+                      f"`rustup toolchain install {pinned} -c rustfmt -c clippy`; see .tools/setup.log")
 
 
-def cargo_version(auto_install):
-    env = {**os.environ, "PATH": cargo_path(), "RUSTUP_AUTO_INSTALL": auto_install}
-    answer = run(["cargo", "--version"], env=env)
+def cargo_version(env):
+    answer = run(["cargo", "--version"], env)
     return version_in(answer.stdout) if answer and answer.returncode == 0 else None
 
 
@@ -309,25 +317,34 @@ def install(need, why):
     name = next((name for name in MANAGERS if shutil.which(name)), None)
     if name is None:
         raise Missing(f"missing: {why}. None of {', '.join(MANAGERS)} is here to install it with")
-    manager = MANAGERS[name]
-    packages = manager[need]
+    manager, packages = MANAGERS[name], MANAGERS[name][need]
     prefix = elevation(name)
-    update, step = manager.get("update"), manager["install"] + packages
     if prefix is None:
-        by_hand = " && ".join(f"sudo {shlex.join(step)}" for step in (update, step) if step)
-        raise Missing(f"missing: {why}. It takes an administrator to install it: {by_hand}")
+        raise Missing(f"missing: {why}. It takes an administrator to install it; this is the command "
+                      f"for all that is missing here:\n  {manager['by_hand']} {shlex.join(wanted(manager))}")
     say(f"installs {' '.join(packages)} with {name}: {why}")
     prefix = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive"]
-    if update:
+    if "update" in manager:
         # One broken source fails the whole update; the lists may hold what we need all the same.
-        logged([*prefix, *update])
+        logged([*prefix, *manager["update"]])
+    command = [*manager["install"], *packages]
     if name == "apt-get" and need == "postgres":
         if apt_candidate("postgresql") < POSTGRES_AT_LEAST:
             return
-        step = ["sh", "-c", WITHOUT_CLUSTER, DEBIAN_DROP_IN, *step]
-    if not logged([*prefix, *step]):
+        command = ["sh", "-c", WITHOUT_CLUSTER, DEBIAN_DROP_IN, *command]
+    if not logged([*prefix, *command]):
         raise Missing(f"{name} could not install {' '.join(packages)}. "
                       f"The end of .tools/setup.log:\n{log_tail()}")
+
+
+def wanted(manager):
+    """The packages of everything that is missing, so that an administrator is asked only once."""
+    needs = {
+        "cc": not compiles(),
+        "postgres": not find_postgres(),
+        "venv": importlib.util.find_spec("ensurepip") is None,
+    }
+    return [package for need, missing in needs.items() if missing for package in manager[need]]
 
 
 WITHOUT_CLUSTER = """
