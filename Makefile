@@ -10,6 +10,7 @@ PYTHON3 ?= python3
 TOOLFLEET := $(or $(CARGO_TARGET_DIR),target)/debug/toolfleet
 # Where the servers and the Python with the NATS client are; scripts/setup.py writes it.
 TOOLS := . ./.tools/env &&
+ARGS ?= --tools examples/tools
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -23,13 +24,15 @@ build: setup ## compile everything
 demo: build ## the whole thing on this machine in a minute, with workers killed on the way
 	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
 
-dev: build ## a fleet for one person, until Ctrl-C; options in ARGS="--workers 2"
+dev: build ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=
 	$(TOOLS) "$(TOOLFLEET)" dev $(ARGS)
 
 test: build ## every test, then the black-box proofs in their short form
+	cargo test --workspace --doc --locked --quiet
 	$(TOOLS) if command -v cargo-nextest >/dev/null; \
-	  then cargo nextest run --workspace --locked && cargo test --workspace --doc --locked; \
-	  else cargo test --workspace --locked; fi
+	  then cargo nextest run --workspace --locked; \
+	  else cargo test --workspace --exclude fleet-tests --lib --bins --tests --locked \
+	    && cargo test -p fleet-tests --lib --tests --locked -- --test-threads=2; fi
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --short
 
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios

