@@ -58,7 +58,8 @@ def install(need, why, needs):
     if prefix is None:
         every = [package for one in needs for package in manager[one]]
         raise Missing(f"missing: {why}. It takes an administrator to install it; "
-                      f"this is the command for all that is missing here:\n  {manager['by_hand']} {shlex.join(every)}")
+                      f"this is the command for all that is missing here:\n"
+                      f"  {manager['by_hand']} {shlex.join(every)}")
     say(f"installs {' '.join(packages)} with {name}: {why}")
     prefix = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive"]
     if "update" in manager:
