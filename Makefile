@@ -1,0 +1,62 @@
+# The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo dev test test-fast prove lint fmt schema docs deny
+
+# A shell that has not been restarted since rustup came does not have it on its PATH yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+PYTHON3 ?= python3
+TOOLFLEET := $(or $(CARGO_TARGET_DIR),target)/debug/toolfleet
+# Where the servers and the Python with the NATS client are; scripts/setup.py writes it.
+TOOLS := . ./.tools/env &&
+ARGS ?= --tools examples/tools
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing: C compiler, Postgres, nats-server, Python client (idle the second time)
+	@$(PYTHON3) scripts/setup.py
+
+build: setup ## compile everything
+	cargo build --workspace --locked
+
+demo: build ## the whole thing on this machine in a minute, with workers killed on the way
+	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
+
+dev: build ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=
+	$(TOOLS) "$(TOOLFLEET)" dev $(ARGS)
+
+test: build ## every test, then the black-box proofs in their short form
+	cargo test --workspace --doc --locked --quiet
+	$(TOOLS) if command -v cargo-nextest >/dev/null; \
+	  then cargo nextest run --workspace --locked; \
+	  else cargo test --workspace --exclude fleet-tests --lib --bins --tests --locked \
+	    && cargo test -p fleet-tests --lib --tests --locked -- --test-threads=2; fi
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --short
+
+test-fast: setup ## the tests inside the crates only, without the fleet scenarios
+	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
+
+prove: build ## the black-box proofs in full
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
+
+lint: setup ## formatting, clippy and documentation, warnings denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+fmt: ## format the code
+	cargo fmt --all
+
+schema: setup ## write migrations/schema.sql anew from the migrations
+	$(TOOLS) UPDATE_SCHEMA=1 cargo test -p fleet-tests --locked migrations
+
+docs: setup ## build the crates' documentation and say where it is
+	cargo doc --workspace --no-deps --locked
+	@echo "open $(or $(CARGO_TARGET_DIR),target)/doc/fleet/index.html"
+
+deny: ## advisories, licences, bans and sources of the dependencies
+	@command -v cargo-deny >/dev/null || { \
+	  echo "cargo-deny is not here; get it with: cargo install cargo-deny --locked"; exit 69; }
+	cargo deny --locked check

