@@ -21,3 +21,4 @@ pub mod registry;
 pub mod secrets;
 pub mod config;
 pub mod telemetry;
+pub mod http;
