@@ -1,5 +1,7 @@
 //! Goal: what a probe and a scraper see of a process, over real connections.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,
@@ -8,7 +10,7 @@ use std::{
 use fleet::{
     call::State,
     http::{self, CONNECTIONS_MAX, GRACE, HttpState, Readiness, SCRAPE_MAX},
-    telemetry::{self, Telemetry, TelemetryOptions, metrics::LedgerFigures},
+    telemetry::{self, LedgerFigures, Telemetry, TelemetryOptions},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -34,7 +36,11 @@ async fn serve(state: HttpState) -> Server {
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let serving = tokio::spawn(http::serve(listener, state, stop.clone().cancelled_owned()));
-    Server { address, stop, serving }
+    Server {
+        address,
+        stop,
+        serving,
+    }
 }
 
 impl Server {
@@ -46,11 +52,16 @@ impl Server {
             stream.read_to_string(&mut answer).await.unwrap();
             answer
         };
-        timeout(Duration::from_secs(20), asked).await.expect("an answer in time")
+        timeout(Duration::from_secs(20), asked)
+            .await
+            .expect("an answer in time")
     }
 
     async fn get(&self, path: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")).await
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+        ))
+        .await
     }
 }
 
@@ -62,7 +73,10 @@ fn ready() -> HttpState {
 async fn health_says_that_the_process_runs() {
     let server = serve(HttpState::new(Readiness::new(["postgres"]))).await;
     let answer = server.get("/healthz").await;
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -71,15 +85,28 @@ async fn readiness_names_every_unmet_condition() {
     let server = serve(HttpState::new(readiness.clone())).await;
     let answer = server.get("/readyz").await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    assert!(answer.ends_with("\r\n\r\nnats: not ready\npostgres: not ready\n"), "{answer}");
+    assert!(
+        answer.ends_with("\r\n\r\nnats: not ready\npostgres: not ready\n"),
+        "{answer}"
+    );
 
     readiness.set("postgres", true);
-    assert!(server.get("/readyz").await.ends_with("\r\n\r\nnats: not ready\n"));
+    assert!(
+        server
+            .get("/readyz")
+            .await
+            .ends_with("\r\n\r\nnats: not ready\n")
+    );
 
     readiness.set("nats", true);
-    timeout(Duration::from_secs(5), readiness.ready()).await.unwrap();
+    timeout(Duration::from_secs(5), readiness.ready())
+        .await
+        .unwrap();
     let answer = server.get("/readyz").await;
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nready\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nready\n"),
+        "{answer}"
+    );
 
     readiness.set("postgres", false);
     assert!(server.get("/readyz").await.starts_with("HTTP/1.1 503 "));
@@ -90,16 +117,28 @@ async fn a_scrape_shows_what_was_read_for_it() {
     let state = ready().before_scrape(Arc::new(|| {
         Box::pin(async {
             let backlog = vec![(State::Queued, 12)];
-            telemetry::metrics().counted(LedgerFigures { backlog, ..LedgerFigures::default() });
+            telemetry::metrics().counted(LedgerFigures {
+                backlog,
+                ..LedgerFigures::default()
+            });
         })
     }));
     let server = serve(state).await;
     telemetry::metrics().lost_lease();
     let answer = server.get("/metrics").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
-    assert!(answer.contains("\ntoolfleet_lost_leases_total 1\n"), "{answer}");
-    assert!(answer.contains("\ntoolfleet_backlog{state=\"queued\"} 12\n"), "{answer}");
+    assert!(
+        answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("\ntoolfleet_lost_leases_total 1\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("\ntoolfleet_backlog{state=\"queued\"} 12\n"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -109,7 +148,10 @@ async fn a_scrape_does_not_wait_for_a_hanging_ledger() {
     let answers = tokio::join!(server.get("/metrics"), server.get("/metrics"));
     assert!(asked_at.elapsed() < SCRAPE_MAX + Duration::from_secs(2));
     for answer in [answers.0, answers.1] {
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("target_info"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("target_info"),
+            "{answer}"
+        );
     }
 }
 
@@ -117,7 +159,10 @@ async fn a_scrape_does_not_wait_for_a_hanging_ledger() {
 async fn nothing_else_is_served() {
     let server = serve(ready()).await;
     for path in ["/", "/metrics/", "/debug", "/readyz/../metrics"] {
-        assert!(server.get(path).await.starts_with("HTTP/1.1 404 "), "{path}");
+        assert!(
+            server.get(path).await.starts_with("HTTP/1.1 404 "),
+            "{path}"
+        );
     }
     let post = "POST /metrics HTTP/1.1\r\nHost: test\r\nContent-Length: 999999999\r\nConnection: close\r\n\r\n";
     assert!(server.ask(post).await.starts_with("HTTP/1.1 405 "));
@@ -129,7 +174,10 @@ async fn connections_past_the_limit_wait_for_a_slot() {
     let mut held = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+            .await
+            .unwrap();
         let mut answer = [0; 15];
         stream.read_exact(&mut answer).await.unwrap();
         held.push(stream);
@@ -150,5 +198,8 @@ async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
     server.stop.cancel();
     let ended = timeout(GRACE + Duration::from_secs(2), server.serving).await;
     ended.expect("ends within the grace").unwrap().unwrap();
-    assert!(TcpStream::connect(server.address).await.is_err(), "the port is free again");
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "the port is free again"
+    );
 }

@@ -1,60 +1,22 @@
 //! The metrics of this process, as verbs: `metrics().accepted(&tool)`.
 //!
 //! Before [`super::start`] every verb does nothing. Labels are closed sets: words of our enums, static words, and tool
-//! names up to [`TOOLS_MAX`] of them.
+//! names up to [`super::labels::TOOLS_MAX`] of them.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use opentelemetry::{
-    KeyValue, global,
-    metrics::{Counter, Gauge, Histogram, Meter, MeterProvider},
-};
-use opentelemetry_sdk::{
-    Resource,
-    metrics::{SdkMeterProvider, Stream},
-};
-use prometheus::{Registry, TextEncoder};
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
 
 use super::{
-    TelemetryError,
     definitions::{self as define, Definition},
     fields,
+    figures::{Figures, LedgerFigures, observe},
+    labels::{ToolLabels, word},
 };
-use crate::{call::State, ids::ToolName, outcome::OutcomeWord, wire::code::Code};
-
-/// How many tools have a label of their own; those first seen after that share `other`.
-pub const TOOLS_MAX: usize = 500;
-
-/// How long figures from Postgres are shown after they were read. Old figures are left out, never repeated.
-pub const FIGURES_FRESH: Duration = Duration::from_secs(15);
-
-/// The metrics of this process; they do nothing until telemetry is started.
-pub fn metrics() -> &'static Metrics {
-    static SILENT: LazyLock<Metrics> = LazyLock::new(|| Metrics::new(&global::meter("toolfleet")));
-    INSTALLED
-        .get()
-        .map_or_else(|| &*SILENT, |installed| &installed.metrics)
-}
-
-/// The metrics of this process in Prometheus's text format; empty until telemetry is started.
-pub fn metrics_text() -> String {
-    INSTALLED.get().map(Exposition::text).unwrap_or_default()
-}
-
-/// What the dispatcher read from Postgres for a scrape.
-#[derive(Debug, Clone, Default)]
-pub struct LedgerFigures {
-    /// Open calls per state.
-    pub backlog: Vec<(State, u64)>,
-    /// Age of the oldest open call per state; a state without calls is left out.
-    pub oldest_age: Vec<(State, Duration)>,
-    /// Calls in doubt.
-    pub in_doubt: u64,
-}
+use crate::{ids::ToolName, outcome::OutcomeWord, wire::code::Code};
 
 /// Every instrument, made once.
 #[derive(Debug)]
@@ -161,12 +123,12 @@ impl Metrics {
         self.waiters.record(callers as u64, &[]);
     }
 
-    /// Shows these figures until they are [`FIGURES_FRESH`] old or replaced.
+    /// Shows these figures until they are [`super::figures::FIGURES_FRESH`] old or replaced.
     pub fn counted(&self, figures: LedgerFigures) {
         self.figures.set(figures, Instant::now());
     }
 
-    fn new(meter: &Meter) -> Self {
+    pub(super) fn new(meter: &Meter) -> Self {
         let figures = Arc::new(Figures::default());
         observe(meter, &figures);
         Self {
@@ -188,61 +150,6 @@ impl Metrics {
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
             waiters: gauge(meter, define::WAITERS),
         }
-    }
-}
-
-static INSTALLED: OnceLock<Exposition> = OnceLock::new();
-
-/// The metrics with what is needed to write them out.
-#[derive(Debug)]
-pub(super) struct Exposition {
-    metrics: Metrics,
-    registry: Registry,
-    // The reader behind the registry goes silent when this is dropped.
-    _provider: SdkMeterProvider,
-}
-
-impl Exposition {
-    pub(super) fn new(resource: Resource) -> Result<Self, TelemetryError> {
-        let registry = Registry::new();
-        let reader = opentelemetry_prometheus::exporter()
-            .with_registry(registry.clone())
-            .scope_info_enabled(false)
-            .build()
-            .map_err(|error| TelemetryError::Metrics(Box::new(error)))?;
-        // The SDK folds label sets past 2,000 into one; tools times outcomes is a little more than that.
-        let series_max = (TOOLS_MAX + 1) * OutcomeWord::ALL.len();
-        let provider = SdkMeterProvider::builder()
-            .with_resource(resource)
-            .with_reader(reader)
-            .with_view(move |_: &_| {
-                Stream::builder()
-                    .with_cardinality_limit(series_max)
-                    .build()
-                    .ok()
-            })
-            .build();
-        let metrics = Metrics::new(&provider.meter("toolfleet"));
-        Ok(Self {
-            metrics,
-            registry,
-            _provider: provider,
-        })
-    }
-
-    pub(super) fn install(self) -> Result<(), TelemetryError> {
-        INSTALLED
-            .set(self)
-            .map_err(|_already| TelemetryError::AlreadyStarted)
-    }
-
-    fn text(&self) -> String {
-        TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
-            .unwrap_or_else(|error| {
-                tracing::error!(error = %error, "metrics could not be written out");
-                String::new()
-            })
     }
 }
 
@@ -289,225 +196,4 @@ fn rows(meter: &Meter, define: Definition) -> Histogram<u64> {
         .with_unit(define.unit)
         .with_description(define.help)
         .build()
-}
-
-/// Has the figures from Postgres read whenever metrics are written out. The handles that `build` returns carry
-/// nothing: the meter keeps the callbacks.
-fn observe(meter: &Meter, figures: &Arc<Figures>) {
-    let define = define::BACKLOG;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .u64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            for (state, calls) in source
-                .fresh(Instant::now())
-                .iter()
-                .flat_map(|figures| &figures.backlog)
-            {
-                observer.observe(*calls, &[word(fields::STATE, state.as_str())]);
-            }
-        })
-        .build();
-
-    let define = define::OLDEST_AGE;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .f64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            for (state, age) in source
-                .fresh(Instant::now())
-                .iter()
-                .flat_map(|figures| &figures.oldest_age)
-            {
-                observer.observe(age.as_secs_f64(), &[word(fields::STATE, state.as_str())]);
-            }
-        })
-        .build();
-
-    let define = define::IN_DOUBT;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .u64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            if let Some(figures) = source.fresh(Instant::now()) {
-                observer.observe(figures.in_doubt, &[]);
-            }
-        })
-        .build();
-}
-
-fn word(label: &'static str, word: &'static str) -> KeyValue {
-    KeyValue::new(label, word)
-}
-
-#[derive(Debug, Default)]
-struct Figures(Mutex<Option<(Instant, LedgerFigures)>>);
-
-impl Figures {
-    fn set(&self, figures: LedgerFigures, at: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, figures));
-    }
-
-    fn fresh(&self, now: Instant) -> Option<LedgerFigures> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, figures) = held.as_ref()?;
-        (now.saturating_duration_since(*at) < FIGURES_FRESH).then(|| figures.clone())
-    }
-}
-
-/// Tool names come from manifests; a fleet that churns through them must not grow its metrics without end.
-#[derive(Debug, Default)]
-struct ToolLabels(RwLock<HashSet<Arc<str>>>);
-
-impl ToolLabels {
-    fn label(&self, tool: &ToolName) -> KeyValue {
-        let known = self
-            .0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(tool.as_str())
-            .cloned();
-        let name = known.or_else(|| self.admit(tool.as_str()));
-        name.map_or_else(
-            || word(fields::TOOL, "other"),
-            |name| KeyValue::new(fields::TOOL, name),
-        )
-    }
-
-    fn admit(&self, tool: &str) -> Option<Arc<str>> {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= TOOLS_MAX && !names.contains(tool) {
-            return None;
-        }
-        let name: Arc<str> = Arc::from(tool);
-        names.insert(Arc::clone(&name));
-        Some(name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn exposition() -> Exposition {
-        Exposition::new(Resource::builder_empty().build()).unwrap()
-    }
-
-    fn tool(name: &str) -> ToolName {
-        name.parse().unwrap()
-    }
-
-    #[test]
-    fn every_definition_is_written_under_its_documented_name() {
-        let exposition = exposition();
-        let metrics = &exposition.metrics;
-        let echo = tool("echo");
-        metrics.accepted(&echo);
-        metrics.rejected(Code::InvalidArguments);
-        metrics.published(Duration::from_millis(1));
-        metrics.claimed(Duration::from_millis(1));
-        metrics.skipped("terminal");
-        metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
-        metrics.ended(&echo, OutcomeWord::Applied);
-        metrics.retried(&echo);
-        metrics.fenced();
-        metrics.lost_lease();
-        metrics.settled("ack");
-        metrics.swept("republish", 2);
-        metrics.wrote("claim", 7, Duration::from_millis(2));
-        metrics.waiting(4);
-        metrics.counted(LedgerFigures {
-            backlog: vec![(State::Queued, 5)],
-            oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
-            in_doubt: 1,
-        });
-        let text = exposition.text();
-        for define in define::ALL {
-            let kind = format!("{:?}", define.kind).to_lowercase();
-            let line = format!("# TYPE {} {kind}\n", define.prometheus_name());
-            assert!(text.contains(&line), "{line}{text}");
-        }
-        for line in [
-            r#"toolfleet_rejected_calls_total{error_type="invalid_arguments"} 1"#,
-            r#"toolfleet_ended_attempts_total{outcome="applied",tool="echo"} 1"#,
-            r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
-            r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,
-            r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
-            r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
-            r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
-            "toolfleet_in_doubt 1",
-            "toolfleet_waiters 4",
-        ] {
-            assert!(text.contains(line), "{line}\n{text}");
-        }
-        assert!(!text.contains("otel_scope"), "{text}");
-    }
-
-    #[test]
-    fn tools_past_the_cap_share_one_label() {
-        let exposition = exposition();
-        for number in 0..TOOLS_MAX + 7 {
-            exposition
-                .metrics
-                .accepted(&tool(&format!("tool_{number}")));
-        }
-        exposition.metrics.accepted(&tool("tool_0"));
-        let text = exposition.text();
-        assert!(
-            text.contains(r#"toolfleet_accepted_calls_total{tool="other"} 7"#),
-            "{text}"
-        );
-        assert!(
-            text.contains(r#"toolfleet_accepted_calls_total{tool="tool_0"} 2"#),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn all_tools_fit_with_all_outcomes() {
-        let exposition = exposition();
-        for number in 0..TOOLS_MAX + 1 {
-            for outcome in OutcomeWord::ALL {
-                exposition
-                    .metrics
-                    .ended(&tool(&format!("tool_{number}")), *outcome);
-            }
-        }
-        assert!(!exposition.text().contains("overflow"));
-    }
-
-    #[test]
-    fn old_figures_are_left_out() {
-        let figures = Figures::default();
-        let read_at = Instant::now();
-        figures.set(LedgerFigures::default(), read_at);
-        assert!(
-            figures
-                .fresh(read_at + FIGURES_FRESH - Duration::from_millis(1))
-                .is_some()
-        );
-        assert!(figures.fresh(read_at + FIGURES_FRESH).is_none());
-    }
-
-    #[test]
-    fn a_state_that_emptied_disappears() {
-        let exposition = exposition();
-        let queued = LedgerFigures {
-            backlog: vec![(State::Queued, 5)],
-            ..LedgerFigures::default()
-        };
-        exposition.metrics.counted(queued);
-        assert!(exposition.text().contains("toolfleet_backlog{"));
-        exposition.metrics.counted(LedgerFigures::default());
-        assert!(!exposition.text().contains("toolfleet_backlog{"));
-    }
 }

@@ -6,7 +6,10 @@
 //! Order matters: [`start`] comes first in `main`, before the runtime or inside it; [`Telemetry::shutdown`] last.
 
 pub mod definitions;
+mod exposition;
 pub mod fields;
+pub mod figures;
+pub mod labels;
 mod logs;
 pub mod metrics;
 mod otlp;
@@ -19,7 +22,8 @@ use clap::{Args, ValueEnum};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
-pub use metrics::{metrics, metrics_text};
+pub use exposition::{metrics, metrics_text};
+pub use figures::LedgerFigures;
 
 /// How long [`Telemetry::shutdown`] waits for the last spans to leave.
 pub const FLUSH_MAX: Duration = Duration::from_secs(5);
@@ -151,7 +155,7 @@ pub fn start(
         Some(endpoint) => Some(otlp::provider(endpoint, resource.clone())?),
         None => None,
     };
-    let exposition = metrics::Exposition::new(resource)?;
+    let exposition = exposition::Exposition::new(resource)?;
     tracing_subscriber::registry()
         .with(lines)
         .with(spans.as_ref().map(otlp::layer))

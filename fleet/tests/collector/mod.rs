@@ -24,7 +24,9 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn start() -> Self {
         let received = Received::default();
-        let router = Router::new().route("/v1/traces", post(receive)).with_state(Arc::clone(&received));
+        let router = Router::new()
+            .route("/v1/traces", post(receive))
+            .with_state(Arc::clone(&received));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -45,13 +47,19 @@ impl Collector {
     pub(crate) fn spans(&self) -> Vec<Span> {
         let received = self.received.lock().unwrap();
         let resources = received.iter().flat_map(|request| &request.resource_spans);
-        resources.flat_map(|spans| &spans.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
+        resources
+            .flat_map(|spans| &spans.scope_spans)
+            .flat_map(|scope| scope.spans.clone())
+            .collect()
     }
 
     pub(crate) fn service(&self) -> String {
         let received = self.received.lock().unwrap();
         let resource = received[0].resource_spans[0].resource.clone().unwrap();
-        let name = resource.attributes.into_iter().find(|attribute| attribute.key == "service.name");
+        let name = resource
+            .attributes
+            .into_iter()
+            .find(|attribute| attribute.key == "service.name");
         match name.unwrap().value.unwrap().value {
             Some(Value::StringValue(name)) => name,
             other => panic!("service.name is {other:?}"),
