@@ -53,6 +53,7 @@ pub async fn serve(
     state: HttpState,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let idle_max = state.idle_max;
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
@@ -61,6 +62,7 @@ pub async fn serve(
     let stop = CancellationToken::new();
     let limited = Limited {
         listener,
+        idle_max,
         slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
     };
     let serving =
@@ -85,6 +87,7 @@ pub struct HttpState {
     readiness: Readiness,
     before_scrape: Option<BeforeScrape>,
     scraping: Arc<Mutex<()>>,
+    idle_max: Duration,
 }
 
 impl HttpState {
@@ -94,7 +97,15 @@ impl HttpState {
             readiness,
             before_scrape: None,
             scraping: Arc::default(),
+            idle_max: IDLE_MAX,
         }
+    }
+
+    /// Closes a connection that sent nothing for this long, instead of [`IDLE_MAX`].
+    #[must_use]
+    pub fn idle_max(mut self, idle_max: Duration) -> Self {
+        self.idle_max = idle_max;
+        self
     }
 
     /// Runs `hook` before metrics are written out.
@@ -183,6 +194,7 @@ async fn scrape(State(state): State<HttpState>) -> Response {
 /// A listener that takes a connection only when there is a slot for it.
 struct Limited {
     listener: TcpListener,
+    idle_max: Duration,
     slots: Arc<Semaphore>,
 }
 
@@ -196,10 +208,12 @@ impl Listener for Limited {
             .await
             .expect("the semaphore is never closed");
         let (stream, address) = Listener::accept(&mut self.listener).await;
+        let idle_max = self.idle_max;
         (
             Connection {
                 stream,
-                idle: Box::pin(sleep(IDLE_MAX)),
+                idle: Box::pin(sleep(idle_max)),
+                idle_max,
                 _slot: slot,
             },
             address,
@@ -215,6 +229,7 @@ impl Listener for Limited {
 struct Connection {
     stream: TcpStream,
     idle: Pin<Box<Sleep>>,
+    idle_max: Duration,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -225,7 +240,8 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
-            self.idle.as_mut().reset(Instant::now() + IDLE_MAX);
+            let until = Instant::now() + self.idle_max;
+            self.idle.as_mut().reset(until);
             return Poll::Ready(read);
         }
         self.idle

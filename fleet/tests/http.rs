@@ -190,6 +190,22 @@ async fn connections_past_the_limit_wait_for_a_slot() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let server = serve(ready().idle_max(Duration::from_millis(100))).await;
+    for said in [
+        "",
+        "GET /healthz HT",
+        "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let closed = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+        closed.expect("closed in time").unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
     let server = serve(ready()).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();

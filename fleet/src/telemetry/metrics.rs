@@ -52,7 +52,7 @@ impl Metrics {
             .add(1, &[word(fields::ERROR_TYPE, code.as_str())]);
     }
 
-    /// JetStream answered for a call's pointer, this long after its commit.
+    /// NATS answered for a call's pointer, this long after its commit.
     pub fn published(&self, lag: Duration) {
         self.publish_lag.record(lag.as_secs_f64(), &[]);
     }

@@ -179,6 +179,8 @@ pub fn report(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches;
+
     use super::*;
 
     #[test]
@@ -186,6 +188,25 @@ mod tests {
         let cause = std::io::Error::other("broken pipe");
         let error = TelemetryError::Exporter(Box::new(cause));
         assert_eq!(report(&error), "build the exporter of spans: broken pipe");
+    }
+
+    #[test]
+    fn settings_come_from_flags() {
+        let command = TelemetryOptions::augment_args(clap::Command::new("toolfleet"));
+        let flags = [
+            "toolfleet",
+            "--log",
+            "worker=debug",
+            "--log-format",
+            "json",
+            "--service-name",
+            "mine",
+        ];
+        let matches = command.try_get_matches_from(flags).unwrap();
+        let options = TelemetryOptions::from_arg_matches(&matches).unwrap();
+        assert_eq!(options.log, "worker=debug");
+        assert_eq!(options.log_format, LogFormat::Json);
+        assert_eq!(options.service_name.as_deref(), Some("mine"));
     }
 
     #[test]

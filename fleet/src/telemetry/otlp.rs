@@ -96,7 +96,10 @@ fn exported(metadata: &Metadata<'_>) -> bool {
 /// the former; plain HTTP must not depend on either.
 fn client(plain: bool) -> Result<Client, TelemetryError> {
     if CryptoProvider::get_default().is_none() {
-        // It fails only when another thread was first, and then there is one.
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "it fails only when another thread was first, and then there is one"
+        )]
         let _ = ring::default_provider().install_default();
     }
     let build = move || {

@@ -21,7 +21,7 @@ words! {
         Validate = "validate",
         /// It is written to the ledger.
         Commit = "commit",
-        /// Its pointer goes to JetStream.
+        /// Its pointer goes to NATS.
         Publish = "publish",
         /// A worker got the pointer.
         Deliver = "deliver",
