@@ -1,23 +1,36 @@
 //! What a dispatcher and a worker share: the words, the decisions, the ledger, the bus.
 //!
-//! In reading order: `ids` and `call` are the nouns; `state`, `outcome` and `retry` are the decisions,
-//! pure and each with one home; `arguments`, `canonical` and `manifest` say what may come in;
-//! `wire` is what leaves the process; `store` and `bus` are the two adapters, and do not know each other.
+//! The modules stand in reading order.
 
-pub mod arguments;
-pub mod bus;
+// The nouns.
 pub mod call;
-pub mod canonical;
-pub mod config;
-pub mod definitions;
-pub mod delay;
 pub mod ids;
-pub mod manifest;
-pub mod outcome;
-pub mod registry;
-pub mod retry;
-pub mod secrets;
+
+// The decisions: pure, each with one home.
 pub mod state;
-pub mod store;
-pub mod telemetry;
+
+pub mod outcome;
+
+pub mod retry;
+
+pub mod delay;
+
+// What may come in.
+pub mod arguments;
+pub mod canonical;
+pub mod definitions;
+pub mod manifest;
+
+// What leaves the process.
 pub mod wire;
+
+// The two adapters; they do not know each other.
+pub mod bus;
+pub mod store;
+
+// What a process is made of.
+pub mod config;
+pub mod http;
+pub mod registry;
+pub mod secrets;
+pub mod telemetry;

@@ -1,1 +1,162 @@
-//! placeholder
+//! The tools as this process knows them: read at start, then whatever is new, within a second.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, RwLock},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    arguments::Schema,
+    bus::connect::Bus,
+    ids::ToolName,
+    manifest::Manifest,
+    store::{StoreError, tools},
+    telemetry::report,
+};
+
+/// One version of one tool, ready to be used: its schema is compiled once.
+#[derive(Debug)]
+pub struct Tool {
+    /// What was applied.
+    pub manifest: Manifest,
+    /// Its input schema, compiled.
+    pub schema: Schema,
+}
+
+/// Every version of every tool this process can read. Cheap to clone; all clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Registry(Arc<RwLock<Tools>>);
+
+#[derive(Debug, Default)]
+struct Tools {
+    rev: i64,
+    versions: HashMap<ToolName, BTreeMap<i32, Arc<Tool>>>,
+}
+
+impl Registry {
+    /// How often new versions are looked for, whether or not the bell rings.
+    pub const POLL: Duration = Duration::from_secs(1);
+
+    /// The newest version.
+    pub fn current(&self, tool: &ToolName) -> Option<Arc<Tool>> {
+        self.read(|tools| {
+            tools
+                .versions
+                .get(tool)?
+                .last_key_value()
+                .map(|(_, tool)| Arc::clone(tool))
+        })
+    }
+
+    /// This version.
+    pub fn version(&self, tool: &ToolName, version: i32) -> Option<Arc<Tool>> {
+        self.read(|tools| tools.versions.get(tool)?.get(&version).map(Arc::clone))
+    }
+
+    /// Whether there is any version of it.
+    pub fn knows(&self, tool: &ToolName) -> bool {
+        self.read(|tools| tools.versions.contains_key(tool))
+    }
+
+    /// The newest version of every tool.
+    pub fn all_current(&self) -> Vec<Arc<Tool>> {
+        self.read(|tools| {
+            tools
+                .versions
+                .values()
+                .filter_map(|versions| versions.last_key_value())
+                .map(|(_, t)| Arc::clone(t))
+                .collect()
+        })
+    }
+
+    /// Reads what is new. A version that this program cannot read is left out and said.
+    ///
+    /// # Errors
+    ///
+    /// Postgres does not answer.
+    pub async fn refresh(&self, pool: &PgPool) -> Result<(), StoreError> {
+        loop {
+            let rows = tools::since(pool, self.read(|tools| tools.rev)).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for (rev, manifest) in rows {
+                let tool = read_tool(&manifest);
+                if let Err(why) = &tool {
+                    tracing::warn!(
+                        rev,
+                        why,
+                        "a tool version cannot be read by this program and is left out"
+                    );
+                }
+                let mut tools = self
+                    .0
+                    .write()
+                    .expect("nobody panics while holding the registry");
+                tools.rev = tools.rev.max(rev);
+                if let Ok(tool) = tool {
+                    let (name, version) = (tool.manifest.name.clone(), tool.manifest.version);
+                    tools
+                        .versions
+                        .entry(name)
+                        .or_default()
+                        .insert(version, Arc::new(tool));
+                }
+            }
+        }
+    }
+
+    /// Keeps the registry fresh until `stop`: on the bell, and once a second without it.
+    pub async fn keep_fresh(self, pool: PgPool, bus: Bus, stop: CancellationToken) {
+        let mut bell = match bus.client.subscribe(bus.subjects.control_changed()).await {
+            Ok(bell) => Some(bell),
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for changed tools; looking once a second instead");
+                None
+            }
+        };
+        loop {
+            let rung = async {
+                match bell.as_mut() {
+                    Some(bell) => drop(bell.next().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = rung => {}
+                () = tokio::time::sleep(Self::POLL) => {}
+            }
+            if let Err(error) = self.refresh(&pool).await {
+                tracing::debug!(
+                    error = report(&error),
+                    "tools were not refreshed; going on with the ones known"
+                );
+            }
+        }
+    }
+
+    fn read<T>(&self, of: impl FnOnce(&Tools) -> T) -> T {
+        of(&self
+            .0
+            .read()
+            .expect("nobody panics while holding the registry"))
+    }
+}
+
+fn read_tool(manifest: &str) -> Result<Tool, String> {
+    let manifest: Manifest = serde_json::from_str(manifest).map_err(|error| error.to_string())?;
+    let schema = Schema::compile_input(&manifest.input_schema).map_err(|problems| {
+        problems
+            .first()
+            .map(|p| p.message.clone())
+            .unwrap_or_default()
+    })?;
+    Ok(Tool { manifest, schema })
+}

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::{BusError, connect::Bus};
 use crate::{
     ids::QueueName,
-    telemetry::metrics::metrics,
+    telemetry::metrics,
     wire::{pointer::Pointer, subjects::Subjects},
 };
 
@@ -69,11 +69,9 @@ impl Publisher {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::debug!(%error, "pointer was not sent; the sweep will publish it");
-                metrics().publication("not_sent");
             }
             Err(_elapsed) => {
                 tracing::debug!("pointer was not sent in time; the sweep will publish it");
-                metrics().publication("not_sent");
             }
         }
     }
@@ -103,11 +101,10 @@ async fn count_answers(mut answers: Subscriber) {
         let lag = Duration::from_micros(unix_micros().saturating_sub(sent.unwrap_or(u64::MAX)));
         match serde_json::from_slice::<Answer>(&message.payload) {
             Ok(Answer { error: None }) => {
-                metrics().publication("stored");
-                metrics().publish_lag(lag);
+                metrics().published(lag);
             }
             Ok(Answer { error: Some(error) }) if error.err_code == PER_SUBJECT_LIMIT => {
-                metrics().publication("there_already");
+                metrics().published(lag);
             }
             Ok(Answer { error: Some(error) }) => {
                 tracing::warn!(
@@ -115,10 +112,11 @@ async fn count_answers(mut answers: Subscriber) {
                     reason = error.description,
                     "stream refused a pointer"
                 );
-                metrics().publication("refused");
             }
             // No stream answers: "no responders" has a status and no body.
-            Err(_not_an_answer) => metrics().publication("no_stream"),
+            Err(_not_an_answer) => {
+                tracing::debug!("no stream took a pointer; the sweep will publish it")
+            }
         }
     }
 }

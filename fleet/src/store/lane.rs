@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{answered, session::Postgres};
-use crate::{delay::Reconnect, telemetry::metrics::metrics};
+use crate::{delay::Reconnect, telemetry::metrics};
 
 /// One statement over arrays.
 pub trait Statement: Send + Sync + 'static {
@@ -207,7 +207,7 @@ impl<S: Statement> Runner<S> {
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
             let result = self.statement.run(connection, &rows, locks).await;
-            metrics().ledger_batch(S::NAME, rows.len(), started.elapsed());
+            metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {
                     debug_assert_eq!(decided.len(), answers.len(), "one answer per row");

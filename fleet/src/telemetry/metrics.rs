@@ -1,18 +1,199 @@
-//! placeholder until merge
-use std::time::Duration;
-/// x
-pub struct Metrics;
-/// x
-pub fn metrics() -> &'static Metrics {
-    &Metrics
+//! The metrics of this process, as verbs: `metrics().accepted(&tool)`.
+//!
+//! Before [`super::start`] every verb does nothing. Labels are closed sets: words of our enums, static words, and tool
+//! names up to [`super::labels::TOOLS_MAX`] of them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
+
+use super::{
+    definitions::{self as define, Definition},
+    fields,
+    figures::{Figures, LedgerFigures, observe},
+    labels::{ToolLabels, word},
+};
+use crate::{ids::ToolName, outcome::OutcomeWord, wire::code::Code};
+
+/// Every instrument, made once.
+#[derive(Debug)]
+pub struct Metrics {
+    tools: ToolLabels,
+    figures: Arc<Figures>,
+    accepted_calls: Counter<u64>,
+    rejected_calls: Counter<u64>,
+    publish_lag: Histogram<f64>,
+    queue_wait: Histogram<f64>,
+    skipped_claims: Counter<u64>,
+    execute_duration: Histogram<f64>,
+    ended_attempts: Counter<u64>,
+    retried_attempts: Counter<u64>,
+    fenced_attempts: Counter<u64>,
+    lost_leases: Counter<u64>,
+    settled_messages: Counter<u64>,
+    swept_calls: Counter<u64>,
+    ledger_batch_rows: Histogram<u64>,
+    ledger_duration: Histogram<f64>,
+    waiters: Gauge<u64>,
 }
+
 impl Metrics {
-    /// x
-    pub fn ledger_batch(&self, _s: &'static str, _rows: usize, _t: Duration) {}
+    /// A call was committed for the first time.
+    pub fn accepted(&self, tool: &ToolName) {
+        self.accepted_calls.add(1, &[self.tools.label(tool)]);
+    }
+
+    /// A call was refused at the door.
+    pub fn rejected(&self, code: Code) {
+        self.rejected_calls
+            .add(1, &[word(fields::ERROR_TYPE, code.as_str())]);
+    }
+
+    /// NATS answered for a call's pointer, this long after its commit.
+    pub fn published(&self, lag: Duration) {
+        self.publish_lag.record(lag.as_secs_f64(), &[]);
+    }
+
+    /// A call was claimed, this long after it might have run.
+    pub fn claimed(&self, wait: Duration) {
+        self.queue_wait.record(wait.as_secs_f64(), &[]);
+    }
+
+    /// A pointer did not become an attempt.
+    pub fn skipped(&self, reason: &'static str) {
+        self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
+    }
+
+    /// A tool ran this long.
+    pub fn executed(&self, tool: &ToolName, outcome: OutcomeWord, ran: Duration) {
+        let labels = [
+            self.tools.label(tool),
+            word(fields::OUTCOME, outcome.as_str()),
+        ];
+        self.execute_duration.record(ran.as_secs_f64(), &labels);
+    }
+
+    /// An attempt's outcome was recorded.
+    pub fn ended(&self, tool: &ToolName, outcome: OutcomeWord) {
+        let labels = [
+            self.tools.label(tool),
+            word(fields::OUTCOME, outcome.as_str()),
+        ];
+        self.ended_attempts.add(1, &labels);
+    }
+
+    /// An attempt ended, and another is due.
+    pub fn retried(&self, tool: &ToolName) {
+        self.retried_attempts.add(1, &[self.tools.label(tool)]);
+    }
+
+    /// An attempt's outcome came too late to decide the call.
+    pub fn fenced(&self) {
+        self.fenced_attempts.add(1, &[]);
+    }
+
+    /// The worker could not renew its lease in time.
+    pub fn lost_lease(&self) {
+        self.lost_leases.add(1, &[]);
+    }
+
+    /// NATS was told what became of a message.
+    pub fn settled(&self, settlement: &'static str) {
+        self.settled_messages
+            .add(1, &[word(fields::SETTLEMENT, settlement)]);
+    }
+
+    /// A pass of the sweep moved this many calls.
+    pub fn swept(&self, pass: &'static str, calls: u64) {
+        self.swept_calls.add(calls, &[word(fields::PASS, pass)]);
+    }
+
+    /// A statement of the ledger was answered.
+    pub fn wrote(&self, statement: &'static str, rows: usize, took: Duration) {
+        let labels = [word(fields::STATEMENT, statement)];
+        self.ledger_batch_rows.record(rows as u64, &labels);
+        self.ledger_duration.record(took.as_secs_f64(), &labels);
+    }
+
+    /// This many callers are waiting for an answer here.
+    pub fn waiting(&self, callers: usize) {
+        self.waiters.record(callers as u64, &[]);
+    }
+
+    /// Shows these figures until they are [`super::figures::FIGURES_FRESH`] old or replaced.
+    pub fn counted(&self, figures: LedgerFigures) {
+        self.figures.set(figures, Instant::now());
+    }
+
+    pub(super) fn new(meter: &Meter) -> Self {
+        let figures = Arc::new(Figures::default());
+        observe(meter, &figures);
+        Self {
+            tools: ToolLabels::default(),
+            figures,
+            accepted_calls: counter(meter, define::ACCEPTED_CALLS),
+            rejected_calls: counter(meter, define::REJECTED_CALLS),
+            publish_lag: seconds(meter, define::PUBLISH_LAG),
+            queue_wait: seconds(meter, define::QUEUE_WAIT),
+            skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
+            execute_duration: seconds(meter, define::EXECUTE_DURATION),
+            ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
+            retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
+            fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
+            lost_leases: counter(meter, define::LOST_LEASES),
+            settled_messages: counter(meter, define::SETTLED_MESSAGES),
+            swept_calls: counter(meter, define::SWEPT_CALLS),
+            ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),
+            ledger_duration: seconds(meter, define::LEDGER_DURATION),
+            waiters: gauge(meter, define::WAITERS),
+        }
+    }
 }
-impl Metrics {
-    /// x
-    pub fn publication(&self, _s: &'static str) {}
-    /// x
-    pub fn publish_lag(&self, _t: Duration) {}
+
+/// Buckets from half a millisecond, where a healthy ledger answers, to the longest ordinary timeout.
+const SECONDS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+
+/// Buckets up to the size at which a batch closes.
+const ROWS: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+
+fn counter(meter: &Meter, define: Definition) -> Counter<u64> {
+    meter
+        .u64_counter(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .build()
+}
+
+fn gauge(meter: &Meter, define: Definition) -> Gauge<u64> {
+    meter
+        .u64_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .build()
+}
+
+fn seconds(meter: &Meter, define: Definition) -> Histogram<f64> {
+    let histogram = meter
+        .f64_histogram(define.name)
+        .with_boundaries(SECONDS.to_vec());
+    histogram
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .build()
+}
+
+fn rows(meter: &Meter, define: Definition) -> Histogram<u64> {
+    let histogram = meter
+        .u64_histogram(define.name)
+        .with_boundaries(ROWS.to_vec());
+    histogram
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .build()
 }

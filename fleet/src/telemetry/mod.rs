@@ -1,13 +1,231 @@
-//! placeholder until merge
+//! What a process tells about itself: logs on stderr, spans to an OTLP collector, metrics for Prometheus.
+//!
+//! Nothing outside this folder knows which exporter is behind it. Names of fields are in [`fields`], names of
+//! metrics in [`definitions`]; both are promises. Arguments, results, keys and secrets never go into either.
+//!
+//! Order matters: [`start`] comes first in `main`, before the runtime or inside it; [`Telemetry::shutdown`] last.
+
+pub mod definitions;
+mod exposition;
+pub mod fields;
+pub mod figures;
+pub mod labels;
+mod logs;
 pub mod metrics;
-/// The error with everything behind it.
-pub fn report(error: &dyn std::error::Error) -> String {
+mod otlp;
+pub mod spans;
+pub mod trace;
+
+use std::{error::Error, time::Duration};
+
+use clap::{Args, ValueEnum};
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
+
+pub use exposition::{metrics, metrics_text};
+pub use figures::LedgerFigures;
+
+/// How long [`Telemetry::shutdown`] waits for the last spans to leave.
+pub const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// What an operator chooses about logs and traces.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Telemetry")]
+pub struct TelemetryOptions {
+    /// How a log line on stderr is written.
+    #[arg(long, env = "TOOLFLEET_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// What is logged, as `level` or `target=level,…`, for example `info,worker=debug`.
+    #[arg(
+        long = "log",
+        env = "TOOLFLEET_LOG",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
+    pub log: String,
+
+    /// The OTLP/HTTP collector that spans are sent to, for example `http://127.0.0.1:4318`; no spans without it.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+
+    /// The name of this service in traces and in `target_info`; `toolfleet-<process>` without it.
+    #[arg(long, env = "OTEL_SERVICE_NAME", value_name = "NAME")]
+    pub service_name: Option<String>,
+}
+
+impl Default for TelemetryOptions {
+    fn default() -> Self {
+        Self {
+            log_format: LogFormat::Text,
+            log: "info".to_owned(),
+            otlp_endpoint: None,
+            service_name: None,
+        }
+    }
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people: time, level, spans, target, message, fields.
+    Text,
+    /// For machines: one JSON object per line.
+    Json,
+}
+
+/// Why telemetry could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter is not one.
+    #[error(
+        "TOOLFLEET_LOG is not a log filter; write a level or target=level, such as info,worker=debug"
+    )]
+    Filter(#[source] tracing_subscriber::filter::ParseError),
+    /// The collector's address is not one. The value is left out: it may hold a password.
+    #[error(
+        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL, such as http://127.0.0.1:4318"
+    )]
+    Endpoint,
+    /// The exporter of spans could not be built.
+    #[error("build the exporter of spans")]
+    Exporter(#[source] Box<dyn Error + Send + Sync>),
+    /// The exporter of metrics could not be built.
+    #[error("build the exporter of metrics")]
+    Metrics(#[source] Box<dyn Error + Send + Sync>),
+    /// Logs and metrics of a process are set up once.
+    #[error("telemetry was already started in this process")]
+    AlreadyStarted,
+}
+
+/// Keeps spans flowing. Dropping it flushes them, so an early return loses none.
+#[must_use = "spans are flushed when this is shut down or dropped"]
+#[derive(Debug)]
+pub struct Telemetry {
+    spans: Option<SdkTracerProvider>,
+}
+
+impl Telemetry {
+    /// The metrics of this process in Prometheus's text format.
+    pub fn metrics_text(&self) -> String {
+        metrics_text()
+    }
+
+    /// Sends the last spans, waiting at most [`FLUSH_MAX`].
+    ///
+    /// Blocks the thread; inside a runtime that serves others, call it from `spawn_blocking`.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        if let Some(spans) = self.spans.take()
+            && let Err(error) = spans.shutdown_with_timeout(FLUSH_MAX)
+        {
+            tracing::warn!(error = %error, "the last spans did not reach the collector");
+        }
+    }
+}
+
+/// Starts logs, metrics and, when a collector is named, spans, for the whole process. `process` is its role:
+/// `dispatcher`, `worker`, …
+///
+/// May be called inside or outside a runtime.
+///
+/// # Errors
+///
+/// Nothing is installed when it fails, except that a second call leaves the first in place.
+pub fn start(
+    process: &'static str,
+    options: &TelemetryOptions,
+) -> Result<Telemetry, TelemetryError> {
+    let service = options
+        .service_name
+        .as_deref()
+        .filter(|name| !name.is_empty());
+    let resource = otlp::resource(process, service);
+    let lines = logs::layer(options.log_format, &options.log, std::io::stderr)?;
+    let spans = match options
+        .otlp_endpoint
+        .as_deref()
+        .filter(|endpoint| !endpoint.is_empty())
+    {
+        Some(endpoint) => Some(otlp::provider(endpoint, resource.clone())?),
+        None => None,
+    };
+    let exposition = exposition::Exposition::new(resource)?;
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(spans.as_ref().map(otlp::layer))
+        .try_init()
+        .map_err(|_already| TelemetryError::AlreadyStarted)?;
+    exposition.install()?;
+    Ok(Telemetry { spans })
+}
+
+/// The error with its causes on one line, for a log field: `claim call: connection closed: broken pipe`.
+pub fn report(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
+    let mut cause = error.source();
+    while let Some(error) = cause {
         text.push_str(": ");
         text.push_str(&error.to_string());
-        source = error.source();
+        cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::FromArgMatches;
+
+    use super::*;
+
+    #[test]
+    fn a_report_tells_the_whole_chain() {
+        let cause = std::io::Error::other("broken pipe");
+        let error = TelemetryError::Exporter(Box::new(cause));
+        assert_eq!(report(&error), "build the exporter of spans: broken pipe");
+    }
+
+    #[test]
+    fn settings_come_from_flags() {
+        let command = TelemetryOptions::augment_args(clap::Command::new("toolfleet"));
+        let flags = [
+            "toolfleet",
+            "--log",
+            "worker=debug",
+            "--log-format",
+            "json",
+            "--service-name",
+            "mine",
+        ];
+        let matches = command.try_get_matches_from(flags).unwrap();
+        let options = TelemetryOptions::from_arg_matches(&matches).unwrap();
+        assert_eq!(options.log, "worker=debug");
+        assert_eq!(options.log_format, LogFormat::Json);
+        assert_eq!(options.service_name.as_deref(), Some("mine"));
+    }
+
+    #[test]
+    fn a_bad_setting_is_refused_by_its_name() {
+        let wrong = TelemetryOptions {
+            log: "info,=,".to_owned(),
+            ..TelemetryOptions::default()
+        };
+        let error = start("test", &wrong).unwrap_err().to_string();
+        assert!(error.contains("TOOLFLEET_LOG"), "{error}");
+        for endpoint in ["127.0.0.1:4318", "ftp://user:secret@host/", "http://"] {
+            let endpoint = Some(endpoint.to_owned());
+            let wrong = TelemetryOptions {
+                otlp_endpoint: endpoint,
+                ..TelemetryOptions::default()
+            };
+            let error = start("test", &wrong).unwrap_err().to_string();
+            assert!(error.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
 }

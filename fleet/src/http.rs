@@ -1,0 +1,270 @@
+//! The HTTP side of every process: `/healthz`, `/readyz`, `/metrics`, and nothing else.
+//!
+//! It is for probes and scrapers: no request has a body, connections are few and may not idle.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+    serve::Listener,
+};
+use futures_util::future::BoxFuture;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch},
+    time::{Instant, Sleep, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry;
+
+/// The most connections at a time; others wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may send nothing before it is closed.
+pub const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// How long a scrape waits for the figures from Postgres before it goes on without them.
+pub const SCRAPE_MAX: Duration = Duration::from_secs(2);
+
+/// How long [`serve`] waits for open requests once it was told to stop.
+pub const GRACE: Duration = Duration::from_secs(3);
+
+/// Serves until `shutdown` is done, then at most [`GRACE`] longer.
+///
+/// # Errors
+///
+/// None of a single connection; only what ends the listener.
+pub async fn serve(
+    listener: TcpListener,
+    state: HttpState,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let idle_max = state.idle_max;
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(scrape))
+        .with_state(state);
+    let stop = CancellationToken::new();
+    let limited = Limited {
+        listener,
+        idle_max,
+        slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+    };
+    let serving =
+        axum::serve(limited, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let mut serving = std::pin::pin!(serving.into_future());
+    tokio::select! {
+        ended = &mut serving => return ended,
+        () = shutdown => stop.cancel(),
+    }
+    // What is still open after the grace is a probe that does not read its answer.
+    timeout(GRACE, serving).await.unwrap_or(Ok(()))
+}
+
+/// Reads what a scrape should show and hands it to [`telemetry::metrics`].
+///
+/// It may be dropped after [`SCRAPE_MAX`], so it must be cancel-safe; one runs at a time.
+pub type BeforeScrape = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What the answers are made from.
+#[derive(Clone)]
+pub struct HttpState {
+    readiness: Readiness,
+    before_scrape: Option<BeforeScrape>,
+    scraping: Arc<Mutex<()>>,
+    idle_max: Duration,
+}
+
+impl HttpState {
+    /// Answers from these conditions.
+    pub fn new(readiness: Readiness) -> Self {
+        Self {
+            readiness,
+            before_scrape: None,
+            scraping: Arc::default(),
+            idle_max: IDLE_MAX,
+        }
+    }
+
+    /// Closes a connection that sent nothing for this long, instead of [`IDLE_MAX`].
+    #[must_use]
+    pub fn idle_max(mut self, idle_max: Duration) -> Self {
+        self.idle_max = idle_max;
+        self
+    }
+
+    /// Runs `hook` before metrics are written out.
+    #[must_use]
+    pub fn before_scrape(mut self, hook: BeforeScrape) -> Self {
+        self.before_scrape = Some(hook);
+        self
+    }
+}
+
+/// The conditions under which this process may be sent work. Cheap to clone; all clones are one.
+#[derive(Debug, Clone)]
+pub struct Readiness(Arc<watch::Sender<BTreeMap<&'static str, bool>>>);
+
+impl Readiness {
+    /// These conditions, none of them met.
+    pub fn new(conditions: impl IntoIterator<Item = &'static str>) -> Self {
+        let conditions = conditions
+            .into_iter()
+            .map(|condition| (condition, false))
+            .collect();
+        Self(Arc::new(watch::Sender::new(conditions)))
+    }
+
+    /// Says whether a condition is met. One that was not named before is added.
+    pub fn set(&self, condition: &'static str, met: bool) {
+        self.0
+            .send_if_modified(|conditions| conditions.insert(condition, met) != Some(met));
+    }
+
+    /// The conditions that are not met, in alphabetical order.
+    pub fn unmet(&self) -> Vec<&'static str> {
+        unmet(&self.0.borrow())
+    }
+
+    /// Waits until every condition is met. Cancel-safe; the caller bounds it.
+    pub async fn ready(&self) {
+        let met = |conditions: &BTreeMap<_, _>| unmet(conditions).is_empty();
+        self.0
+            .subscribe()
+            .wait_for(met)
+            .await
+            .expect("self holds the sender");
+    }
+}
+
+fn unmet(conditions: &BTreeMap<&'static str, bool>) -> Vec<&'static str> {
+    conditions
+        .iter()
+        .filter(|(_, met)| !**met)
+        .map(|(condition, _)| *condition)
+        .collect()
+}
+
+async fn readyz(State(state): State<HttpState>) -> Response {
+    let unmet = state.readiness.unmet();
+    if unmet.is_empty() {
+        return "ready\n".into_response();
+    }
+    let lines = unmet.iter().fold(String::new(), |mut lines, condition| {
+        writeln!(lines, "{condition}: not ready").expect("a String takes everything");
+        lines
+    });
+    (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+}
+
+async fn scrape(State(state): State<HttpState>) -> Response {
+    if let Some(hook) = &state.before_scrape {
+        let figures = async {
+            let _one_at_a_time = state.scraping.lock().await;
+            hook().await;
+        };
+        if timeout(SCRAPE_MAX, figures).await.is_err() {
+            tracing::warn!(
+                "figures from Postgres were not ready in time; this scrape goes without them"
+            );
+        }
+    }
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        telemetry::metrics_text(),
+    )
+        .into_response()
+}
+
+/// A listener that takes a connection only when there is a slot for it.
+struct Limited {
+    listener: TcpListener,
+    idle_max: Duration,
+    slots: Arc<Semaphore>,
+}
+
+impl Listener for Limited {
+    type Io = Connection;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let slot = Arc::clone(&self.slots)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
+        let (stream, address) = Listener::accept(&mut self.listener).await;
+        let idle_max = self.idle_max;
+        (
+            Connection {
+                stream,
+                idle: Box::pin(sleep(idle_max)),
+                idle_max,
+                _slot: slot,
+            },
+            address,
+        )
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that gives its slot back when it ends, and ends when it idles.
+struct Connection {
+    stream: TcpStream,
+    idle: Pin<Box<Sleep>>,
+    idle_max: Duration,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
+            let until = Instant::now() + self.idle_max;
+            self.idle.as_mut().reset(until);
+            return Poll::Ready(read);
+        }
+        self.idle
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

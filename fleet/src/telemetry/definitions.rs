@@ -1,0 +1,138 @@
+//! The metrics of Toolfleet, each defined once. Alerts and dashboards rely on the names; `docs/telemetry.md` lists
+//! them, and a test compares.
+
+use super::fields::{ERROR_TYPE, OUTCOME, PASS, REASON, SETTLEMENT, STATE, STATEMENT, TOOL};
+
+/// One metric as it is promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Definition {
+    /// The OpenTelemetry name: no unit, no `_total`.
+    pub name: &'static str,
+    /// Counter, histogram or gauge.
+    pub kind: Kind,
+    /// The unit in UCUM; one in braces is a note for people and does not become part of a name.
+    pub unit: &'static str,
+    /// The labels, in the order in which they are documented.
+    pub labels: &'static [&'static str],
+    /// One clause that says what is counted or measured.
+    pub help: &'static str,
+}
+
+/// How the values of a metric relate to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows while the process lives.
+    Counter,
+    /// A distribution.
+    Histogram,
+    /// The value of now.
+    Gauge,
+}
+
+impl Definition {
+    /// The name in Prometheus, as the exporter writes it.
+    pub fn prometheus_name(&self) -> String {
+        let unit = if self.unit == "s" { "_seconds" } else { "" };
+        let total = if self.kind == Kind::Counter {
+            "_total"
+        } else {
+            ""
+        };
+        format!("{}{unit}{total}", self.name.replace('.', "_"))
+    }
+
+    const fn counter(
+        name: &'static str,
+        unit: &'static str,
+        labels: Labels,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Counter,
+            unit,
+            labels,
+            help,
+        }
+    }
+
+    const fn histogram(
+        name: &'static str,
+        unit: &'static str,
+        labels: Labels,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Histogram,
+            unit,
+            labels,
+            help,
+        }
+    }
+
+    const fn gauge(
+        name: &'static str,
+        unit: &'static str,
+        labels: Labels,
+        help: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Gauge,
+            unit,
+            labels,
+            help,
+        }
+    }
+}
+
+type Labels = &'static [&'static str];
+
+macro_rules! definitions {
+    ($($name:ident = $kind:ident($($part:expr),+);)+) => {
+        $(pub(super) const $name: Definition = Definition::$kind($($part),+);)+
+
+        /// Every metric, in the order of a call's life.
+        pub const ALL: &[Definition] = &[$($name),+];
+    };
+}
+
+definitions! {
+    ACCEPTED_CALLS = counter("toolfleet.accepted.calls", "{call}", &[TOOL],
+        "Calls committed, each once");
+    REJECTED_CALLS = counter("toolfleet.rejected.calls", "{call}", &[ERROR_TYPE],
+        "Calls refused at the door");
+    PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],
+        "From the commit of a call to JetStream's answer to its pointer");
+    QUEUE_WAIT = histogram("toolfleet.queue.wait", "s", &[],
+        "From the moment a call may run to its claim");
+    SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
+        "Pointers that did not become an attempt");
+    EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],
+        "How long tools ran, per attempt");
+    ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME],
+        "Attempts whose outcome was recorded");
+    RETRIED_ATTEMPTS = counter("toolfleet.retried.attempts", "{attempt}", &[TOOL],
+        "Attempts that ended with another attempt being due");
+    FENCED_ATTEMPTS = counter("toolfleet.fenced.attempts", "{attempt}", &[],
+        "Attempts whose outcome came too late to decide the call");
+    LOST_LEASES = counter("toolfleet.lost.leases", "{lease}", &[],
+        "Times a worker could not renew its lease in time");
+    SETTLED_MESSAGES = counter("toolfleet.settled.messages", "{message}", &[SETTLEMENT],
+        "Messages by what NATS was told about them");
+    SWEPT_CALLS = counter("toolfleet.swept.calls", "{call}", &[PASS],
+        "Calls that the sweep had to move");
+    LEDGER_BATCH_ROWS = histogram("toolfleet.ledger.batch.rows", "{row}", &[STATEMENT],
+        "Rows per statement of the ledger");
+    LEDGER_DURATION = histogram("toolfleet.ledger.duration", "s", &[STATEMENT],
+        "How long statements of the ledger took");
+    WAITERS = gauge("toolfleet.waiters", "{caller}", &[],
+        "Callers this dispatcher holds an answer for");
+    BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],
+        "Open calls, from Postgres");
+    OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
+        "Age of the oldest open call, from Postgres");
+    IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],
+        "Calls in doubt, from Postgres");
+}

@@ -1,0 +1,194 @@
+//! The one set of metrics of this process, and its text for Prometheus.
+
+use std::sync::{LazyLock, OnceLock};
+
+use opentelemetry::{global, metrics::MeterProvider};
+use opentelemetry_sdk::{
+    Resource,
+    metrics::{SdkMeterProvider, Stream},
+};
+use prometheus::{Registry, TextEncoder};
+
+use super::{TelemetryError, labels::TOOLS_MAX, metrics::Metrics};
+use crate::outcome::OutcomeWord;
+
+/// The metrics of this process; they do nothing until telemetry is started.
+pub fn metrics() -> &'static Metrics {
+    static SILENT: LazyLock<Metrics> = LazyLock::new(|| Metrics::new(&global::meter("toolfleet")));
+    INSTALLED
+        .get()
+        .map_or_else(|| &*SILENT, |installed| &installed.metrics)
+}
+
+/// The metrics of this process in Prometheus's text format; empty until telemetry is started.
+pub fn metrics_text() -> String {
+    INSTALLED.get().map(Exposition::text).unwrap_or_default()
+}
+
+static INSTALLED: OnceLock<Exposition> = OnceLock::new();
+
+/// The metrics with what is needed to write them out.
+#[derive(Debug)]
+pub(super) struct Exposition {
+    metrics: Metrics,
+    registry: Registry,
+    // The reader behind the registry goes silent when this is dropped.
+    _provider: SdkMeterProvider,
+}
+
+impl Exposition {
+    pub(super) fn new(resource: Resource) -> Result<Self, TelemetryError> {
+        let registry = Registry::new();
+        let reader = opentelemetry_prometheus::exporter()
+            .with_registry(registry.clone())
+            .scope_info_enabled(false)
+            .build()
+            .map_err(|error| TelemetryError::Metrics(Box::new(error)))?;
+        // The SDK folds label sets past 2,000 into one; tools times outcomes is a little more than that.
+        let series_max = (TOOLS_MAX + 1) * OutcomeWord::ALL.len();
+        let provider = SdkMeterProvider::builder()
+            .with_resource(resource)
+            .with_reader(reader)
+            .with_view(move |_: &_| {
+                Stream::builder()
+                    .with_cardinality_limit(series_max)
+                    .build()
+                    .ok()
+            })
+            .build();
+        let metrics = Metrics::new(&provider.meter("toolfleet"));
+        Ok(Self {
+            metrics,
+            registry,
+            _provider: provider,
+        })
+    }
+
+    pub(super) fn install(self) -> Result<(), TelemetryError> {
+        INSTALLED
+            .set(self)
+            .map_err(|_already| TelemetryError::AlreadyStarted)
+    }
+
+    fn text(&self) -> String {
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_else(|error| {
+                tracing::error!(error = %error, "metrics could not be written out");
+                String::new()
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        call::State,
+        ids::ToolName,
+        telemetry::{definitions as define, figures::LedgerFigures},
+        wire::code::Code,
+    };
+
+    fn exposition() -> Exposition {
+        Exposition::new(Resource::builder_empty().build()).unwrap()
+    }
+
+    fn tool(name: &str) -> ToolName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn every_definition_is_written_under_its_documented_name() {
+        let exposition = exposition();
+        let metrics = &exposition.metrics;
+        let echo = tool("echo");
+        metrics.accepted(&echo);
+        metrics.rejected(Code::InvalidArguments);
+        metrics.published(Duration::from_millis(1));
+        metrics.claimed(Duration::from_millis(1));
+        metrics.skipped("terminal");
+        metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
+        metrics.ended(&echo, OutcomeWord::Applied);
+        metrics.retried(&echo);
+        metrics.fenced();
+        metrics.lost_lease();
+        metrics.settled("ack");
+        metrics.swept("republish", 2);
+        metrics.wrote("claim", 7, Duration::from_millis(2));
+        metrics.waiting(4);
+        metrics.counted(LedgerFigures {
+            backlog: vec![(State::Queued, 5)],
+            oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
+            in_doubt: 1,
+        });
+        let text = exposition.text();
+        for define in define::ALL {
+            let kind = format!("{:?}", define.kind).to_lowercase();
+            let line = format!("# TYPE {} {kind}\n", define.prometheus_name());
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        for line in [
+            r#"toolfleet_rejected_calls_total{error_type="invalid_arguments"} 1"#,
+            r#"toolfleet_ended_attempts_total{outcome="applied",tool="echo"} 1"#,
+            r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
+            r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,
+            r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
+            r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
+            r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
+            "toolfleet_in_doubt 1",
+            "toolfleet_waiters 4",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("otel_scope"), "{text}");
+    }
+
+    #[test]
+    fn tools_past_the_cap_share_one_label() {
+        let exposition = exposition();
+        for number in 0..TOOLS_MAX + 7 {
+            exposition
+                .metrics
+                .accepted(&tool(&format!("tool_{number}")));
+        }
+        exposition.metrics.accepted(&tool("tool_0"));
+        let text = exposition.text();
+        assert!(
+            text.contains(r#"toolfleet_accepted_calls_total{tool="other"} 7"#),
+            "{text}"
+        );
+        assert!(
+            text.contains(r#"toolfleet_accepted_calls_total{tool="tool_0"} 2"#),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn all_tools_fit_with_all_outcomes() {
+        let exposition = exposition();
+        for number in 0..TOOLS_MAX + 1 {
+            for outcome in OutcomeWord::ALL {
+                exposition
+                    .metrics
+                    .ended(&tool(&format!("tool_{number}")), *outcome);
+            }
+        }
+        assert!(!exposition.text().contains("overflow"));
+    }
+
+    #[test]
+    fn a_state_that_emptied_disappears() {
+        let exposition = exposition();
+        let queued = LedgerFigures {
+            backlog: vec![(State::Queued, 5)],
+            ..LedgerFigures::default()
+        };
+        exposition.metrics.counted(queued);
+        assert!(exposition.text().contains("toolfleet_backlog{"));
+        exposition.metrics.counted(LedgerFigures::default());
+        assert!(!exposition.text().contains("toolfleet_backlog{"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Names of span attributes, log fields and metric labels. Dashboards and queries rely on them: a change is a break.
+//!
+//! Ours stand under `toolfleet.`; standard ones keep their standard names. Both conventions are still in development,
+//! so their text is pinned here, and moving to a newer one is one commit in this file and in `docs/telemetry.md`:
+//!
+//! - messaging: `open-telemetry/semantic-conventions`, `docs/messaging/messaging-spans.md` at 001e4f4
+//!   (the operation type is `publish`; later texts say `send`);
+//! - generative AI: the same repository, `docs/gen-ai/gen-ai-spans.md` at 01d9450.
+
+/// The call's id.
+pub const CALL_ID: &str = "toolfleet.call.id";
+/// The attempt's number, from 1.
+pub const ATTEMPT: &str = "toolfleet.attempt";
+/// The step of a call's life, a word of [`super::spans::Step`].
+pub const STEP: &str = "toolfleet.step";
+/// The random id of one worker process start.
+pub const WORKER_ID: &str = "toolfleet.worker.id";
+
+/// The stable error code, a word of [`crate::wire::code::Code`].
+pub const ERROR_TYPE: &str = "error.type";
+
+/// Which messaging system: always [`NATS`].
+pub const MESSAGING_SYSTEM: &str = "messaging.system";
+/// The value of [`MESSAGING_SYSTEM`].
+pub const NATS: &str = "nats";
+/// What was done with messages, in the system's words: [`PUBLISH`] or [`PROCESS`].
+pub const MESSAGING_OPERATION_NAME: &str = "messaging.operation.name";
+/// What was done with messages, in the convention's words: [`PUBLISH`] or [`PROCESS`].
+pub const MESSAGING_OPERATION_TYPE: &str = "messaging.operation.type";
+/// A message was handed to the server.
+pub const PUBLISH: &str = "publish";
+/// A message was worked on.
+pub const PROCESS: &str = "process";
+/// The subject up to the queue, or the stream: never with an id in it.
+pub const MESSAGING_DESTINATION_NAME: &str = "messaging.destination.name";
+
+/// What the generative AI convention calls the operation: always [`EXECUTE_TOOL`].
+pub const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
+/// The value of [`GEN_AI_OPERATION_NAME`], and the first word of the span's name.
+pub const EXECUTE_TOOL: &str = "execute_tool";
+/// The tool's name.
+pub const GEN_AI_TOOL_NAME: &str = "gen_ai.tool.name";
+/// The call's id, under its standard name.
+pub const GEN_AI_TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
+
+/// Read by the bridge to OpenTelemetry: the span's name, where it is not a constant.
+pub const OTEL_NAME: &str = "otel.name";
+/// Read by the bridge to OpenTelemetry: the span's kind.
+pub const OTEL_KIND: &str = "otel.kind";
+/// Read by the bridge to OpenTelemetry: `ERROR` marks the span as failed.
+pub const OTEL_STATUS_CODE: &str = "otel.status_code";
+
+/// Metric label: the tool's name, or `other` past the cap.
+pub const TOOL: &str = "tool";
+/// Metric label: what an attempt came to, a word of [`crate::outcome::OutcomeWord`].
+pub const OUTCOME: &str = "outcome";
+/// Metric label: why a pointer did not become an attempt.
+pub const REASON: &str = "reason";
+/// Metric label: what NATS was told about a message.
+pub const SETTLEMENT: &str = "settlement";
+/// Metric label: which pass of the sweep.
+pub const PASS: &str = "pass";
+/// Metric label: which statement of the ledger.
+pub const STATEMENT: &str = "statement";
+/// Metric label: where a call stands, a word of [`crate::call::State`].
+pub const STATE: &str = "state";

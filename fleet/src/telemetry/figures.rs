@@ -1,0 +1,117 @@
+//! Figures that only Postgres knows, shown to a scrape while they are fresh.
+//!
+//! They are the fleet's, not the process's: one dispatcher reads them right before a scrape. When Postgres does not
+//! answer they are missing rather than old, so that an alert on their absence can tell.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use opentelemetry::metrics::Meter;
+
+use super::{definitions as define, fields::STATE, labels::word};
+use crate::call::State;
+
+/// How long figures are shown after they were read.
+pub const FIGURES_FRESH: Duration = Duration::from_secs(15);
+
+/// What the dispatcher read from Postgres for a scrape.
+#[derive(Debug, Clone, Default)]
+pub struct LedgerFigures {
+    /// Open calls per state.
+    pub backlog: Vec<(State, u64)>,
+    /// Age of the oldest open call per state; a state without calls is left out.
+    pub oldest_age: Vec<(State, Duration)>,
+    /// Calls in doubt.
+    pub in_doubt: u64,
+}
+
+/// The figures that were read last, and when.
+#[derive(Debug, Default)]
+pub(super) struct Figures(Mutex<Option<(Instant, LedgerFigures)>>);
+
+impl Figures {
+    pub(super) fn set(&self, figures: LedgerFigures, at: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, figures));
+    }
+
+    fn fresh(&self, now: Instant) -> Option<LedgerFigures> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, figures) = held.as_ref()?;
+        (now.saturating_duration_since(*at) < FIGURES_FRESH).then(|| figures.clone())
+    }
+}
+
+/// Has the figures read whenever metrics are written out.
+///
+/// The handles that `build` returns carry nothing: the meter keeps the callbacks.
+pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
+    let define = define::BACKLOG;
+    let source = Arc::clone(figures);
+    let gauge = meter
+        .u64_observable_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help);
+    gauge
+        .with_callback(move |observer| {
+            for (state, calls) in source
+                .fresh(Instant::now())
+                .iter()
+                .flat_map(|figures| &figures.backlog)
+            {
+                observer.observe(*calls, &[word(STATE, state.as_str())]);
+            }
+        })
+        .build();
+
+    let define = define::OLDEST_AGE;
+    let source = Arc::clone(figures);
+    let gauge = meter
+        .f64_observable_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help);
+    gauge
+        .with_callback(move |observer| {
+            for (state, age) in source
+                .fresh(Instant::now())
+                .iter()
+                .flat_map(|figures| &figures.oldest_age)
+            {
+                observer.observe(age.as_secs_f64(), &[word(STATE, state.as_str())]);
+            }
+        })
+        .build();
+
+    let define = define::IN_DOUBT;
+    let source = Arc::clone(figures);
+    let gauge = meter
+        .u64_observable_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help);
+    gauge
+        .with_callback(move |observer| {
+            if let Some(figures) = source.fresh(Instant::now()) {
+                observer.observe(figures.in_doubt, &[]);
+            }
+        })
+        .build();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_figures_are_left_out() {
+        let figures = Figures::default();
+        let read_at = Instant::now();
+        figures.set(LedgerFigures::default(), read_at);
+        assert!(
+            figures
+                .fresh(read_at + FIGURES_FRESH - Duration::from_millis(1))
+                .is_some()
+        );
+        assert!(figures.fresh(read_at + FIGURES_FRESH).is_none());
+    }
+}

@@ -1,0 +1,215 @@
+//! Log lines on stderr: one line per event, whatever is in it.
+//!
+//! A message may quote what a tool or a server said. A line break in it would forge a line, an escape sequence would
+//! reach a terminal, a very long one would fill a disk. So every line passes through [`escape`] and is bounded.
+
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    io::{self, Write},
+};
+
+use tracing::Subscriber;
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    fmt::{self, MakeWriter},
+    registry::LookupSpan,
+};
+
+use super::{LogFormat, TelemetryError};
+
+/// The most bytes of one line; a longer one is cut, or in JSON replaced by a line that says so.
+const LINE_MAX: usize = 32 * 1024;
+
+/// The layer that writes lines to what `writer` makes.
+pub(super) fn layer<S, W>(
+    format: LogFormat,
+    filter: &str,
+    writer: W,
+) -> Result<Box<dyn Layer<S> + Send + Sync>, TelemetryError>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::builder()
+        .parse(filter)
+        .map_err(TelemetryError::Filter)?;
+    let lines = fmt::layer()
+        .with_ansi(false)
+        .with_writer(Lines { writer, format });
+    Ok(match format {
+        LogFormat::Text => lines.with_filter(filter).boxed(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_filter(filter)
+            .boxed(),
+    })
+}
+
+/// Makes writers that take a whole line at once, as the layer above writes it.
+struct Lines<W> {
+    writer: W,
+    format: LogFormat,
+}
+
+impl<'line, W: MakeWriter<'line>> MakeWriter<'line> for Lines<W> {
+    type Writer = Line<W::Writer>;
+
+    fn make_writer(&'line self) -> Self::Writer {
+        Line {
+            writer: self.writer.make_writer(),
+            format: self.format,
+        }
+    }
+}
+
+struct Line<W> {
+    writer: W,
+    format: LogFormat,
+}
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = bound(text.strip_suffix('\n').unwrap_or(&text), self.format);
+        // One write per line, so that lines of several processes on one stderr do not mix.
+        self.writer
+            .write_all(format!("{}\n", escape(&text)).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+fn bound(text: &str, format: LogFormat) -> Cow<'_, str> {
+    if text.len() <= LINE_MAX {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.len();
+    Cow::Owned(match format {
+        LogFormat::Text => format!(
+            "{} … cut, {bytes} bytes",
+            &text[..text.floor_char_boundary(LINE_MAX)]
+        ),
+        LogFormat::Json => {
+            format!(
+                r#"{{"level":"WARN","message":"a log line of {bytes} bytes was left out","target":"fleet"}}"#
+            )
+        }
+    })
+}
+
+/// Writes out what would break the line or reach a terminal. The forms are those of JSON, so an escaped line of JSON
+/// is still JSON with the same meaning.
+fn escape(text: &str) -> Cow<'_, str> {
+    if !text.contains(hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' => safe.push_str("\\n"),
+            '\r' => safe.push_str("\\r"),
+            '\t' => safe.push_str("\\t"),
+            other if hostile(other) => {
+                write!(safe, "\\u{:04x}", u32::from(other)).expect("a String takes everything");
+            }
+            other => safe.push(other),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, the other line breaks, and the marks that turn the direction of text.
+fn hostile(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, filter: &str, work: impl FnOnce()) -> String {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let layer = layer(format, filter, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+        let bytes = kept.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    const HOSTILE: &str = "a\nERROR forged\r\u{1b}[2J\u{202e}\0 \u{9b}31m 天气";
+
+    #[test]
+    fn an_event_is_one_line_whatever_it_says() {
+        let text = logged(LogFormat::Text, "info", || {
+            let span = tracing::info_span!("attempt", said = HOSTILE);
+            span.in_scope(|| tracing::warn!(quoted = %HOSTILE, "tool said {HOSTILE}"));
+        });
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(!text.trim_end().contains(hostile), "{text:?}");
+        assert!(text.contains("天气") && text.contains("WARN"), "{text}");
+    }
+
+    #[test]
+    fn a_json_line_means_what_was_logged() {
+        let text = logged(LogFormat::Json, "info", || {
+            let span = tracing::info_span!("attempt", toolfleet.attempt = 2);
+            span.in_scope(|| tracing::warn!(quoted = %HOSTILE, "tool spoke"));
+        });
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        assert!(!text.trim_end().contains(hostile), "{text:?}");
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["quoted"], HOSTILE);
+        assert_eq!(line["message"], "tool spoke");
+        assert_eq!(line["level"], "WARN");
+        assert_eq!(line["spans"][0]["name"], "attempt");
+        assert_eq!(line["spans"][0]["toolfleet.attempt"], 2);
+    }
+
+    #[test]
+    fn a_line_is_bounded() {
+        let long = "长".repeat(LINE_MAX);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let text = logged(format, "info", || tracing::info!("{long}"));
+            assert!(text.len() < LINE_MAX + 64, "{}", text.len());
+            assert_eq!(text.matches('\n').count(), 1);
+        }
+        let json = logged(LogFormat::Json, "info", || tracing::info!("{long}"));
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&json).is_ok(),
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn the_filter_decides_what_is_logged() {
+        let text = logged(LogFormat::Text, "warn,fleet::telemetry=debug", || {
+            tracing::debug!("kept");
+            tracing::info!(target: "elsewhere", "dropped");
+        });
+        assert!(text.contains("kept") && !text.contains("dropped"), "{text}");
+    }
+}

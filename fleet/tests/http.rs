@@ -1,0 +1,221 @@
+//! Goal: what a probe and a scraper see of a process, over real connections.
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use fleet::{
+    call::State,
+    http::{self, CONNECTIONS_MAX, GRACE, HttpState, Readiness, SCRAPE_MAX},
+    telemetry::{self, LedgerFigures, Telemetry, TelemetryOptions},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Metrics of a process are set up once; tests in one process share them.
+static TELEMETRY: LazyLock<Telemetry> =
+    LazyLock::new(|| telemetry::start("test", &TelemetryOptions::default()).unwrap());
+
+struct Server {
+    address: std::net::SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+async fn serve(state: HttpState) -> Server {
+    LazyLock::force(&TELEMETRY);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(http::serve(listener, state, stop.clone().cancelled_owned()));
+    Server {
+        address,
+        stop,
+        serving,
+    }
+}
+
+impl Server {
+    async fn ask(&self, request: &str) -> String {
+        let asked = async {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        timeout(Duration::from_secs(20), asked)
+            .await
+            .expect("an answer in time")
+    }
+
+    async fn get(&self, path: &str) -> String {
+        self.ask(&format!(
+            "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+        ))
+        .await
+    }
+}
+
+fn ready() -> HttpState {
+    HttpState::new(Readiness::new([]))
+}
+
+#[tokio::test]
+async fn health_says_that_the_process_runs() {
+    let server = serve(HttpState::new(Readiness::new(["postgres"]))).await;
+    let answer = server.get("/healthz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn readiness_names_every_unmet_condition() {
+    let readiness = Readiness::new(["postgres", "nats"]);
+    let server = serve(HttpState::new(readiness.clone())).await;
+    let answer = server.get("/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(
+        answer.ends_with("\r\n\r\nnats: not ready\npostgres: not ready\n"),
+        "{answer}"
+    );
+
+    readiness.set("postgres", true);
+    assert!(
+        server
+            .get("/readyz")
+            .await
+            .ends_with("\r\n\r\nnats: not ready\n")
+    );
+
+    readiness.set("nats", true);
+    timeout(Duration::from_secs(5), readiness.ready())
+        .await
+        .unwrap();
+    let answer = server.get("/readyz").await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nready\n"),
+        "{answer}"
+    );
+
+    readiness.set("postgres", false);
+    assert!(server.get("/readyz").await.starts_with("HTTP/1.1 503 "));
+}
+
+#[tokio::test]
+async fn a_scrape_shows_what_was_read_for_it() {
+    let state = ready().before_scrape(Arc::new(|| {
+        Box::pin(async {
+            let backlog = vec![(State::Queued, 12)];
+            telemetry::metrics().counted(LedgerFigures {
+                backlog,
+                ..LedgerFigures::default()
+            });
+        })
+    }));
+    let server = serve(state).await;
+    telemetry::metrics().lost_lease();
+    let answer = server.get("/metrics").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(
+        answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("\ntoolfleet_lost_leases_total 1\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("\ntoolfleet_backlog{state=\"queued\"} 12\n"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn a_scrape_does_not_wait_for_a_hanging_ledger() {
+    let server = serve(ready().before_scrape(Arc::new(|| Box::pin(std::future::pending())))).await;
+    let asked_at = Instant::now();
+    let answers = tokio::join!(server.get("/metrics"), server.get("/metrics"));
+    assert!(asked_at.elapsed() < SCRAPE_MAX + Duration::from_secs(2));
+    for answer in [answers.0, answers.1] {
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") && answer.contains("target_info"),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_else_is_served() {
+    let server = serve(ready()).await;
+    for path in ["/", "/metrics/", "/debug", "/readyz/../metrics"] {
+        assert!(
+            server.get(path).await.starts_with("HTTP/1.1 404 "),
+            "{path}"
+        );
+    }
+    let post = "POST /metrics HTTP/1.1\r\nHost: test\r\nContent-Length: 999999999\r\nConnection: close\r\n\r\n";
+    assert!(server.ask(post).await.starts_with("HTTP/1.1 405 "));
+}
+
+#[tokio::test]
+async fn connections_past_the_limit_wait_for_a_slot() {
+    let server = serve(ready()).await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer).await.unwrap();
+        held.push(stream);
+    }
+    let mut waiting = Box::pin(server.get("/healthz"));
+    let early = timeout(Duration::from_millis(200), &mut waiting).await;
+    assert!(early.is_err(), "answered beyond the limit: {early:?}");
+    held.pop();
+    assert!(waiting.await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let server = serve(ready().idle_max(Duration::from_millis(100))).await;
+    for said in [
+        "",
+        "GET /healthz HT",
+        "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let closed = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
+        closed.expect("closed in time").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_does_not_hold_up_the_end() {
+    let server = serve(ready()).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    silent.write_all(b"GET /healthz HT").await.unwrap();
+    assert!(server.get("/healthz").await.starts_with("HTTP/1.1 200 "));
+    server.stop.cancel();
+    let ended = timeout(GRACE + Duration::from_secs(2), server.serving).await;
+    ended.expect("ends within the grace").unwrap().unwrap();
+    assert!(
+        TcpStream::connect(server.address).await.is_err(),
+        "the port is free again"
+    );
+}

@@ -1,0 +1,130 @@
+//! Goal: what is written about telemetry is what the program does.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use fleet::telemetry::{definitions, fields, spans::Step};
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package is in the workspace");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Every name of a metric in a text, without the endings of a histogram's parts.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names = words.filter(|word| word.starts_with("toolfleet_"));
+    names
+        .map(|name| name.trim_end_matches("_bucket").to_owned())
+        .collect()
+}
+
+fn defined() -> BTreeSet<String> {
+    definitions::ALL
+        .iter()
+        .map(definitions::Definition::prometheus_name)
+        .collect()
+}
+
+#[test]
+fn every_metric_is_documented_as_it_is_defined() {
+    let page = read("docs/telemetry.md");
+    for define in definitions::ALL {
+        let label = |label: &&str| format!("`{}`", label.replace('.', "_"));
+        let labels: Vec<String> = define.labels.iter().map(label).collect();
+        let labels = if labels.is_empty() {
+            "–".to_owned()
+        } else {
+            labels.join(", ")
+        };
+        let kind = format!("{:?}", define.kind).to_lowercase();
+        let (name, unit, help) = (define.prometheus_name(), define.unit, define.help);
+        let row = format!("\n| `{name}` | {kind} | {unit} | {labels} | {help} |\n");
+        assert!(page.contains(&row), "docs/telemetry.md lacks the row {row}");
+    }
+    assert_eq!(
+        metrics_in(&page),
+        defined(),
+        "docs/telemetry.md names a metric that does not exist"
+    );
+}
+
+#[test]
+fn every_step_and_field_is_documented() {
+    let page = read("docs/telemetry.md");
+    for step in Step::ALL {
+        assert!(
+            page.contains(&format!("\n| `{step}` |")),
+            "docs/telemetry.md lacks the span {step}"
+        );
+    }
+    for field in [
+        fields::CALL_ID,
+        fields::ATTEMPT,
+        fields::STEP,
+        fields::WORKER_ID,
+        fields::ERROR_TYPE,
+        fields::MESSAGING_SYSTEM,
+        fields::MESSAGING_OPERATION_NAME,
+        fields::MESSAGING_OPERATION_TYPE,
+        fields::MESSAGING_DESTINATION_NAME,
+        fields::GEN_AI_OPERATION_NAME,
+        fields::GEN_AI_TOOL_NAME,
+        fields::GEN_AI_TOOL_CALL_ID,
+    ] {
+        assert!(
+            page.contains(&format!("`{field}`")),
+            "docs/telemetry.md lacks the field {field}"
+        );
+    }
+}
+
+#[test]
+fn every_alert_names_one_metric_and_one_section() {
+    let page = read("docs/operations.md");
+    let anchors: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(anchor)
+        .collect();
+    let alerts: serde_json::Value =
+        yaml_serde::from_str(&read("deploy/alerts.yaml")).expect("alerts.yaml is YAML");
+    let rules = alerts["groups"][0]["rules"]
+        .as_array()
+        .expect("a group has rules");
+    let mut used = BTreeSet::new();
+    for rule in rules {
+        let name = rule["alert"].as_str().expect("an alert has a name");
+        let expression = rule["expr"].as_str().expect("an alert has an expression");
+        let metrics = metrics_in(expression);
+        assert_eq!(metrics.len(), 1, "{name} names {metrics:?}");
+        assert!(
+            metrics.is_subset(&defined()),
+            "{name} names {metrics:?}, which does not exist"
+        );
+        let runbook = rule["annotations"]["runbook"]
+            .as_str()
+            .expect("an alert names its section");
+        let section = runbook
+            .strip_prefix("docs/operations.md#")
+            .expect("a section of docs/operations.md");
+        assert!(
+            anchors.contains(section),
+            "{name}: docs/operations.md has no section {section}"
+        );
+        used.insert(section.to_owned());
+    }
+    assert_eq!(
+        used, anchors,
+        "docs/operations.md has a section without an alert"
+    );
+    assert!(
+        metrics_in(&page).is_subset(&defined()),
+        "docs/operations.md names a metric that does not exist"
+    );
+}
+
+fn anchor(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
+}
