@@ -76,7 +76,7 @@ pub async fn serve(
     timeout(GRACE, serving).await.unwrap_or(Ok(()))
 }
 
-/// Reads what a scrape should show and hands it to [`telemetry::metrics`].
+/// Reads what a scrape should show and hands it to [`telemetry::metrics()`].
 ///
 /// It may be dropped after [`SCRAPE_MAX`], so it must be cancel-safe; one runs at a time.
 pub type BeforeScrape = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;

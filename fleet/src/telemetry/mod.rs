@@ -84,7 +84,8 @@ pub enum TelemetryError {
     Filter(#[source] tracing_subscriber::filter::ParseError),
     /// The collector's address is not one. The value is left out: it may hold a password.
     #[error(
-        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL, such as http://127.0.0.1:4318"
+        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL without user, password or query, \
+         such as http://127.0.0.1:4318; credentials go into OTEL_EXPORTER_OTLP_HEADERS"
     )]
     Endpoint,
     /// The exporter of spans could not be built.
@@ -217,7 +218,13 @@ mod tests {
         };
         let error = start("test", &wrong).unwrap_err().to_string();
         assert!(error.contains("TOOLFLEET_LOG"), "{error}");
-        for endpoint in ["127.0.0.1:4318", "ftp://user:secret@host/", "http://"] {
+        for endpoint in [
+            "127.0.0.1:4318",
+            "ftp://host/",
+            "http://",
+            "http://user:secret@host/",
+            "http://host/?a=1",
+        ] {
             let endpoint = Some(endpoint.to_owned());
             let wrong = TelemetryOptions {
                 otlp_endpoint: endpoint,
