@@ -159,8 +159,8 @@ class Dev:
 
     async def worker_of(self, call_id):
         """The pid of the worker that runs a call, once one does."""
-        sql = """SELECT w.pid FROM toolfleet.calls c JOIN toolfleet.workers w ON w.worker = c.worker
-                 WHERE c.call_id = :'id' AND c.state = 'running'"""
+        sql = """SELECT w.pid FROM toolfleet.calls c JOIN toolfleet.workers w ON w.name = c.worker
+                 WHERE c.call_id = :'id' AND c.state = 'running' AND w.state = 'live'"""
         row = await self.row(sql, id=call_id)
         return row and row["pid"]
 

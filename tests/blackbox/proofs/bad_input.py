@@ -82,6 +82,7 @@ CASES = [
     case("invalid_tool_name", "a hyphen", tool="bad-name"),
     case("invalid_tool_name", "65 letters", tool="x" * 65),
     case("invalid_tool_name", "not ASCII", tool="météo"),
+    case("invalid_tool_name", "two tokens", tool="echo.extra"),
     case("invalid_tenant", "an exclamation mark", tenant="bad!tenant"),
     case("invalid_tenant", "65 letters", tenant="x" * 65),
     case("invalid_tenant", "not ASCII", tenant="租户"),
@@ -104,6 +105,8 @@ CASES = [
     case("header_invalid", "meta that is not JSON", headers={"Toolfleet-Meta": "{"}),
     case("header_invalid", "meta that is not an object", headers={"Toolfleet-Meta": "[1]"}),
     case("header_invalid", "meta of 5 KiB", headers={"Toolfleet-Meta": json.dumps({"m": "m" * 5_000})}),
+    case("header_invalid", "3,000 headers", headers={f"X-Header-{n}": "x" * 20 for n in range(3_000)}),
+    case("header_invalid", "a header of 500 KB", headers={"X-Large": "x" * 500_000}),
 ]
 
 
@@ -122,8 +125,8 @@ async def prove(proof):
         proof.note(f"{len(CASES)} kinds of bad calls refused, nothing stored, every key still free")
         await nobody_listens(client)
         await other_bodies(client)
-        await floods(proof, client)
         await hijacked_replies(dev, client)
+        await good_calls_work(client)
     every_code_has_a_case()
 
 
@@ -138,9 +141,10 @@ async def refusals(client):
         if complaint:
             wrong.append(f"{bad.what}: {complaint}")
         if bad.what == "wrong in four ways":
-            places = set(re.findall(r'"path": ?"(/[^"]*|)"', json.dumps(answer.body.get("error"))))
-            if "/n" not in places or len(places) < 2:
-                wrong.append(f"{bad.what}: only these places are named: {sorted(places)}")
+            details = (answer.body.get("error") or {}).get("details") or {}
+            places = [violation["path"] for violation in details.get("violations", [])]
+            if places != ["/extra", "/n", "/tags", "/text"]:
+                wrong.append(f"{bad.what}: these places are named: {places}")
     return wrong
 
 
@@ -174,7 +178,8 @@ async def key_reused(client):
     first = await client.submit("echo", GOOD, "used")
     others = [("echo", {"text": "other"}), ("write_once", GOOD)]
     answers = [await client.submit(name, arguments, "used") for name, arguments in others]
-    wrong = [f"a used key: {said}" for said in (refusal_is_wrong(a, {"idempotency_key_reused"}) for a in answers) if said]
+    complaints = [refusal_is_wrong(answer, {"idempotency_key_reused"}) for answer in answers]
+    wrong = [f"a used key: {complaint}" for complaint in complaints if complaint]
     again = await client.submit("echo", GOOD, "used")
     if not (again.body["replayed"] and again.body["call_id"] == first.body["call_id"]):
         wrong.append(f"a used key with the same arguments: {again.body}")
@@ -202,7 +207,7 @@ async def ids(client):
 
 async def nobody_listens(client):
     """Subjects next to ours are nobody's."""
-    for verb in ["call", "call.echo.extra", "nonsense", "get.more"]:
+    for verb in ["call", "nonsense", "get.more", "tools.all"]:
         try:
             answer = await client.request(verb, GOOD)
         except NobodyListens:
@@ -221,16 +226,10 @@ async def other_bodies(client):
         check(answer.code, f"tools was not refused for {body[:30]!r}: {answer.body}")
 
 
-async def floods(proof, client):
-    """Thousands of headers, or one that fills the message: an answer either way, and the next call works."""
-    many = {f"X-Header-{number}": "x" * 20 for number in range(3_000)}
-    large = {"X-Large": "x" * 500_000}
-    codes = [(await client.request("call.echo", GOOD, headers)).code for headers in (many, large)]
-    proof.note(f"3,000 headers: {codes[0] or 'accepted'}; a header of 500 KB: {codes[1] or 'accepted'}")
-    answer = await client.call("echo", GOOD)
-    check(answer.body["state"] == "succeeded", f"the next call: {answer.body}")
-    traced = await client.request("call.echo", GOOD, {"traceparent": "00-nonsense-01"})
-    check(traced.code is None, f"a malformed traceparent is dropped, never refused: {traced.body}")
+async def good_calls_work(client):
+    """After all that, a call is answered; a malformed trace header is dropped, never refused."""
+    answer = await client.request("call.echo", GOOD, {"traceparent": "00-nonsense-01"}, timeout=40)
+    check(answer.body["state"] == "succeeded", f"a good call at the end: {answer.body}")
 
 
 async def hijacked_replies(dev, client):
