@@ -379,8 +379,8 @@ def told(program):
 
     try:
         asyncio.run(whole())
-    except (Exception, KeyboardInterrupt) as error:
-        reason = "it was interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or repr(error)
+    except BaseException as error:
+        reason = (str(error) or repr(error)) if isinstance(error, Exception) else "it was interrupted"
         print(paint("31", f"\nThe story broke off: {reason}"), file=sys.stderr)
         print(f"What there is to see is kept in {story.folder}; its log is dev.log.", file=sys.stderr)
         return 1
