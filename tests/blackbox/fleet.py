@@ -27,6 +27,7 @@ class Dev:
         self.data, self.log = self.folder / "data", self.folder / "dev.log"
         self.command = [program, "dev", "--data", str(self.data), "--tools", str(self.folder / "tools")]
         self.command += ["--workers", str(workers), "--dispatchers", str(dispatchers)]
+        self.sizes = {"worker": workers, "dispatcher": dispatchers, "nats": 1, "postgres": 1}
         self.process = None
         self.named = {}
         (self.folder / "tools").mkdir(exist_ok=True)
@@ -103,9 +104,10 @@ class Dev:
         return info
 
     def pids(self, kind):
-        """The pids of one kind of process, as dev.json names them now."""
+        """The pids of one kind of process, as dev.json names them now; one that is being replaced is not there."""
         info = self.info()
-        return info[f"{kind}_pids"] if f"{kind}_pids" in info else [info[f"{kind}_pid"]]
+        pids = info[f"{kind}_pids"] if f"{kind}_pids" in info else [info[f"{kind}_pid"]]
+        return [pid for pid in pids if pid]
 
     def kill(self, pid):
         """kill -9, of a process that dev.json names now."""
@@ -113,12 +115,11 @@ class Dev:
         os.kill(pid, signal.SIGKILL)
 
     async def replaced(self, kind, pid):
-        """Waits until dev.json names as many of a kind as before, and not this one."""
-        size = len(self.pids(kind))
+        """Waits until dev.json names as many of a kind as there should be, and not this one."""
 
         def fact():
             now = self.pids(kind)
-            return pid not in now and len(now) == size and all(map(processes.alive, now))
+            return pid not in now and len(now) == self.sizes[kind] and all(map(processes.alive, now))
 
         await until(f"dev.json names another {kind} than {pid}", fact, 60)
 
@@ -195,4 +196,5 @@ def lines(path):
 
 def pids_in(info):
     """Every pid that a dev.json names."""
-    return [*info["dispatcher_pids"], *info["worker_pids"], info["nats_pid"], info["postgres_pid"]]
+    pids = [*info["dispatcher_pids"], *info["worker_pids"], info["nats_pid"], info["postgres_pid"]]
+    return [pid for pid in pids if pid]
