@@ -31,7 +31,7 @@ async fn a_tool_that_does_not_answer_is_left_at_the_deadline() {
                 started.elapsed()
             );
         }
-        server.connections_ended(2).await;
+        server.until(|seen| seen.ended == 2).await;
     }
 }
 
@@ -40,21 +40,18 @@ async fn stopping_an_attempt_closes_its_connection() {
     let server = Server::start(|_| Reply::Hang).await;
     let context = context(Duration::from_secs(60));
     let stop = context.stop.clone();
-    let running = tokio::spawn(
-        prepare(&posting("once", &server.url("/")), &json!({}))
-            .unwrap()
-            .run(context),
-    );
-    while server.requests().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    stop.cancel();
-    let outcome = tokio::time::timeout(Duration::from_secs(2), running)
+    let manifest = posting("once", &server.url("/"));
+    let running = prepare(&manifest, &json!({})).unwrap().run(context);
+    let stopping = async {
+        server.until(|seen| seen.requests.len() == 1).await;
+        stop.cancel();
+    };
+    let both = async { tokio::join!(running, stopping).0 };
+    let outcome = tokio::time::timeout(Duration::from_secs(10), both)
         .await
-        .unwrap()
         .unwrap();
     assert_eq!(word(&outcome), ("unknown", Some("timeout")));
-    server.connections_ended(1).await;
+    server.until(|seen| seen.ended == 1).await;
 }
 
 #[tokio::test]
@@ -67,7 +64,7 @@ async fn an_attempt_that_is_over_sends_nothing() {
         let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
         assert_eq!(word(&outcome), ("not_started", Some("timeout")));
     }
-    assert_eq!(server.connections(), 0);
+    assert_eq!(server.seen().connections, 0);
 }
 
 #[tokio::test]
@@ -93,9 +90,13 @@ async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
             panic!("it is applied")
         };
         assert_eq!(result.get(), "null");
-        server.connections_ended(2).await;
+        server.until(|seen| seen.ended == 2).await;
         // What the kernel's buffers swallow is not ours; a client that read on would take it all.
-        assert!(server.flooded() < 40_000_000, "{} bytes", server.flooded());
+        assert!(
+            server.seen().flooded < 40_000_000,
+            "{} bytes",
+            server.seen().flooded
+        );
     }
 }
 

@@ -27,10 +27,10 @@ fn manifest(effect: &str, http: Value, more: Value) -> Manifest {
         "name": "tool", "version": 1, "description": "a tool", "effect": effect,
         "input_schema": {"type": "object"}, "executor": {"http": http},
     });
-    for (key, value) in more.as_object().unwrap() {
+    for (key, value) in more.as_object().expect("more fields") {
         manifest[key] = value.clone();
     }
-    serde_json::from_value(manifest).unwrap()
+    serde_json::from_value(manifest).expect("a manifest")
 }
 
 /// A manifest that posts its arguments to this URL.
@@ -44,12 +44,12 @@ fn context(time: Duration) -> AttemptContext {
         call_id: CallId::generate(),
         attempt_id: AttemptId::generate(),
         attempt: 1,
-        tool: "tool".parse().unwrap(),
+        tool: "tool".parse().expect("a name"),
         tool_version: 1,
         idempotency_key: "key-1".to_owned(),
         deadline_at: OffsetDateTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
         until: Instant::now() + time,
-        tenant: "acme".parse().unwrap(),
+        tenant: "acme".parse().expect("a name"),
         session: None,
         run: None,
         meta: None,
@@ -66,7 +66,7 @@ fn executor() -> HttpExecutor {
             .install_default()
             .expect("nothing else installs one here");
     });
-    HttpExecutor::new().unwrap()
+    HttpExecutor::new().expect("there are CA certificates")
 }
 
 fn prepare(manifest: &Manifest, arguments: &Value) -> Result<Box<dyn Prepared>, ToolFailure> {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use fleet::outcome::Outcome;
+use fleet::{outcome::Outcome, secrets::Secrets};
 use serde_json::json;
+use worker::executors::Executor;
 
 use crate::{
-    context, manifest, posting, prepare, run,
+    context, executor, manifest, posting, prepare, run,
     server::{Reply, Server, answer, json as json_answer},
     word,
 };
@@ -102,7 +103,7 @@ async fn a_redirect_is_not_followed() {
         let outcome = run(&posting("once", &server.url("/")), json!({})).await;
         assert_eq!(word(&outcome), ("unknown", Some("unavailable")));
     }
-    assert_eq!(target.connections(), 0);
+    assert_eq!(target.seen().connections, 0);
 }
 
 #[tokio::test]
@@ -171,7 +172,7 @@ async fn a_handshake_that_never_ends_never_started() {
         outcome.failure().unwrap().message.contains("3 s"),
         "{outcome:?}"
     );
-    silent.connections_ended(1).await;
+    silent.until(|seen| seen.ended == 1).await;
 }
 
 #[tokio::test]
@@ -206,11 +207,10 @@ async fn a_write_is_sent_at_most_once_whatever_the_server_does() {
         _ => Reply::Bytes(json_answer(200, "{}")),
     })
     .await;
-    let executor = crate::executor();
+    let executor = executor();
     let manifest = posting("once", &server.url("/"));
     for number in 0..ATTEMPTS {
-        use worker::executors::Executor;
-        let secrets = fleet::secrets::Secrets::new(None);
+        let secrets = Secrets::new(None);
         let prepared = executor
             .prepare(&manifest, &json!({"number": number}), &secrets)
             .unwrap();
@@ -222,9 +222,10 @@ async fn a_write_is_sent_at_most_once_whatever_the_server_does() {
         };
         assert_eq!(outcome.word().as_str(), expected, "{number}");
     }
-    assert_eq!(server.connections(), ATTEMPTS);
+    assert_eq!(server.seen().connections, ATTEMPTS);
     let mut bodies: Vec<String> = server
-        .requests()
+        .seen()
+        .requests
         .into_iter()
         .map(|request| request.body)
         .collect();

@@ -35,7 +35,7 @@ async fn every_request_carries_the_facts_of_its_attempt() {
     let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
     assert_eq!(word(&outcome), ("applied", None));
 
-    let requests = server.requests();
+    let requests = server.seen().requests;
     let request = &requests[0];
     let version = concat!("toolfleet/", env!("CARGO_PKG_VERSION"));
     for (name, value) in [
@@ -79,7 +79,7 @@ async fn a_large_integer_arrives_exactly() {
     let http = json!({"method": "PUT", "url": server.url("/orders/{id}"), "headers": {"x-id": "{id}"},
         "query": {"id": "{id}"}, "body": {"order": {"id": "{id}", "price": "{price}"}}});
     run(&manifest("once", http, json!({})), arguments).await;
-    let request = &server.requests()[0];
+    let request = &server.seen().requests[0];
     assert_eq!(
         request.line(),
         "PUT /orders/9007199254740993?id=9007199254740993 HTTP/1.1"
@@ -103,7 +103,7 @@ async fn the_key_is_the_same_in_every_attempt_and_where_the_manifest_wants_it() 
         let arguments = json!({"n": 1, "request_id": "forged"});
         prepare(&manifest, &arguments).unwrap().run(context).await;
     }
-    let requests = server.requests();
+    let requests = server.seen().requests;
     assert_eq!(requests.len(), 2);
     for request in requests {
         assert_eq!(request.header("idempotency-key"), ["key-1"]);
@@ -126,7 +126,7 @@ async fn a_key_that_would_move_the_url_is_not_sent() {
     context.idempotency_key = "..".to_owned();
     let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
     assert_eq!(word(&outcome), ("not_started", Some("tool_error")));
-    assert_eq!(server.connections(), 0);
+    assert_eq!(server.seen().connections, 0);
 }
 
 #[tokio::test]
@@ -139,8 +139,8 @@ async fn no_argument_adds_a_header_or_a_request() {
         json!({"v": hostile}),
     )
     .await;
-    let requests = server.requests();
-    assert_eq!((requests.len(), server.connections()), (1, 1));
+    let requests = server.seen().requests;
+    assert_eq!((requests.len(), server.seen().connections), (1, 1));
     assert!(
         requests[0].header("x-evil").is_empty(),
         "{}",
@@ -161,7 +161,7 @@ async fn no_argument_adds_a_header_or_a_request() {
     .err()
     .unwrap();
     assert_eq!(failure.code.as_str(), "tool_error");
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.seen().requests.len(), 1);
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_secret_reaches_the_tool_and_no_message() {
             assert!(!format!("{outcome:?}").contains(hidden), "{outcome:?}");
         }
     }
-    let request = &refusing.requests()[0];
+    let request = &refusing.seen().requests[0];
     assert_eq!(request.header("authorization"), [SECRET]);
     assert_eq!(
         request.line(),
@@ -231,7 +231,7 @@ async fn each_write_has_a_connection_of_its_own_and_reads_share_one() {
             );
         }
         assert_eq!(
-            (server.connections(), server.requests().len()),
+            (server.seen().connections, server.seen().requests.len()),
             (connections, 5),
             "{effect}"
         );

@@ -1,13 +1,6 @@
 //! A real HTTP server on a real socket that can also misbehave, byte by byte.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -56,54 +49,55 @@ impl Received {
     }
 
     pub(crate) fn line(&self) -> &str {
-        self.head.lines().next().unwrap()
+        self.head.lines().next().expect("a head has a first line")
     }
 }
 
-#[derive(Default)]
-struct Seen {
-    connections: AtomicUsize,
-    requests: Mutex<Vec<Received>>,
+/// What has happened so far.
+#[derive(Clone, Default)]
+pub(crate) struct Seen {
+    pub(crate) connections: usize,
+    pub(crate) ended: usize,
+    pub(crate) requests: Vec<Received>,
+    /// How many bytes of a flood the client took.
+    pub(crate) flooded: usize,
 }
 
 /// Ends with its value.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    seen: Arc<Seen>,
-    gone: watch::Receiver<usize>,
-    flooded: Arc<AtomicUsize>,
-    _tasks: JoinSet<()>,
+    seen: watch::Receiver<Seen>,
+    _accepting: JoinSet<()>,
 }
 
 impl Server {
     /// Listens on a free port; `script` is asked once per connection, with its number from 0.
-    pub(crate) async fn start(script: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
-        let flooded = Arc::new(AtomicUsize::new(0));
-        let (gone_tx, gone) = watch::channel(0);
-        let mut tasks = JoinSet::new();
-        let (seen_by_task, flooded_by_task) = (seen.clone(), flooded.clone());
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
+    pub(crate) async fn start(script: impl Fn(usize) -> Reply + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let (tell, seen) = watch::channel(Seen::default());
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let mut serving = JoinSet::new();
             loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let number = seen_by_task.connections.fetch_add(1, Ordering::SeqCst);
-                let (reply, seen) = (script(number), seen_by_task.clone());
-                let (gone_tx, flooded) = (gone_tx.clone(), flooded_by_task.clone());
-                connections.spawn(async move {
-                    serve(stream, &reply, &seen, &flooded).await;
-                    gone_tx.send_modify(|count| *count += 1);
+                let (stream, _) = listener.accept().await.expect("the listener lives");
+                let reply = script(tell.borrow().connections);
+                tell.send_modify(|seen| seen.connections += 1);
+                let tell = tell.clone();
+                serving.spawn(async move {
+                    serve(stream, &reply, &tell).await;
+                    tell.send_modify(|seen| seen.ended += 1);
                 });
             }
         });
         Self {
             address,
             seen,
-            gone,
-            flooded,
-            _tasks: tasks,
+            _accepting: accepting,
         }
     }
 
@@ -111,36 +105,25 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn connections(&self) -> usize {
-        self.seen.connections.load(Ordering::SeqCst)
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
     }
 
-    pub(crate) fn requests(&self) -> Vec<Received> {
-        self.seen.requests.lock().unwrap().clone()
-    }
-
-    /// How many bytes of a flood the client took.
-    pub(crate) fn flooded(&self) -> usize {
-        self.flooded.load(Ordering::SeqCst)
-    }
-
-    /// Waits until so many connections have ended.
-    pub(crate) async fn connections_ended(&self, count: usize) {
-        let mut gone = self.gone.clone();
-        let ended = gone.wait_for(|ended| *ended >= count);
-        tokio::time::timeout(Duration::from_secs(10), ended)
-            .await
-            .expect("the client goes")
-            .unwrap();
+    /// Waits for a fact, not for a time.
+    pub(crate) async fn until(&self, fact: impl Fn(&Seen) -> bool) {
+        let mut seen = self.seen.clone();
+        let waited =
+            tokio::time::timeout(Duration::from_secs(10), seen.wait_for(|seen| fact(seen))).await;
+        waited.expect("it happens").expect("the server lives");
     }
 }
 
-async fn serve(mut stream: TcpStream, reply: &Reply, seen: &Seen, flooded: &AtomicUsize) {
+async fn serve(mut stream: TcpStream, reply: &Reply, tell: &watch::Sender<Seen>) {
     if matches!(reply, Reply::CloseAtOnce) {
         return;
     }
     while let Some(request) = read_request(&mut stream).await {
-        seen.requests.lock().unwrap().push(request);
+        tell.send_modify(|seen| seen.requests.push(request));
         match reply {
             Reply::CloseAtOnce => return,
             Reply::Bytes(bytes) => {
@@ -165,7 +148,7 @@ async fn serve(mut stream: TcpStream, reply: &Reply, seen: &Seen, flooded: &Atom
                 stream.write_all(head).await.ok();
                 let piece = vec![b'x'; 64 * 1024];
                 while let Ok(taken) = stream.write(&piece).await {
-                    flooded.fetch_add(taken, Ordering::SeqCst);
+                    tell.send_modify(|seen| seen.flooded += taken);
                 }
             }
         }
@@ -187,7 +170,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Received> {
             return None;
         }
     };
-    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let head = String::from_utf8(bytes[..head_end].to_vec()).expect("a head is ASCII");
     let mut request = Received {
         head,
         body: String::new(),
@@ -195,14 +178,14 @@ async fn read_request(stream: &mut TcpStream) -> Option<Received> {
     let length: usize = request
         .header("content-length")
         .first()
-        .map_or(0, |length| length.parse().unwrap());
+        .map_or(0, |length| length.parse().expect("a length is a number"));
     let mut body = bytes.split_off(head_end + 4);
     while body.len() < length {
         if stream.read_buf(&mut body).await.ok()? == 0 {
             return None;
         }
     }
-    request.body = String::from_utf8(body).unwrap();
+    request.body = String::from_utf8(body).expect("a body is JSON");
     Some(request)
 }
 

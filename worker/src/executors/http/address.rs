@@ -9,12 +9,9 @@ use reqwest::Url;
 use serde_json::{Map, Value};
 
 use super::{
-    request::{defect, given, scalar},
+    part::{defect, given, scalar},
     uri_template::{Bound, Expression, Operator, Piece, UriTemplate, Variable},
 };
-
-/// The longest URL that is sent. Servers are asked to take 8,000 bytes; the library stops at 65,534.
-const URL_MAX: usize = 32 * 1024;
 
 /// Fills the template.
 ///
@@ -48,11 +45,6 @@ pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<U
                 text.push_str(&expression.expand(&values));
             }
         }
-    }
-    if text.len() > URL_MAX {
-        return Err(refuse(
-            "the arguments make the URL too long: use shorter ones",
-        ));
     }
     in_its_place(template.beginning(), &text)
 }
@@ -318,14 +310,6 @@ mod tests {
             Err(Code::ToolError)
         );
         assert_eq!(url("http://a:{p}1/", arguments), Err(Code::ToolError));
-    }
-
-    #[test]
-    fn a_url_has_a_longest_length() {
-        assert_eq!(
-            url("http://h/{id}", json!({"id": "x".repeat(40_000)})),
-            Err(Code::ToolError)
-        );
     }
 
     proptest! {

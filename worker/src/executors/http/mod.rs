@@ -1,13 +1,16 @@
 //! HTTP tools: one request, one answer, and a word about whether the tool may have acted.
 //!
-//! `uri_template`, `address` and `request` say what is sent, `response` what an answer means; all are pure. `transport` owns the
-//! clients and says what their errors prove. This file sends, bounds and stops.
+//! What is sent: `request`, built of `part`s and an `address`, which fills a `uri_template`.
+//! What an answer means: `response`, with `words` for people. All of these are pure.
+//! `transport` owns the clients and says what their errors prove. This file sends, bounds and stops.
 
 mod address;
+mod part;
 mod request;
 mod response;
 mod transport;
 mod uri_template;
+mod words;
 
 use std::pin::Pin;
 
@@ -27,7 +30,8 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
 use self::{
-    request::{Request, Template, defect},
+    part::defect,
+    request::{Request, Template},
     response::{Answer, End, Rules},
 };
 use super::{AttemptContext, Executor, Prepared};
@@ -102,7 +106,7 @@ fn key_header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     if name.eq_ignore_ascii_case("idempotency-key") {
         return Ok(HeaderName::from_static("idempotency-key"));
     }
-    request::header_name(name)
+    part::header_name(name)
 }
 
 /// A request that is rendered, or that waits for the key that one of its arguments carries.
@@ -187,7 +191,7 @@ fn carry(
     key_header: Option<&HeaderName>,
     context: &AttemptContext,
 ) -> Result<(), ToolFailure> {
-    let key = request::header_text(&context.idempotency_key).ok_or_else(|| {
+    let key = part::header_text(&context.idempotency_key).ok_or_else(|| {
         ToolFailure::new(
             Code::Unavailable,
             "the idempotency key cannot stand in a header: use visible ASCII",
@@ -205,7 +209,7 @@ fn carry(
     ];
     for (name, value) in traces {
         // A trace that cannot be carried is dropped: it is no reason not to act.
-        if let Some(value) = value.as_deref().and_then(request::header_text) {
+        if let Some(value) = value.as_deref().and_then(part::header_text) {
             headers.insert(name, value);
         }
     }

@@ -2,23 +2,18 @@
 //!
 //! The status decides alone. What follows it can only add words, or make a success unusable.
 
-use std::time::Duration;
-
 use fleet::{
     outcome::{Outcome, ToolFailure},
     wire::code::Code,
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::{
-    Value, json,
+    json,
     value::{RawValue, to_raw_value},
 };
-use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
+use super::words;
 use crate::executors::output;
-
-/// A server may ask us to stay away at most this long.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// What the manifest says about answers.
 pub(super) struct Rules {
@@ -59,10 +54,14 @@ pub(super) fn class(rules: &Rules, answer: &Answer) -> Outcome {
     let fail = |code, message: String| {
         ToolFailure::new(code, message)
             .with_details(json!({"status": status}))
-            .with_retry_after(pause(answer))
+            .with_retry_after(words::pause(
+                answer.retry_after.as_deref(),
+                answer.date.as_deref(),
+            ))
     };
     let said = || {
-        message(rules, answer).unwrap_or_else(|| format!("the tool answered with status {status}"))
+        words::message(&answer.body, &rules.secrets)
+            .unwrap_or_else(|| format!("the tool answered with status {status}"))
     };
     let unavailable = || {
         fail(
@@ -147,7 +146,7 @@ fn success(rules: &Rules, answer: &Answer) -> Outcome {
 
 /// The one JSON value that a successful answer is.
 fn decode(answer: &Answer) -> Result<Box<RawValue>, String> {
-    if answer.body.is_empty() || answer.status == 204 {
+    if answer.status == 204 || answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(null());
     }
     let kind = answer
@@ -167,7 +166,10 @@ fn is_json(kind: &str) -> bool {
 }
 
 fn mended(body: &[u8]) -> Result<Box<RawValue>, String> {
-    output::json(body).map(|(value, _mended)| value)
+    let value =
+        output::json(body).map_err(|why| format!("the tool's answer cannot be used: {why}"))?;
+    // Mended characters read as U+FFFD, which is mark enough: the answer can be used.
+    Ok(value.0)
 }
 
 fn text(body: &[u8]) -> Result<Box<RawValue>, String> {
@@ -178,50 +180,6 @@ fn text(body: &[u8]) -> Result<Box<RawValue>, String> {
 
 fn null() -> Box<RawValue> {
     RawValue::NULL.to_owned()
-}
-
-/// The tool's own words: `error.message`, `message`, `error`, or `title` and `detail` of RFC 9457.
-fn message(rules: &Rules, answer: &Answer) -> Option<String> {
-    let body: Value = serde_json::from_slice(&answer.body).ok()?;
-    let said = |value: &Value| {
-        value
-            .as_str()
-            .map(str::trim)
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
-    let problem = || match (said(&body["title"]), said(&body["detail"])) {
-        (Some(title), Some(detail)) => Some(format!("{title}: {detail}")),
-        (title, detail) => title.or(detail),
-    };
-    let text = said(&body["error"]["message"])
-        .or_else(|| said(&body["message"]))
-        .or_else(|| said(&body["error"]))
-        .or_else(problem)?;
-    Some(veil(text, &rules.secrets))
-}
-
-/// Servers like to repeat the key that they refuse.
-fn veil(text: String, secrets: &[SecretString]) -> String {
-    let known = secrets
-        .iter()
-        .map(ExposeSecret::expose_secret)
-        .filter(|secret| !secret.is_empty());
-    known.fold(text, |text, secret| text.replace(secret, "[secret]"))
-}
-
-/// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.
-fn pause(answer: &Answer) -> Option<Duration> {
-    let text = answer.retry_after.as_deref()?.trim();
-    let pause = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_not_a_number) => {
-            let date = |text: &str| OffsetDateTime::parse(text.trim(), &Rfc2822).ok();
-            let wait = date(text)? - date(answer.date.as_deref()?)?;
-            wait.try_into().unwrap_or(Duration::ZERO)
-        }
-    };
-    Some(pause.min(RETRY_AFTER_MAX))
 }
 
 #[cfg(test)]
@@ -236,7 +194,7 @@ mod tests {
             business_statuses: vec![400, 404, 409, 422],
             not_applied_statuses: vec![503, 422],
             output_limit: 100,
-            secrets: vec![SecretString::from("hunter2"), SecretString::from("")],
+            secrets: Vec::new(),
         }
     }
 
@@ -391,6 +349,7 @@ mod tests {
                 plain("[1.10]"),
             ),
             ("application/json", "", plain("null")),
+            ("text/html", " \r\n", plain("null")),
             ("text/plain", "say \"hi\"", plain(r#""say \"hi\"""#)),
             ("text/plain", "1", plain("\"1\"")),
             ("text/plain", "a\0b", plain("\"a\u{fffd}b\"")),
@@ -476,73 +435,25 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_own_words_are_found() {
-        for (body, expected) in [
-            (
-                r#"{"error":{"message":"no such order","code":7}}"#,
-                "no such order",
-            ),
-            (r#"{"message":"no such order"}"#, "no such order"),
-            (r#"{"error":"no such order"}"#, "no such order"),
-            (
-                r#"{"type":"about:blank","title":"Gone","detail":"no order 7"}"#,
-                "Gone: no order 7",
-            ),
-            (r#"{"detail":"no order 7"}"#, "no order 7"),
-            (
-                r#"{"error":{"message":"key hunter2 is not valid"}}"#,
-                "key [secret] is not valid",
-            ),
-            (r#"{"message":"  "}"#, "the tool answered with status 404"),
-            (r#"{"message":7}"#, "the tool answered with status 404"),
-            (r#"["message"]"#, "the tool answered with status 404"),
-            ("<html>no</html>", "the tool answered with status 404"),
-            ("", "the tool answered with status 404"),
-        ] {
+    fn a_refusal_carries_a_bounded_message_the_status_and_the_pause() {
+        let refusal = |body: &str| {
+            let retry_after = Some("7".to_owned());
             let outcome = class(
                 &rules(true),
-                &answer(404, "application/json", body.as_bytes()),
+                &Answer {
+                    retry_after,
+                    ..answer(404, "text/html", body.as_bytes())
+                },
             );
-            let failure = outcome.failure().unwrap();
-            assert_eq!(failure.message, expected, "{body}");
-            assert_eq!(failure.details, Some(json!({"status": 404})));
-        }
-        let long = json!({"message": "é".repeat(2_000)}).to_string();
-        let outcome = class(
-            &rules(true),
-            &answer(404, "application/json", long.as_bytes()),
-        );
+            outcome.failure().cloned().expect("it is refused")
+        };
+        let failure = refusal("<html>");
+        assert_eq!(failure.message, "the tool answered with status 404");
         assert_eq!(
-            outcome.failure().unwrap().message.len(),
-            ToolFailure::MESSAGE_MAX
+            (failure.details, failure.retry_after_ms),
+            (Some(json!({"status": 404})), Some(7_000))
         );
-    }
-
-    #[test]
-    fn a_pause_is_read_in_both_forms() {
-        let date = "Wed, 21 Oct 2015 07:28:00 GMT";
-        for (retry_after, date, expected) in [
-            ("120", None, Some(120_000)),
-            (" 0 ", None, Some(0)),
-            ("99999999999", None, Some(86_400_000)),
-            ("Wed, 21 Oct 2015 07:28:30 GMT", Some(date), Some(30_000)),
-            ("Wed, 21 Oct 2015 07:27:00 GMT", Some(date), Some(0)),
-            ("Wed, 21 Oct 2015 07:28:30 GMT", None, None),
-            ("soon", Some(date), None),
-            ("-5", Some(date), None),
-            ("", None, None),
-        ] {
-            let answer = Answer {
-                retry_after: Some(retry_after.to_owned()),
-                date: date.map(str::to_owned),
-                ..answer(503, "application/json", b"")
-            };
-            let outcome = class(&rules(true), &answer);
-            assert_eq!(
-                outcome.failure().unwrap().retry_after_ms,
-                expected,
-                "{retry_after}"
-            );
-        }
+        let long = refusal(&json!({"message": "é".repeat(2_000)}).to_string());
+        assert_eq!(long.message.len(), ToolFailure::MESSAGE_MAX);
     }
 }
