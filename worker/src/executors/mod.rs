@@ -29,12 +29,7 @@ pub trait Executor: Send + Sync {
     /// # Errors
     ///
     /// The failure is final for this attempt and proves that nothing started.
-    fn prepare(
-        &self,
-        manifest: &Manifest,
-        arguments: &Value,
-        secrets: &Secrets,
-    ) -> Result<Box<dyn Prepared>, ToolFailure>;
+    fn prepare(&self, manifest: &Manifest, arguments: &Value, secrets: &Secrets) -> Result<Box<dyn Prepared>, ToolFailure>;
 }
 
 /// A rendered request, ready to go out once.
@@ -108,11 +103,7 @@ impl AttemptContext {
             ("remaining-ms", self.remaining_ms().to_string()),
             ("language", self.language.to_string()),
         ];
-        facts.extend(
-            self.session
-                .iter()
-                .map(|session| ("session", session.to_string())),
-        );
+        facts.extend(self.session.iter().map(|session| ("session", session.to_string())));
         facts.extend(self.run.iter().map(|run| ("run", run.to_string())));
         facts.extend(self.meta.iter().map(|meta| ("meta", meta.get().to_owned())));
         facts
