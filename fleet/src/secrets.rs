@@ -32,8 +32,15 @@ impl Secrets {
     /// # Errors
     ///
     /// The reference names a secret that is not there.
-    pub fn resolve(&self, _value: &str) -> Result<SecretString, SecretError> {
-        let _ = &self.folder;
-        unimplemented!()
+    pub fn resolve(&self, value: &str) -> Result<SecretString, SecretError> {
+        let Some(name) = value.strip_prefix(Self::SCHEME) else {
+            return Ok(value.into());
+        };
+        let file = self
+            .folder
+            .as_ref()
+            .and_then(|folder| std::fs::read_to_string(folder.join(name)).ok());
+        file.map(Into::into)
+            .ok_or_else(|| SecretError::Missing(name.to_owned()))
     }
 }

@@ -1,0 +1,340 @@
+//! Where a request goes: an RFC 6570 template filled with arguments that cannot lead it anywhere else.
+//!
+//! Percent-encoding alone does not keep an argument in its place: `..` has no character to encode, `{+path}` encodes
+//! nothing reserved, and an empty id turns `DELETE /users/{id}` into `DELETE /users/`. So the rules are checked on the
+//! arguments before, and once more on the finished URL after.
+
+use fleet::{outcome::ToolFailure, wire::code::Code};
+use reqwest::Url;
+use serde_json::{Map, Value};
+
+use super::{
+    part::{defect, given, scalar},
+    uri_template::{Bound, Expression, Operator, Piece, UriTemplate, Variable},
+};
+
+/// Fills the template.
+///
+/// # Errors
+///
+/// `tool_error` when an argument cannot stand where the template puts it, `tool_gone` when the template is wrong.
+pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<Url, ToolFailure> {
+    let template = UriTemplate::parse(template).ok_or_else(|| {
+        defect("the URL in the manifest is not an RFC 6570 template without a fragment")
+    })?;
+    let mut in_path = true;
+    let mut text = String::new();
+    for piece in &template.pieces {
+        match piece {
+            Piece::Literal(literal) => {
+                in_path &= !literal.contains('?');
+                text.push_str(literal);
+            }
+            Piece::Expression(expression) => {
+                let bind = |variable| bind(variable, arguments);
+                let values: Vec<Bound> = expression
+                    .variables
+                    .iter()
+                    .map(bind)
+                    .collect::<Result<_, _>>()?;
+                in_path &= !matches!(
+                    expression.operator,
+                    Operator::Query | Operator::Continuation
+                );
+                check(expression, &values, in_path)?;
+                text.push_str(&expression.expand(&values));
+            }
+        }
+    }
+    in_its_place(template.beginning(), &text)
+}
+
+/// The value of a variable. An absent or null argument is undefined.
+fn bind(variable: &Variable<'_>, arguments: &Map<String, Value>) -> Result<Bound, ToolFailure> {
+    let name = variable.name;
+    let flat = |value: &Value| {
+        let why = "its items must be texts, numbers or booleans";
+        scalar(value)
+            .ok_or_else(|| refuse(format!("argument {name:?} cannot stand in the URL: {why}")))
+    };
+    match given(arguments, name) {
+        None => Ok(Bound::Absent),
+        Some(Value::Array(_) | Value::Object(_)) if variable.prefix.is_some() => Err(refuse(
+            format!("argument {name:?} cannot stand in the URL: it must be one text"),
+        )),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(flat)
+            .collect::<Result<_, _>>()
+            .map(Bound::List),
+        Some(Value::Object(members)) => {
+            let pair = |(key, value): (&String, &Value)| Ok((key.clone(), flat(value)?));
+            members
+                .iter()
+                .map(pair)
+                .collect::<Result<_, _>>()
+                .map(Bound::Pairs)
+        }
+        Some(value) => flat(value).map(Bound::Text),
+    }
+}
+
+fn check(expression: &Expression<'_>, values: &[Bound], in_path: bool) -> Result<(), ToolFailure> {
+    let operator = expression.operator;
+    let stray = |value: &Bound| value.texts().iter().any(|text| text.contains(['?', '#']));
+    if operator == Operator::Reserved && values.iter().any(stray) {
+        return Err(refuse(format!(
+            "{} cannot stand in the URL: ? and # would end its path",
+            named(expression)
+        )));
+    }
+    // `{/id}` says that the segment may be missing; `/{id}` says that it is there.
+    let required = in_path && matches!(operator, Operator::Simple | Operator::Reserved);
+    if required
+        && values
+            .iter()
+            .all(|value| value.texts().iter().all(|text| text.is_empty()))
+    {
+        return Err(refuse(format!(
+            "{} is part of the URL's path: it must be given and not be empty",
+            named(expression)
+        )));
+    }
+    Ok(())
+}
+
+fn named(expression: &Expression<'_>) -> String {
+    let names: Vec<&str> = expression
+        .variables
+        .iter()
+        .map(|variable| variable.name)
+        .collect();
+    format!("argument {:?}", names.join(","))
+}
+
+/// Parses the finished text and proves that it still lies where its literal beginning says.
+fn in_its_place(literal: &str, text: &str) -> Result<Url, ToolFailure> {
+    let base = Url::parse(literal)
+        .ok()
+        .filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host() && !has_user(base))
+        .ok_or_else(|| {
+            defect("the URL in the manifest must begin with a literal http or https scheme, host and port, without a user")
+        })?;
+    if climbs(text) {
+        return Err(refuse(
+            "the arguments would put . or .. into the URL's path; give a plain name",
+        ));
+    }
+    let away = || refuse("the arguments would lead the URL away from the tool's own host and path");
+    let url = Url::parse(text).map_err(|_cause| away())?;
+    let same_origin = (url.scheme(), url.host(), url.port_or_known_default())
+        == (base.scheme(), base.host(), base.port_or_known_default());
+    if !same_origin || has_user(&url) || !url.path().starts_with(base.path()) {
+        return Err(away());
+    }
+    if url.fragment().is_some() {
+        return Err(defect(
+            "the URL in the manifest has a fragment, which never reaches a server",
+        ));
+    }
+    Ok(url)
+}
+
+fn has_user(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// Whether a path segment is `.` or `..`, also for a server that decodes `%2F` before it looks.
+fn climbs(url: &str) -> bool {
+    let path = url
+        .split(['?', '#'])
+        .next()
+        .unwrap_or(url)
+        .to_ascii_lowercase();
+    let decoded = path
+        .replace("%2e", ".")
+        .replace("%2f", "/")
+        .replace("%5c", "/");
+    decoded
+        .split(['/', '\\'])
+        .any(|segment| matches!(segment, "." | ".."))
+}
+
+fn refuse(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(Code::ToolError, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn url(template: &str, arguments: Value) -> Result<String, Code> {
+        let arguments = arguments.as_object().expect("an object").clone();
+        render(template, &arguments)
+            .map(String::from)
+            .map_err(|failure| failure.code)
+    }
+
+    #[test]
+    fn a_template_is_filled_as_rfc_6570_says() {
+        for (template, arguments, expected) in [
+            ("http://h/a/{id}", json!({"id": "x y"}), "http://h/a/x%20y"),
+            (
+                "http://h/a/{id}",
+                json!({"id": 9_007_199_254_740_993_u64}),
+                "http://h/a/9007199254740993",
+            ),
+            (
+                "http://h/a/{id}",
+                json!({"id": "中"}),
+                "http://h/a/%E4%B8%AD",
+            ),
+            (
+                "http://h/a{?q,r}",
+                json!({"q": "a&b=c", "r": true}),
+                "http://h/a?q=a%26b%3Dc&r=true",
+            ),
+            ("http://h/a{?q,r}", json!({"r": null}), "http://h/a"),
+            ("http://h/a{/b}", json!({}), "http://h/a"),
+            (
+                "http://h/a{?ids*}",
+                json!({"ids": [1, "2"]}),
+                "http://h/a?ids=1&ids=2",
+            ),
+            ("http://h/a{?m*}", json!({"m": {"k": 1}}), "http://h/a?k=1"),
+            (
+                "http://h/a/{+path}",
+                json!({"path": "b/c.txt"}),
+                "http://h/a/b/c.txt",
+            ),
+            (
+                "http://[::1]:8080/{id}",
+                json!({"id": "1"}),
+                "http://[::1]:8080/1",
+            ),
+        ] {
+            assert_eq!(
+                url(template, arguments).as_deref(),
+                Ok(expected),
+                "{template}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_argument_cannot_leave_its_place() {
+        let simple = "https://api.example.com/users/{id}/notes";
+        for hostile in ["..", ".", "../admin", "..\\admin", "a/../b", "", "x/.."] {
+            assert_eq!(
+                url(simple, json!({"id": hostile})),
+                Err(Code::ToolError),
+                "{hostile:?}"
+            );
+        }
+        for harmless in [
+            "?x=1",
+            "#x",
+            "@evil.com",
+            "//evil.com",
+            "%2e%2e",
+            "a\r\nb",
+            "...",
+            "a;b",
+            ":80",
+        ] {
+            let rendered = url(simple, json!({"id": harmless})).unwrap();
+            assert!(
+                rendered.starts_with("https://api.example.com/users/"),
+                "{rendered}"
+            );
+            assert!(rendered.ends_with("/notes"), "{rendered}");
+            assert!(!rendered.contains(['?', '#', '@']), "{rendered}");
+        }
+        assert_eq!(url(simple, json!({})), Err(Code::ToolError));
+        assert_eq!(url(simple, json!({"id": null})), Err(Code::ToolError));
+        assert_eq!(url(simple, json!({"id": [[1]]})), Err(Code::ToolError));
+        assert_eq!(
+            url("http://h/{a}{b}/x", json!({"a": ".", "b": "."})),
+            Err(Code::ToolError)
+        );
+    }
+
+    #[test]
+    fn reserved_expansion_cannot_leave_the_host() {
+        for hostile in [
+            "@evil.com/",
+            ".evil.com/",
+            ":99/",
+            "/../../x",
+            "/a?b=1",
+            "/a#b",
+            "",
+        ] {
+            assert_eq!(
+                url("https://api.example.com{+p}", json!({"p": hostile})),
+                Err(Code::ToolError),
+                "{hostile:?}"
+            );
+        }
+        let kept = url("https://api.example.com/{+p}", json!({"p": "//evil.com/"})).unwrap();
+        assert!(
+            kept.starts_with("https://api.example.com///evil.com/"),
+            "{kept}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_template_is_the_operators_fault() {
+        let arguments = json!({"h": "evil.com", "p": "80"});
+        for template in [
+            "{h}",
+            "http://{h}/",
+            "ftp://h/{h}",
+            "http://u:p@h/{h}",
+            "http://h/{",
+            "http://h/{#h}",
+            "http://h/{h}#x",
+            "/x/{h}",
+        ] {
+            assert_eq!(
+                url(template, arguments.clone()),
+                Err(Code::ToolGone),
+                "{template}"
+            );
+        }
+        assert_eq!(
+            url("http://a.{h}/", arguments.clone()),
+            Err(Code::ToolError)
+        );
+        assert_eq!(url("http://a:{p}1/", arguments), Err(Code::ToolError));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_moves_the_url(a in any::<String>(), b in "[./%2eE\\\\?#@:a-c]{0,12}", plus in any::<bool>()) {
+            let template = if plus { "https://api.example.com:8443/v1/{+a}/x/{b}" } else { "https://api.example.com:8443/v1/{a}/x{b}" };
+            let arguments = json!({"a": a, "b": b});
+            if let Ok(url) = render(template, arguments.as_object().expect("an object")) {
+                prop_assert_eq!(url.scheme(), "https");
+                prop_assert_eq!(url.host_str(), Some("api.example.com"));
+                prop_assert_eq!(url.port(), Some(8443));
+                prop_assert!(!has_user(&url));
+                prop_assert!(url.path().starts_with("/v1/"));
+                prop_assert!(url.query().is_none() && url.fragment().is_none());
+                prop_assert!(plus || url.path().split('/').count() == 4, "{}", url);
+            }
+        }
+
+        #[test]
+        fn no_text_moves_a_url_without_a_path(p in "[./%2eE\\\\?#@:a-c0-9]{0,12}") {
+            let arguments = json!({"p": p});
+            if let Ok(url) = render("https://api.example.com{+p}", arguments.as_object().expect("an object")) {
+                prop_assert_eq!(url.origin().ascii_serialization(), "https://api.example.com");
+                prop_assert!(!has_user(&url));
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! HTTP tools: one request, one answer, and a word about whether the tool may have acted.
+//!
+//! What is sent: `request`, built of `part`s and an `address`, which fills a `uri_template`.
+//! What an answer means: `response`, with `words` for people. All of these are pure.
+//! `transport` owns the clients and says what their errors prove. This file sends, bounds and stops.
+
+mod address;
+mod part;
+mod request;
+mod response;
+mod transport;
+mod uri_template;
+mod words;
+
+use std::pin::Pin;
+
+use fleet::{
+    call::Effect,
+    manifest::{ExecutorSpec, Manifest},
+    outcome::{Outcome, ToolFailure},
+    secrets::Secrets,
+    wire::code::Code,
+};
+use futures_util::future::BoxFuture;
+use reqwest::{
+    Client, Response,
+    header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep_until};
+
+use self::{
+    part::defect,
+    request::{Request, Template},
+    response::{Answer, End, Rules},
+};
+use super::{AttemptContext, Executor, Prepared};
+
+pub use self::transport::HttpExecutorError;
+
+/// Of a refusal only the message is wanted.
+const REFUSAL_MAX: usize = 64 * 1024;
+
+/// Runs HTTP tools.
+#[derive(Debug, Clone)]
+pub struct HttpExecutor {
+    reads: Client,
+    writes: Client,
+}
+
+impl HttpExecutor {
+    /// Builds the clients; reads the machine's CA certificates.
+    ///
+    /// # Errors
+    ///
+    /// No TLS provider is installed in this process, or there are no CA certificates.
+    pub fn new() -> Result<Self, HttpExecutorError> {
+        Ok(Self {
+            reads: transport::reading()?,
+            writes: transport::writing()?,
+        })
+    }
+}
+
+impl Executor for HttpExecutor {
+    fn prepare(
+        &self,
+        manifest: &Manifest,
+        arguments: &Value,
+        secrets: &Secrets,
+    ) -> Result<Box<dyn Prepared>, ToolFailure> {
+        let ExecutorSpec::Http(spec) = &manifest.executor else {
+            return Err(defect(format!(
+                "a {} tool was given to the http executor",
+                manifest.executor.kind()
+            )));
+        };
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let template = Template::new(spec, secrets)?;
+        let write = manifest.effect != Effect::Read;
+        let rules = Rules {
+            write,
+            business_statuses: manifest.business_statuses.clone(),
+            not_applied_statuses: manifest.not_applied_statuses.clone(),
+            output_limit: manifest.output_limit,
+            secrets: template.secrets(),
+        };
+        let idempotency = manifest.idempotency.as_ref();
+        let key_header = idempotency.and_then(|idempotency| idempotency.header.as_deref());
+        let key_argument = idempotency.and_then(|idempotency| idempotency.argument.clone());
+        Ok(Box::new(HttpAttempt {
+            client: if write {
+                self.writes.clone()
+            } else {
+                self.reads.clone()
+            },
+            draft: Draft::new(template, arguments, key_argument)?,
+            key_header: key_header.map(key_header_name).transpose()?,
+            rules,
+        }))
+    }
+}
+
+/// `Idempotency-Key` goes out with every request anyway; a manifest may name it all the same.
+fn key_header_name(name: &str) -> Result<HeaderName, ToolFailure> {
+    if name.eq_ignore_ascii_case("idempotency-key") {
+        return Ok(HeaderName::from_static("idempotency-key"));
+    }
+    part::header_name(name)
+}
+
+/// A request that is rendered, or that waits for the key that one of its arguments carries.
+enum Draft {
+    Ready(Box<Request>),
+    AwaitsKey {
+        template: Box<Template>,
+        arguments: Map<String, Value>,
+        argument: String,
+    },
+}
+
+impl Draft {
+    fn new(
+        template: Template,
+        mut arguments: Map<String, Value>,
+        key_argument: Option<String>,
+    ) -> Result<Self, ToolFailure> {
+        let Some(argument) = key_argument else {
+            return Ok(Self::Ready(Box::new(template.render(&arguments)?)));
+        };
+        // The key is known only to the attempt. Any visible text shows now what else is wrong, before the claim.
+        arguments.insert(argument.clone(), Value::from("key"));
+        template.render(&arguments)?;
+        Ok(Self::AwaitsKey {
+            template: Box::new(template),
+            arguments,
+            argument,
+        })
+    }
+
+    fn with_key(self, key: &str) -> Result<Request, ToolFailure> {
+        match self {
+            Self::Ready(request) => Ok(*request),
+            Self::AwaitsKey {
+                template,
+                mut arguments,
+                argument,
+            } => {
+                arguments.insert(argument, Value::from(key));
+                template.render(&arguments)
+            }
+        }
+    }
+}
+
+struct HttpAttempt {
+    client: Client,
+    draft: Draft,
+    key_header: Option<HeaderName>,
+    rules: Rules,
+}
+
+impl Prepared for HttpAttempt {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+        Box::pin(self.attempt(context))
+    }
+}
+
+impl HttpAttempt {
+    async fn attempt(self, context: AttemptContext) -> Outcome {
+        let key = &context.idempotency_key;
+        let carried = self.draft.with_key(key).and_then(|mut request| {
+            carry(&mut request.headers, self.key_header.as_ref(), &context)?;
+            Ok(request)
+        });
+        let request = match carried {
+            Ok(request) => request,
+            Err(failure) => return Outcome::NotStarted(failure),
+        };
+        if context.stop.is_cancelled() || Instant::now() >= context.until {
+            let message = "the attempt's time was over before anything was sent";
+            return Outcome::NotStarted(ToolFailure::new(Code::Timeout, message));
+        }
+        exchange(&self.client, request, &self.rules, &context).await
+    }
+}
+
+/// Adds what every request carries; it replaces whatever the manifest may have put there.
+fn carry(
+    headers: &mut HeaderMap,
+    key_header: Option<&HeaderName>,
+    context: &AttemptContext,
+) -> Result<(), ToolFailure> {
+    let key = part::header_text(&context.idempotency_key).ok_or_else(|| {
+        ToolFailure::new(
+            Code::Unavailable,
+            "the idempotency key cannot stand in a header: use visible ASCII",
+        )
+    })?;
+    if let Some(name) = key_header {
+        headers.insert(name, key.clone());
+    }
+    headers.insert("idempotency-key", key);
+    let trace = &context.trace;
+    let traces = [
+        ("traceparent", &trace.traceparent),
+        ("tracestate", &trace.tracestate),
+        ("baggage", &trace.baggage),
+    ];
+    for (name, value) in traces {
+        // A trace that cannot be carried is dropped: it is no reason not to act.
+        if let Some(value) = value.as_deref().and_then(part::header_text) {
+            headers.insert(name, value);
+        }
+    }
+    for (name, value) in context.facts() {
+        let name =
+            HeaderName::try_from(format!("toolfleet-{name}")).expect("facts have kebab-case names");
+        headers.insert(
+            name,
+            HeaderValue::try_from(one_line(&value))
+                .expect("only visible ASCII and spaces are left"),
+        );
+    }
+    Ok(())
+}
+
+/// A fact as header text. Only the caller's meta can hold more than ASCII: it is JSON, where white space between
+/// values means nothing and every other character has an escape.
+fn one_line(fact: &str) -> String {
+    let mut line = String::with_capacity(fact.len());
+    for character in fact.chars() {
+        match character {
+            ' '..='~' => line.push(character),
+            '\t' | '\r' | '\n' => line.push(' '),
+            _ => {
+                let mut units = [0; 2];
+                line.extend(
+                    character
+                        .encode_utf16(&mut units)
+                        .iter()
+                        .map(|unit| format!("\\u{unit:04x}")),
+                );
+            }
+        }
+    }
+    line
+}
+
+/// Sends the request once and reads what comes back, until `context` ends it. Dropping either closes the connection.
+async fn exchange(
+    client: &Client,
+    request: Request,
+    rules: &Rules,
+    context: &AttemptContext,
+) -> Outcome {
+    let origin = request.url.origin().ascii_serialization();
+    let mut message = reqwest::Request::new(request.method, request.url);
+    *message.headers_mut() = request.headers;
+    *message.body_mut() = request.body.map(Into::into);
+
+    let mut cut = Box::pin(cut_off(context));
+    let sent = tokio::select! {
+        biased;
+        sent = client.execute(message) => sent,
+        end = &mut cut => return unanswered(end, &origin),
+    };
+    match sent {
+        Ok(response) => response::class(rules, &read(response, rules.output_limit, cut).await),
+        Err(error) => transport::failed(error, &origin),
+    }
+}
+
+/// Resolves when the attempt must end, with the reason.
+async fn cut_off(context: &AttemptContext) -> End {
+    tokio::select! {
+        biased;
+        () = context.stop.cancelled() => End::Stopped,
+        () = sleep_until(context.until) => End::TimedOut,
+    }
+}
+
+fn unanswered(end: End, origin: &str) -> Outcome {
+    let why = if end == End::Stopped {
+        "the attempt was stopped before"
+    } else {
+        "the attempt's time was over before"
+    };
+    Outcome::Unknown(ToolFailure::new(
+        Code::Timeout,
+        format!("{why} {origin} answered"),
+    ))
+}
+
+/// Reads the body up to its limit. Headers need none of ours: the library stops at 100 of them and about 400 KiB.
+async fn read<F: Future<Output = End>>(
+    mut response: Response,
+    output_limit: usize,
+    mut cut: Pin<Box<F>>,
+) -> Answer {
+    let success = response.status().is_success();
+    let limit = if success { output_limit } else { REFUSAL_MAX };
+    let header = |name| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+    };
+    let mut answer = Answer {
+        status: response.status().as_u16(),
+        content_type: header(CONTENT_TYPE),
+        retry_after: header(RETRY_AFTER),
+        date: header(DATE),
+        ..Answer::default()
+    };
+    answer.end = loop {
+        let chunk = tokio::select! {
+            biased;
+            chunk = response.chunk() => chunk,
+            end = &mut cut => break end,
+        };
+        match chunk {
+            Ok(Some(chunk)) if answer.body.len() + chunk.len() > limit => break End::TooLarge,
+            Ok(Some(chunk)) => answer.body.extend_from_slice(&chunk),
+            Ok(None) => break End::Whole,
+            Err(_broken) => break End::Broken,
+        }
+    };
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_json_fits_one_header_line() {
+        let meta = "{\r\n\t\"a\": \"é\u{1f600}\u{7f}\"}";
+        let line = one_line(meta);
+        assert_eq!(line, r#"{   "a": "\u00e9\ud83d\ude00\u007f"}"#);
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&line), read(meta));
+    }
+}

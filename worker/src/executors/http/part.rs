@@ -1,0 +1,155 @@
+//! One place of a request: a text, a secret or an argument, and what may stand there.
+
+use fleet::{
+    outcome::ToolFailure,
+    secrets::{SecretError, Secrets},
+    wire::code::Code,
+};
+use reqwest::header::{HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+
+/// What stands at one place of a header or of the query.
+pub(super) enum Part {
+    Text(String),
+    Secret(SecretString),
+    Argument(String),
+}
+
+impl Part {
+    pub(super) fn read(text: &str, secrets: &Secrets) -> Result<Self, ToolFailure> {
+        if let Some(name) = placeholder(text) {
+            return Ok(Self::Argument(name.to_owned()));
+        }
+        if !text.starts_with(Secrets::SCHEME) {
+            return Ok(Self::Text(text.to_owned()));
+        }
+        let missing = |error: SecretError| ToolFailure::new(Code::Unavailable, error.to_string());
+        secrets.resolve(text).map(Self::Secret).map_err(missing)
+    }
+
+    pub(super) fn header_value(
+        &self,
+        name: &HeaderName,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<HeaderValue>, ToolFailure> {
+        match self {
+            Self::Text(text) => header_text(text).map(Some).ok_or_else(|| {
+                defect(format!(
+                    "the header {name} in the manifest holds a control character: remove it"
+                ))
+            }),
+            Self::Secret(secret) => {
+                let mut value = header_text(secret.expose_secret()).ok_or_else(|| {
+                    let message = format!("the secret for the header {name} holds a control character: store it without");
+                    ToolFailure::new(Code::Unavailable, message)
+                })?;
+                value.set_sensitive(true);
+                Ok(Some(value))
+            }
+            Self::Argument(argument) => {
+                let refuse = || {
+                    let message = format!(
+                        "argument {argument:?} cannot stand in a header: give one text, number or boolean without control characters"
+                    );
+                    ToolFailure::new(Code::ToolError, message)
+                };
+                let Some(value) = given(arguments, argument) else {
+                    return Ok(None);
+                };
+                let text = scalar(value).ok_or_else(refuse)?;
+                header_text(&text).ok_or_else(refuse).map(Some)
+            }
+        }
+    }
+
+    /// None for an absent argument, several for an array.
+    pub(super) fn query_texts(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<Vec<String>, ToolFailure> {
+        match self {
+            Self::Text(text) => Ok(vec![text.clone()]),
+            Self::Secret(secret) => Ok(vec![secret.expose_secret().to_owned()]),
+            Self::Argument(argument) => {
+                let items = match given(arguments, argument) {
+                    None => &[],
+                    Some(Value::Array(items)) => items.as_slice(),
+                    Some(value) => std::slice::from_ref(value),
+                };
+                let texts: Option<Vec<String>> = items.iter().map(scalar).collect();
+                texts.ok_or_else(|| {
+                    let message = format!(
+                        "argument {argument:?} cannot stand in the query: give a text, a number, a boolean or a list of them"
+                    );
+                    ToolFailure::new(Code::ToolError, message)
+                })
+            }
+        }
+    }
+}
+
+/// An argument that is there; null counts as absent wherever it would have to become text.
+pub(super) fn given<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    arguments.get(name).filter(|value| !value.is_null())
+}
+
+/// A text, number or boolean as text; numbers keep every digit.
+pub(super) fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The name in `{name}` standing alone.
+pub(super) fn placeholder(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
+}
+
+/// A header value without any control character, so that no value can begin another header.
+pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
+    if text.chars().any(char::is_control) {
+        return None;
+    }
+    HeaderValue::from_bytes(text.as_bytes()).ok()
+}
+
+/// A header that a manifest may name.
+///
+/// # Errors
+///
+/// It is no header name, frames the message, or is one of those that every request carries.
+pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
+    const FRAMING: [&str; 11] = [
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+    ];
+    const OURS: [&str; 4] = ["idempotency-key", "traceparent", "tracestate", "baggage"];
+    let parsed = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_cause| defect(format!("{name:?} in the manifest is not a header name")))?;
+    let lower = parsed.as_str();
+    if FRAMING.contains(&lower) || OURS.contains(&lower) || lower.starts_with("toolfleet-") {
+        return Err(defect(format!(
+            "the manifest sets the header {lower}, which is set for every request: remove it"
+        )));
+    }
+    Ok(parsed)
+}
+
+/// A failure that only the manifest's author can mend.
+pub(super) fn defect(message: impl Into<String>) -> ToolFailure {
+    ToolFailure::new(Code::ToolGone, message)
+}

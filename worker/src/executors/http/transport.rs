@@ -1,0 +1,113 @@
+//! The clients, and what their errors prove.
+//!
+//! `NotStarted` rests on two facts about the libraries under us. A client that keeps no idle connection never reuses
+//! one, and what is never reused is never sent again: the only silent repetition below us happens when a *pooled*
+//! connection turns out to be closed. And an error of kind *connect* arises while the name is resolved, the socket
+//! opened or TLS negotiated, before the request is handed to the connection. The test
+//! `a_write_is_sent_at_most_once_whatever_the_server_does` holds both to it.
+
+use std::{error::Error, io, time::Duration};
+
+use fleet::{
+    outcome::{Outcome, ToolFailure},
+    wire::code::Code,
+};
+use reqwest::{Client, ClientBuilder, redirect, retry};
+
+/// How long resolving, connecting and the TLS handshake may take together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Idle connections that reads keep to one host, and for how long.
+const IDLE_MAX: usize = 8;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Why there can be no HTTP client.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpExecutorError {
+    /// The program installs one before it starts a worker.
+    #[error("no TLS provider is installed in this process")]
+    NoTlsProvider,
+    /// Most often the machine has no CA certificates.
+    #[error(
+        "the HTTP client cannot be built; are CA certificates installed (ca-certificates, or SSL_CERT_FILE)?"
+    )]
+    Client(#[source] reqwest::Error),
+}
+
+/// A client for reads: it may reuse connections.
+pub(super) fn reading() -> Result<Client, HttpExecutorError> {
+    build(
+        bounded()?
+            .pool_max_idle_per_host(IDLE_MAX)
+            .pool_idle_timeout(IDLE_TIMEOUT),
+    )
+}
+
+/// A client for writes: each request has a connection of its own.
+pub(super) fn writing() -> Result<Client, HttpExecutorError> {
+    build(bounded()?.pool_max_idle_per_host(0))
+}
+
+fn bounded() -> Result<ClientBuilder, HttpExecutorError> {
+    // reqwest panics where it could answer.
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        return Err(HttpExecutorError::NoTlsProvider);
+    }
+    Ok(Client::builder()
+        .user_agent(concat!("toolfleet/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .no_proxy()
+        .http1_only())
+}
+
+fn build(builder: ClientBuilder) -> Result<Client, HttpExecutorError> {
+    builder.build().map_err(HttpExecutorError::Client)
+}
+
+/// What an attempt came to that ended without a status.
+pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
+    // The URL carries arguments and perhaps secrets.
+    let error = error.without_url();
+    if error.is_builder() {
+        return Outcome::NotStarted(ToolFailure::new(
+            Code::ToolError,
+            "the rendered URL cannot be sent",
+        ));
+    }
+    if error.is_connect() {
+        let why = connect_cause(&error);
+        return Outcome::NotStarted(ToolFailure::new(
+            Code::Unavailable,
+            format!("{origin} cannot be reached: {why}"),
+        ));
+    }
+    if error.is_timeout() {
+        return Outcome::Unknown(ToolFailure::new(
+            Code::Timeout,
+            format!("{origin} stopped answering"),
+        ));
+    }
+    let message = format!("the connection to {origin} broke before the tool answered");
+    Outcome::Unknown(ToolFailure::new(Code::Unavailable, message))
+}
+
+fn connect_cause(error: &reqwest::Error) -> &'static str {
+    if error.is_dns() {
+        return "its name cannot be resolved";
+    }
+    if error.is_timeout() {
+        return "no connection within 3 s";
+    }
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    let kinds = causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .map(io::Error::kind);
+    match kinds.last() {
+        Some(io::ErrorKind::ConnectionRefused) => "connection refused",
+        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
+            "no route to it"
+        }
+        Some(_) | None => "the connection or its TLS handshake failed",
+    }
+}

@@ -1,0 +1,115 @@
+//! What a refusal says besides its status: a message and a pause.
+
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc2822};
+
+/// A server may ask us to stay away at most this long.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The tool's own words: `error.message`, `message`, `error`, or `title` and `detail` of RFC 9457.
+///
+/// `None` when there are none, or the body is not JSON: a page of HTML is no message.
+pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let said = |value: &Value| {
+        value
+            .as_str()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let problem = || match (said(&body["title"]), said(&body["detail"])) {
+        (Some(title), Some(detail)) => Some(format!("{title}: {detail}")),
+        (title, detail) => title.or(detail),
+    };
+    let text = said(&body["error"]["message"])
+        .or_else(|| said(&body["message"]))
+        .or_else(|| said(&body["error"]))
+        .or_else(problem)?;
+    Some(veil(text, secrets))
+}
+
+/// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.
+pub(super) fn pause(retry_after: Option<&str>, date: Option<&str>) -> Option<Duration> {
+    let text = retry_after?.trim();
+    let pause = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_not_a_number) => {
+            let read = |text: &str| OffsetDateTime::parse(text.trim(), &Rfc2822).ok();
+            let wait = read(text)? - read(date?)?;
+            wait.try_into().unwrap_or(Duration::ZERO)
+        }
+    };
+    Some(pause.min(RETRY_AFTER_MAX))
+}
+
+/// Servers like to repeat the key that they refuse.
+fn veil(text: String, secrets: &[SecretString]) -> String {
+    let known = secrets
+        .iter()
+        .map(ExposeSecret::expose_secret)
+        .filter(|secret| !secret.is_empty());
+    known.fold(text, |text, secret| text.replace(secret, "[secret]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tools_own_words_are_found() {
+        let secrets = [SecretString::from("hunter2"), SecretString::from("")];
+        for (body, expected) in [
+            (
+                r#"{"error":{"message":"no order","code":7}}"#,
+                Some("no order"),
+            ),
+            (r#"{"message":"no order"}"#, Some("no order")),
+            (r#"{"error":"no order"}"#, Some("no order")),
+            (
+                r#"{"title":"Gone","detail":"no order 7"}"#,
+                Some("Gone: no order 7"),
+            ),
+            (r#"{"detail":"no order 7"}"#, Some("no order 7")),
+            (
+                r#"{"message":"the key hunter2 is bad"}"#,
+                Some("the key [secret] is bad"),
+            ),
+            (r#"{"message":"  "}"#, None),
+            (r#"{"message":7}"#, None),
+            (r#"["message"]"#, None),
+            (r#"{"message":"cut"#, None),
+            ("<html>no</html>", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                message(body.as_bytes(), &secrets).as_deref(),
+                expected,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pause_is_read_in_both_forms() {
+        let date = "Wed, 21 Oct 2015 07:28:00 GMT";
+        for (retry_after, date, expected) in [
+            ("120", None, Some(120)),
+            (" 0 ", None, Some(0)),
+            ("99999999999", None, Some(86_400)),
+            ("Wed, 21 Oct 2015 07:28:30 GMT", Some(date), Some(30)),
+            ("Wed, 21 Oct 2015 07:27:00 GMT", Some(date), Some(0)),
+            ("Wed, 21 Oct 2015 07:28:30 GMT", None, None),
+            ("soon", Some(date), None),
+            ("-5", Some(date), None),
+            ("", None, None),
+        ] {
+            let expected = expected.map(Duration::from_secs);
+            assert_eq!(pause(Some(retry_after), date), expected, "{retry_after}");
+        }
+        assert_eq!(pause(None, Some(date)), None);
+    }
+}
