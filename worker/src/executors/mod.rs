@@ -4,6 +4,7 @@
 //! [`Executor::prepare`] renders the request and resolves secrets, [`Prepared::run`] does it.
 
 pub mod http;
+pub mod output;
 pub mod process;
 
 use std::time::Duration;
