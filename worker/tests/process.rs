@@ -67,6 +67,8 @@ fn main() -> ExitCode {
             an_answer_does_not_wait_for_who_holds_stdout,
             a_killed_worker_takes_its_tools_along,
             a_killed_guard_leaves_nothing_in_a_worker,
+            a_frozen_guard_delays_nobody,
+            a_process_that_changes_its_pid_all_the_time_is_caught,
             a_guard_is_deaf_to_polite_signals,
             too_much_output_ends_the_tool,
             stderr_is_drained_and_its_end_kept,
@@ -406,6 +408,56 @@ fn a_killed_guard_leaves_nothing_in_a_worker() {
     );
 }
 
+fn a_frozen_guard_delays_nobody() {
+    let scene =
+        python(&format!("{SURVIVORS}stubborn(); time.sleep(600)")).limit(Duration::from_secs(4));
+    let since = Instant::now();
+    let mut worker = scene.in_a_worker();
+    let pids = scene.pids(4);
+    let main: i32 = fs::read_to_string(scene.path().join("main.pid"))
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    kill(Pid::from_raw(parent(main)), Signal::SIGSTOP).unwrap();
+    assert!(worker.wait().unwrap().success());
+    let late = since.elapsed().saturating_sub(scene.limit);
+    // The worker's own start is in it.
+    assert!(late < LINGER_MAX + Duration::from_millis(500), "{late:?}");
+    assert_gone(&pids);
+    let outcome = fs::read_to_string(scene.path().join("outcome")).unwrap();
+    assert!(
+        outcome.starts_with("Unknown") && outcome.contains("Timeout"),
+        "{outcome}"
+    );
+}
+
+fn a_process_that_changes_its_pid_all_the_time_is_caught() {
+    let hare = "
+def run():
+    stubborn()
+    while True:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+for _ in range(4):
+    detach(run)
+note('main')
+time.sleep(600)";
+    let scene = python(hare).limit(Duration::from_secs(2));
+    let late = lateness(&scene);
+    assert!(late < LINGER_MAX, "{late:?}");
+    let folder = scene.path();
+    let left = fs::read_dir("/proc").unwrap().flatten();
+    let left = left
+        .filter(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder));
+    assert_eq!(
+        left.count(),
+        0,
+        "every process of this tool works in the scene's folder"
+    );
+}
+
 fn a_guard_is_deaf_to_polite_signals() {
     let scene = python("note('main'); sys.stdin.read(); wait_for('go'); print('[1]')");
     let mut worker = scene.in_a_worker();
@@ -521,10 +573,16 @@ fn unread_stdin_blocks_nobody() {
 }
 
 fn signals_and_descriptors_are_as_a_program_expects() {
-    let scene = Scene::sh("ls /proc/$$/fd > files; cat /proc/$$/status > status; echo '[1]'");
-    applied(scene.outcome(json!({})));
-    let read = |name: &str| fs::read_to_string(scene.path().join(name)).unwrap();
-    assert_eq!(read("files"), "0\n1\n2\n");
+    let scene = Scene::sh("echo $$ > a.tmp; mv a.tmp a.pid; exec sleep 600");
+    let mut worker = scene.in_a_worker();
+    let tool = format!("/proc/{}", scene.pids(1)[0]);
+    let read = |name: &str| fs::read_to_string(format!("{tool}/{name}")).unwrap();
+    // A shell opens files for its own use.
+    wait_for("the shell to become sleep", || {
+        (read("comm") == "sleep\n").then_some(())
+    });
+    let open = fs::read_dir(format!("{tool}/fd")).unwrap().count();
+    assert_eq!(open, 3, "stdin, stdout, stderr");
     let status = read("status");
     let mask = |name: &str| {
         let mask = status
@@ -536,6 +594,8 @@ fn signals_and_descriptors_are_as_a_program_expects() {
     assert_eq!(mask("SigBlk:"), 0);
     // The C library keeps 32 and 33 for itself, and ignores them in whatever it spawns.
     assert_eq!(mask("SigIgn:") & !(0b11 << 31), 0);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }
 
 fn fifty_at_once_leave_no_process() {
