@@ -16,6 +16,7 @@ use std::{
     fs,
     path::Path,
     process::ExitCode,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -298,18 +299,14 @@ signal.signal(signal.SIGTERM, bye); note('main'); time.sleep(600)";
 
 fn a_stopped_attempt_ends_its_tool() {
     let scene = python("note('main'); time.sleep(600)");
-    let runtime = runtime();
-    let run = runtime.block_on(async {
-        let stop = async {
-            let stop = scene.stop.clone();
-            let pids = tokio::task::block_in_place(|| scene.pids(1));
-            stop.cancel();
+    let (outcome, pids) = thread::scope(|scope| {
+        let stop = scope.spawn(|| {
+            let pids = scene.pids(1);
+            scene.stop.cancel();
             pids
-        };
-        let work = scene.run(json!({}));
-        tokio::join!(work, stop)
+        });
+        (scene.outcome(json!({})), stop.join().unwrap())
     });
-    let (outcome, pids) = run;
     assert_gone(&pids);
     let (word, code, why) = failure(&outcome);
     assert_eq!((word, code), (OutcomeWord::Unknown, Code::Timeout));
@@ -364,7 +361,7 @@ print('[1]')";
 
 fn a_killed_worker_takes_its_tools_along() {
     let scene = python(&format!("{SURVIVORS}stubborn(); time.sleep(600)"));
-    let mut worker = scene.in_a_worker();
+    let worker = scene.in_a_worker();
     let mut pids = scene.pids(4);
     let main: i32 = fs::read_to_string(scene.path().join("main.pid"))
         .unwrap()
@@ -372,8 +369,7 @@ fn a_killed_worker_takes_its_tools_along() {
         .parse()
         .unwrap();
     pids.push(parent(main));
-    worker.kill().unwrap();
-    worker.wait().unwrap();
+    worker.kill();
     let since = Instant::now();
     wait_for("the tree to be gone", || {
         pids.iter().all(|pid| !alive(*pid)).then_some(())
@@ -395,10 +391,10 @@ fn a_killed_guard_leaves_nothing_in_a_worker() {
         .parse()
         .unwrap();
     let guard = parent(main);
-    assert_eq!(parent(guard), i32::try_from(worker.id()).unwrap());
+    assert_eq!(parent(guard), worker.pid());
     let since = Instant::now();
     kill(Pid::from_raw(guard), Signal::SIGKILL).unwrap();
-    assert!(worker.wait().unwrap().success());
+    assert!(worker.wait().success());
     assert!(since.elapsed() < LINGER_MAX, "{:?}", since.elapsed());
     assert_gone(&pids);
     let outcome = fs::read_to_string(scene.path().join("outcome")).unwrap();
@@ -420,7 +416,7 @@ fn a_frozen_guard_delays_nobody() {
         .parse()
         .unwrap();
     kill(Pid::from_raw(parent(main)), Signal::SIGSTOP).unwrap();
-    assert!(worker.wait().unwrap().success());
+    assert!(worker.wait().success());
     let late = since.elapsed().saturating_sub(scene.limit);
     // The worker's own start is in it.
     assert!(late < LINGER_MAX + Duration::from_millis(500), "{late:?}");
@@ -471,7 +467,7 @@ fn a_guard_is_deaf_to_polite_signals() {
         kill(guard, signal).unwrap();
     }
     fs::write(scene.path().join("go.pid"), "").unwrap();
-    assert!(worker.wait().unwrap().success());
+    assert!(worker.wait().success());
     let outcome = fs::read_to_string(scene.path().join("outcome")).unwrap();
     assert!(outcome.starts_with("Applied"), "{outcome}");
 }
@@ -574,15 +570,14 @@ fn unread_stdin_blocks_nobody() {
 
 fn signals_and_descriptors_are_as_a_program_expects() {
     let scene = Scene::sh("echo $$ > a.tmp; mv a.tmp a.pid; exec sleep 600");
-    let mut worker = scene.in_a_worker();
+    let worker = scene.in_a_worker();
     let tool = format!("/proc/{}", scene.pids(1)[0]);
     let read = |name: &str| fs::read_to_string(format!("{tool}/{name}")).unwrap();
-    // A shell opens files for its own use.
-    wait_for("the shell to become sleep", || {
-        (read("comm") == "sleep\n").then_some(())
+    // A shell opens files for its own use, and a loader libraries: look when both are through.
+    wait_for("sleep with nothing but stdin, stdout and stderr", || {
+        let open = fs::read_dir(format!("{tool}/fd")).unwrap().count();
+        (read("comm") == "sleep\n" && open == 3).then_some(())
     });
-    let open = fs::read_dir(format!("{tool}/fd")).unwrap().count();
-    assert_eq!(open, 3, "stdin, stdout, stderr");
     let status = read("status");
     let mask = |name: &str| {
         let mask = status
@@ -594,8 +589,7 @@ fn signals_and_descriptors_are_as_a_program_expects() {
     assert_eq!(mask("SigBlk:"), 0);
     // The C library keeps 32 and 33 for itself, and ignores them in whatever it spawns.
     assert_eq!(mask("SigIgn:") & !(0b11 << 31), 0);
-    worker.kill().unwrap();
-    worker.wait().unwrap();
+    worker.kill();
 }
 
 fn fifty_at_once_leave_no_process() {
