@@ -1,16 +1,174 @@
-//! A tool's answer as one JSON value.
+//! Turns what a tool printed or sent into one JSON value that everything behind us can read.
 
 use serde_json::value::RawValue;
 
-/// Reads an answer; the flag says whether it had to be mended.
+/// How deep a tool's answer may be nested: readers usually stop at 128, and envelopes are put around it.
+pub const DEPTH_MAX: usize = 100;
+
+/// One JSON value, with numbers and everything else exactly as sent; `true` if it had to be mended.
+///
+/// What is mended: the escapes `\u0000` and of half a surrogate pair become `\ufffd`, because Postgres stores
+/// them as `json` and then fails every query that reads the text.
 ///
 /// # Errors
 ///
-/// A sentence that says why it is not JSON.
+/// A sentence for a person: not UTF-8, not JSON, more than one value, or nested too deep. It quotes nothing.
 pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, bool), String> {
-    let text =
-        std::str::from_utf8(bytes).map_err(|_position| "the answer is not UTF-8".to_owned())?;
-    let value =
-        serde_json::from_str(text).map_err(|_position| "the answer is not JSON".to_owned())?;
-    Ok((value, false))
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err("it is empty".to_owned());
+    }
+    let text = std::str::from_utf8(bytes)
+        .map_err(|err| format!("it is not UTF-8 (at byte {})", err.valid_up_to()))?;
+    let value: Box<RawValue> = serde_json::from_str(text).map_err(|err| {
+        format!(
+            "it is not one JSON value (line {}, column {})",
+            err.line(),
+            err.column()
+        )
+    })?;
+    if depth(value.get()) > DEPTH_MAX {
+        return Err(format!("it is nested deeper than {DEPTH_MAX} levels"));
+    }
+    match mend(value.get()) {
+        None => Ok((value, false)),
+        Some(text) => {
+            let value = RawValue::from_string(text)
+                .expect("an escape was replaced by another of the same length");
+            Ok((value, true))
+        }
+    }
+}
+
+/// The deepest nesting of arrays and objects in valid JSON.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0_usize);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth -= 1,
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Valid JSON without the escapes that Postgres cannot turn into text; `None` if there are none.
+fn mend(text: &str) -> Option<String> {
+    const REPLACEMENT: &str = "\\ufffd";
+    let mut mended = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    // In valid JSON a backslash starts an escape and stands nowhere else.
+    while let Some(offset) = text[at..].find('\\') {
+        at += offset;
+        let (bad, len) = match unit(text, at) {
+            None => (false, 2),
+            Some(0) => (true, 6),
+            Some(0xd800..=0xdbff) => match unit(text, at + 6) {
+                Some(0xdc00..=0xdfff) => (false, 12),
+                _ => (true, 6),
+            },
+            Some(0xdc00..=0xdfff) => (true, 6),
+            Some(_) => (false, 6),
+        };
+        if bad {
+            mended.push_str(&text[copied..at]);
+            mended.push_str(REPLACEMENT);
+            copied = at + len;
+        }
+        at += len;
+    }
+    (copied > 0).then(|| mended + &text[copied..])
+}
+
+/// The UTF-16 unit of the escape `\uXXXX` that starts at `at`, if one does.
+fn unit(text: &str, at: usize) -> Option<u32> {
+    let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read(text: &str) -> (String, bool) {
+        let (value, mended) = json(text.as_bytes()).unwrap();
+        (value.get().to_owned(), mended)
+    }
+
+    #[test]
+    fn a_value_is_kept_to_the_byte() {
+        let exact = r#"{"b":9007199254740993, "a":1e131071,"a":-0.10, "t":"\\u0000 \u00e9 \ud83d\ude00 {["}"#;
+        assert_eq!(read(&format!(" \n{exact}\n")), (exact.to_owned(), false));
+        for plain in ["null", "0", "\"\"", "[]", "true"] {
+            assert_eq!(read(plain), (plain.to_owned(), false));
+        }
+    }
+
+    #[test]
+    fn what_postgres_cannot_read_is_replaced_and_said_so() {
+        for (sent, kept) in [
+            (r#""\u0000""#, r#""\ufffd""#),
+            (r#"{"\u0000k":1}"#, r#"{"\ufffdk":1}"#),
+            (r#""\\\u0000""#, r#""\\\ufffd""#),
+            (r#""\ud800""#, r#""\ufffd""#),
+            (r#""\uDFFFx""#, r#""\ufffdx""#),
+            (r#""\ud800\ud800\udc00""#, r#""\ufffd\ud800\udc00""#),
+            (r#""\ud800\n""#, r#""\ufffd\n""#),
+            (r#""\ud800\u0041""#, r#""\ufffd\u0041""#),
+            (r#""\udc00\ud800""#, r#""\ufffd\ufffd""#),
+            (r#""é\u0000é""#, r#""é\ufffdé""#),
+        ] {
+            assert_eq!(read(sent), (kept.to_owned(), true), "{sent}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_value_is_refused() {
+        let cases: [&[u8]; 9] = [
+            b"",
+            b" \n",
+            b"{",
+            b"{} {}",
+            b"nope",
+            b"\"\0\"",
+            b"\xff",
+            b"\"\\u00\"",
+            b"\xef\xbb\xbf{}",
+        ];
+        for bytes in cases {
+            assert!(json(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_limit_that_every_reader_can_bear() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        let (deepest, _) = read(&nested(DEPTH_MAX));
+        serde_json::from_str::<Value>(&deepest).unwrap();
+        assert!(json(nested(DEPTH_MAX + 1).as_bytes()).is_err());
+        assert!(json(nested(1_000_000).as_bytes()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_out_is_json_without_nul(escapes in proptest::collection::vec(
+            prop_oneof!["\\\\u[0-9a-fA-F]{4}", "\\\\ud[89a-f][0-9a-f]{2}", Just("\\u0000".to_owned()),
+                        Just("\\\\".to_owned()), Just("\\\"".to_owned()), "[a-zé{}\\[\\]]"], 0..12)) {
+            let (value, _) = json(format!("\"{}\"", escapes.concat()).as_bytes()).unwrap();
+            // serde_json refuses half a surrogate pair when it builds the text.
+            let text: String = serde_json::from_str(value.get()).unwrap();
+            prop_assert!(!text.contains('\0'));
+        }
+    }
 }

@@ -1,0 +1,71 @@
+//! What a program gets to see: a few facts of the machine, its manifest's entries, the facts of the attempt.
+//! Nothing else: the worker's own environment holds the ledger's password.
+
+use std::ffi::OsString;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::executors::AttemptContext;
+
+/// What every program gets from the worker's own environment.
+const INHERITED: [&str; 3] = ["PATH", "LANG", "HOME"];
+
+/// The few entries of this process's environment that tools see.
+pub(super) fn inherited() -> Vec<(OsString, OsString)> {
+    let shared = |name: &OsString| INHERITED.iter().any(|known| name == known);
+    std::env::vars_os()
+        .filter(|(name, _)| shared(name))
+        .collect()
+}
+
+/// The entry that only processes of this attempt have.
+pub(super) fn marker(context: &AttemptContext) -> String {
+    format!("{ATTEMPT_ID}={}", context.attempt_id)
+}
+
+/// The facts of the attempt.
+pub(super) fn facts(context: &AttemptContext) -> Vec<(String, String)> {
+    let variable =
+        |name: &str| format!("TOOLFLEET_{}", name.to_ascii_uppercase().replace('-', "_"));
+    let mut facts: Vec<(String, String)> = context
+        .facts()
+        .into_iter()
+        .map(|(name, value)| (variable(name), value))
+        .collect();
+    facts.push((ATTEMPT_ID.to_owned(), context.attempt_id.to_string()));
+    facts.push((
+        "TOOLFLEET_IDEMPOTENCY_KEY".to_owned(),
+        context.idempotency_key.clone(),
+    ));
+    let trace = &context.trace;
+    let headers = [
+        ("TRACEPARENT", &trace.traceparent),
+        ("TRACESTATE", &trace.tracestate),
+        ("BAGGAGE", &trace.baggage),
+    ];
+    facts.extend(
+        headers
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))),
+    );
+    facts
+}
+
+/// Sets the whole environment of a command. Facts come last: a manifest cannot forge them.
+pub(super) fn set<'a>(
+    command: &mut tokio::process::Command,
+    inherited: &[(OsString, OsString)],
+    manifest: impl IntoIterator<Item = (&'a String, &'a SecretString)>,
+    context: &AttemptContext,
+) {
+    command.env_clear();
+    command.envs(inherited.iter().map(|(name, value)| (name, value)));
+    command.envs(
+        manifest
+            .into_iter()
+            .map(|(name, value)| (name, value.expose_secret())),
+    );
+    command.envs(facts(context));
+}
+
+const ATTEMPT_ID: &str = "TOOLFLEET_ATTEMPT_ID";

@@ -1,0 +1,111 @@
+//! Tools that are programs: arguments on stdin, the answer on stdout, nothing left behind.
+//!
+//! [`run`] starts the program under a guard and observes; `verdict` says what the observation means;
+//! `environment` says what the program gets to see.
+
+mod environment;
+mod run;
+mod verdict;
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
+
+use fleet::{
+    call::Effect,
+    manifest::{ExecutorSpec, Manifest, ProcessSpec},
+    outcome::{Outcome, ToolFailure},
+    secrets::Secrets,
+    wire::code::Code,
+};
+use futures_util::{FutureExt, future::BoxFuture};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{AttemptContext, Executor, Prepared};
+
+/// Runs programs, each under a guard of its own.
+#[derive(Debug, Clone)]
+pub struct ProcessExecutor {
+    guard: Arc<GuardCommand>,
+}
+
+/// How a guard is started, and what of the worker's environment every tool sees.
+#[derive(Debug)]
+struct GuardCommand {
+    program: PathBuf,
+    args: Vec<OsString>,
+    inherited: Vec<(OsString, OsString)>,
+}
+
+impl ProcessExecutor {
+    /// With the program that calls [`crate::guard::main`] when it is started with these arguments.
+    ///
+    /// On Linux `/proc/self/exe` is the best program: it is this very binary even after an upgrade replaced the file.
+    pub fn new(guard_program: PathBuf, guard_args: Vec<OsString>) -> Self {
+        let inherited = environment::inherited();
+        Self {
+            guard: Arc::new(GuardCommand {
+                program: guard_program,
+                args: guard_args,
+                inherited,
+            }),
+        }
+    }
+}
+
+impl Executor for ProcessExecutor {
+    fn prepare(
+        &self,
+        manifest: &Manifest,
+        arguments: &Value,
+        secrets: &Secrets,
+    ) -> Result<Box<dyn Prepared>, ToolFailure> {
+        let ExecutorSpec::Process(spec) = &manifest.executor else {
+            return Err(ToolFailure::new(
+                Code::ToolGone,
+                "this version of the tool is not a program",
+            ));
+        };
+        let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
+            Ok(secret) => Ok((name.clone(), secret)),
+            Err(err) => Err(ToolFailure::new(Code::Unavailable, err.to_string())),
+        };
+        Ok(Box::new(PreparedProcess {
+            guard: Arc::clone(&self.guard),
+            env: spec.env.iter().map(resolve).collect::<Result<_, _>>()?,
+            spec: spec.clone(),
+            arguments: arguments.clone(),
+            key_argument: manifest
+                .idempotency
+                .as_ref()
+                .and_then(|how| how.argument.clone()),
+            output_limit: manifest.output_limit,
+            effect: manifest.effect,
+        }))
+    }
+}
+
+/// A program with its secrets resolved.
+struct PreparedProcess {
+    guard: Arc<GuardCommand>,
+    spec: ProcessSpec,
+    env: BTreeMap<String, SecretString>,
+    arguments: Value,
+    key_argument: Option<String>,
+    output_limit: usize,
+    effect: Effect,
+}
+
+impl Prepared for PreparedProcess {
+    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+        if let (Some(name), Value::Object(members)) =
+            (self.key_argument.take(), &mut self.arguments)
+        {
+            members.insert(name, Value::String(context.idempotency_key.clone()));
+        }
+        async move {
+            let observed = run::run(&self, &context).await;
+            verdict::verdict(observed, self.effect)
+        }
+        .boxed()
+    }
+}

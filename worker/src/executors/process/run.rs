@@ -1,0 +1,278 @@
+//! Starts a program under a guard and observes it until nothing of it is left.
+
+use std::{
+    fs::File,
+    future,
+    io::{self, PipeWriter, Read},
+    mem,
+    os::{fd::OwnedFd, unix::net},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    },
+    process::{Child, Command},
+    time::{Instant, sleep_until, timeout, timeout_at},
+};
+
+use super::{
+    PreparedProcess, environment,
+    verdict::{End, Observed, Reason},
+};
+use crate::{
+    executors::AttemptContext,
+    guard::{self, Registered, Report, Start},
+};
+
+/// How much of stderr is kept: its end, where the reason usually stands.
+pub(super) const STDERR_MAX: usize = 4 * 1024;
+/// When a guard is given up, counted from the end of its tool or from the order to end it. Past its own limit.
+const GUARD_MAX: Duration = Duration::from_millis(2_650);
+/// How long a killed guard may take to be gone.
+const KILL_MAX: Duration = Duration::from_millis(50);
+/// How much is read at once.
+const READ_SIZE: usize = 16 * 1024;
+/// How long we chase what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
+const ORPHANS_MAX: Duration = Duration::from_millis(250);
+/// The most bytes a guard's report has; its messages name a program and a folder.
+const REPORT_MAX: usize = 64 * 1024;
+/// The most of stderr that is read after the tool's end; a pipe holds less, but what lives on may go on writing.
+const STDERR_REST_MAX: usize = 1024 * 1024;
+
+/// Runs the program once, and returns when it is gone with all that it started.
+pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Observed {
+    if context.stop.is_cancelled() || Instant::now() >= context.until {
+        return Observed::not_started("the attempt was over before the program could be started");
+    }
+    let running = order(tool).and_then(|order| Ok((order, Running::start(tool, context)?)));
+    let (order, mut running) = match running {
+        Ok(started) => started,
+        Err(err) => return Observed::not_started(format!("its guard could not be started: {err}")),
+    };
+    let end = running.watch(&order, context).await;
+    let (stdout, stderr) = running.take_output();
+    running.bury(context).await;
+    Observed {
+        end,
+        overflow: stdout.len() > tool.output_limit,
+        stdout,
+        stderr,
+    }
+}
+
+/// The message that tells the guard what to run.
+fn order(tool: &PreparedProcess) -> io::Result<Vec<u8>> {
+    let input = serde_json::to_vec(&tool.arguments)?;
+    let too_large = || io::Error::other("the arguments are too large for a program");
+    let (program, args) = tool
+        .spec
+        .command
+        .split_first()
+        .ok_or_else(|| io::Error::other("its command is empty"))?;
+    let start = Start {
+        program: program.clone(),
+        args: args.to_vec(),
+        cwd: tool.spec.cwd.clone(),
+        input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
+    };
+    guard::encode(&start, &input).ok_or_else(too_large)
+}
+
+/// A guard, and the ends of its pipes. Dropping it lets go of the leash: the guard then ends the tree by itself.
+struct Running {
+    guard: Child,
+    registered: Registered,
+    reports: OwnedReadHalf,
+    leash: Option<OwnedWriteHalf>,
+    report: Vec<u8>,
+    stdout: Pipe,
+    stderr: Pipe,
+    output_limit: usize,
+    give_up_at: Instant,
+}
+
+/// A pipe from the tool, and what came out of it.
+struct Pipe {
+    /// `None` after its end.
+    end: Option<pipe::Receiver>,
+    read: Vec<u8>,
+}
+
+impl Running {
+    fn start(tool: &PreparedProcess, context: &AttemptContext) -> io::Result<Self> {
+        let (ours, theirs) = net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (stdout, stdout_writer) = Pipe::new()?;
+        let (stderr, stderr_writer) = Pipe::new()?;
+        let (reports, leash) = UnixStream::from_std(ours)?.into_split();
+        let mut command = Command::new(&tool.guard.program);
+        command.args(&tool.guard.args);
+        command
+            .stdin(OwnedFd::from(theirs))
+            .stdout(stdout_writer)
+            .stderr(stderr_writer);
+        environment::set(&mut command, &tool.guard.inherited, &tool.env, context);
+        let (guard, registered) = guard::register(|| command.spawn(), Child::id)?;
+        Ok(Self {
+            guard,
+            registered,
+            reports,
+            leash: Some(leash),
+            report: Vec::new(),
+            stdout,
+            stderr,
+            output_limit: tool.output_limit,
+            give_up_at: context.until + GUARD_MAX,
+        })
+    }
+
+    /// Follows the tool until its guard has reported or is gone, or until it must be given up.
+    async fn watch(&mut self, order: &[u8], context: &AttemptContext) -> End {
+        let mut unsent = order;
+        let mut asked: Option<Reason> = None;
+        loop {
+            let reason = tokio::select! {
+                sent = write_some(&mut self.leash, unsent), if !unsent.is_empty() => {
+                    // A guard that does not listen is lost, and its end of file says so.
+                    unsent = sent.map_or(&[], |sent| &unsent[sent..]);
+                    None
+                }
+                report = read_report(&mut self.reports, &mut self.report) => {
+                    return match (report, asked) {
+                        (Some(Report::Exited(ending)), _) => End::Exited(ending),
+                        (Some(Report::NotStarted(why)), _) => End::NotStarted(why),
+                        (None, Some(reason)) => End::Ended(reason),
+                        (None, None) => End::GuardLost,
+                    };
+                }
+                () = self.stdout.fill(self.output_limit) => {
+                    (self.stdout.read.len() > self.output_limit).then_some(Reason::Overflow)
+                }
+                () = self.stderr.fill_tail() => None,
+                () = sleep_until(context.until), if asked.is_none() => Some(Reason::Deadline),
+                () = context.stop.cancelled(), if asked.is_none() => Some(Reason::Stop),
+                () = sleep_until(self.give_up_at), if asked.is_some() => {
+                    return asked.map_or(End::GuardLost, End::Ended);
+                }
+            };
+            if let (Some(reason), None) = (reason, asked) {
+                asked = Some(reason);
+                self.give_up_at = Instant::now() + GUARD_MAX;
+                unsent = &[];
+                self.leash = None;
+            }
+        }
+    }
+
+    /// What the tool had written when it ended. What it left behind may still write; that is no part of its answer.
+    fn take_output(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let room = (self.output_limit + 1).saturating_sub(self.stdout.read.len());
+        self.stdout.drain(room);
+        self.stderr.drain(STDERR_REST_MAX);
+        self.stderr.keep_tail(STDERR_MAX);
+        (
+            mem::take(&mut self.stdout.read),
+            mem::take(&mut self.stderr.read),
+        )
+    }
+
+    /// Waits until the guard says by its exit code that the tree is empty; otherwise sees to it.
+    async fn bury(mut self, context: &AttemptContext) {
+        self.leash = None;
+        let give_up_at = self.give_up_at.min(Instant::now() + GUARD_MAX);
+        match timeout_at(give_up_at, self.guard.wait()).await {
+            Ok(Ok(status)) if status.success() => return,
+            Ok(_) => {}
+            Err(_too_late) => {
+                // Fails only if it is gone, which is what we want.
+                drop(self.guard.start_kill());
+                drop(timeout(KILL_MAX, self.guard.wait()).await);
+            }
+        }
+        let (guard, marker) = (self.registered.pid(), environment::marker(context));
+        let chase = move || guard::end_orphans(guard, &marker, ORPHANS_MAX);
+        let all_gone = tokio::task::spawn_blocking(chase).await.unwrap_or(false);
+        if !all_gone {
+            let call = context.call_id;
+            tracing::error!(%call, "processes of a tool outlived call {call}: look for them by its id");
+        }
+    }
+}
+
+impl Pipe {
+    /// A pipe of which the tool gets the other end.
+    fn new() -> io::Result<(Self, PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        let end = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+        Ok((
+            Self {
+                end: Some(end),
+                read: Vec::new(),
+            },
+            writer,
+        ))
+    }
+
+    /// Reads what there is, waiting for something; never returns after the end. Keeps one byte more than `limit`, to
+    /// show that there was more. Cancel-safe.
+    async fn fill(&mut self, limit: usize) {
+        let Some(end) = &self.end else {
+            return future::pending().await;
+        };
+        let ready = end.readable().await;
+        self.read.reserve(READ_SIZE);
+        match ready.and_then(|()| end.try_read_buf(&mut self.read)) {
+            Ok(read) if read > 0 => self.read.truncate(limit.saturating_add(1)),
+            Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(_) | Err(_) => self.end = None,
+        }
+    }
+
+    /// Reads what there is, waiting for something, and keeps the end of it. Cancel-safe.
+    async fn fill_tail(&mut self) {
+        self.fill(usize::MAX).await;
+        if self.read.len() > READ_SIZE {
+            self.keep_tail(STDERR_MAX);
+        }
+    }
+
+    fn keep_tail(&mut self, len: usize) {
+        self.read.drain(..self.read.len().saturating_sub(len));
+    }
+
+    /// Reads at most `max` bytes of what is in the pipe now, and closes it.
+    ///
+    /// Past the runtime: its idea of what is readable may be older than the guard's report.
+    fn drain(&mut self, max: usize) {
+        if let Some(Ok(fd)) = self.end.take().map(pipe::Receiver::into_nonblocking_fd) {
+            let max = u64::try_from(max).unwrap_or(u64::MAX);
+            // Ends with WouldBlock where somebody still holds the other end; what was read until then is kept.
+            drop(File::from(fd).take(max).read_to_end(&mut self.read));
+        }
+    }
+}
+
+/// Sends a part of the order. Cancel-safe.
+async fn write_some(leash: &mut Option<OwnedWriteHalf>, bytes: &[u8]) -> io::Result<usize> {
+    match leash {
+        Some(leash) => leash.write(bytes).await,
+        None => future::pending().await,
+    }
+}
+
+/// The guard's one line; `None` when it ended without one. Cancel-safe: what was read stays in `read`.
+async fn read_report(reports: &mut OwnedReadHalf, read: &mut Vec<u8>) -> Option<Report> {
+    loop {
+        if let Some(line) = read.strip_suffix(b"\n") {
+            return serde_json::from_slice(line).ok();
+        }
+        let received = reports.read_buf(read).await;
+        if !received.is_ok_and(|bytes| bytes > 0) || read.len() > REPORT_MAX {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! What an observed run means: a pure table from how it ended to an [`Outcome`].
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use fleet::{
+    call::Effect,
+    outcome::{Outcome, ToolFailure},
+    wire::code::Code,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::run::STDERR_MAX;
+use crate::{executors::output, guard::Ending};
+
+/// A run as it was seen from outside.
+#[derive(Debug)]
+pub(super) struct Observed {
+    pub(super) end: End,
+    /// At most one byte more than the manifest allows.
+    pub(super) stdout: Vec<u8>,
+    /// There was more than the manifest allows.
+    pub(super) overflow: bool,
+    /// The end of it.
+    pub(super) stderr: Vec<u8>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The program ended by itself.
+    Exited(Ending),
+    /// It was never started.
+    NotStarted(String),
+    /// We ended it.
+    Ended(Reason),
+    /// Its guard is gone and said nothing.
+    GuardLost,
+}
+
+/// Why we ended a program.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reason {
+    /// It did not answer in time.
+    Deadline,
+    /// The attempt was told to stop.
+    Stop,
+    /// It wrote more than it may.
+    Overflow,
+}
+
+impl Observed {
+    pub(super) fn not_started(why: impl Into<String>) -> Self {
+        let end = End::NotStarted(why.into());
+        Self {
+            end,
+            stdout: Vec::new(),
+            overflow: false,
+            stderr: Vec::new(),
+        }
+    }
+}
+
+/// The exit code by which a program says no.
+const BUSINESS_EXIT: i32 = 10;
+/// The most bytes of a tool's own error code.
+const CODE_MAX: usize = 128;
+
+/// What a run means.
+pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
+    let fail = |code, message: &str, facts: &[(&str, Value)]| {
+        failure(code, message, facts, &observed.stderr)
+    };
+    match observed.end {
+        End::NotStarted(why) => Outcome::NotStarted(ToolFailure::new(Code::Unavailable, why)),
+        End::Exited(Ending::Code(0)) => match answer(&observed.stdout, observed.overflow) {
+            Ok(result) => Outcome::Applied { result, flaw: None },
+            Err((code, message)) => Outcome::Applied {
+                result: RawValue::NULL.to_owned(),
+                flaw: Some(fail(code, &message, &[("exit_code", 0.into())])),
+            },
+        },
+        End::Exited(Ending::Code(BUSINESS_EXIT)) => {
+            let (message, code) = refusal(&observed.stdout, observed.overflow);
+            let code = code.map(|code| ("code", Value::String(code)));
+            Outcome::DefiniteFailure(fail(Code::ToolError, &message, code.as_slice()))
+        }
+        End::Exited(Ending::Code(code)) => {
+            let message = format!("the program ended with exit code {code}");
+            Outcome::Unknown(fail(
+                Code::ToolCrashed,
+                &message,
+                &[("exit_code", code.into())],
+            ))
+        }
+        End::Exited(Ending::Signal(signal)) => {
+            let message = format!("the program was ended by signal {signal}");
+            Outcome::Unknown(fail(
+                Code::ToolCrashed,
+                &message,
+                &[("signal", signal.into())],
+            ))
+        }
+        End::Ended(Reason::Deadline) => {
+            let message = "the program did not answer in time and was ended";
+            Outcome::Unknown(fail(Code::Timeout, message, &[]))
+        }
+        End::Ended(Reason::Stop) => Outcome::Unknown(fail(
+            Code::Timeout,
+            "stopped before it answered",
+            &[("stopped", true.into())],
+        )),
+        // We ended it while it was at work, and it would have gone on: whether its effect was already there,
+        // nobody can tell. Had it exited with 0 by itself, its effect would be certain and only its answer lost.
+        // A read has no effect that could be in doubt, and would write as much the next time.
+        End::Ended(Reason::Overflow) => {
+            let failure = fail(Code::OutputTooLarge, TOO_LARGE, &[]);
+            match effect {
+                Effect::Read => Outcome::DefiniteFailure(failure),
+                Effect::Idempotent | Effect::Once | Effect::Transaction => {
+                    Outcome::Unknown(failure)
+                }
+            }
+        }
+        End::GuardLost => {
+            let message = "the program's guard was killed, and the program with it";
+            Outcome::Unknown(fail(
+                Code::ToolCrashed,
+                message,
+                &[("guard", "lost".into())],
+            ))
+        }
+    }
+}
+
+const TOO_LARGE: &str = "the program wrote more than its output_limit allows";
+
+/// The answer of a program that exited with 0.
+fn answer(stdout: &[u8], overflow: bool) -> Result<Box<RawValue>, (Code, String)> {
+    if overflow {
+        return Err((Code::OutputTooLarge, TOO_LARGE.to_owned()));
+    }
+    match output::json(stdout) {
+        Ok((result, _mended)) => Ok(result),
+        Err(problem) => Err((
+            Code::OutputInvalid,
+            format!("the program's answer cannot be used: {problem}"),
+        )),
+    }
+}
+
+/// The message and code of a program that said no.
+fn refusal(stdout: &[u8], overflow: bool) -> (String, Option<String>) {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Reason,
+    }
+    #[derive(Deserialize)]
+    struct Reason {
+        message: String,
+        #[serde(default)]
+        code: Value,
+    }
+
+    let parsed = output::json(stdout).ok().filter(|_| !overflow);
+    match parsed.and_then(|(json, _)| serde_json::from_str::<Refusal>(json.get()).ok()) {
+        Some(Refusal {
+            error: Reason { message, code },
+        }) => {
+            let code = match code {
+                Value::String(code) => Some(code),
+                Value::Number(code) => Some(code.to_string()),
+                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+            };
+            let bounded = |mut code: String| {
+                code.truncate(code.floor_char_boundary(CODE_MAX));
+                // The escape for NUL was replaced; the character cannot stand in JSON by itself.
+                code
+            };
+            (message, code.map(bounded))
+        }
+        None => ("the tool said no and gave no reason".to_owned(), None),
+    }
+}
+
+fn failure(code: Code, message: &str, facts: &[(&str, Value)], stderr: &[u8]) -> ToolFailure {
+    let facts = facts
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let mut details: Map<String, Value> = facts.collect();
+    if !stderr.is_empty() {
+        details.insert("stderr".to_owned(), Value::String(printable(stderr)));
+    }
+    let failure = ToolFailure::new(code, message);
+    if details.is_empty() {
+        failure
+    } else {
+        failure.with_details(Value::Object(details))
+    }
+}
+
+/// The end of what a program printed for people, harmless to a terminal and to Postgres.
+fn printable(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for c in String::from_utf8_lossy(bytes).chars() {
+        match c {
+            '\n' | '\t' => text.push(c),
+            c if c.is_control() => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    // Escapes and replacement characters make it longer.
+    text.split_off(text.ceil_char_boundary(text.len().saturating_sub(STDERR_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::outcome::OutcomeWord;
+
+    use super::*;
+
+    fn observed(end: End, stdout: &[u8]) -> Observed {
+        Observed {
+            end,
+            stdout: stdout.to_vec(),
+            overflow: false,
+            stderr: Vec::new(),
+        }
+    }
+
+    fn exited(code: i32, stdout: &[u8]) -> Observed {
+        observed(End::Exited(Ending::Code(code)), stdout)
+    }
+
+    #[test]
+    fn each_end_has_its_word() {
+        use OutcomeWord::{Applied, DefiniteFailure, NotStarted, Unknown};
+        let table = [
+            (exited(0, b"{}"), Applied, None),
+            (exited(0, b""), Applied, Some(Code::OutputInvalid)),
+            (exited(10, b""), DefiniteFailure, Some(Code::ToolError)),
+            (exited(1, b"{}"), Unknown, Some(Code::ToolCrashed)),
+            (
+                observed(End::Exited(Ending::Signal(9)), b"{}"),
+                Unknown,
+                Some(Code::ToolCrashed),
+            ),
+            (
+                Observed::not_started("x"),
+                NotStarted,
+                Some(Code::Unavailable),
+            ),
+            (
+                observed(End::Ended(Reason::Deadline), b"{}"),
+                Unknown,
+                Some(Code::Timeout),
+            ),
+            (
+                observed(End::Ended(Reason::Stop), b"{}"),
+                Unknown,
+                Some(Code::Timeout),
+            ),
+            (
+                observed(End::Ended(Reason::Overflow), b"{}"),
+                Unknown,
+                Some(Code::OutputTooLarge),
+            ),
+            (
+                observed(End::GuardLost, b"{}"),
+                Unknown,
+                Some(Code::ToolCrashed),
+            ),
+        ];
+        for (run, word, code) in table {
+            let end = format!("{:?}", run.end);
+            let outcome = verdict(run, Effect::Once);
+            assert_eq!(
+                (outcome.word(), outcome.failure().map(|f| f.code)),
+                (word, code),
+                "{end}"
+            );
+        }
+    }
+
+    #[test]
+    fn too_much_output_leaves_doubt_only_where_there_may_be_an_effect() {
+        for effect in Effect::ALL {
+            let running = verdict(observed(End::Ended(Reason::Overflow), b""), *effect);
+            assert_eq!(
+                running.word() == OutcomeWord::DefiniteFailure,
+                *effect == Effect::Read
+            );
+            let finished = verdict(
+                Observed {
+                    overflow: true,
+                    ..exited(0, b"{}")
+                },
+                *effect,
+            );
+            assert_eq!(finished.word(), OutcomeWord::Applied);
+            assert_eq!(
+                finished.failure().map(|f| f.code),
+                Some(Code::OutputTooLarge)
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_speaks_for_itself() {
+        let said = |stdout: &str| refusal(stdout.as_bytes(), false);
+        assert_eq!(
+            said(r#"{"error":{"message":"sold out","code":"E1"}}"#),
+            ("sold out".into(), Some("E1".into()))
+        );
+        assert_eq!(
+            said(r#"{"error":{"message":"m","code":7}}"#).1,
+            Some("7".into())
+        );
+        assert_eq!(
+            said(r#"{"error":{"message":"m","code":"\u0000"}}"#).1,
+            Some("\u{fffd}".into())
+        );
+        for silent in [
+            "",
+            "no",
+            "{}",
+            r#"{"error":"x"}"#,
+            r#"{"error":{"message":3}}"#,
+        ] {
+            assert_eq!(
+                said(silent),
+                ("the tool said no and gave no reason".into(), None),
+                "{silent}"
+            );
+        }
+    }
+
+    #[test]
+    fn stderr_is_harmless_and_bounded() {
+        assert_eq!(
+            printable(b"a\x1b[2J\0\xff\r\n\tb"),
+            "a\\u{1b}[2J\\u{0}\u{fffd}\\r\n\tb"
+        );
+        assert!(printable(&[0; STDERR_MAX]).len() <= STDERR_MAX);
+        assert!(printable(&[0xff; STDERR_MAX]).len() <= STDERR_MAX);
+    }
+}

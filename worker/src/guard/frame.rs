@@ -1,0 +1,137 @@
+//! What worker and guard say to each other on the control socket.
+//!
+//! Worker to guard, once: the length of a JSON head (four bytes, big endian), the head, the tool's stdin.
+//! Guard to worker, at most once: one line of JSON. The environment is not in here: the guard is started with the
+//! tool's environment and passes it on, so that secrets are in no message and on no command line.
+
+use std::io::{self, Read};
+
+use serde::{Deserialize, Serialize};
+
+/// The tool to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    /// A path, or a name to look up in `PATH`.
+    pub(crate) program: String,
+    /// Its fixed arguments.
+    pub(crate) args: Vec<String>,
+    /// Where it starts; the worker's own folder when absent.
+    pub(crate) cwd: Option<String>,
+    /// How many bytes of stdin follow.
+    pub(crate) input_bytes: u32,
+}
+
+/// What the guard has to say about the tool.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// It ended by itself, before anybody asked for that.
+    Exited(Ending),
+    /// It was never started, and why.
+    NotStarted(String),
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ending {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal; 0 when it has no name (the real-time ones).
+    Signal(i32),
+}
+
+/// The most bytes a head may have. Linux allows a command line of about 2 MiB; a manifest is far smaller.
+const HEAD_MAX: u32 = 1024 * 1024;
+/// The most bytes of stdin: arguments are at most 256 KiB at the door, and may grow a little on the way.
+const INPUT_MAX: u32 = 4 * 1024 * 1024;
+
+/// The message that starts a tool. `None` when it is too large to be one.
+pub(crate) fn encode(start: &Start, input: &[u8]) -> Option<Vec<u8>> {
+    let head = serde_json::to_vec(start).expect("a start is made of text and numbers");
+    let head_len = u32::try_from(head.len())
+        .ok()
+        .filter(|len| *len <= HEAD_MAX)?;
+    u32::try_from(input.len())
+        .ok()
+        .filter(|len| *len <= INPUT_MAX)?;
+    let mut frame = Vec::with_capacity(4 + head.len() + input.len());
+    frame.extend(head_len.to_be_bytes());
+    frame.extend(head);
+    frame.extend(input);
+    Some(frame)
+}
+
+/// Reads the message that starts a tool, and the tool's stdin.
+pub(super) fn read(mut from: impl Read) -> io::Result<(Start, Vec<u8>)> {
+    let mut head_len = [0; 4];
+    from.read_exact(&mut head_len)?;
+    let head = read_bytes(&mut from, u32::from_be_bytes(head_len), HEAD_MAX)?;
+    let start: Start = serde_json::from_slice(&head)?;
+    let input = read_bytes(&mut from, start.input_bytes, INPUT_MAX)?;
+    Ok((start, input))
+}
+
+fn read_bytes(from: &mut impl Read, len: u32, max: u32) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(len.min(max)).ok().filter(|_| len <= max);
+    let mut bytes = vec![0; len.ok_or(io::ErrorKind::InvalidData)?];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(input: &[u8]) -> Start {
+        let input_bytes = u32::try_from(input.len()).unwrap();
+        Start {
+            program: "p".into(),
+            args: vec!["é".into()],
+            cwd: None,
+            input_bytes,
+        }
+    }
+
+    #[test]
+    fn a_start_arrives_as_it_was_sent() {
+        let frame = encode(&start(b"{}"), b"{}").unwrap();
+        let (read_start, input) = read(&frame[..]).unwrap();
+        assert_eq!(
+            (read_start.program.as_str(), &read_start.args[..]),
+            ("p", &["é".to_owned()][..])
+        );
+        assert_eq!(input, b"{}");
+    }
+
+    #[test]
+    fn half_a_start_is_an_error() {
+        let frame = encode(&start(b"{}"), b"{}").unwrap();
+        for cut in 0..frame.len() {
+            assert!(read(&frame[..cut]).is_err(), "{cut} bytes");
+        }
+    }
+
+    #[test]
+    fn a_start_that_claims_to_be_huge_is_refused_before_it_is_read() {
+        assert!(read(&[0xff, 0xff, 0xff, 0xff][..]).is_err());
+        assert!(encode(&start(b""), &vec![b' '; INPUT_MAX as usize + 1]).is_none());
+    }
+
+    #[test]
+    fn reports_are_one_short_line() {
+        let line = |report: &Report| serde_json::to_string(report).unwrap();
+        assert_eq!(
+            line(&Report::Exited(Ending::Code(0))),
+            r#"{"exited":{"code":0}}"#
+        );
+        assert_eq!(
+            line(&Report::Exited(Ending::Signal(9))),
+            r#"{"exited":{"signal":9}}"#
+        );
+        assert_eq!(
+            line(&Report::NotStarted("x\ny".into())),
+            r#"{"not_started":"x\ny"}"#
+        );
+    }
+}

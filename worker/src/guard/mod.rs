@@ -1,0 +1,39 @@
+//! The guard: a small process between the worker and one tool, so that nothing the tool started survives.
+//!
+//! ```text
+//! worker ──spawns──> guard ──spawns──> tool ──forks──> anything
+//!    └── control: a socket pair ──┘
+//! ```
+//!
+//! - The guard is a *child subreaper*: whatever the tool forks, detaches (`setsid`) and orphans becomes the guard's
+//!   child. Its descendants are therefore exactly what the tool started, and "no child left" is a fact that the
+//!   kernel tells (`ECHILD`), not a guess.
+//! - The control socket is the leash. End of file on it means that the worker asks for the end, or died by whatever
+//!   means: the kernel closes a dead process's files. Either way the guard ends the tree: TERM, two seconds, KILL.
+//! - The guard reports once: the tool exited by itself, or never started. It says nothing about a tool that it had
+//!   to end. Its own exit code says whether the tree is empty: 0 yes, anything else no or unknown.
+//! - A guard that is itself killed leaves orphans. The worker is a subreaper too ([`adopt_orphans`]) and ends them;
+//!   see `orphans`.
+//!
+//! What this cannot do: if somebody kills the worker *and* the guard with KILL, their tool lives on.
+//! Outside Linux there is neither a subreaper nor `/proc`: only the tool's process group is ended.
+
+mod frame;
+mod orphans;
+mod serve;
+mod tree;
+
+use std::time::Duration;
+
+pub(crate) use self::{
+    frame::{Ending, Report, Start, encode},
+    orphans::{Registered, end_orphans, register},
+};
+pub use self::{orphans::adopt_orphans, serve::main};
+
+/// How long a tool that is asked to end may take before it is killed.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+/// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+/// When the guard gives up. Then its exit code says that something is left, and the worker tries.
+const END_MAX: Duration = Duration::from_millis(2_500);

@@ -1,0 +1,142 @@
+//! The second line: what a guard left behind because it was killed itself, or because it gave up.
+//!
+//! A process belongs to a lost guard if it is in the guard's session, or carries the attempt's id in its
+//! environment, or, in a worker that adopts orphans, was handed to us without being ours: it is our child, sits in
+//! a foreign session, and is no guard. The last rule catches what has left the session *and* wiped its environment.
+//! Whatever descends from one that belongs, belongs too.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::{
+        signal::Signal::SIGKILL,
+        wait::{WaitPidFlag, waitpid},
+    },
+    unistd::{Pid, getsid},
+};
+
+use super::tree::{self, Process};
+
+/// The guards that this process started and has not yet waited for.
+static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static ADOPTING: AtomicBool = AtomicBool::new(false);
+
+/// Makes this process the heir of what a killed guard leaves behind. A worker calls it once, when it starts.
+///
+/// Only for a process whose other children stay in its own session: a daemon of another kind that ends up as our
+/// child would be taken for an orphan and killed.
+///
+/// # Errors
+///
+/// The kernel refused. Outside Linux it does nothing and succeeds.
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        nix::sys::prctl::set_child_subreaper(true)?;
+        ADOPTING.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A guard that we started; forgotten when dropped, which must not be before it was waited for.
+#[derive(Debug)]
+pub(crate) struct Registered(i32);
+
+impl Registered {
+    /// The guard's pid, which is also its session.
+    pub(crate) const fn pid(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        GUARDS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.0);
+    }
+}
+
+/// Starts a guard and remembers it, with no moment in between at which it could be taken for an orphan.
+pub(crate) fn register<T>(
+    spawn: impl FnOnce() -> io::Result<T>,
+    pid: impl FnOnce(&T) -> Option<u32>,
+) -> io::Result<(T, Registered)> {
+    let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = spawn()?;
+    let pid = pid(&guard).and_then(|pid| i32::try_from(pid).ok());
+    let pid = pid.ok_or_else(|| io::Error::other("the guard has no pid"))?;
+    guards.insert(pid);
+    Ok((guard, Registered(pid)))
+}
+
+/// Kills what belongs to a lost guard until nothing is left; false if that takes longer than `limit`.
+///
+/// Blocks. The guard's pid stays taken while anybody is in its session.
+/// `marker` is an environment entry that only this attempt has.
+pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
+    let since = Instant::now();
+    let own_session = getsid(None).ok();
+    loop {
+        let orphans = find(Pid::from_raw(guard), marker, own_session);
+        if orphans.is_empty() {
+            return true;
+        }
+        for orphan in orphans {
+            tree::signal(orphan.pid, SIGKILL);
+            if orphan.parent == Pid::this() {
+                // Still dying or not ours: the next round sees it again.
+                let _buried = waitpid(orphan.pid, Some(WaitPidFlag::WNOHANG));
+            }
+        }
+        if since.elapsed() > limit {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
+    let guards = GUARDS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let all = tree::all();
+    let handed_to_us = |process: &Process| {
+        ADOPTING.load(Ordering::Relaxed)
+            && process.parent == Pid::this()
+            && own_session.is_some_and(|own| own != process.session)
+    };
+    let mut orphans: Vec<Process> = all
+        .iter()
+        .filter(|process| !guards.contains(&process.pid.as_raw()) && process.pid != guard)
+        .filter(|process| {
+            process.session == guard || handed_to_us(process) || carries(process.pid, marker)
+        })
+        .copied()
+        .collect();
+    let roots: Vec<Pid> = orphans.iter().map(|process| process.pid).collect();
+    orphans.extend(tree::descendants(&roots, &all));
+    // The dead of others are not ours to bury.
+    orphans.retain(|process| !process.zombie || process.parent == Pid::this());
+    orphans
+}
+
+fn carries(pid: Pid, marker: &str) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ"));
+    environment.is_ok_and(|bytes| {
+        bytes
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == marker.as_bytes())
+    })
+}

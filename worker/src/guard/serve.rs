@@ -1,0 +1,266 @@
+//! The guard process itself: start the tool, watch it and the worker, leave nothing behind.
+
+use std::{
+    io::{self, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{ChildStdin, Command, ExitCode, Stdio},
+    sync::mpsc::{self, Receiver, SyncSender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal,
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use tokio::signal::unix::SignalKind;
+
+use super::{
+    END_MAX, LEFTOVER_GRACE, TERM_GRACE,
+    frame::{self, Ending, Report, Start},
+    tree,
+};
+
+/// The whole life of a guard process; what the program calls for its hidden `guard` command, before anything else.
+///
+/// The exit code is 0 when no process of the tool is left.
+pub fn main() -> ExitCode {
+    match serve() {
+        Ok(true) => ExitCode::SUCCESS,
+        // Nobody reads a message of ours: stderr belongs to the tool, and the worker looks at the exit code.
+        Ok(false) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// What may happen while a tool runs.
+enum Event {
+    /// The worker asks for the end, or is gone.
+    EndAsked,
+    /// A descendant ended.
+    Gone(Pid, Ending),
+    /// A descendant ended by a signal that the library cannot name, and took its pid with it.
+    GoneUnnamed,
+    /// No descendant is left.
+    AllGone,
+}
+
+/// Events waiting to be looked at; who has more to tell waits.
+const EVENTS_MAX: usize = 64;
+/// How long the kernel may need to say that a tool left nothing behind, before we look for ourselves.
+const SETTLE: Duration = Duration::from_millis(3);
+/// Enough for a thread that only reads, writes or waits.
+const THREAD_STACK: usize = 64 * 1024;
+/// The pause between two rounds of killing.
+const KILL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs one tool; true when nothing of it is left.
+fn serve() -> io::Result<bool> {
+    close_inherited();
+    let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let started = isolate().and_then(|()| begin(&mut control));
+    let (tool, inbox) = match started {
+        Ok(started) => started,
+        Err(problem) => {
+            report(&mut control, &Report::NotStarted(problem.to_string()))?;
+            return Ok(true);
+        }
+    };
+    let Some(ending) = wait_for_tool(tool, &inbox) else {
+        tree::term(tool);
+        return Ok(finish(tool, &inbox, Instant::now(), TERM_GRACE));
+    };
+    // A worker that died meanwhile hears nothing; what the tool left behind is to be ended all the same.
+    drop(report(&mut control, &Report::Exited(ending)));
+    let ended_at = Instant::now();
+    if all_gone_within(&inbox, SETTLE) {
+        return Ok(true);
+    }
+    tree::term(tool);
+    Ok(finish(tool, &inbox, ended_at, LEFTOVER_GRACE))
+}
+
+/// Closes what the worker had from its own parent and did not mark as private: no tool is to hold somebody's lock
+/// or pipe. Comes first, when this process has opened nothing itself.
+fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let open: Vec<i32> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        // The listing itself was one of them, and is closed by now.
+        nix::unistd::close(fd).unwrap_or(());
+    }
+}
+
+/// Makes this process the root of all that the tool will start, and deaf to signals meant for the tool or the worker.
+fn isolate() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
+    nix::unistd::setsid()?;
+    // Handlers, because an ignored or blocked signal would stay so in the tool, while exec resets a handler.
+    // Tokio installs them without unsafe code of ours, and for good: they outlive the runtime that is dropped here.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _context = runtime.enter();
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ] {
+        drop(tokio::signal::unix::signal(kind)?);
+    }
+    Ok(())
+}
+
+/// Starts the tool and those who watch it.
+fn begin(control: &mut UnixStream) -> io::Result<(Pid, Receiver<Event>)> {
+    let incomplete = |_| io::Error::other("the worker took its order back before it was complete");
+    let (start, input) = frame::read(&mut *control).map_err(incomplete)?;
+    let leash = control.try_clone()?;
+    let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
+    let (to_feeder, stdin) = mpsc::sync_channel(1);
+    let (to_reaper, go) = mpsc::sync_channel(1);
+    // The threads come first and wait: once the tool runs, nothing here may fail any more.
+    spawn(move || feed(&stdin, &input))?;
+    spawn({
+        let events = events.clone();
+        move || reap(&go, &events)
+    })?;
+    spawn(move || watch(leash, &events))?;
+    let (tool, stdin) = start_tool(&start)?;
+    to_feeder.send(stdin).expect("the feeder waits for it");
+    to_reaper.send(()).expect("the reaper waits for it");
+    Ok((tool, inbox))
+}
+
+/// Never joined: the threads end with the process, and the process ends when the tree is empty.
+fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new()
+        .stack_size(THREAD_STACK)
+        .spawn(body)
+        .map(drop)
+}
+
+fn start_tool(start: &Start) -> io::Result<(Pid, ChildStdin)> {
+    if let Some(folder) = &start.cwd {
+        // Here and not in the child, so that a relative program and a relative PATH mean what they say.
+        let missing =
+            |err| io::Error::other(format!("its folder {folder} cannot be entered: {err}"));
+        std::env::set_current_dir(folder).map_err(missing)?;
+    }
+    let mut child = Command::new(&start.program)
+        .args(&start.args)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|err| io::Error::other(why_not(&start.program, &err)))?;
+    let stdin = child.stdin.take().expect("stdin was asked for as a pipe");
+    let pid = i32::try_from(child.id()).expect("a pid is a positive i32");
+    Ok((Pid::from_raw(pid), stdin))
+}
+
+fn why_not(program: &str, err: &io::Error) -> String {
+    match err.kind() {
+        io::ErrorKind::NotFound => {
+            format!(
+                "the program {program} was not found: give its path, or put it on the tool's PATH"
+            )
+        }
+        io::ErrorKind::PermissionDenied => format!("the program {program} may not be executed"),
+        _ => format!("the program {program} could not be started: {err}"),
+    }
+}
+
+/// Writes the tool's stdin. A tool may leave it unread and may close it: both are its own affair.
+fn feed(stdin: &Receiver<ChildStdin>, input: &[u8]) {
+    if let Ok(mut pipe) = stdin.recv() {
+        drop(pipe.write_all(input));
+    }
+}
+
+/// Holds the worker's leash until it is let go.
+fn watch(mut leash: UnixStream, events: &SyncSender<Event>) {
+    let mut ignored = [0; 64];
+    while leash.read(&mut ignored).is_ok_and(|read| read > 0) {}
+    // Nobody to tell: the guard is on its way out.
+    drop(events.send(Event::EndAsked));
+}
+
+/// Waits for every descendant. The kernel hands a dying process's children over before it can be waited for, so
+/// `ECHILD` means that nobody is left and nobody can come.
+fn reap(go: &Receiver<()>, events: &SyncSender<Event>) {
+    if go.recv().is_err() {
+        return;
+    }
+    loop {
+        let event = match waitpid(None::<Pid>, None) {
+            Ok(WaitStatus::Exited(pid, code)) => Event::Gone(pid, Ending::Code(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                Event::Gone(pid, Ending::Signal(signal as i32))
+            }
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(Errno::ECHILD) => Event::AllGone,
+            Err(_) => Event::GoneUnnamed,
+        };
+        let last = matches!(event, Event::AllGone);
+        if events.send(event).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// How the tool ended by itself; `None` when the end was asked for first.
+fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
+    loop {
+        match inbox.recv().expect("the reaper outlives the tool") {
+            Event::Gone(pid, ending) if pid == tool => return Some(ending),
+            Event::GoneUnnamed if signal::kill(tool, None) == Err(Errno::ESRCH) => {
+                return Some(Ending::Signal(0));
+            }
+            Event::Gone(..) | Event::GoneUnnamed => {}
+            Event::EndAsked | Event::AllGone => return None,
+        }
+    }
+}
+
+/// After the TERM: gives the rest `grace`, then kills until nobody is left; false if that takes too long.
+fn finish(tool: Pid, inbox: &Receiver<Event>, asked_at: Instant, grace: Duration) -> bool {
+    if all_gone_within(inbox, grace) {
+        return true;
+    }
+    while asked_at.elapsed() < END_MAX {
+        tree::kill(tool);
+        if all_gone_within(inbox, KILL_PAUSE) {
+            return true;
+        }
+    }
+    false
+}
+
+fn all_gone_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::AllGone) => return true,
+            Ok(Event::EndAsked | Event::Gone(..) | Event::GoneUnnamed) => {}
+            Err(_timed_out) => return false,
+        }
+    }
+}
+
+fn report(control: &mut UnixStream, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    control.write_all(&line)
+}
