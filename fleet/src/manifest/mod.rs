@@ -2,8 +2,11 @@
 //!
 //! `parse` reads and checks one file; this file holds what it becomes.
 
+mod check;
+mod document;
 mod duration;
 mod parse;
+mod request;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
+    check::lint,
     duration::{format_duration, parse_duration},
     parse::{ManifestProblem, parse},
 };

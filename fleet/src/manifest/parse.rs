@@ -1,6 +1,24 @@
 //! Reads one manifest file and says everything that is wrong with it at once.
+//!
+//! Three gates, each reporting all it finds: the text must be YAML, the value must fit `schemas/manifest.json`,
+//! and its fields must fit together (`check`).
 
-use super::Manifest;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::{Manifest, check, document};
+use crate::arguments::{Schema, Violation};
+
+/// Bytes of one manifest.
+const BYTES_MAX: usize = 256 * 1024;
+
+/// The schema of a manifest, a promise to operators.
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("../../../schemas/manifest.json"))
+        .expect("our schema is JSON");
+    Schema::compile(&schema).expect("our schema compiles")
+});
 
 /// One thing that is wrong with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,11 +29,76 @@ pub struct ManifestProblem {
     pub message: String,
 }
 
+impl ManifestProblem {
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+}
+
 /// Reads one manifest, YAML or JSON.
 ///
 /// # Errors
 ///
 /// Every problem found, in a stable order.
-pub fn parse(_text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
-    unimplemented!()
+pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
+    if text.len() > BYTES_MAX {
+        let message = format!(
+            "the file has {} bytes; at most {BYTES_MAX} are allowed",
+            text.len()
+        );
+        return Err(vec![ManifestProblem::new("", message)]);
+    }
+    let value = document::read(text).map_err(|message| vec![ManifestProblem::new("", message)])?;
+    let unfit = SCHEMA.validate(&value);
+    if !unfit.is_empty() {
+        let mut problems: Vec<_> = unfit
+            .items()
+            .iter()
+            .map(|violation| explain(violation, &value))
+            .collect();
+        if unfit.left_out() > 0 {
+            let message = format!(
+                "{} more problems are not shown; fix these first",
+                unfit.left_out()
+            );
+            problems.push(ManifestProblem::new("", message));
+        }
+        return Err(problems);
+    }
+    let manifest: Manifest = serde_json::from_value(value)
+        .map_err(|error| vec![ManifestProblem::new("", error.to_string())])?;
+    let problems = check::check(&manifest);
+    if problems.is_empty() {
+        Ok(manifest)
+    } else {
+        Err(problems)
+    }
 }
+
+/// What is known about a violation beyond what the schema says.
+fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
+    let found = value.pointer(&violation.path).and_then(Value::as_str);
+    let message = match (violation.path.as_str(), found) {
+        ("/effect", Some("transaction")) => {
+            "effect transaction needs a sql executor, which this version does not have; \
+             write idempotent with an idempotency key that the tool honours, or once"
+                .to_owned()
+        }
+        ("/name", Some(_)) => "a tool's name has 1 to 64 characters of a-z, 0-9 and _".to_owned(),
+        ("/queue", Some(_)) => {
+            "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()
+        }
+        ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
+        (_, Some(_)) if violation.expected.contains("(ms|s|m|h)") => {
+            "write a duration such as 500ms, 30s, 5m or 24h".to_owned()
+        }
+        _other => violation.sentence(),
+    };
+    ManifestProblem::new(violation.path.clone(), message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,281 @@
+//! Whether the fields of a manifest fit together, and what might be meant otherwise.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, format_duration, request};
+use crate::{
+    arguments::{Schema, pointer_segment},
+    call::Effect,
+    secrets::Secrets,
+};
+
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// Everything about a well-formed manifest that contradicts itself.
+pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
+    let mut problems = Problems::default();
+    if let Err(found) = Schema::compile_input(&manifest.input_schema) {
+        for problem in found {
+            problems.add(format!("/input_schema{}", problem.path), problem.message);
+        }
+    }
+    effect(manifest, &mut problems);
+    times(manifest, &mut problems);
+    answers(manifest, &mut problems);
+    match &manifest.executor {
+        ExecutorSpec::Http(spec) => request::check(spec, manifest, &mut problems),
+        ExecutorSpec::Process(spec) => {
+            for (name, value) in &spec.env {
+                let path = format!("/executor/process/env/{}", pointer_segment(name));
+                environment(path, name, value, &mut problems);
+            }
+        }
+    }
+    problems.found
+}
+
+/// What might be meant otherwise; an operator can apply the manifest all the same.
+pub fn lint(manifest: &Manifest) -> Vec<ManifestProblem> {
+    let mut warnings = Problems::default();
+    if manifest.description.chars().count() < 20 {
+        warnings.add(
+            "/description",
+            "a model chooses by the description; say in a sentence what the tool does and when",
+        );
+    }
+    let schema = &manifest.input_schema;
+    let closed = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(false));
+    if manifest.effect != Effect::Read
+        && !closed("additionalProperties")
+        && !closed("unevaluatedProperties")
+    {
+        warnings.add(
+            "/input_schema",
+            "a write accepts properties that nobody declared; add additionalProperties: false",
+        );
+    }
+    for (name, property) in properties(schema) {
+        let path = format!("/input_schema/properties/{}", pointer_segment(name));
+        if property.get("description").is_none() && property.get("$ref").is_none() {
+            warnings.add(
+                &*path,
+                "the property has no description; say what it means and give an example",
+            );
+        }
+        let bounded = ["minLength", "pattern", "format", "enum", "const"]
+            .iter()
+            .any(|word| property.get(word).is_some());
+        if required(schema, name)
+            && property.get("type").is_some_and(|kind| kind == "string")
+            && !bounded
+        {
+            warnings.add(
+                path,
+                "the property is required but may be empty; add minLength: 1",
+            );
+        }
+    }
+    warnings.found
+}
+
+/// The top-level properties of an input schema.
+pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::iter)
+}
+
+/// Whether a caller must give this top-level property.
+pub(super) fn required(schema: &Value, name: &str) -> bool {
+    schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .any(|required| required == name)
+}
+
+/// Problems in the order in which they were found.
+#[derive(Default)]
+pub(super) struct Problems {
+    found: Vec<ManifestProblem>,
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.found.push(ManifestProblem::new(path, message));
+    }
+}
+
+fn effect(manifest: &Manifest, problems: &mut Problems) {
+    if manifest.effect == Effect::Once && manifest.key == Some(KeyPolicy::Optional) {
+        problems.add(
+            "/key",
+            "a tool with effect once needs a key from every caller, or a repeated request runs it again; \
+             write required or leave the field out",
+        );
+    }
+    if manifest.effect == Effect::Transaction {
+        problems.add(
+            "/effect",
+            "effect transaction needs a sql executor, which this version does not have",
+        );
+    }
+    let Some(idempotency) = &manifest.idempotency else {
+        if manifest.effect == Effect::Idempotent {
+            problems.add(
+                "/idempotency",
+                "effect idempotent says that the tool recognises a repeated call; say by which header or argument, \
+                 such as {header: Idempotency-Key}, or declare the effect once",
+            );
+        }
+        return;
+    };
+    match (&manifest.executor, &idempotency.header, &idempotency.argument) {
+        (ExecutorSpec::Http(_), None, None) => {
+            problems.add("/idempotency", "say where the key goes: write exactly one of header and argument");
+        }
+        (ExecutorSpec::Http(_), Some(_), Some(_)) => {
+            problems.add("/idempotency", "the key goes to one place: write exactly one of header and argument");
+        }
+        (ExecutorSpec::Process(_), Some(_), _) => problems.add(
+            "/idempotency/header",
+            "a program has no headers; it finds the key in TOOLFLEET_IDEMPOTENCY_KEY: leave header out or write argument",
+        ),
+        (ExecutorSpec::Http(_), _, _) | (ExecutorSpec::Process(_), None, _) => {}
+    }
+    if let Some(argument) = &idempotency.argument {
+        let schema = &manifest.input_schema;
+        if !properties(schema).any(|(name, _)| name == argument) {
+            problems.add(
+                "/idempotency/argument",
+                format!("{argument:?} is not a top-level property of input_schema; declare it there as a string"),
+            );
+        } else if required(schema, argument) {
+            problems.add(
+                "/idempotency/argument",
+                format!(
+                    "{argument:?} is filled in by us, not by the caller; take it out of `required`"
+                ),
+            );
+        }
+    }
+    if idempotency.valid_for < manifest.timeout {
+        problems.add(
+            "/idempotency/valid_for",
+            "the tool forgets the key before one attempt ends; write at least the timeout",
+        );
+    }
+}
+
+fn times(manifest: &Manifest, problems: &mut Problems) {
+    if manifest.timeout < Duration::from_millis(1) {
+        problems.add("/timeout", "an attempt needs at least 1ms");
+    }
+    if manifest.deadline > Manifest::DEADLINE_MAX {
+        problems.add("/deadline", "a call may take at most 24h");
+    }
+    if manifest.timeout > manifest.deadline {
+        let deadline = format_duration(manifest.deadline);
+        problems.add(
+            "/timeout",
+            format!("an attempt cannot take longer than the call; the deadline is {deadline}"),
+        );
+    }
+    if manifest.key_retention < Manifest::KEY_RETENTION_MIN || manifest.key_retention > YEAR {
+        problems.add(
+            "/key_retention",
+            "a key lives at least 24h and at most 8784h (366 days)",
+        );
+    }
+    let retry = &manifest.retry;
+    if retry.base > retry.cap {
+        problems.add(
+            "/retry/base",
+            "the first pause is longer than the longest; write base <= cap",
+        );
+    }
+    if retry.cap > Manifest::DEADLINE_MAX {
+        problems.add("/retry/cap", "a pause may take at most 24h");
+    }
+}
+
+fn answers(manifest: &Manifest, problems: &mut Problems) {
+    if !(1..=Manifest::OUTPUT_LIMIT_MAX).contains(&manifest.output_limit) {
+        problems.add("/output_limit", "an answer may have 1B to 8MiB");
+    }
+    let lists = [
+        ("business_statuses", &manifest.business_statuses),
+        ("not_applied_statuses", &manifest.not_applied_statuses),
+    ];
+    for (field, statuses) in lists {
+        for (index, status) in statuses
+            .iter()
+            .enumerate()
+            .filter(|(_, status)| (200..300).contains(*status))
+        {
+            problems.add(
+                format!("/{field}/{index}"),
+                format!("{status} is a success; leave it out"),
+            );
+        }
+    }
+    let (business, not_applied) = (&manifest.business_statuses, &manifest.not_applied_statuses);
+    for (index, status) in not_applied
+        .iter()
+        .enumerate()
+        .filter(|(_, status)| business.contains(status))
+    {
+        problems.add(
+            format!("/not_applied_statuses/{index}"),
+            format!("{status} stands in business_statuses too (the default is 400, 404, 409, 422); keep it in one list"),
+        );
+    }
+    if matches!(manifest.executor, ExecutorSpec::Process(_)) && !not_applied.is_empty() {
+        problems.add(
+            "/not_applied_statuses",
+            "a program has no HTTP statuses; leave the field out",
+        );
+    }
+}
+
+fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {
+    let first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    let valid = name.bytes().next().is_some_and(first)
+        && name
+            .bytes()
+            .all(|byte| first(byte) || byte.is_ascii_digit());
+    if !valid {
+        problems.add(
+            &*path,
+            "the name of an environment variable has letters, digits and _, and no digit first",
+        );
+    }
+    let ours =
+        ["TRACEPARENT", "TRACESTATE", "BAGGAGE"].contains(&name) || name.starts_with("TOOLFLEET_");
+    if ours {
+        problems.add(
+            &*path,
+            "this variable is set for every attempt; use another name",
+        );
+    }
+    secret(path, value, problems);
+}
+
+/// A reference to a secret must be one that a worker can resolve.
+pub(super) fn secret(path: String, value: &str, problems: &mut Problems) {
+    let Some(name) = value.strip_prefix(Secrets::SCHEME) else {
+        return;
+    };
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
+        problems.add(
+            path,
+            "the name of a secret has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+        );
+    }
+}

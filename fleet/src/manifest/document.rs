@@ -1,0 +1,168 @@
+//! The text of a manifest as a JSON value: YAML without its surprises.
+//!
+//! Two equal keys, tags, numbers that are not finite and texts that grow when their aliases are followed are refused.
+
+use std::{cell::Cell, fmt};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Values in one manifest, aliases followed.
+const NODES_MAX: usize = 5_000;
+
+/// Reads one document. The error says where in the text.
+pub(super) fn read(text: &str) -> Result<Value, String> {
+    let nodes = Cell::new(0);
+    Node { nodes: &nodes }
+        .deserialize(yaml_serde::Deserializer::from_str(text))
+        .map_err(|error| format!("this is not a manifest in YAML or JSON: {error}"))
+}
+
+#[derive(Clone, Copy)]
+struct Node<'n> {
+    nodes: &'n Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.nodes.set(self.nodes.get() + 1);
+        if self.nodes.get() > NODES_MAX {
+            return Err(D::Error::custom(format!(
+                "there are more than {NODES_MAX} values, aliases followed"
+            )));
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a plain value without a tag")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        Err(E::custom(format!(
+            "the number {value} does not fit into 64 bits; write it as a text"
+        )))
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        Err(E::custom(format!(
+            "the number {value} does not fit into 64 bits; write it as a text"
+        )))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value)
+            .ok_or_else(|| E::custom("a number must be finite; write it as a text"))?;
+        Ok(Value::Number(number))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        if text.contains('\0') {
+            return Err(E::custom("a text holds the character U+0000; leave it out"));
+        }
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} stands twice; keep one"
+                )));
+            }
+            // serde_json spells numbers and raw values as objects with these keys.
+            if key.contains('\0') || key.starts_with("$serde_json::private::") {
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} is reserved; use another one"
+                )));
+            }
+            let value = entries.next_value_seed(self)?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_and_json_become_the_same_value() {
+        let yaml = "a: [1, -2, 0.5, 9007199254740993, yes, true, null, '3']\nb: &x {c: d}\ne: *x\n";
+        let json = r#"{"a": [1, -2, 0.5, 9007199254740993, "yes", true, null, "3"], "b": {"c": "d"}, "e": {"c": "d"}}"#;
+        let expected = json!({
+            "a": [1, -2, 0.5, 9007199254740993_u64, "yes", true, null, "3"], "b": {"c": "d"}, "e": {"c": "d"}
+        });
+        assert_eq!(read(yaml).unwrap(), expected);
+        assert_eq!(read(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn surprises_are_refused() {
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for n in 1..9 {
+            let list = vec![format!("*a{}", n - 1); 10].join(", ");
+            bomb += &format!("a{n}: &a{n} [{list}]\n");
+        }
+        for (text, why) in [
+            ("a: 1\nb: 2\na: 3\n", "stands twice"),
+            (r#"{"a": {"b": 1, "b": 1}}"#, "stands twice"),
+            ("a: !tag 1\n", "without a tag"),
+            ("a: .inf\n", "finite"),
+            ("a: 340282366920938463463374607431768211455\n", "64 bits"),
+            ("a: \"\\0\"\n", "U+0000"),
+            ("a: 1\n---\nb: 2\n", "more than one document"),
+            ("a: *nowhere\n", "unknown anchor"),
+            ("a: [\n", "line 2"),
+            ("a: &a [*a]\n", "recursion limit"),
+            ("\"$serde_json::private::Number\": \"1\"\n", "reserved"),
+            (bomb.as_str(), "aliases followed"),
+            (&"[".repeat(10_000), "line 1"),
+            (
+                &format!("{}{}", "[".repeat(200), "]".repeat(200)),
+                "recursion limit",
+            ),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,649 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    call::Effect,
+    manifest::{ExecutorSpec, lint},
+};
+
+/// A manifest that is accepted, as JSON, with some fields replaced; `null` takes a field out.
+fn with(changes: &Value) -> String {
+    let mut manifest = json!({
+        "name": "get_weather",
+        "version": 1,
+        "description": "The weather of a city for the next days.",
+        "effect": "read",
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "minLength": 1, "description": "The city"},
+                "days": {"type": "integer", "description": "How many days"},
+                "key": {"type": "string", "description": "Filled in"},
+            },
+            "required": ["city"],
+            "additionalProperties": false,
+        },
+        "executor": {"http": {"method": "GET", "url": "https://api.example.com/v1/{city}{?days}"}},
+    });
+    for (field, value) in changes.as_object().unwrap() {
+        manifest[field] = value.clone();
+    }
+    manifest
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, value| !value.is_null());
+    manifest.to_string()
+}
+
+fn http(changes: &Value) -> Value {
+    let mut spec = json!({"method": "POST", "url": "https://api.example.com/v1"});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(changes.as_object().unwrap().clone());
+    json!({"executor": {"http": spec}})
+}
+
+fn url(url: &str) -> Value {
+    http(&json!({"url": url}))
+}
+
+fn process(changes: &Value) -> Value {
+    let mut spec = json!({"command": ["python3", "tool.py"]});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(changes.as_object().unwrap().clone());
+    json!({"executor": {"process": spec}})
+}
+
+fn problems(changes: &Value) -> Vec<ManifestProblem> {
+    parse(&with(changes)).expect_err(&changes.to_string())
+}
+
+#[test]
+fn a_manifest_in_yaml_is_read_with_its_defaults() {
+    let manifest = parse(
+        "name: charge_account\nversion: 3\ndescription: Charges an account.\neffect: once\ntimeout: 20s\n\
+         output_limit: 64KiB\nretry: {strategy: fixed, max_attempts: 2, factor: 1.5, on: [timeout]}\n\
+         input_schema:\n  type: object\n  properties: {amount_cents: {type: integer, maximum: 9007199254740993}}\n\
+         executor:\n  process: {command: [python3, tool.py], env: {TOKEN: secret://PAY_TOKEN}}\n",
+    )
+    .unwrap();
+    assert_eq!(manifest.name.as_str(), "charge_account");
+    assert_eq!(
+        (manifest.version, manifest.effect, manifest.output_limit),
+        (3, Effect::Once, 65_536)
+    );
+    assert_eq!(
+        (manifest.timeout.as_secs(), manifest.deadline.as_secs()),
+        (20, 300)
+    );
+    assert_eq!(
+        (manifest.retry.factor, manifest.retry.max_attempts),
+        (1.5, 2)
+    );
+    assert!(manifest.key_required());
+    assert_eq!(manifest.business_statuses, [400, 404, 409, 422]);
+    assert_eq!(
+        manifest.input_schema["properties"]["amount_cents"]["maximum"].to_string(),
+        "9007199254740993"
+    );
+    assert!(matches!(manifest.executor, ExecutorSpec::Process(_)));
+}
+
+#[test]
+fn what_is_stored_is_read_back() {
+    let changes = [
+        json!({}),
+        url("http://[::1]:8080{/city}{;days}{&days*}"),
+        process(&json!({"cwd": "/srv"})),
+        json!({"effect": "idempotent", "idempotency": {"header": "Idempotency-Key", "valid_for": "48h"}}),
+        json!({"effect": "idempotent", "idempotency": {"argument": "key"}}),
+        json!({"retry": {"factor": 1}, "not_applied_statuses": [503], "key_retention": "8784h", "language": "zh"}),
+    ];
+    for changes in changes {
+        let manifest =
+            parse(&with(&changes)).unwrap_or_else(|problems| panic!("{changes}: {problems:?}"));
+        assert_eq!(
+            parse(&serde_json::to_string(&manifest).unwrap()).unwrap(),
+            manifest
+        );
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_refused_at_its_place() {
+    let idempotent =
+        |idempotency: Value| json!({"effect": "idempotent", "idempotency": idempotency});
+    let idempotent_process = |idempotency: Value| {
+        let mut changes = process(&json!({}));
+        changes["effect"] = json!("idempotent");
+        changes["idempotency"] = idempotency;
+        changes
+    };
+    let rows = [
+        (json!({"name": null}), "/name", "required"),
+        (json!({"name": "Get Weather"}), "/name", "a-z, 0-9 and _"),
+        (json!({"name": "a".repeat(65)}), "/name", "1 to 64"),
+        (json!({"version": 0}), "/version", "at least 1"),
+        (json!({"version": "1"}), "/version", "expected integer"),
+        (json!({"version": 3_000_000_000_u64}), "/version", "at most"),
+        (json!({"description": ""}), "/description", "at least 1"),
+        (json!({"description": null}), "/description", "required"),
+        (
+            json!({"efect": "read"}),
+            "/efect",
+            "the nearest is \"effect\"",
+        ),
+        (json!({"cache": {}}), "/cache", "only the properties"),
+        (json!({"effect": null}), "/effect", "required"),
+        (
+            json!({"effect": "reads"}),
+            "/effect",
+            "the nearest is \"read\"",
+        ),
+        (
+            json!({"effect": "transaction"}),
+            "/effect",
+            "needs a sql executor, which this version does not have",
+        ),
+        (
+            json!({"effect": "once", "key": "optional"}),
+            "/key",
+            "needs a key from every caller",
+        ),
+        (
+            json!({"key": "from_arguments"}),
+            "/key",
+            "one of \"required\", \"optional\"",
+        ),
+        (
+            json!({"effect": "idempotent"}),
+            "/idempotency",
+            "{header: Idempotency-Key}",
+        ),
+        (idempotent(json!({})), "/idempotency", "exactly one"),
+        (
+            idempotent(json!({"header": "X-Key", "argument": "key"})),
+            "/idempotency",
+            "exactly one",
+        ),
+        (
+            idempotent(json!({"argument": "id"})),
+            "/idempotency/argument",
+            "not a top-level property",
+        ),
+        (
+            idempotent(json!({"argument": "city"})),
+            "/idempotency/argument",
+            "take it out of `required`",
+        ),
+        (
+            idempotent(json!({"header": "X Key"})),
+            "/idempotency/header",
+            "no space",
+        ),
+        (
+            idempotent(json!({"header": "Host"})),
+            "/idempotency/header",
+            "set for every request",
+        ),
+        (
+            idempotent(json!({"header": "X-Key", "valid_for": "1s"})),
+            "/idempotency/valid_for",
+            "at least the timeout",
+        ),
+        (
+            idempotent_process(json!({"header": "X-Key"})),
+            "/idempotency/header",
+            "TOOLFLEET_IDEMPOTENCY_KEY",
+        ),
+        (json!({"timeout": "0ms"}), "/timeout", "at least 1ms"),
+        (json!({"timeout": "10m"}), "/timeout", "the deadline is 5m"),
+        (json!({"timeout": 30}), "/timeout", "expected string"),
+        (
+            json!({"timeout": "30"}),
+            "/timeout",
+            "500ms, 30s, 5m or 24h",
+        ),
+        (json!({"deadline": "25h"}), "/deadline", "at most 24h"),
+        (
+            json!({"key_retention": "1h"}),
+            "/key_retention",
+            "at least 24h",
+        ),
+        (
+            json!({"key_retention": "8785h"}),
+            "/key_retention",
+            "366 days",
+        ),
+        (
+            json!({"retry": {"max_attempts": 0}}),
+            "/retry/max_attempts",
+            "at least 1",
+        ),
+        (
+            json!({"retry": {"max_attempts": 21}}),
+            "/retry/max_attempts",
+            "at most 20",
+        ),
+        (
+            json!({"retry": {"factor": 0.5}}),
+            "/retry/factor",
+            "at least 1",
+        ),
+        (
+            json!({"retry": {"factor": 11}}),
+            "/retry/factor",
+            "at most 10",
+        ),
+        (
+            json!({"retry": {"base": "31s"}}),
+            "/retry/base",
+            "base <= cap",
+        ),
+        (
+            json!({"retry": {"cap": "25h"}}),
+            "/retry/cap",
+            "at most 24h",
+        ),
+        (
+            json!({"retry": {"strategy": "linear"}}),
+            "/retry/strategy",
+            "one of \"none\"",
+        ),
+        (
+            json!({"retry": {"on": ["tool_error"]}}),
+            "/retry/on/0",
+            "one of \"timeout\"",
+        ),
+        (json!({"retry": {"on": []}}), "/retry/on", "at least 1 item"),
+        (
+            json!({"retry": {"jitter": true}}),
+            "/retry/jitter",
+            "only the properties",
+        ),
+        (
+            json!({"business_statuses": [99]}),
+            "/business_statuses/0",
+            "at least 100",
+        ),
+        (
+            json!({"business_statuses": [600]}),
+            "/business_statuses/0",
+            "at most 599",
+        ),
+        (
+            json!({"business_statuses": [400, 204]}),
+            "/business_statuses/1",
+            "is a success",
+        ),
+        (
+            json!({"not_applied_statuses": [200]}),
+            "/not_applied_statuses/0",
+            "is a success",
+        ),
+        (
+            json!({"not_applied_statuses": [503, 409]}),
+            "/not_applied_statuses/1",
+            "keep it in one list",
+        ),
+        (json!({"output_limit": 0}), "/output_limit", "at least 1"),
+        (json!({"output_limit": "0B"}), "/output_limit", "1B to 8MiB"),
+        (
+            json!({"output_limit": 8_388_609}),
+            "/output_limit",
+            "at most 8388608",
+        ),
+        (
+            json!({"output_limit": "9MiB"}),
+            "/output_limit",
+            "1B to 8MiB",
+        ),
+        (
+            json!({"output_limit": "1MB"}),
+            "/output_limit",
+            "64KiB or 1MiB",
+        ),
+        (json!({"queue": "a.b"}), "/queue", "a-z, 0-9, _ and -"),
+        (
+            json!({"language": "de"}),
+            "/language",
+            "one of \"en\", \"zh\"",
+        ),
+        (json!({"executor": null}), "/executor", "required"),
+        (json!({"executor": {}}), "/executor", "at least 1 key"),
+        (
+            json!({"executor": {"sql": {}}}),
+            "/executor/sql",
+            "\"http\", \"process\"",
+        ),
+        (
+            json!({"executor": {"process": {"command": ["a"]}, "http": {"method": "GET", "url": "http://a/"}}}),
+            "/executor",
+            "at most 1 key",
+        ),
+        (
+            http(&json!({"method": "HEAD"})),
+            "/executor/http/method",
+            "one of \"GET\"",
+        ),
+        (
+            http(&json!({"method": "get"})),
+            "/executor/http/method",
+            "the nearest is \"GET\"",
+        ),
+        (
+            url("ftp://api.example.com/"),
+            "/executor/http/url",
+            "http:// or https://",
+        ),
+        (
+            url("{city}://api.example.com/"),
+            "/executor/http/url",
+            "http:// or https://",
+        ),
+        (
+            url("https://{city}/"),
+            "/executor/http/url",
+            "the host must be a literal",
+        ),
+        (
+            url("https://{city}.example.com/"),
+            "/executor/http/url",
+            "the host must be a literal",
+        ),
+        (
+            url("https://api.example.com:{days}/"),
+            "/executor/http/url",
+            "the port must be a literal",
+        ),
+        (
+            url("https://api.example.com{city}"),
+            "/executor/http/url",
+            "scheme, host and port must be literal",
+        ),
+        (
+            url("https://api.example.com\\{city}"),
+            "/executor/http/url",
+            "scheme, host and port must be literal",
+        ),
+        (
+            url("https://user:pw@api.example.com/"),
+            "/executor/http/url",
+            "secret://NAME",
+        ),
+        (
+            url("https://api.example.com:99999/"),
+            "/executor/http/url",
+            "1 to 65535",
+        ),
+        (
+            url("https:///x"),
+            "/executor/http/url",
+            "the host must be a literal",
+        ),
+        (
+            url("https://api.example.com/{town}"),
+            "/executor/http/url",
+            "{town} is not a top-level property",
+        ),
+        (
+            url("https://api.example.com/{days}"),
+            "/executor/http/url",
+            "add it to `required`",
+        ),
+        (
+            url("https://api.example.com/{city"),
+            "/executor/http/url",
+            "in pairs",
+        ),
+        (
+            url("https://api.example.com/city}"),
+            "/executor/http/url",
+            "in pairs",
+        ),
+        (
+            url("https://api.example.com/{ci ty}"),
+            "/executor/http/url",
+            "a string that matches",
+        ),
+        (
+            url("https://api.example.com/{}"),
+            "/executor/http/url",
+            "not an expression",
+        ),
+        (
+            url("https://api.example.com/{#city}"),
+            "/executor/http/url",
+            "not an expression",
+        ),
+        (
+            url("https://api.example.com/{city:0}"),
+            "/executor/http/url",
+            "not an expression",
+        ),
+        (
+            url("https://api.example.com/{city}#top"),
+            "/executor/http/url",
+            "no fragment",
+        ),
+        (
+            url("https://api.example.com/{city} x"),
+            "/executor/http/url",
+            "a string that matches",
+        ),
+        (
+            http(&json!({"headers": {"X Y": "1"}})),
+            "/executor/http/headers/X Y",
+            "no space",
+        ),
+        (
+            http(&json!({"headers": {"Host": "a"}})),
+            "/executor/http/headers/Host",
+            "set for every request",
+        ),
+        (
+            http(&json!({"headers": {"Content-Length": "1"}})),
+            "/executor/http/headers/Content-Length",
+            "leave it out",
+        ),
+        (
+            http(&json!({"headers": {"Toolfleet-X": "1"}})),
+            "/executor/http/headers/Toolfleet-X",
+            "leave it out",
+        ),
+        (
+            http(&json!({"headers": {"Idempotency-Key": "1"}})),
+            "/executor/http/headers/Idempotency-Key",
+            "leave it out",
+        ),
+        (
+            http(&json!({"headers": {"Traceparent": "1"}})),
+            "/executor/http/headers/Traceparent",
+            "leave it out",
+        ),
+        (
+            http(&json!({"headers": {"X-A": "1", "x-a": "2"}})),
+            "/executor/http/headers/x-a",
+            "twice",
+        ),
+        (
+            http(&json!({"headers": {"X-A": "a\r\nb"}})),
+            "/executor/http/headers/X-A",
+            "matches",
+        ),
+        (
+            http(&json!({"headers": {"X-A": "{town}"}})),
+            "/executor/http/headers/X-A",
+            "not a top-level property",
+        ),
+        (
+            http(&json!({"headers": {"X-A": "Bearer {city}"}})),
+            "/executor/http/headers/X-A",
+            "must stand alone",
+        ),
+        (
+            http(&json!({"headers": {"X-A": "secret://../x"}})),
+            "/executor/http/headers/X-A",
+            "name of a secret",
+        ),
+        (
+            http(&json!({"query": {"q": "{town}"}})),
+            "/executor/http/query/q",
+            "not a top-level property",
+        ),
+        (
+            http(&json!({"body": {"a": ["{town}"]}})),
+            "/executor/http/body/a/0",
+            "not a top-level property",
+        ),
+        (
+            http(&json!({"body": {"a": "secret://X"}})),
+            "/executor/http/body/a",
+            "not in the body",
+        ),
+        (
+            http(&json!({"method": "GET", "body": {}})),
+            "/executor/http/body",
+            "a GET has no body",
+        ),
+        (
+            process(&json!({"command": []})),
+            "/executor/process/command",
+            "at least 1 item",
+        ),
+        (
+            process(&json!({"command": [""]})),
+            "/executor/process/command/0",
+            "at least 1 character",
+        ),
+        (
+            process(&json!({"command": "ls -l"})),
+            "/executor/process/command",
+            "expected array",
+        ),
+        (
+            process(&json!({"env": {"1A": "x"}})),
+            "/executor/process/env/1A",
+            "no digit first",
+        ),
+        (
+            process(&json!({"env": {"A=B": "x"}})),
+            "/executor/process/env/A=B",
+            "letters, digits and _",
+        ),
+        (
+            process(&json!({"env": {"TOOLFLEET_X": "x"}})),
+            "/executor/process/env/TOOLFLEET_X",
+            "use another name",
+        ),
+        (
+            process(&json!({"env": {"A": "secret://"}})),
+            "/executor/process/env/A",
+            "name of a secret",
+        ),
+        (
+            process(&json!({"shell": true})),
+            "/executor/process/shell",
+            "only the properties",
+        ),
+        (
+            json!({"input_schema": {"type": "array"}}),
+            "/input_schema/type",
+            "type: object",
+        ),
+        (
+            json!({"input_schema": {"type": "object", "properties": {"city": {"type": "text"}}, "required": ["city"]}}),
+            "/input_schema/properties/city/type",
+            "alternatives",
+        ),
+        (
+            json!({"input_schema": {"type": "object", "properties": {"city": {"$ref": "http://x/y"}}, "required": ["city"]}}),
+            "/input_schema/properties/city/$ref",
+            "only point into this schema",
+        ),
+    ];
+    for (changes, path, why) in &rows {
+        let found = problems(changes);
+        let hit = found
+            .iter()
+            .find(|problem| problem.path == *path && problem.message.contains(why));
+        assert!(
+            hit.is_some(),
+            "{changes}\nexpected {path}: …{why}…\nfound {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn everything_is_said_at_once() {
+    let fields = problems(&json!({"name": "A", "version": 0, "effect": "x", "colour": 1}));
+    let paths: Vec<_> = fields.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["/colour", "/effect", "/name", "/version"]);
+
+    let together = problems(
+        &json!({"timeout": "10m", "key_retention": "1h", "retry": {"base": "1m"}, "effect": "idempotent"}),
+    );
+    let paths: Vec<_> = together
+        .iter()
+        .map(|problem| problem.path.as_str())
+        .collect();
+    assert_eq!(
+        paths,
+        ["/idempotency", "/timeout", "/key_retention", "/retry/base"]
+    );
+
+    let many: Value = (0..50)
+        .map(|n| (format!("x{n}"), json!(1)))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    assert!(
+        problems(&many)
+            .last()
+            .unwrap()
+            .message
+            .contains("more problems")
+    );
+}
+
+#[test]
+fn a_text_that_is_no_manifest_is_refused() {
+    for (text, why) in [
+        ("", "expected object, found null"),
+        ("just words", "expected object, found string"),
+        ("a: [", "not a manifest in YAML or JSON"),
+        ("name: a\nname: b\n", "stands twice"),
+        (&"#".repeat(256 * 1024 + 1), "at most 262144"),
+    ] {
+        let found = parse(text).unwrap_err();
+        assert!(found[0].message.contains(why), "{found:?}");
+    }
+}
+
+#[test]
+fn lint_warns_of_what_might_be_meant_otherwise() {
+    assert_eq!(lint(&parse(&with(&json!({}))).unwrap()), []);
+    let mut changes = json!({
+        "effect": "once",
+        "description": "Pays.",
+        "input_schema": {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
+    });
+    changes["executor"] = process(&json!({}))["executor"].clone();
+    let warnings = lint(&parse(&with(&changes)).unwrap());
+    let found: Vec<_> = warnings
+        .iter()
+        .map(|warning| (warning.path.as_str(), warning.message.as_str()))
+        .collect();
+    assert!(
+        matches!(
+            found.as_slice(),
+            [
+                ("/description", _),
+                ("/input_schema", _),
+                ("/input_schema/properties/to", described),
+                ("/input_schema/properties/to", bounded),
+            ] if described.contains("description") && bounded.contains("minLength: 1")
+        ),
+        "{found:?}"
+    );
+}
