@@ -1,1 +1,4 @@
-//! placeholder
+//! The program: one binary, a file per subcommand.
+
+pub mod dev;
+pub mod servers;

@@ -1,0 +1,136 @@
+//! A dispatcher or worker of ours: this program again, in a process of its own.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use tokio::process::Command;
+
+use super::state::{DevState, Role};
+use crate::servers::{
+    ServerError,
+    process::{self, Ending, Launch, Process},
+};
+
+/// How long a worker finishes what it runs when it is told to stop.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Longer than a drain and the end of the tool processes after it.
+const ENDING: Ending = Ending {
+    ask: Signal::SIGTERM,
+    grace: Duration::from_secs(15),
+    at_once: Signal::SIGKILL,
+};
+/// A predecessor's child drains because its pipe is closed; it is not waited for as long.
+const ORPHAN: Ending = Ending {
+    grace: Duration::from_secs(5),
+    ..ENDING
+};
+
+/// How one of them is started, each time in the same way.
+#[derive(Debug, Clone)]
+pub(crate) struct ChildSpec {
+    pub(crate) role: Role,
+    pub(crate) program: PathBuf,
+    pub(crate) http_port: u16,
+    pub(crate) nats_url: String,
+    pub(crate) database_url: String,
+    pub(crate) concurrency: u32,
+    pub(crate) secrets: PathBuf,
+    pub(crate) log: PathBuf,
+}
+
+impl ChildSpec {
+    /// Where its `/readyz` is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.http_port).into()
+    }
+
+    /// Starts it; it is not ready yet.
+    pub(crate) fn start(&self) -> Result<Process, ServerError> {
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments());
+        command
+            .env("DATABASE_URL", &self.database_url)
+            .env("NATS_URL", &self.nats_url);
+        let (name, log) = (self.role.to_string(), self.log.clone());
+        Process::spawn(Launch {
+            name,
+            command,
+            log,
+            ending: ENDING,
+            parent_pipe: true,
+        })
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let is_worker = matches!(self.role, Role::Worker(_));
+        let subcommand = if is_worker { "worker" } else { "dispatcher" };
+        let mut arguments = vec![subcommand.to_owned(), "--parent-pipe".to_owned()];
+        let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        flag("--http", self.address().to_string());
+        if is_worker {
+            flag("--name", self.role.to_string());
+            flag("--concurrency", self.concurrency.to_string());
+            flag("--drain-timeout", format!("{}s", DRAIN.as_secs()));
+            flag("--secrets", self.secrets.to_string_lossy().into_owned());
+        }
+        arguments
+    }
+}
+
+/// Ends what a killed predecessor's `dev.json` names and still runs.
+///
+/// A pid may have been given to somebody else since: a process of ours carries the database's URL, whose password
+/// nobody else knows. Where the environment of a process cannot be read, the closed pipe has to do.
+pub(crate) async fn end_orphans(left: &DevState) -> anyhow::Result<()> {
+    let marker = format!("DATABASE_URL={}", left.database_url);
+    let is_ours = |pid: u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == marker.as_bytes())
+            && process::command_line(pid)
+                .iter()
+                .any(|word| word == "--parent-pipe")
+    };
+    let pids = left.worker_pids.iter().chain(&left.dispatcher_pids);
+    let ends = pids.map(|pid| async { (*pid, process::end_orphan(*pid, ORPHAN, is_ours).await) });
+    for (pid, gone) in futures_util::future::join_all(ends).await {
+        anyhow::ensure!(
+            gone,
+            "a process of the previous `dev` (pid {pid}) does not end: end it by hand"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_told_its_name_and_a_dispatcher_only_its_address() {
+        let spec = |role| ChildSpec {
+            role,
+            program: "toolfleet".into(),
+            http_port: 8080,
+            nats_url: String::new(),
+            database_url: "postgres://secret".into(),
+            concurrency: 4,
+            secrets: "/data/secrets".into(),
+            log: PathBuf::new(),
+        };
+        assert_eq!(
+            spec(Role::Dispatcher(1)).arguments().join(" "),
+            "dispatcher --parent-pipe --http 127.0.0.1:8080"
+        );
+        assert_eq!(
+            spec(Role::Worker(2)).arguments().join(" "),
+            "worker --parent-pipe --http 127.0.0.1:8080 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
+             --secrets /data/secrets"
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! One `dev` per data folder: a lock that the kernel releases when we end, however we end.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Seek, Write},
+    path::Path,
+};
+
+use anyhow::{Context, bail};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
+
+/// The lock on a data folder, held while this lives.
+#[derive(Debug)]
+pub(crate) struct DevLock {
+    _held: Flock<File>,
+}
+
+impl DevLock {
+    /// Takes the lock and writes our pid into it.
+    ///
+    /// # Errors
+    ///
+    /// Another `dev` holds it; the message names its pid and what to do.
+    pub(crate) fn take(file: &Path) -> anyhow::Result<Self> {
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(file);
+        let open = open.with_context(|| format!("open {}", file.display()))?;
+        match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
+            Ok(mut held) => {
+                let mut write = || -> std::io::Result<()> {
+                    held.set_len(0)?;
+                    held.rewind()?;
+                    write!(held, "{}", std::process::id())
+                };
+                write().with_context(|| format!("write our pid to {}", file.display()))?;
+                Ok(Self { _held: held })
+            }
+            Err((mut open, Errno::EWOULDBLOCK)) => {
+                let mut pid = String::new();
+                open.read_to_string(&mut pid)
+                    .with_context(|| format!("read {}", file.display()))?;
+                let data = file.parent().unwrap_or(file).display();
+                bail!(
+                    "another `toolfleet dev` (pid {pid}) runs on {data}: \
+                     stop it with `kill {pid}`, or give this one a folder of its own with `--data DIR`"
+                )
+            }
+            Err((_, reason)) => Err(reason).with_context(|| format!("lock {}", file.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_refused_with_the_first_ones_pid_until_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dev.lock");
+        let first = DevLock::take(&file).unwrap();
+        let refusal = DevLock::take(&file).unwrap_err().to_string();
+        assert!(
+            refusal.contains(&format!("pid {}", std::process::id())),
+            "{refusal}"
+        );
+        assert!(refusal.contains("--data"), "{refusal}");
+        drop(first);
+        DevLock::take(&file).unwrap();
+    }
+}

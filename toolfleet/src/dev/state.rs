@@ -1,0 +1,234 @@
+//! `dev.json`: where everything is and who runs it, for scripts. Replaced as a whole on every change.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// The content of `dev.json`: a promise to scripts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DevState {
+    /// Where clients of the bus connect.
+    pub nats_url: String,
+    /// Where the history is, password included: hence the file's mode 0600.
+    pub database_url: String,
+    /// `/healthz`, `/readyz` and `/metrics` of the first dispatcher.
+    pub http_url: String,
+    /// The dispatchers that run.
+    pub dispatcher_pids: Vec<u32>,
+    /// The workers that run.
+    pub worker_pids: Vec<u32>,
+    /// The nats-server, unless it is being started again.
+    pub nats_pid: Option<u32>,
+    /// The postmaster, unless it is being started again.
+    pub postgres_pid: Option<u32>,
+}
+
+/// What a process that `dev` keeps alive is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    Postgres,
+    Nats,
+    Dispatcher(u16),
+    Worker(u16),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Postgres => f.write_str("postgres"),
+            Self::Nats => f.write_str("nats-server"),
+            Self::Dispatcher(number) => write!(f, "dev-dispatcher-{number}"),
+            Self::Worker(number) => write!(f, "dev-worker-{number}"),
+        }
+    }
+}
+
+/// Who runs at the moment, and the file that tells it once everything is up.
+#[derive(Debug)]
+pub(crate) struct Board {
+    file: PathBuf,
+    // A std mutex: held for a write of a few hundred bytes, never over an await.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    urls: DevState,
+    running: BTreeMap<Role, u32>,
+    deaths: BTreeMap<Role, u32>,
+    published: bool,
+}
+
+impl Board {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self {
+            file,
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Sets the URLs; they stay the same from then on.
+    pub(crate) fn locate(&self, nats_url: String, database_url: String, http_url: String) {
+        self.lock().urls = DevState {
+            nats_url,
+            database_url,
+            http_url,
+            ..DevState::default()
+        };
+    }
+
+    pub(crate) fn up(&self, role: Role, pid: u32) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.running.insert(role, pid);
+        self.write(&inner)
+    }
+
+    pub(crate) fn down(&self, role: Role) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.running.remove(&role);
+        *inner.deaths.entry(role).or_default() += 1;
+        self.write(&inner)
+    }
+
+    /// How often this one has ended so far.
+    pub(crate) fn deaths(&self, role: Role) -> u32 {
+        self.lock().deaths.get(&role).copied().unwrap_or_default()
+    }
+
+    /// Writes the file now and on every change from now on.
+    pub(crate) fn publish(&self) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.published = true;
+        self.write(&inner)
+    }
+
+    /// Removes the file: nothing runs any more.
+    pub(crate) fn withdraw(&self) -> io::Result<()> {
+        let mut inner = self.lock();
+        if std::mem::take(&mut inner.published) {
+            fs::remove_file(&self.file)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn state(&self) -> DevState {
+        self.lock().state()
+    }
+
+    fn write(&self, inner: &Inner) -> io::Result<()> {
+        if inner.published {
+            replace(&self.file, &inner.state())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn state(&self) -> DevState {
+        let pids = |wanted: fn(&Role) -> bool| -> Vec<u32> {
+            self.running
+                .iter()
+                .filter(|(role, _)| wanted(role))
+                .map(|(_, pid)| *pid)
+                .collect()
+        };
+        DevState {
+            dispatcher_pids: pids(|role| matches!(role, Role::Dispatcher(_))),
+            worker_pids: pids(|role| matches!(role, Role::Worker(_))),
+            nats_pid: self.running.get(&Role::Nats).copied(),
+            postgres_pid: self.running.get(&Role::Postgres).copied(),
+            ..self.urls.clone()
+        }
+    }
+}
+
+/// What a predecessor left; none when it stopped cleanly or the file makes no sense.
+pub(crate) fn read(file: &Path) -> Option<DevState> {
+    serde_json::from_slice(&fs::read(file).ok()?).ok()
+}
+
+/// Readers see the old content or the new, also after a power cut.
+fn replace(file: &Path, state: &DevState) -> io::Result<()> {
+    let next = file.with_extension("json.new");
+    let mut text = serde_json::to_vec_pretty(state)?;
+    text.push(b'\n');
+    let mut open = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&next)?;
+    open.write_all(&text)?;
+    open.sync_all()?;
+    fs::rename(&next, file)?;
+    file.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_file_appears_when_published_follows_every_change_and_goes_when_withdrawn() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dev.json");
+        let board = Board::new(file.clone());
+        board.up(Role::Postgres, 10).unwrap();
+        board.up(Role::Worker(2), 12).unwrap();
+        board.up(Role::Worker(1), 11).unwrap();
+        assert!(read(&file).is_none());
+
+        board.locate("nats://n".into(), "postgres://p".into(), "http://h".into());
+        board.publish().unwrap();
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let told = read(&file).unwrap();
+        assert_eq!(
+            (told.worker_pids.clone(), told.postgres_pid, told.nats_pid),
+            (vec![11, 12], Some(10), None)
+        );
+        assert_eq!(told, board.state());
+
+        board.down(Role::Worker(1)).unwrap();
+        assert_eq!(read(&file).unwrap().worker_pids, [12]);
+        assert_eq!(board.deaths(Role::Worker(1)), 1);
+
+        board.withdraw().unwrap();
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn the_keys_of_the_file_are_a_promise() {
+        let state = serde_json::to_value(DevState::default()).unwrap();
+        let keys: Vec<&String> = state.as_object().unwrap().keys().collect();
+        let promised = [
+            "database_url",
+            "dispatcher_pids",
+            "http_url",
+            "nats_pid",
+            "nats_url",
+            "postgres_pid",
+            "worker_pids",
+        ];
+        assert_eq!(keys, promised);
+    }
+}

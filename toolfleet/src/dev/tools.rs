@@ -1,0 +1,420 @@
+//! The folder of tool manifests: what is new or changed is applied, what is wrong is shown, the rest goes on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{bail, ensure};
+use sha2::{Digest, Sha256};
+use tokio::time::{sleep, timeout};
+
+use super::{DevHooks, Screen};
+
+/// Files beyond these bounds are no manifests.
+const FILES_MAX: usize = 1_000;
+const BYTES_MAX: u64 = 1024 * 1024;
+/// How long one file may take to be applied.
+const APPLY_MAX: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(500);
+/// A file that failed may have failed for a passing reason: it is tried again every so many polls.
+const RETRY_POLLS: u32 = 10;
+
+/// A watched folder.
+pub(crate) struct Tools {
+    folder: PathBuf,
+    database_url: String,
+    hooks: DevHooks,
+    screen: Screen,
+    seen: BTreeMap<PathBuf, Seen>,
+    applied: BTreeSet<PathBuf>,
+    /// Files that are not applied as they stand, with what was last said about them.
+    failing: BTreeMap<PathBuf, String>,
+    /// What was last said about the folder.
+    said: Option<String>,
+}
+
+/// What is remembered of a file.
+struct Seen {
+    stamp: Stamp,
+    /// It looked the same twice: nobody is writing it.
+    settled: bool,
+    hash: Option<[u8; 32]>,
+}
+
+/// What changes with every write, in whatever way an editor writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    changed_at: (i64, i64),
+}
+
+impl Tools {
+    pub(crate) fn new(
+        folder: PathBuf,
+        database_url: String,
+        hooks: DevHooks,
+        screen: Screen,
+    ) -> Self {
+        let (seen, applied, failing) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self {
+            folder,
+            database_url,
+            hooks,
+            screen,
+            seen,
+            applied,
+            failing,
+            said: None,
+        }
+    }
+
+    /// Applies every file that is there.
+    pub(crate) async fn apply_all(&mut self) {
+        // The first look sees the files, the second finds them settled.
+        let mut found = self.look();
+        found.extend(self.look());
+        self.apply(found).await;
+    }
+
+    /// How many files are applied and how many are not, for people.
+    pub(crate) fn summary(&self) -> String {
+        let problems = match self.failing.len() {
+            0 => String::new(),
+            some => format!(", {some} with problems (see above)"),
+        };
+        format!(
+            "{} applied{problems}; watching {}",
+            self.applied.len(),
+            self.folder.display()
+        )
+    }
+
+    /// Applies what changes; runs until it is dropped.
+    pub(crate) async fn watch(mut self) {
+        for poll in 1_u32.. {
+            sleep(POLL).await;
+            let mut changed = self.look();
+            if poll % RETRY_POLLS == 0 || !changed.is_empty() {
+                let settled =
+                    |path: &&PathBuf| self.seen.get(*path).is_some_and(|seen| seen.settled);
+                changed.extend(self.failing.keys().filter(settled).cloned());
+                self.apply(changed).await;
+            }
+        }
+    }
+
+    /// The settled files whose content is new.
+    fn look(&mut self) -> BTreeSet<PathBuf> {
+        let present = match manifests(&self.folder) {
+            Ok(present) => present,
+            Err(reason) => {
+                self.say_once(format!(
+                    "tools: cannot read {}: {reason}",
+                    self.folder.display()
+                ));
+                return BTreeSet::new();
+            }
+        };
+        if present.len() > FILES_MAX {
+            self.say_once(format!(
+                "tools: only the first {FILES_MAX} of {} files are looked at",
+                present.len()
+            ));
+        }
+        self.forget_missing(&present);
+        present
+            .into_iter()
+            .take(FILES_MAX)
+            .filter_map(|(path, stamp)| self.is_new(&path, stamp).then_some(path))
+            .collect()
+    }
+
+    /// Takes note of how a file looks now; true when it is settled with a content not seen before.
+    fn is_new(&mut self, path: &Path, stamp: Stamp) -> bool {
+        let Some(seen) = self.seen.get_mut(path).filter(|seen| seen.stamp == stamp) else {
+            let hash = self.seen.remove(path).and_then(|seen| seen.hash);
+            self.seen.insert(
+                path.to_path_buf(),
+                Seen {
+                    stamp,
+                    settled: false,
+                    hash,
+                },
+            );
+            return false;
+        };
+        if std::mem::replace(&mut seen.settled, true) {
+            return false;
+        }
+        // Applying an unreadable file tells its person why.
+        let hash = hash(path).ok();
+        let is_new = hash.is_none() || seen.hash != hash;
+        seen.hash = hash;
+        is_new
+    }
+
+    fn forget_missing(&mut self, present: &BTreeMap<PathBuf, Stamp>) {
+        let missing: Vec<PathBuf> = self
+            .seen
+            .keys()
+            .filter(|path| !present.contains_key(*path))
+            .cloned()
+            .collect();
+        for path in missing {
+            self.seen.remove(&path);
+            self.failing.remove(&path);
+            if self.applied.remove(&path) {
+                let name = name(&path);
+                self.screen.line(&format!(
+                    "tools: {name} is gone; the versions applied from it stay"
+                ));
+            }
+        }
+    }
+
+    /// Applies these files; again and again while it helps, because one may need another to be there first.
+    async fn apply(&mut self, mut pending: BTreeSet<PathBuf>) {
+        let mut problems = BTreeMap::new();
+        loop {
+            let waiting = pending.len();
+            for path in std::mem::take(&mut pending) {
+                match self.apply_one(&path).await {
+                    Ok(lines) => {
+                        for line in lines {
+                            self.screen.line(&format!("tools: {}: {line}", name(&path)));
+                        }
+                        problems.remove(&path);
+                        self.failing.remove(&path);
+                        self.applied.insert(path);
+                    }
+                    Err(problem) => {
+                        problems.insert(path.clone(), format!("{problem:#}"));
+                        pending.insert(path);
+                    }
+                }
+            }
+            if pending.is_empty() || pending.len() == waiting {
+                break;
+            }
+        }
+        for (path, problem) in problems {
+            if self.failing.get(&path) != Some(&problem) {
+                self.screen
+                    .line(&format!("tools: {} is not applied: {problem}", name(&path)));
+            }
+            self.failing.insert(path, problem);
+        }
+    }
+
+    async fn apply_one(&self, path: &Path) -> anyhow::Result<Vec<String>> {
+        let bytes = fs::metadata(path)?.len();
+        ensure!(
+            bytes <= BYTES_MAX,
+            "it has {bytes} bytes, a manifest at most {BYTES_MAX}"
+        );
+        match timeout(
+            APPLY_MAX,
+            (self.hooks.apply_tools)(self.database_url.clone(), path.to_path_buf()),
+        )
+        .await
+        {
+            Ok(lines) => lines,
+            Err(_) => bail!("it took longer than {APPLY_MAX:?}"),
+        }
+    }
+
+    fn say_once(&mut self, text: String) {
+        if self.said.as_ref() != Some(&text) {
+            self.screen.line(&text);
+            self.said = Some(text);
+        }
+    }
+}
+
+/// The manifests of a folder, hidden files left out: editors keep their drafts there.
+fn manifests(folder: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
+    let is_manifest = |path: &Path| {
+        let known = path
+            .extension()
+            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|one| extension == *one));
+        known && !name(path).starts_with('.')
+    };
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        // A file may go between the listing and this look at it.
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        if metadata.is_file() && is_manifest(&path) {
+            let changed_at = (metadata.ctime(), metadata.ctime_nsec());
+            found.insert(
+                path,
+                Stamp {
+                    inode: metadata.ino(),
+                    bytes: metadata.len(),
+                    changed_at,
+                },
+            );
+        }
+    }
+    Ok(found)
+}
+
+fn hash(path: &Path) -> io::Result<[u8; 32]> {
+    let mut content = Vec::new();
+    File::open(path)?
+        .take(BYTES_MAX)
+        .read_to_end(&mut content)?;
+    Ok(Sha256::digest(&content).into())
+}
+
+fn name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Write,
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+
+    /// Applies what is text, after what it needs: `needs: <file>` must have been applied before.
+    static APPLIED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+    fn hooks() -> DevHooks {
+        DevHooks {
+            migrate: |_| Box::pin(async { Ok(()) }),
+            worker_died: |_, _| Box::pin(async { Ok(()) }),
+            apply_tools: |database_url, path| {
+                Box::pin(async move {
+                    let text = fs::read_to_string(&path)?;
+                    ensure!(!text.contains("invalid"), "effect is missing");
+                    let mut applied = APPLIED.lock().unwrap();
+                    if let Some(needed) = text.strip_prefix("needs: ") {
+                        let needed = (database_url.clone(), needed.to_owned());
+                        ensure!(applied.contains(&needed), "its probe is not there");
+                    }
+                    applied.push((database_url, name(&path)));
+                    Ok(vec![format!("version of {} bytes", text.len())])
+                })
+            },
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Paper {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn watched(folder: &Path) -> (Tools, Paper) {
+        let (paper, url) = (Paper::default(), folder.display().to_string());
+        (
+            Tools::new(
+                folder.to_path_buf(),
+                url,
+                hooks(),
+                Screen::new(paper.clone()),
+            ),
+            paper,
+        )
+    }
+
+    #[tokio::test]
+    async fn what_needs_another_tool_is_applied_after_it_and_problems_do_not_stop_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", "needs: z.json");
+        write("b.yml", "invalid");
+        write("z.json", "tool");
+        write("notes.txt", "invalid");
+        write(".draft.yaml", "invalid");
+        let (mut tools, paper) = watched(folder.path());
+        tools.apply_all().await;
+        let said = paper.take();
+        assert!(
+            said.contains("tools: a.yaml: version of")
+                && said.contains("tools: z.json: version of"),
+            "{said}"
+        );
+        assert!(
+            said.contains("tools: b.yml is not applied: effect is missing"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 3, "{said}");
+        assert!(
+            tools.summary().starts_with("2 applied, 1 with problems"),
+            "{}",
+            tools.summary()
+        );
+    }
+
+    #[tokio::test]
+    async fn only_a_settled_new_content_is_applied() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        fs::write(&file, "one").unwrap();
+        let (mut tools, paper) = watched(folder.path());
+        tools.apply_all().await;
+        assert_eq!(paper.take(), "tools: a.yaml: version of 3 bytes\n");
+        assert!(tools.look().is_empty());
+
+        fs::write(&file, "inval").unwrap();
+        assert!(tools.look().is_empty(), "it may still be being written");
+        fs::write(&file, "three").unwrap();
+        assert!(tools.look().is_empty());
+        let settled = tools.look();
+        assert_eq!(settled.len(), 1);
+        tools.apply(settled).await;
+        assert_eq!(paper.take(), "tools: a.yaml: version of 5 bytes\n");
+
+        // Saved again without a change.
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "three").unwrap();
+        assert!(tools.look().is_empty() && tools.look().is_empty() && tools.look().is_empty());
+        fs::remove_file(&file).unwrap();
+        assert!(tools.look().is_empty());
+        assert!(paper.take().contains("a.yaml is gone"));
+    }
+
+    #[tokio::test]
+    async fn a_problem_is_said_once_and_again_only_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        fs::write(&file, "needs: b.yaml").unwrap();
+        let (mut tools, paper) = watched(folder.path());
+        tools.apply_all().await;
+        assert!(paper.take().contains("its probe is not there"));
+        tools.apply(BTreeSet::from([file.clone()])).await;
+        assert_eq!(paper.take(), "");
+        fs::write(&file, "invalid").unwrap();
+        tools.apply(BTreeSet::from([file.clone()])).await;
+        assert!(paper.take().contains("effect is missing"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Real servers, started for one person or one test run: Postgres and nats-server.
+//!
+//! `find` says where the programs are, `process` is what both have in common, `place` is where a cluster
+//! may lie when we are root; `postgres` and `nats` start one server each and wait until it answers.
+//! Every wait is bounded, and an error quotes the last lines of the server's own log.
+
+pub mod find;
+pub mod nats;
+pub mod place;
+pub mod postgres;
+pub mod process;
+
+use std::{io, net::TcpListener, path::PathBuf, time::Duration};
+
+pub use nats::{Nats, NatsOptions};
+pub use postgres::{Postgres, PostgresOptions};
+
+/// A server that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The program is not on this machine, or too old.
+    #[error("{0}")]
+    Program(String),
+    /// A file, folder or process could not be prepared.
+    #[error("{doing}")]
+    Prepare {
+        /// What was being done, with the path.
+        doing: String,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// The data folder is in a state that only its owner can judge.
+    #[error("{0}")]
+    Data(String),
+    /// The server ended instead of starting.
+    #[error("{server} ended while starting ({status}); its log {} says:\n{tail}", log.display())]
+    Ended {
+        /// Which server.
+        server: String,
+        /// How it ended.
+        status: String,
+        /// Its log file.
+        log: PathBuf,
+        /// The last lines of its log.
+        tail: String,
+    },
+    /// The server runs but does not answer.
+    #[error("{server} did not answer within {waited:?} ({last}); its log {} says:\n{tail}", log.display())]
+    Silent {
+        /// Which server.
+        server: String,
+        /// How long we waited.
+        waited: Duration,
+        /// What the last try came to.
+        last: String,
+        /// Its log file.
+        log: PathBuf,
+        /// The last lines of its log.
+        tail: String,
+    },
+    /// The server answers, but a statement that prepares it failed.
+    #[error("{doing}")]
+    Database {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        #[source]
+        source: sqlx::Error,
+    },
+}
+
+impl ServerError {
+    pub(crate) fn prepare(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::Prepare { doing, source }
+    }
+}
+
+/// Ports on 127.0.0.1 that were free a moment ago, all different.
+///
+/// # Errors
+///
+/// No port can be bound.
+pub fn free_ports(count: usize) -> Result<Vec<u16>, ServerError> {
+    let bound: io::Result<Vec<TcpListener>> = (0..count)
+        .map(|_| TcpListener::bind(("127.0.0.1", 0)))
+        .collect();
+    let ports = bound.and_then(|all| {
+        all.iter()
+            .map(|one| one.local_addr().map(|at| at.port()))
+            .collect()
+    });
+    ports.map_err(ServerError::prepare("find a free port on 127.0.0.1"))
+}

@@ -1,0 +1,234 @@
+//! A private nats-server with `JetStream`, on 127.0.0.1 only.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use tokio::{
+    io::AsyncReadExt,
+    net::TcpStream,
+    process::Command,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ServerError,
+    find::{self, Ground},
+    process::{self, Ending, Launch, Process, Stopped},
+};
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct NatsOptions {
+    /// Its folder: streams, configuration, pid; created when new.
+    pub store: PathBuf,
+    /// The port on 127.0.0.1; the server picks a free one when none is given.
+    pub port: Option<u16>,
+    /// The server's log, appended to.
+    pub log: PathBuf,
+    /// The largest message in bytes.
+    pub max_payload: u32,
+}
+
+/// What `dev` and the tests allow a message to be: a batch of a thousand calls fits.
+pub const MAX_PAYLOAD: u32 = 8 * 1024 * 1024;
+
+/// A running nats-server. Dropping it kills it and does not wait.
+#[derive(Debug)]
+pub struct Nats {
+    process: Process,
+    port: u16,
+}
+
+const START_MAX: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(10);
+const ENDING: Ending = Ending {
+    ask: Signal::SIGTERM,
+    grace: Duration::from_secs(10),
+    at_once: Signal::SIGKILL,
+};
+const CONFIGURATION: &str = "nats-server.conf";
+const PID: &str = "nats-server.pid";
+
+impl Nats {
+    /// Starts it and waits, at most 30 s, until it greets a connection.
+    ///
+    /// Dropping the future ends whatever was started.
+    ///
+    /// # Errors
+    ///
+    /// No fitting nats-server is installed, or it does not come up; the message quotes its log.
+    pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
+        let server = find::nats_server(&Ground::of_this_process()).await?;
+        let (store, configuration) = write_configuration(&options)?;
+        let mut command = Command::new(server);
+        command
+            .arg("-c")
+            .arg(&configuration)
+            .env_clear()
+            .current_dir(&store);
+        let launch = Launch {
+            name: "nats-server".into(),
+            command,
+            log: options.log,
+            ending: ENDING,
+            parent_pipe: false,
+        };
+        let mut process = Process::spawn(launch)?;
+        fs::write(store.join(PID), process.pid().to_string()).map_err(ServerError::prepare(
+            format!("write {}", store.join(PID).display()),
+        ))?;
+        let port = greeted(&mut process, &store.join("ports")).await?;
+        Ok(Self { process, port })
+    }
+
+    /// Where clients connect.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// The port on 127.0.0.1; give it to the next start, so that clients find their way back.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id.
+    pub const fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Shuts it down: at most 10 s, then SIGKILL.
+    pub async fn stop(mut self) -> Stopped {
+        self.process.stop(&CancellationToken::new()).await
+    }
+
+    /// The process alone, for an owner who keeps it alive.
+    pub fn into_process(self) -> Process {
+        self.process
+    }
+
+    /// Ends a nats-server that runs on this store and has lost its owner; its pid, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// It does not end.
+    pub async fn end_orphan(store: &Path) -> Result<Option<u32>, ServerError> {
+        let store = fs::canonicalize(store).unwrap_or_else(|_| store.to_path_buf());
+        let noted = fs::read_to_string(store.join(PID)).ok();
+        let Some(pid) = noted.and_then(|text| text.trim().parse().ok()) else {
+            return Ok(None);
+        };
+        let value = store.join(CONFIGURATION).to_string_lossy().into_owned();
+        let is_ours = |pid| process::runs_as(pid, "nats-server", "-c", &value);
+        if !is_ours(pid) {
+            return Ok(None);
+        }
+        if process::end_orphan(pid, ENDING, is_ours).await {
+            return Ok(Some(pid));
+        }
+        let store = store.display();
+        Err(ServerError::Data(format!(
+            "a nats-server (pid {pid}) runs on {store} and does not end: end it by hand"
+        )))
+    }
+}
+
+/// The store, absolute, and the configuration in it; `max_payload` has no flag.
+fn write_configuration(options: &NatsOptions) -> Result<(PathBuf, PathBuf), ServerError> {
+    let at = || ServerError::prepare(format!("prepare {}", options.store.display()));
+    fs::create_dir_all(&options.store).map_err(at())?;
+    let store = options.store.canonicalize().map_err(at())?;
+    let ports = store.join("ports");
+    // A killed server leaves its file there.
+    match fs::remove_dir_all(&ports) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(at()(reason)),
+        _ => fs::create_dir(&ports).map_err(at())?,
+    }
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\nports_file_dir: {ports}\nmax_payload: {payload}\n\
+         jetstream: {{ store_dir: {store} }}\n",
+        port = options.port.map_or(-1, i32::from),
+        ports = quoted(&ports)?,
+        payload = options.max_payload,
+        store = quoted(&store)?,
+    );
+    let configuration = store.join(CONFIGURATION);
+    fs::write(&configuration, text).map_err(at())?;
+    Ok((store, configuration))
+}
+
+fn quoted(path: &Path) -> Result<String, ServerError> {
+    let text = path
+        .to_str()
+        .filter(|text| !text.contains(char::is_control));
+    let text = text.ok_or_else(|| {
+        let problem = "is not readable text, which nats-server needs: use another data folder";
+        ServerError::Data(format!("the path {} {problem}", path.display()))
+    })?;
+    Ok(format!(
+        "\"{}\"",
+        text.replace('\\', "\\\\").replace('"', "\\\"")
+    ))
+}
+
+/// Waits for the ports file, which only this very process writes, and for the first line of a connection.
+async fn greeted(process: &mut Process, ports: &Path) -> Result<u16, ServerError> {
+    let began = Instant::now();
+    let file_end = format!("_{}.ports", process.pid());
+    loop {
+        if let Some(status) = process
+            .ended()
+            .map_err(ServerError::prepare("look after nats-server"))?
+        {
+            return Err(process.ended_early(status));
+        }
+        let last = match announced(ports, &file_end) {
+            Some(port) => match timeout(Duration::from_secs(1), greets(port)).await {
+                Ok(Ok(true)) => return Ok(port),
+                Ok(Ok(false)) => "it greets with something else than INFO".to_owned(),
+                Ok(Err(problem)) => problem.to_string(),
+                Err(_) => "no greeting".to_owned(),
+            },
+            None => "it has not told its port yet".to_owned(),
+        };
+        if began.elapsed() > START_MAX {
+            return Err(process.silent(START_MAX, last));
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// The port in a file like `{"nats":["nats://127.0.0.1:4222"]}`.
+fn announced(folder: &Path, file_end: &str) -> Option<u16> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let file = entries
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().ends_with(file_end))?;
+    let ports: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}
+
+async fn greets(port: u16) -> io::Result<bool> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
+    let mut greeting = [0; 5];
+    connection.read_exact(&mut greeting).await?;
+    Ok(&greeting == b"INFO ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_cannot_leave_its_place_in_the_configuration() {
+        assert_eq!(
+            quoted(Path::new(r#"/a "b"\c"#)).unwrap(),
+            r#""/a \"b\"\\c""#
+        );
+        assert!(quoted(Path::new("/a\nlisten: 0.0.0.0")).is_err());
+    }
+}

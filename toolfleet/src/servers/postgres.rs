@@ -1,0 +1,413 @@
+//! A private Postgres: its cluster is created when new, it listens on 127.0.0.1 only, and asks for a password.
+//!
+//! The server is our direct child, not `pg_ctl`'s: we own its pid and see its end.
+//! A stale `postmaster.pid` is Postgres's own business; backends that outlive a killed postmaster for a moment
+//! make the next start fail with a shared-memory message, and that start is repeated.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions,
+};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    ServerError,
+    find::{self, Ground},
+    free_ports,
+    place::Place,
+    process::{self, Ending, Launch, Process, Stopped},
+};
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// The data folder; created when new. Its neighbour `postgres.password` is the way in.
+    pub data: PathBuf,
+    /// The port on 127.0.0.1; a free one when none is given.
+    pub port: Option<u16>,
+    /// The server's log, appended to.
+    pub log: PathBuf,
+    /// Off only where losing everything at a power cut is fine.
+    pub fsync: bool,
+}
+
+/// A running Postgres. Dropping it shuts it down at once, as SIGQUIT does, and does not wait.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    port: u16,
+    url: String,
+    note: Option<String>,
+}
+
+/// The superuser of the cluster, and the name of the database.
+const NAME: &str = "toolfleet";
+/// How long a start may take, crash recovery included.
+const START_MAX: Duration = Duration::from_secs(30);
+/// How long a start that failed for a passing reason is repeated.
+const REPEAT_MAX: Duration = Duration::from_secs(15);
+/// How long a new cluster may take.
+const INITDB_MAX: Duration = Duration::from_secs(60);
+/// How long a wrong password may be a stranger's server on the same port, about to make ours fail.
+const STRANGER_MAX: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(20);
+/// Fast shutdown; after the grace SIGKILL, which the next start recovers from.
+const ENDING: Ending = Ending {
+    ask: Signal::SIGINT,
+    grace: Duration::from_secs(10),
+    at_once: Signal::SIGQUIT,
+};
+
+impl Postgres {
+    /// Starts it and waits until its database `toolfleet` answers; at most about a minute, and two for a new cluster.
+    ///
+    /// Dropping the future ends whatever was started.
+    ///
+    /// # Errors
+    ///
+    /// No fitting Postgres is installed, or it does not come up; the message quotes its log.
+    pub async fn start(options: PostgresOptions) -> Result<Self, ServerError> {
+        let bin = find::postgres_bin(&Ground::of_this_process()).await?;
+        let place = Place::of(&options.data)?;
+        if place.abandoned {
+            clear_abandoned(&place).await?;
+        }
+        let password = Self::cluster(&bin, &place, options.fsync).await?;
+        let repeat_until = Instant::now() + REPEAT_MAX;
+        loop {
+            let port = match options.port {
+                Some(port) => port,
+                None => free_ports(1)?[0],
+            };
+            let command = serve(&bin, &place, port, options.fsync);
+            let log = options.log.clone();
+            let launch = Launch {
+                name: "postgres".into(),
+                command,
+                log,
+                ending: ENDING,
+                parent_pipe: false,
+            };
+            let mut process = Process::spawn(launch)?;
+            match open(&mut process, &login(port, &password)).await {
+                Ok(()) => {
+                    let url = format!("postgres://{NAME}:{password}@127.0.0.1:{port}/{NAME}");
+                    return Ok(Self {
+                        process,
+                        port,
+                        url,
+                        note: place.note,
+                    });
+                }
+                Err(ServerError::Ended { tail, .. })
+                    if passes(&tail) && Instant::now() < repeat_until =>
+                {
+                    sleep(POLL * 5).await;
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+    }
+
+    /// Where its database is, password included.
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// The port on 127.0.0.1.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The postmaster's process id.
+    pub const fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// What its person should know: the cluster lies elsewhere.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Shuts it down: open transactions are rolled back, at most 10 s, then SIGKILL of the postmaster.
+    pub async fn stop(mut self) -> Stopped {
+        self.process.stop(&CancellationToken::new()).await
+    }
+
+    /// The process alone, for an owner who keeps it alive.
+    pub fn into_process(self) -> Process {
+        self.process
+    }
+
+    /// Ends a Postgres that runs on this data folder and has lost its owner; its pid, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// It does not end, or the folder cannot be looked at.
+    pub async fn end_orphan(data: &Path) -> Result<Option<u32>, ServerError> {
+        let folder = fs::canonicalize(data).unwrap_or_else(|_| data.to_path_buf());
+        end_orphan_on(&folder).await
+    }
+
+    /// Creates the cluster if it is new; the password either way.
+    async fn cluster(bin: &Path, place: &Place, fsync: bool) -> Result<String, ServerError> {
+        let secret = place.folder.with_file_name("postgres.password");
+        if place.folder.join("PG_VERSION").exists() {
+            return fs::read_to_string(&secret)
+                .map(|text| text.trim().to_owned())
+                .map_err(ServerError::prepare(format!(
+                    "read the cluster's password from {} (without it, remove the data folder)",
+                    secret.display()
+                )));
+        }
+        let password = new_password(place, &secret).map_err(ServerError::prepare(format!(
+            "write the cluster's password to {}",
+            secret.display()
+        )))?;
+        // Beside its final place, so that an interrupted start never leaves half a cluster there.
+        let unfinished = place.folder.with_extension("new");
+        remove_folder(&unfinished)?;
+        place.create(&unfinished)?;
+        initdb(bin, place, &unfinished, &secret, fsync).await?;
+        // An empty folder gives way; anything else is not ours to replace.
+        fs::rename(&unfinished, &place.folder).map_err(ServerError::prepare(format!(
+            "put the new cluster into {}",
+            place.folder.display()
+        )))?;
+        Ok(password)
+    }
+}
+
+fn new_password(place: &Place, secret: &Path) -> io::Result<String> {
+    let password = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    match fs::remove_file(secret) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(reason),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(secret)?;
+    file.write_all(password.as_bytes())?;
+    file.sync_all()?;
+    place.give(secret)?;
+    Ok(password)
+}
+
+async fn initdb(
+    bin: &Path,
+    place: &Place,
+    folder: &Path,
+    secret: &Path,
+    fsync: bool,
+) -> Result<(), ServerError> {
+    let mut command = program(&bin.join("initdb"), place, folder);
+    command.arg("-D").arg(folder).arg("--pwfile").arg(secret);
+    command.args([
+        "--username",
+        NAME,
+        "--auth",
+        "scram-sha-256",
+        "--encoding",
+        "UTF8",
+        "--no-locale",
+    ]);
+    command
+        .args(["--no-instructions"])
+        .args((!fsync).then_some("--no-sync"));
+    command
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .process_group(0);
+    let started = ServerError::prepare(format!("run {}", bin.join("initdb").display()));
+    let output = timeout(INITDB_MAX, command.output()).await;
+    let output = output
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(started)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let place = folder.display();
+    Err(ServerError::Data(format!(
+        "initdb cannot create a cluster in {place}: {}",
+        said.trim()
+    )))
+}
+
+fn serve(bin: &Path, place: &Place, port: u16, fsync: bool) -> Command {
+    let mut command = program(&bin.join("postgres"), place, &place.folder);
+    command.arg("-D").arg(&place.folder);
+    let switch = if fsync { "on" } else { "off" };
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        // A socket's path has at most about 100 bytes; TCP has no such limit.
+        "unix_socket_directories=".to_owned(),
+        "shared_buffers=128MB".to_owned(),
+        "max_connections=200".to_owned(),
+        format!("fsync={switch}"),
+        "synchronous_commit=on".to_owned(),
+        "logging_collector=off".to_owned(),
+        "log_destination=stderr".to_owned(),
+        "timezone=UTC".to_owned(),
+        "log_timezone=UTC".to_owned(),
+    ];
+    for setting in settings {
+        command.arg("-c").arg(setting);
+    }
+    command
+}
+
+/// A Postgres program as the cluster's user, without our environment: it may hold secrets, or `PG…` settings.
+fn program(program: &Path, place: &Place, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    // Its messages are compared with what we know, so they are in English.
+    command
+        .env_clear()
+        .env("LC_ALL", "C")
+        .env("TZ", "UTC")
+        .current_dir(folder);
+    if let Some(owner) = &place.owner {
+        // The standard library drops root's other groups as well.
+        command.uid(owner.uid).gid(owner.gid);
+    }
+    command
+}
+
+fn login(port: u16, password: &str) -> PgConnectOptions {
+    let options = PgConnectOptions::new_without_pgpass()
+        .host("127.0.0.1")
+        .port(port);
+    options
+        .username(NAME)
+        .password(password)
+        .database("postgres")
+        .disable_statement_logging()
+}
+
+/// Waits for the first answer, then makes sure that the database is there.
+async fn open(process: &mut Process, login: &PgConnectOptions) -> Result<(), ServerError> {
+    let began = Instant::now();
+    let mut refused_since = None;
+    let mut connection = loop {
+        if let Some(status) = process
+            .ended()
+            .map_err(ServerError::prepare("look after postgres"))?
+        {
+            return Err(process.ended_early(status));
+        }
+        let last = match timeout(Duration::from_secs(2), first_answer(login)).await {
+            Ok(Ok(connection)) => break connection,
+            Ok(Err(problem)) if is_refused_login(&problem) => {
+                let since = *refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > STRANGER_MAX {
+                    return Err(ServerError::Database {
+                        doing: "log in with the cluster's password",
+                        source: problem,
+                    });
+                }
+                problem.to_string()
+            }
+            Ok(Err(problem)) => problem.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        if began.elapsed() > START_MAX {
+            return Err(process.silent(START_MAX, last));
+        }
+        sleep(POLL).await;
+    };
+    let created = timeout(START_MAX, create_database(&mut connection)).await;
+    let created = created.unwrap_or_else(|_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())));
+    created.map_err(|source| ServerError::Database {
+        doing: "create the database toolfleet",
+        source,
+    })
+}
+
+async fn first_answer(login: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = PgConnection::connect_with(login).await?;
+    connection.execute("SELECT 1").await?;
+    Ok(connection)
+}
+
+async fn create_database(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let named = format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'");
+    // Both statements are made of a constant.
+    if connection
+        .fetch_optional(AssertSqlSafe(named))
+        .await?
+        .is_none()
+    {
+        connection
+            .execute(AssertSqlSafe(format!("CREATE DATABASE {NAME}")))
+            .await?;
+    }
+    Ok(())
+}
+
+/// A failure that is over in a moment: a killed server's last backends, a port taken between look and use.
+fn passes(log: &str) -> bool {
+    log.contains("pre-existing shared memory block") || log.contains("could not bind")
+}
+
+fn is_refused_login(problem: &sqlx::Error) -> bool {
+    problem
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| code.starts_with("28"))
+}
+
+async fn end_orphan_on(folder: &Path) -> Result<Option<u32>, ServerError> {
+    let Ok(lock) = fs::read_to_string(folder.join("postmaster.pid")) else {
+        return Ok(None);
+    };
+    let Some(pid) = lock
+        .lines()
+        .next()
+        .and_then(|line| line.trim().parse().ok())
+    else {
+        return Ok(None);
+    };
+    let value = folder.to_string_lossy().into_owned();
+    let is_ours = |pid| process::runs_as(pid, "postgres", "-D", &value);
+    if !is_ours(pid) {
+        return Ok(None);
+    }
+    if process::end_orphan(pid, ENDING, is_ours).await {
+        return Ok(Some(pid));
+    }
+    Err(ServerError::Data(format!(
+        "a Postgres (pid {pid}) runs on {value} and does not end: end it by hand"
+    )))
+}
+
+/// Its person removed the data folder, and with it the link: what the link pointed to goes as well.
+async fn clear_abandoned(place: &Place) -> Result<(), ServerError> {
+    end_orphan_on(&place.folder).await?;
+    remove_folder(&place.folder)
+}
+
+fn remove_folder(folder: &Path) -> Result<(), ServerError> {
+    match fs::remove_dir_all(folder) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+            Err(ServerError::prepare(format!("remove {}", folder.display()))(reason))
+        }
+        _ => Ok(()),
+    }
+}
