@@ -15,6 +15,8 @@ pub mod retry;
 
 pub mod delay;
 
+pub mod lease;
+
 // What may come in.
 pub mod arguments;
 pub mod canonical;

@@ -152,7 +152,7 @@ impl Registry {
 
 fn read_tool(manifest: &str) -> Result<Tool, String> {
     let manifest: Manifest = serde_json::from_str(manifest).map_err(|error| error.to_string())?;
-    let schema = Schema::compile_input(&manifest.input_schema).map_err(|problems| {
+    let schema = Schema::compile_input(&manifest.caller_schema()).map_err(|problems| {
         problems
             .first()
             .map(|p| p.message.clone())

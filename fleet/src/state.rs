@@ -69,8 +69,9 @@ pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
             Fail => Ok(Failed),
             Expire => Ok(Expired),
             Cancel => Ok(Cancelled),
-            Quarantine => Ok(InDoubt),
-            Again | Doubt => illegal,
+            // An `idempotent` call whose last attempt is unknown ran out of time before its next one.
+            Doubt | Quarantine => Ok(InDoubt),
+            Again => illegal,
         },
         Running => match event {
             Again => Ok(Queued),
@@ -144,6 +145,7 @@ mod tests {
             legal,
             [
                 "queued --claim--> running",
+                "queued --doubt--> in_doubt",
                 "queued --succeed--> succeeded",
                 "queued --fail--> failed",
                 "queued --expire--> expired",

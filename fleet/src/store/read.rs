@@ -239,10 +239,10 @@ impl CallRow {
             coercions: raw(&self.coercions)?.unwrap_or_else(no_coercions),
             attempts: self.attempts,
             replayed,
-            timing: Timing {
+            timing: Some(Timing {
                 queued_ms: self.queued_ms,
                 run_ms: self.run_ms,
-            },
+            }),
         }))
     }
 }

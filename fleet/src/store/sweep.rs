@@ -53,10 +53,23 @@ pub async fn take_due(pool: &PgPool) -> Result<Vec<Publishable>, StoreError> {
 pub struct Step {
     /// Queued calls that wait longer than a pointer takes.
     pub waiting: Vec<Publishable>,
-    /// Queued calls whose deadline has passed, with their revision.
-    pub expired: Vec<(CallId, i32)>,
+    /// Queued calls whose deadline has passed.
+    pub expired: Vec<Expired>,
     /// Where the next step starts; `None` at the end of the table.
     pub cursor: Option<CallId>,
+}
+
+/// A queued call whose deadline has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Expired {
+    /// The call.
+    pub call_id: CallId,
+    /// How often it has moved: nothing may move it before it is ended.
+    pub rev: i32,
+    /// What running it would mean.
+    pub effect: Effect,
+    /// Whether an attempt before left its effect unknown.
+    pub unknown: bool,
 }
 
 /// Walks over at most [`STEP_ROWS`] open calls behind the cursor.
@@ -67,7 +80,10 @@ pub struct Step {
 pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreError> {
     let doing = "walk over open calls";
     let sql = format!(
-        "SELECT {POINTER}, rev, deadline_at <= now() AS expired, \
+        "SELECT {POINTER}, rev, effect::text AS effect, deadline_at <= now() AS expired, \
+                deadline_at <= now() AND attempts > 0 AND EXISTS ( \
+                    SELECT FROM toolfleet.ended_attempts a \
+                    WHERE a.call_id = step.call_id AND a.number = step.attempts AND a.outcome = 'unknown') AS unknown, \
                 state = 'queued' AND NOT held AND due_at IS NULL \
                 AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
                 state = 'queued' AS queued \
@@ -86,7 +102,15 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
         let call = CallId(row.try_get("call_id")?);
         step.cursor = Some(call);
         if row.try_get("queued")? && row.try_get("expired")? {
-            step.expired.push((call, row.try_get("rev")?));
+            step.expired.push(Expired {
+                call_id: call,
+                rev: row.try_get("rev")?,
+                effect: row
+                    .try_get::<String, _>("effect")?
+                    .parse()
+                    .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+                unknown: row.try_get("unknown")?,
+            });
         } else if row.try_get("waiting")? {
             step.waiting.push(publishable(row)?);
         }

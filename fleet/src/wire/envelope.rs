@@ -57,8 +57,8 @@ pub struct Envelope {
     pub attempts: i32,
     /// Whether an earlier submission made the call.
     pub replayed: bool,
-    /// How long it took.
-    pub timing: Timing,
+    /// How long it took; `null` for a refusal.
+    pub timing: Option<Timing>,
 }
 
 /// `refused`, or the state of a call.
@@ -112,7 +112,7 @@ impl Envelope {
             coercions: no_coercions(),
             attempts: 0,
             replayed: false,
-            timing: Timing::default(),
+            timing: None,
         }
     }
 

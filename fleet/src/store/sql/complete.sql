@@ -11,8 +11,8 @@ WITH input AS MATERIALIZED (
     JOIN toolfleet.open_calls o USING (call_id)
     WHERE ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
            OR (i.by_rev = o.rev AND o.state = 'queued'))
-      AND (i.kind = 'end' OR o.state = 'running')
-      AND (i.kind <> 'again' OR NOT o.cancel_requested)
+      AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
+      AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (
@@ -59,7 +59,7 @@ WITH input AS MATERIALIZED (
     SELECT call_id, by_attempt, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, attempt_effect::toolfleet.effect_known, attempt_error::json
     FROM mine
-    WHERE kind IN ('again', 'doubt')
+    WHERE kind IN ('again', 'doubt') AND by_attempt IS NOT NULL
 ), notes AS (
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
     SELECT call_id, rev + 1, state, CASE kind WHEN 'again' THEN 'queued' ELSE 'in_doubt' END::toolfleet.call_state,

@@ -1,0 +1,65 @@
+//! The settings of a dispatcher.
+
+use clap::Args;
+use fleet::{
+    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
+    telemetry::TelemetryOptions,
+};
+
+/// The settings of a dispatcher.
+#[derive(Debug, Clone, Args)]
+pub struct Config {
+    /// Where the ledger is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where the bus is.
+    #[command(flatten)]
+    pub bus: BusArgs,
+    /// Where probes and scrapers look.
+    #[command(flatten)]
+    pub http: HttpArgs,
+    /// Logs and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetryOptions,
+    /// Whoever started it.
+    #[command(flatten)]
+    pub parent: ParentArgs,
+    /// A label for logs and connections; the process is told apart by a random id.
+    #[arg(long, env = "TOOLFLEET_NAME", default_value = "dispatcher")]
+    pub name: String,
+    /// Requests worked on or waiting for their answer at a time; more are refused as `overloaded`.
+    /// Too low refuses what would fit, too high costs memory: each holds up to 256 KiB.
+    #[arg(long, env = "DISPATCHER_REQUESTS_MAX", default_value_t = 16_384)]
+    pub requests_max: usize,
+    /// Connections to Postgres for reads, beside the ledger's own four.
+    #[arg(long, env = "DISPATCHER_READ_CONNECTIONS", default_value_t = 4)]
+    pub read_connections: u32,
+    /// Days of history to keep; whole days are dropped when no open call and no living key needs them. 0 keeps all.
+    #[arg(long, env = "DISPATCHER_HISTORY_DAYS", default_value_t = 90)]
+    pub history_days: i32,
+}
+
+impl Config {
+    /// Whether the settings fit together.
+    ///
+    /// # Errors
+    ///
+    /// Everything that does not, at once, by variable name.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut wrong = Vec::new();
+        if !(1..=200_000).contains(&self.requests_max) {
+            wrong.push("DISPATCHER_REQUESTS_MAX must be 1 to 200000".to_owned());
+        }
+        if !(1..=64).contains(&self.read_connections) {
+            wrong.push("DISPATCHER_READ_CONNECTIONS must be 1 to 64".to_owned());
+        }
+        if !(0..=36_500).contains(&self.history_days) {
+            wrong.push("DISPATCHER_HISTORY_DAYS must be 0 to 36500".to_owned());
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(wrong))
+        }
+    }
+}

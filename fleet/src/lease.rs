@@ -1,0 +1,153 @@
+//! **How long may I believe my lease?**
+//!
+//! A worker says every few seconds, in one row of Postgres, that it lives. Others conclude from silence that it is dead,
+//! and give its calls away. Both sides measure with their own monotonic clock; no clock is compared with another.
+//!
+//! ```text
+//!   worker     beat sent ──▶ committed                    trusted until: sent + LEASE − MARGIN
+//!   others           first seen ─────── same beat for a whole LEASE ──▶ dead
+//! ```
+//!
+//! The worker counts from when it *sent* the beat, others from when they first *saw* it, which is later. So the worker
+//! stops trusting itself, by at least the margin, before anybody else stops trusting it. A worker that cannot renew starts
+//! no effect any more (checked again right before the first byte), lets what runs finish and reports it late: aborting a
+//! running write would only manufacture doubt.
+//!
+//! An observer that was itself asleep, or whose Postgres was away, has seen nothing: after a gap in its own observations
+//! it starts to count anew. So an outage or a clock jump kills nobody.
+//!
+//! A dead worker is not a *fenced* one. Dead means that it may not start anything; fenced means that it, and every process
+//! it started, is proven gone.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::ids::WorkerId;
+
+/// How often a worker beats.
+pub const BEAT: Duration = Duration::from_secs(3);
+/// How long a beat is good for.
+pub const LEASE: Duration = Duration::from_secs(15);
+/// How much earlier the worker itself stops trusting it.
+pub const MARGIN: Duration = Duration::from_secs(3);
+/// A gap between two observations after which an observer starts to count anew.
+pub const OBSERVATION_GAP_MAX: Duration = Duration::from_secs(5);
+
+/// A worker's own view.
+#[derive(Debug, Clone, Copy)]
+pub struct Lease {
+    sent_at: Instant,
+}
+
+impl Lease {
+    /// Renewed by a beat that was sent at this moment and has been committed since.
+    pub const fn renewed(sent_at: Instant) -> Self {
+        Self { sent_at }
+    }
+
+    /// Whether an effect may be started now.
+    pub fn may_start(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.sent_at) < LEASE.saturating_sub(MARGIN)
+    }
+}
+
+/// An observer's view of all workers.
+#[derive(Debug, Default)]
+pub struct Observations {
+    seen: HashMap<WorkerId, (i64, Instant)>,
+    last: Option<Instant>,
+}
+
+impl Observations {
+    /// Takes note of the heartbeats read now and returns the workers that have been silent for a whole lease, with the beat
+    /// they stopped at.
+    pub fn observe(&mut self, now: Instant, beats: &[(WorkerId, i64)]) -> Vec<(WorkerId, i64)> {
+        if self
+            .last
+            .is_none_or(|last| now.saturating_duration_since(last) > OBSERVATION_GAP_MAX)
+        {
+            self.seen.clear();
+        }
+        self.last = Some(now);
+        self.seen
+            .retain(|worker, _| beats.iter().any(|(beating, _)| beating == worker));
+        let mut silent = Vec::new();
+        for (worker, beat) in beats {
+            let (seen, since) = self.seen.entry(*worker).or_insert((*beat, now));
+            if seen != beat {
+                (*seen, *since) = (*beat, now);
+            } else if now.saturating_duration_since(*since) >= LEASE {
+                silent.push((*worker, *beat));
+            }
+        }
+        silent
+    }
+
+    /// Forgets everything: the session to Postgres was broken.
+    pub fn interrupted(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observe_every_second(
+        observations: &mut Observations,
+        from: Instant,
+        seconds: u64,
+        beat: i64,
+    ) -> Vec<WorkerId> {
+        let worker = worker();
+        (0..=seconds)
+            .flat_map(|second| {
+                observations.observe(from + Duration::from_secs(second), &[(worker, beat)])
+            })
+            .map(|(worker, _)| worker)
+            .collect()
+    }
+
+    fn worker() -> WorkerId {
+        WorkerId(uuid::Uuid::from_u128(7))
+    }
+
+    #[test]
+    fn a_worker_is_dead_after_a_whole_lease_of_silence_and_not_before() {
+        let start = Instant::now();
+        assert!(observe_every_second(&mut Observations::default(), start, 14, 1).is_empty());
+        assert!(!observe_every_second(&mut Observations::default(), start, 15, 1).is_empty());
+    }
+
+    #[test]
+    fn a_beat_starts_the_count_anew() {
+        let (start, mut observations) = (Instant::now(), Observations::default());
+        assert!(observe_every_second(&mut observations, start, 14, 1).is_empty());
+        assert!(
+            observe_every_second(&mut observations, start + Duration::from_secs(15), 14, 2)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn an_observer_that_was_away_kills_nobody() {
+        let (start, mut observations) = (Instant::now(), Observations::default());
+        assert!(observe_every_second(&mut observations, start, 10, 1).is_empty());
+        let back = start + Duration::from_secs(60);
+        assert!(observe_every_second(&mut observations, back, 14, 1).is_empty());
+        observations.interrupted();
+        assert!(
+            observe_every_second(&mut observations, back + Duration::from_secs(15), 14, 1)
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_worker_stops_trusting_itself_before_anybody_else_does() {
+        let sent = Instant::now();
+        let lease = Lease::renewed(sent);
+        assert!(lease.may_start(sent + Duration::from_secs(11)));
+        assert!(!lease.may_start(sent + LEASE - MARGIN));
+    }
+}

@@ -1,0 +1,90 @@
+//! The settings of a worker.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use fleet::{
+    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration},
+    ids::QueueName,
+    telemetry::TelemetryOptions,
+};
+
+/// The settings of a worker.
+#[derive(Debug, Clone, Args)]
+pub struct Config {
+    /// Where the ledger is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Where the bus is.
+    #[command(flatten)]
+    pub bus: BusArgs,
+    /// Where probes and scrapers look.
+    #[command(flatten)]
+    pub http: HttpArgs,
+    /// Logs and traces.
+    #[command(flatten)]
+    pub telemetry: TelemetryOptions,
+    /// Whoever started it.
+    #[command(flatten)]
+    pub parent: ParentArgs,
+    /// A label for people; the process is told apart by a random id.
+    #[arg(long, env = "TOOLFLEET_NAME", default_value = "worker")]
+    pub name: String,
+    /// The queues to pull from, separated by commas. Each gets an equal share of the slots.
+    #[arg(
+        long,
+        env = "WORKER_QUEUES",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    pub queues: Vec<QueueName>,
+    /// Attempts at a time. Too low leaves the machine idle while tools wait for the network, too high starves them.
+    #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 64)]
+    pub concurrency: usize,
+    /// How long running attempts may go on after SIGTERM; what is left then is stopped, and a write goes in doubt.
+    /// At least the longest timeout of the tools it runs.
+    #[arg(long, env = "WORKER_DRAIN_TIMEOUT", value_parser = duration, default_value = "60s")]
+    pub drain_timeout: Duration,
+    /// A folder with a file per secret, named as in `secret://NAME`. Without it only the environment is searched, for
+    /// `TOOLFLEET_SECRET_NAME`.
+    #[arg(long, env = "WORKER_SECRETS")]
+    pub secrets: Option<PathBuf>,
+    /// The program whose `guard` subcommand runs under process tools; this very program when none is given.
+    #[arg(skip)]
+    pub guard_program: Option<PathBuf>,
+}
+
+impl Config {
+    /// Whether the settings fit together.
+    ///
+    /// # Errors
+    ///
+    /// Everything that does not, at once, by variable name.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut wrong = Vec::new();
+        if !(1..=4096).contains(&self.concurrency) {
+            wrong.push("WORKER_CONCURRENCY must be 1 to 4096".to_owned());
+        }
+        if self.queues.is_empty() {
+            wrong.push("WORKER_QUEUES must name at least one queue".to_owned());
+        }
+        if self.concurrency < self.queues.len() {
+            wrong
+                .push("WORKER_CONCURRENCY must be at least the number of WORKER_QUEUES".to_owned());
+        }
+        if self.drain_timeout > Duration::from_secs(3600) {
+            wrong.push("WORKER_DRAIN_TIMEOUT must be at most 1h".to_owned());
+        }
+        if let Some(folder) = self.secrets.as_ref().filter(|folder| !folder.is_dir()) {
+            wrong.push(format!(
+                "WORKER_SECRETS is {}, which is not a folder",
+                folder.display()
+            ));
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(wrong))
+        }
+    }
+}
