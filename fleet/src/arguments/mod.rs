@@ -1,18 +1,23 @@
 //! Is this input valid? What comes in is parsed under limits, then held against the tool's schema.
 //!
-//! `parse` turns bytes into a value or says why not, before anything large is built;
-//! `shape` refuses schemas that would be unsafe or slow to check against; `schema` compiles the others and checks;
-//! `violations` is what a model reads when its arguments do not fit.
+//! `parse` turns bytes into a value under `limits` or says why not, before anything large is built;
+//! `shape` and `cost` refuse schemas that would be unsafe or slow to check against; `schema` compiles the others and
+//! checks; `violations`, worded by `wording` and `nearest`, is what a model reads when its arguments do not fit.
 
+mod cost;
+mod limits;
+mod nearest;
 mod parse;
 mod schema;
 mod shape;
 mod violations;
+mod wording;
 
 use std::borrow::Cow;
 
 pub use self::{
-    parse::{Limits, ParseError, parse, parse_any},
+    limits::Limits,
+    parse::{ParseError, parse, parse_any},
     schema::{Schema, SchemaProblem},
     violations::{Violation, Violations},
 };

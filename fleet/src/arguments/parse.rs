@@ -3,54 +3,14 @@
 //! It is our own because a general parser keeps the last of two equal keys, rounds what it cannot hold
 //! and recurses as deep as it is told to. Number tokens are kept exactly as sent.
 
+mod number;
+mod text;
+
 use serde_json::{Map, Number, Value};
 
-use super::{pointer_segment, shorten};
+use self::{number::NumberShape, text::Text};
+use super::{Limits, pointer_segment, shorten};
 use crate::wire::code::Code;
-
-/// What one body may be. Every limit is inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the whole body; beyond: `payload_too_large`.
-    pub bytes: usize,
-    /// Arrays and objects inside one another, the outermost counted; beyond: `depth_exceeded`. Keep it below 500.
-    pub depth: usize,
-    /// Values in all, containers counted; beyond: `too_many_nodes`.
-    pub nodes: usize,
-    /// Keys of one object; beyond: `too_many_nodes`.
-    pub keys: usize,
-    /// Bytes of one key, unescaped; beyond: `key_too_long`.
-    pub key_bytes: usize,
-    /// Bytes of one string, unescaped; beyond: `string_too_long`.
-    pub string_bytes: usize,
-    /// Characters of one number; beyond: `number_too_long`.
-    pub number_chars: usize,
-}
-
-impl Limits {
-    /// What the arguments of a call may be.
-    pub const DEFAULT: Self = Self {
-        bytes: 256 * 1024,
-        depth: 64,
-        nodes: 10_000,
-        keys: 1_000,
-        key_bytes: 256,
-        string_bytes: 128 * 1024,
-        number_chars: 64,
-    };
-
-    /// The largest exponent of a number, either way: what a double holds and a database does not blow up.
-    pub const EXPONENT_MAX: u32 = 308;
-
-    /// Bytes of the pointer in an error; a longer one is cut and ends in an ellipsis.
-    pub const PATH_BYTES: usize = 512;
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::DEFAULT
-    }
-}
 
 /// Why a body was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -137,13 +97,6 @@ impl Fault {
             message: self.message,
         }
     }
-}
-
-/// What kind of text is being read, and how long it may be.
-#[derive(Clone, Copy)]
-enum Text {
-    Key,
-    String,
 }
 
 struct Parser<'a> {
@@ -307,127 +260,6 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a key or a string; `at` stands on the opening quote.
-    fn text(&mut self, kind: Text) -> Parsed<String> {
-        self.at += 1;
-        let mut text = String::new();
-        loop {
-            let rest = &self.body[self.at..];
-            let end = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-            let run = &rest[..end.unwrap_or(rest.len())];
-            self.check_length(kind, text.len() + run.len())?;
-            text.push_str(self.utf8(run, end.is_none())?);
-            self.at += run.len();
-            match self.peek() {
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(text);
-                }
-                Some(b'\\') => text.push(self.escape()?),
-                Some(control) => {
-                    let message =
-                        format!("a string holds the control character U+{control:04X}; escape it");
-                    return Err(Fault::new(Code::MalformedJson, message));
-                }
-                None => return Err(truncated()),
-            }
-        }
-    }
-
-    fn check_length(&self, kind: Text, length: usize) -> Parsed<()> {
-        let (what, max, code) = match kind {
-            Text::Key => ("a key", self.limits.key_bytes, Code::KeyTooLong),
-            Text::String => ("a string", self.limits.string_bytes, Code::StringTooLong),
-        };
-        if length <= max {
-            return Ok(());
-        }
-        Err(Fault::new(
-            code,
-            format!("{what} is longer than {max} bytes"),
-        ))
-    }
-
-    fn utf8<'b>(&self, run: &'b [u8], ends_body: bool) -> Parsed<&'b str> {
-        std::str::from_utf8(run).map_err(|error| {
-            if ends_body && error.error_len().is_none() {
-                return truncated();
-            }
-            let at = self.at + error.valid_up_to();
-            Fault::new(
-                Code::InvalidUnicode,
-                format!("the bytes at {at} are not UTF-8; send the body as UTF-8"),
-            )
-        })
-    }
-
-    /// Reads one escape; `at` stands on the backslash.
-    fn escape(&mut self) -> Parsed<char> {
-        self.at += 1;
-        let escaped = match self.peek() {
-            Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => return self.unicode_escape(),
-            Some(_) | None => return Err(self.unexpected("one of \"\\/bfnrtu after a backslash")),
-        };
-        self.at += 1;
-        Ok(escaped)
-    }
-
-    /// Reads `uXXXX`, or the two halves of a surrogate pair; `at` stands on the `u`.
-    fn unicode_escape(&mut self) -> Parsed<char> {
-        let lone = || {
-            Fault::new(
-                Code::InvalidUnicode,
-                "a string holds half of a surrogate pair; escape both halves",
-            )
-        };
-        let unit = self.hex_escape()?;
-        let code_point = match unit {
-            0 => {
-                return Err(Fault::new(
-                    Code::NulNotAllowed,
-                    "a string holds the character U+0000; leave it out",
-                ));
-            }
-            0xd800..=0xdbff => {
-                for expected in [b'\\', b'u'] {
-                    match self.peek() {
-                        None => return Err(truncated()),
-                        Some(byte) if byte != expected => return Err(lone()),
-                        Some(_) if expected == b'\\' => self.at += 1,
-                        Some(_) => {}
-                    }
-                }
-                match self.hex_escape()? {
-                    low @ 0xdc00..=0xdfff => 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00),
-                    _ => return Err(lone()),
-                }
-            }
-            other => other,
-        };
-        char::from_u32(code_point).ok_or_else(lone)
-    }
-
-    /// Reads the `u` of an escape and its four digits.
-    fn hex_escape(&mut self) -> Parsed<u32> {
-        self.at += 1;
-        let mut unit = 0;
-        for _ in 0..4 {
-            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
-            unit = unit * 16
-                + digit.ok_or_else(|| self.unexpected("four hexadecimal digits after \\u"))?;
-            self.at += 1;
-        }
-        Ok(unit)
-    }
-
     fn number(&mut self) -> Parsed<Number> {
         let rest = &self.body[self.at..];
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
@@ -522,51 +354,6 @@ fn truncated() -> Fault {
         Code::TruncatedArguments,
         "the body ends in the middle of a value; send all of it",
     )
-}
-
-/// The parts of a number token that decide whether it is kept exactly.
-struct NumberShape<'a> {
-    integer: bool,
-    /// The digits of the exponent, without its sign.
-    exponent: &'a str,
-}
-
-impl<'a> NumberShape<'a> {
-    /// `None` when the token is not a number by the grammar of JSON.
-    fn of(token: &'a str) -> Option<Self> {
-        let unsigned = token.strip_prefix('-').unwrap_or(token);
-        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => {
-                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-                (mantissa, Some(digits))
-            }
-            None => (unsigned, None),
-        };
-        let (whole, fraction) = match mantissa.split_once('.') {
-            Some((whole, fraction)) => (whole, Some(fraction)),
-            None => (mantissa, None),
-        };
-        let digits =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let valid = digits(whole)
-            && (whole == "0" || !whole.starts_with('0'))
-            && fraction.is_none_or(digits)
-            && exponent.is_none_or(digits);
-        let integer = fraction.is_none() && exponent.is_none();
-        valid.then(|| Self {
-            integer,
-            exponent: exponent.unwrap_or("0"),
-        })
-    }
-
-    fn is_kept_exactly(&self, token: &str) -> bool {
-        if self.integer {
-            return token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok();
-        }
-        let exponent = self.exponent.parse::<u32>();
-        exponent.is_ok_and(|exponent| exponent <= Limits::EXPONENT_MAX)
-            && token.parse::<f64>().is_ok_and(f64::is_finite)
-    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,7 @@ use std::fmt;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use super::{
-    shape, shorten,
-    violations::{Violations, describe},
-};
+use super::{shape, shorten, violations::Violations, wording::describe};
 
 /// The most evaluations after which a failed check still collects everything that is wrong.
 const COLLECTED_MAX: u64 = 200_000;

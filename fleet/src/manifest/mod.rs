@@ -113,6 +113,16 @@ impl Manifest {
         Language::En
     }
 
+    /// What a caller's arguments must fit: the input schema, in which the argument that carries the downstream key,
+    /// if there is one, may not be given.
+    pub fn caller_schema(&self) -> Value {
+        let mut schema = self.input_schema.clone();
+        if let Some(argument) = self.idempotency.as_ref().and_then(|idempotency| idempotency.argument.as_ref()) {
+            schema["properties"][argument] = Value::Bool(false);
+        }
+        schema
+    }
+
     /// Whether a caller must send an idempotency key.
     pub fn key_required(&self) -> bool {
         match self.key {

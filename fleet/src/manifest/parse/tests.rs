@@ -111,6 +111,19 @@ fn what_is_stored_is_read_back() {
 }
 
 #[test]
+fn a_caller_may_not_give_the_argument_that_carries_the_key() {
+    let changes = json!({"effect": "idempotent", "idempotency": {"argument": "key"}});
+    let manifest = parse(&with(&changes)).unwrap();
+    let schema = Schema::compile_input(&manifest.caller_schema()).unwrap();
+    assert!(schema.is_valid(&json!({"city": "Oslo"})));
+    let violations = schema.validate(&json!({"city": "Oslo", "key": "k"}));
+    assert_eq!(
+        violations.summary(),
+        r#"/key: expected no value here at all, found string "k""#
+    );
+}
+
+#[test]
 fn everything_that_is_wrong_is_refused_at_its_place() {
     let idempotent =
         |idempotency: Value| json!({"effect": "idempotent", "idempotency": idempotency});

@@ -1,0 +1,45 @@
+//! How large a body may be, in every direction in which it can grow.
+
+/// What one body may be. Every limit is inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the whole body; beyond: `payload_too_large`.
+    pub bytes: usize,
+    /// Arrays and objects inside one another, the outermost counted; beyond: `depth_exceeded`. Keep it below 500.
+    pub depth: usize,
+    /// Values in all, containers counted; beyond: `too_many_nodes`.
+    pub nodes: usize,
+    /// Keys of one object; beyond: `too_many_nodes`.
+    pub keys: usize,
+    /// Bytes of one key, unescaped; beyond: `key_too_long`.
+    pub key_bytes: usize,
+    /// Bytes of one string, unescaped; beyond: `string_too_long`.
+    pub string_bytes: usize,
+    /// Characters of one number; beyond: `number_too_long`.
+    pub number_chars: usize,
+}
+
+impl Limits {
+    /// What the arguments of a call may be.
+    pub const DEFAULT: Self = Self {
+        bytes: 256 * 1024,
+        depth: 64,
+        nodes: 10_000,
+        keys: 1_000,
+        key_bytes: 256,
+        string_bytes: 128 * 1024,
+        number_chars: 64,
+    };
+
+    /// The largest exponent of a number, either way: what a double holds and a database does not blow up.
+    pub const EXPONENT_MAX: u32 = 308;
+
+    /// Bytes of the pointer in an error; a longer one is cut and ends in an ellipsis.
+    pub const PATH_BYTES: usize = 512;
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
