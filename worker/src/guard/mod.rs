@@ -35,5 +35,6 @@ pub use self::{orphans::adopt_orphans, serve::main};
 const TERM_GRACE: Duration = Duration::from_secs(2);
 /// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
-/// When the guard gives up. Then its exit code says that something is left, and the worker tries.
-const END_MAX: Duration = Duration::from_millis(2_500);
+/// When the guard gives up. Long, for a guard without a worker has nobody to take over; a living worker waits for less,
+/// kills its guard and goes on by itself.
+const END_MAX: Duration = Duration::from_secs(30);

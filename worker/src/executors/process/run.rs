@@ -30,13 +30,16 @@ use crate::{
 
 /// How much of stderr is kept: its end, where the reason usually stands.
 pub(super) const STDERR_MAX: usize = 4 * 1024;
-/// When a guard is given up, counted from the end of its tool or from the order to end it. Past its own limit.
+/// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and
+/// enough to kill what did not heed it.
 const GUARD_MAX: Duration = Duration::from_millis(2_650);
 /// How long a killed guard may take to be gone.
 const KILL_MAX: Duration = Duration::from_millis(50);
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
-/// How long we chase what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
+/// How long the chase may go on after that; what is left then, nobody may kill.
+const CHASE_MAX: Duration = Duration::from_secs(10);
+/// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
 const ORPHANS_MAX: Duration = Duration::from_millis(250);
 /// The most bytes a guard's report has; its messages name a program and a folder.
 const REPORT_MAX: usize = 64 * 1024;
@@ -194,11 +197,13 @@ impl Running {
             }
         }
         let (guard, marker) = (self.registered.pid(), environment::marker(context));
-        let chase = move || guard::end_orphans(guard, &marker, ORPHANS_MAX);
-        let all_gone = tokio::task::spawn_blocking(chase).await.unwrap_or(false);
+        // On a busy machine it may take longer than the answer can wait; it ends all the same.
+        let chase =
+            tokio::task::spawn_blocking(move || guard::end_orphans(guard, &marker, CHASE_MAX));
+        let all_gone = matches!(timeout(ORPHANS_MAX, chase).await, Ok(Ok(true)));
         if !all_gone {
             let call = context.call_id;
-            tracing::error!(%call, "processes of a tool outlived call {call}: look for them by its id");
+            tracing::error!(%call, "processes of a tool outlived call {call}: if they stay, look for its id in their environment");
         }
     }
 }
