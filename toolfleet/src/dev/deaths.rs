@@ -4,7 +4,12 @@
 
 use std::time::Duration;
 
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use anyhow::anyhow;
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{DevHooks, Screen};
 
@@ -29,6 +34,7 @@ pub(crate) struct Reporter(JoinSet<()>);
 
 const WAITING_MAX: usize = 256;
 const TRIES_MAX: u32 = 30;
+const RECORD_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Reporter {
@@ -45,10 +51,7 @@ impl Reporter {
 
     /// Waits until everything is reported, at most this long.
     pub(crate) async fn finish(mut self, at_most: Duration) {
-        if tokio::time::timeout(at_most, self.0.join_next())
-            .await
-            .is_err()
-        {
+        if timeout(at_most, self.0.join_next()).await.is_err() {
             tracing::warn!(
                 "not every dead worker could be reported: `toolfleet workers list` shows them"
             );
@@ -58,7 +61,12 @@ impl Reporter {
 
 async fn report(database_url: &str, pid: u32, hooks: DevHooks, screen: &Screen) {
     for tries in 1..=TRIES_MAX {
-        match (hooks.worker_died)(database_url.to_owned(), pid).await {
+        let recorded = timeout(
+            RECORD_MAX,
+            (hooks.worker_died)(database_url.to_owned(), pid),
+        )
+        .await;
+        match recorded.unwrap_or_else(|_| Err(anyhow!("no answer within {RECORD_MAX:?}"))) {
             Ok(()) => return,
             Err(problem) if tries == TRIES_MAX => {
                 let advice = "see `toolfleet workers list` and `toolfleet workers fence`";

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use futures_util::future::BoxFuture;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,8 +21,12 @@ use super::{
     state::{self, Board, DevState, Role},
     tools::Tools,
 };
-use crate::servers::{Nats, NatsOptions, Postgres, PostgresOptions, free_ports, nats::MAX_PAYLOAD};
+use crate::servers::{
+    Nats, NatsOptions, Postgres, PostgresOptions, free_ports, nats::MAX_PAYLOAD, process::Process,
+};
 
+/// How long the migrations may take.
+const MIGRATE_MAX: Duration = Duration::from_secs(300);
 /// How long the last reports of dead workers may take when everything stops.
 const REPORTS_MAX: Duration = Duration::from_secs(3);
 
@@ -131,6 +135,10 @@ impl Dev {
         }
         self.nats.stop().await;
         self.postgres.stop().await;
+        // A server whose start was interrupted was told to end, and is waited for here.
+        if let Err(problem) = self.end_servers().await {
+            self.screen.line(&format!("{problem:#}"));
+        }
         if let Err(reason) = self.board.withdraw() {
             self.screen
                 .line(&format!("dev.json cannot be removed: {reason}"));
@@ -149,8 +157,9 @@ impl Dev {
             .spawn(logs::keep_small(self.layout.at("logs")));
         let left = self.clear_leftovers().await?;
         let (database_url, nats_url, deaths) = self.start_servers(options, hooks).await?;
-        (hooks.migrate)(database_url.clone())
-            .await
+        let migrated = timeout(MIGRATE_MAX, (hooks.migrate)(database_url.clone())).await;
+        migrated
+            .context("the migrations take too long")?
             .context("apply the migrations")?;
         self.report_predecessors(left, &deaths)?;
 
@@ -184,17 +193,22 @@ impl Dev {
         if let Some(left) = &left {
             child::end_orphans(left).await?;
         }
+        for ended in self.end_servers().await? {
+            self.screen
+                .line(&format!("ended the {ended} of a `dev` that was killed"));
+        }
+        Ok(left)
+    }
+
+    /// Ends servers on this data that nobody keeps; what they were, for people.
+    async fn end_servers(&self) -> anyhow::Result<Vec<String>> {
         let (store, data) = (self.layout.at("nats"), self.layout.at("postgres"));
         let (nats, postgres) =
             tokio::try_join!(Nats::end_orphan(&store), Postgres::end_orphan(&data))?;
-        for (what, pid) in [("nats-server", nats), ("Postgres", postgres)] {
-            if let Some(pid) = pid {
-                self.screen.line(&format!(
-                    "ended the {what} (pid {pid}) of a `dev` that was killed"
-                ));
-            }
-        }
-        Ok(left)
+        let found = [("nats-server", nats), ("Postgres", postgres)].into_iter();
+        Ok(found
+            .filter_map(|(what, pid)| Some(format!("{what} (pid {})", pid?)))
+            .collect())
     }
 
     async fn start_servers(
@@ -228,7 +242,7 @@ impl Dev {
         let around = self.around(None);
         let again = move || -> BoxFuture<'static, _> {
             let options = postgres_options.clone();
-            Box::pin(async { Ok(Postgres::start(options).await?.into_process()) })
+            Box::pin(restart_postgres(options))
         };
         self.postgres.keep(
             postgres.into_process(),
@@ -331,6 +345,16 @@ impl Dev {
             hurry: self.hurry.clone(),
         }
     }
+}
+
+/// Never creates a cluster: a new one has another password, and nothing of what was promised to be kept.
+async fn restart_postgres(options: PostgresOptions) -> anyhow::Result<Process> {
+    let data = options.data.display();
+    ensure!(
+        options.data.join("PG_VERSION").exists(),
+        "its data folder {data} is gone: stop this `dev`"
+    );
+    Ok(Postgres::start(options).await?.into_process())
 }
 
 fn program(options: &DevOptions) -> anyhow::Result<PathBuf> {

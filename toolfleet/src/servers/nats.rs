@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ServerError,
     find::{self, Ground},
+    free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
 
@@ -26,7 +27,7 @@ use super::{
 pub struct NatsOptions {
     /// Its folder: streams, configuration, pid; created when new.
     pub store: PathBuf,
-    /// The port on 127.0.0.1; the server picks a free one when none is given.
+    /// The port on 127.0.0.1; a free one when none is given.
     pub port: Option<u16>,
     /// The server's log, appended to.
     pub log: PathBuf,
@@ -45,6 +46,7 @@ pub struct Nats {
 }
 
 const START_MAX: Duration = Duration::from_secs(30);
+const TRIES_MAX: u32 = 5;
 const POLL: Duration = Duration::from_millis(10);
 const ENDING: Ending = Ending {
     ask: Signal::SIGTERM,
@@ -64,25 +66,45 @@ impl Nats {
     /// No fitting nats-server is installed, or it does not come up; the message quotes its log.
     pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
         let server = find::nats_server(&Ground::of_this_process()).await?;
-        let (store, configuration) = write_configuration(&options)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let port = options
+                .port
+                .map_or_else(|| Ok(free_ports(1)?[0]), Ok::<u16, ServerError>)?;
+            match Self::serve(&server, &options, port).await {
+                // Somebody took the port between our look and the server's.
+                Err(ServerError::Ended { tail, .. })
+                    if options.port.is_none()
+                        && tail.contains("already in use")
+                        && tries < TRIES_MAX => {}
+                other => return other,
+            }
+        }
+    }
+
+    async fn serve(server: &Path, options: &NatsOptions, port: u16) -> Result<Self, ServerError> {
+        let (store, configuration) = write_configuration(options, port)?;
         let mut command = Command::new(server);
         command
             .arg("-c")
             .arg(&configuration)
             .env_clear()
             .current_dir(&store);
-        let launch = Launch {
-            name: "nats-server".into(),
+        let (name, log) = ("nats-server".to_owned(), options.log.clone());
+        let mut process = Process::spawn(Launch {
+            name,
             command,
-            log: options.log,
+            log,
             ending: ENDING,
             parent_pipe: false,
-        };
-        let mut process = Process::spawn(launch)?;
+        })?;
         fs::write(store.join(PID), process.pid().to_string()).map_err(ServerError::prepare(
             format!("write {}", store.join(PID).display()),
         ))?;
-        let port = greeted(&mut process, &store.join("ports")).await?;
+        let program = server.file_name().unwrap_or_default().to_string_lossy();
+        let announced = format!("{program}_{}.ports", process.pid());
+        greeted(&mut process, &store.join("ports").join(announced), port).await?;
         Ok(Self { process, port })
     }
 
@@ -138,7 +160,10 @@ impl Nats {
 }
 
 /// The store, absolute, and the configuration in it; `max_payload` has no flag.
-fn write_configuration(options: &NatsOptions) -> Result<(PathBuf, PathBuf), ServerError> {
+fn write_configuration(
+    options: &NatsOptions,
+    port: u16,
+) -> Result<(PathBuf, PathBuf), ServerError> {
     let at = || ServerError::prepare(format!("prepare {}", options.store.display()));
     fs::create_dir_all(&options.store).map_err(at())?;
     let store = options.store.canonicalize().map_err(at())?;
@@ -151,7 +176,6 @@ fn write_configuration(options: &NatsOptions) -> Result<(PathBuf, PathBuf), Serv
     let text = format!(
         "listen: \"127.0.0.1:{port}\"\nports_file_dir: {ports}\nmax_payload: {payload}\n\
          jetstream: {{ store_dir: {store} }}\n",
-        port = options.port.map_or(-1, i32::from),
         ports = quoted(&ports)?,
         payload = options.max_payload,
         store = quoted(&store)?,
@@ -176,9 +200,8 @@ fn quoted(path: &Path) -> Result<String, ServerError> {
 }
 
 /// Waits for the ports file, which only this very process writes, and for the first line of a connection.
-async fn greeted(process: &mut Process, ports: &Path) -> Result<u16, ServerError> {
+async fn greeted(process: &mut Process, announced: &Path, port: u16) -> Result<(), ServerError> {
     let began = Instant::now();
-    let file_end = format!("_{}.ports", process.pid());
     loop {
         if let Some(status) = process
             .ended()
@@ -186,30 +209,21 @@ async fn greeted(process: &mut Process, ports: &Path) -> Result<u16, ServerError
         {
             return Err(process.ended_early(status));
         }
-        let last = match announced(ports, &file_end) {
-            Some(port) => match timeout(Duration::from_secs(1), greets(port)).await {
-                Ok(Ok(true)) => return Ok(port),
+        let last = if announced.exists() {
+            match timeout(Duration::from_secs(1), greets(port)).await {
+                Ok(Ok(true)) => return Ok(()),
                 Ok(Ok(false)) => "it greets with something else than INFO".to_owned(),
                 Ok(Err(problem)) => problem.to_string(),
                 Err(_) => "no greeting".to_owned(),
-            },
-            None => "it has not told its port yet".to_owned(),
+            }
+        } else {
+            "it does not listen yet".to_owned()
         };
         if began.elapsed() > START_MAX {
             return Err(process.silent(START_MAX, last));
         }
         sleep(POLL).await;
     }
-}
-
-/// The port in a file like `{"nats":["nats://127.0.0.1:4222"]}`.
-fn announced(folder: &Path, file_end: &str) -> Option<u16> {
-    let entries = fs::read_dir(folder).ok()?.flatten();
-    let file = entries
-        .map(|entry| entry.path())
-        .find(|path| path.to_string_lossy().ends_with(file_end))?;
-    let ports: serde_json::Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-    ports["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
 }
 
 async fn greets(port: u16) -> io::Result<bool> {

@@ -150,7 +150,11 @@ fn enters(folder: &Metadata, owner: &Owner) -> bool {
 fn moved(data: &Path, owner: Owner, also: &str) -> Result<Place, ServerError> {
     let hash = Sha256::digest(data.as_os_str().as_encoded_bytes());
     let short: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    let home = Path::new("/var/tmp").join(format!("toolfleet-{short}"));
+    let shared = Path::new("/var/tmp");
+    let home = shared
+        .canonicalize()
+        .unwrap_or_else(|_| shared.into())
+        .join(format!("toolfleet-{short}"));
     let folder = home.join("postgres");
     let note = format!(
         "Postgres cannot run as root and its user cannot enter {}: the cluster is in {}{also}",

@@ -5,11 +5,8 @@
 //! make the next start fail with a shared-memory message, and that start is repeated.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
@@ -22,10 +19,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{
     ServerError,
+    cluster::{self, NAME},
     find::{self, Ground},
     free_ports,
     place::Place,
@@ -54,14 +51,10 @@ pub struct Postgres {
     note: Option<String>,
 }
 
-/// The superuser of the cluster, and the name of the database.
-const NAME: &str = "toolfleet";
 /// How long a start may take, crash recovery included.
 const START_MAX: Duration = Duration::from_secs(30);
 /// How long a start that failed for a passing reason is repeated.
 const REPEAT_MAX: Duration = Duration::from_secs(15);
-/// How long a new cluster may take.
-const INITDB_MAX: Duration = Duration::from_secs(60);
 /// How long a wrong password may be a stranger's server on the same port, about to make ours fail.
 const STRANGER_MAX: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(20);
@@ -86,7 +79,7 @@ impl Postgres {
         if place.abandoned {
             clear_abandoned(&place).await?;
         }
-        let password = Self::cluster(&bin, &place, options.fsync).await?;
+        let password = cluster::open_or_create(&bin, &place, options.fsync).await?;
         let repeat_until = Instant::now() + REPEAT_MAX;
         loop {
             let port = match options.port {
@@ -114,7 +107,7 @@ impl Postgres {
                     });
                 }
                 Err(ServerError::Ended { tail, .. })
-                    if passes(&tail) && Instant::now() < repeat_until =>
+                    if passes(&tail, options.port.is_none()) && Instant::now() < repeat_until =>
                 {
                     sleep(POLL * 5).await;
                 }
@@ -162,96 +155,10 @@ impl Postgres {
         let folder = fs::canonicalize(data).unwrap_or_else(|_| data.to_path_buf());
         end_orphan_on(&folder).await
     }
-
-    /// Creates the cluster if it is new; the password either way.
-    async fn cluster(bin: &Path, place: &Place, fsync: bool) -> Result<String, ServerError> {
-        let secret = place.folder.with_file_name("postgres.password");
-        if place.folder.join("PG_VERSION").exists() {
-            return fs::read_to_string(&secret)
-                .map(|text| text.trim().to_owned())
-                .map_err(ServerError::prepare(format!(
-                    "read the cluster's password from {} (without it, remove the data folder)",
-                    secret.display()
-                )));
-        }
-        let password = new_password(place, &secret).map_err(ServerError::prepare(format!(
-            "write the cluster's password to {}",
-            secret.display()
-        )))?;
-        // Beside its final place, so that an interrupted start never leaves half a cluster there.
-        let unfinished = place.folder.with_extension("new");
-        remove_folder(&unfinished)?;
-        place.create(&unfinished)?;
-        initdb(bin, place, &unfinished, &secret, fsync).await?;
-        // An empty folder gives way; anything else is not ours to replace.
-        fs::rename(&unfinished, &place.folder).map_err(ServerError::prepare(format!(
-            "put the new cluster into {}",
-            place.folder.display()
-        )))?;
-        Ok(password)
-    }
-}
-
-fn new_password(place: &Place, secret: &Path) -> io::Result<String> {
-    let password = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-    match fs::remove_file(secret) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(reason),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(secret)?;
-    file.write_all(password.as_bytes())?;
-    file.sync_all()?;
-    place.give(secret)?;
-    Ok(password)
-}
-
-async fn initdb(
-    bin: &Path,
-    place: &Place,
-    folder: &Path,
-    secret: &Path,
-    fsync: bool,
-) -> Result<(), ServerError> {
-    let mut command = program(&bin.join("initdb"), place, folder);
-    command.arg("-D").arg(folder).arg("--pwfile").arg(secret);
-    command.args([
-        "--username",
-        NAME,
-        "--auth",
-        "scram-sha-256",
-        "--encoding",
-        "UTF8",
-        "--no-locale",
-    ]);
-    command
-        .args(["--no-instructions"])
-        .args((!fsync).then_some("--no-sync"));
-    command
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .process_group(0);
-    let started = ServerError::prepare(format!("run {}", bin.join("initdb").display()));
-    let output = timeout(INITDB_MAX, command.output()).await;
-    let output = output
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(started)?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let place = folder.display();
-    Err(ServerError::Data(format!(
-        "initdb cannot create a cluster in {place}: {}",
-        said.trim()
-    )))
 }
 
 fn serve(bin: &Path, place: &Place, port: u16, fsync: bool) -> Command {
-    let mut command = program(&bin.join("postgres"), place, &place.folder);
+    let mut command = cluster::program(&bin.join("postgres"), place, &place.folder);
     command.arg("-D").arg(&place.folder);
     let switch = if fsync { "on" } else { "off" };
     let settings = [
@@ -270,22 +177,6 @@ fn serve(bin: &Path, place: &Place, port: u16, fsync: bool) -> Command {
     ];
     for setting in settings {
         command.arg("-c").arg(setting);
-    }
-    command
-}
-
-/// A Postgres program as the cluster's user, without our environment: it may hold secrets, or `PG…` settings.
-fn program(program: &Path, place: &Place, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    // Its messages are compared with what we know, so they are in English.
-    command
-        .env_clear()
-        .env("LC_ALL", "C")
-        .env("TZ", "UTC")
-        .current_dir(folder);
-    if let Some(owner) = &place.owner {
-        // The standard library drops root's other groups as well.
-        command.uid(owner.uid).gid(owner.gid);
     }
     command
 }
@@ -361,9 +252,10 @@ async fn create_database(connection: &mut PgConnection) -> Result<(), sqlx::Erro
     Ok(())
 }
 
-/// A failure that is over in a moment: a killed server's last backends, a port taken between look and use.
-fn passes(log: &str) -> bool {
-    log.contains("pre-existing shared memory block") || log.contains("could not bind")
+/// A failure that is over in a moment: the last backends of a killed server; a port taken between look and use.
+fn passes(log: &str, port_is_ours_to_choose: bool) -> bool {
+    log.contains("pre-existing shared memory block")
+        || (port_is_ours_to_choose && log.contains("could not bind"))
 }
 
 fn is_refused_login(problem: &sqlx::Error) -> bool {
@@ -400,14 +292,5 @@ async fn end_orphan_on(folder: &Path) -> Result<Option<u32>, ServerError> {
 /// Its person removed the data folder, and with it the link: what the link pointed to goes as well.
 async fn clear_abandoned(place: &Place) -> Result<(), ServerError> {
     end_orphan_on(&place.folder).await?;
-    remove_folder(&place.folder)
-}
-
-fn remove_folder(folder: &Path) -> Result<(), ServerError> {
-    match fs::remove_dir_all(folder) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
-            Err(ServerError::prepare(format!("remove {}", folder.display()))(reason))
-        }
-        _ => Ok(()),
-    }
+    cluster::remove_folder(&place.folder)
 }

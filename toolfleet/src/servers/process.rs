@@ -252,13 +252,13 @@ pub fn command_line(pid: u32) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether `program` runs under this pid with the argument `value` after `flag`.
+/// Whether `program`, whatever follows in its name, runs under this pid with the argument `value` after `flag`.
 pub fn runs_as(pid: u32, program: &str, flag: &str, value: &str) -> bool {
     let words = command_line(pid);
     let named = words.first().is_some_and(|first| {
         Path::new(first)
             .file_name()
-            .is_some_and(|name| name == program)
+            .is_some_and(|name| name.to_string_lossy().starts_with(program))
     });
     named
         && words

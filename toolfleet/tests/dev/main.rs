@@ -1,0 +1,8 @@
+//! `toolfleet dev` and the servers under it, with real servers and real kills.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+
+mod lifecycle;
+mod servers;
+mod supervision;
+mod support;

@@ -1,0 +1,149 @@
+//! A folder, a `dev` as a process or in this one, and waiting for facts.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tempfile::TempDir;
+use tokio::{
+    io::AsyncReadExt,
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+use toolfleet::{dev::DevState, servers::process::command_line};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolfleet");
+/// Far more than anything here takes on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// The program itself, as a person runs it. Dropping it asks it to stop and waits.
+pub(crate) struct DevProcess {
+    pub(crate) child: Child,
+    pub(crate) pid: u32,
+    file: PathBuf,
+}
+
+impl DevProcess {
+    pub(crate) async fn start(folder: &Path, more: &[&str]) -> Self {
+        let file = folder.join("data/dev.json");
+        // Not the inode: the kernel gives the old one to the new file.
+        let written_at = |file: &Path| fs::metadata(file).and_then(|found| found.modified()).ok();
+        let before = written_at(&file);
+        let child = dev(folder, more).spawn().unwrap();
+        let mut started = Self {
+            pid: child.id().unwrap(),
+            child,
+            file,
+        };
+        wait_until("dev.json", || {
+            assert!(
+                started.child.try_wait().unwrap().is_none(),
+                "dev ended instead of starting"
+            );
+            written_at(&started.file).is_some_and(|now| Some(now) != before)
+        })
+        .await;
+        started
+    }
+
+    pub(crate) fn state(&self) -> DevState {
+        serde_json::from_slice(&fs::read(&self.file).unwrap()).unwrap()
+    }
+
+    pub(crate) async fn wait_for(&self, what: &str, is_so: impl Fn(&DevState) -> bool) -> DevState {
+        wait_until(what, || is_so(&self.state())).await;
+        self.state()
+    }
+
+    pub(crate) async fn stop(mut self) -> Output {
+        send(self.pid, Signal::SIGTERM);
+        timeout(LONG, self.child.wait())
+            .await
+            .expect("dev stops")
+            .unwrap();
+        let mut output = Output {
+            status: self.child.wait().await.unwrap(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut output.stdout)
+            .await
+            .unwrap();
+        output
+    }
+}
+
+impl Drop for DevProcess {
+    fn drop(&mut self) {
+        let until = std::time::Instant::now() + LONG;
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none())
+            && std::time::Instant::now() < until
+        {
+            send(self.pid, Signal::SIGTERM);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+pub(crate) fn dev(folder: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg("dev")
+        .arg("--data")
+        .arg(folder.join("data"))
+        .args(more);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A folder that goes with the test; another user passes through it when its mode lets him.
+pub(crate) fn folder(mode: u32) -> TempDir {
+    let permissions = fs::Permissions::from_mode(mode);
+    tempfile::Builder::new()
+        .permissions(permissions)
+        .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+        .unwrap()
+}
+
+pub(crate) fn pids_of(state: &DevState) -> Vec<u32> {
+    let servers = state.nats_pid.into_iter().chain(state.postgres_pid);
+    state
+        .worker_pids
+        .iter()
+        .chain(&state.dispatcher_pids)
+        .copied()
+        .chain(servers)
+        .collect()
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    // It may be gone already, which is what most of these signals are for.
+    let _sent = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
+}
+
+pub(crate) fn is_gone(pid: u32) -> bool {
+    command_line(pid).is_empty()
+}
+
+pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + LONG;
+    while !is_so() {
+        assert!(Instant::now() < until, "waited {LONG:?} for {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
