@@ -117,7 +117,11 @@ impl Manifest {
     /// if there is one, may not be given.
     pub fn caller_schema(&self) -> Value {
         let mut schema = self.input_schema.clone();
-        if let Some(argument) = self.idempotency.as_ref().and_then(|idempotency| idempotency.argument.as_ref()) {
+        if let Some(argument) = self
+            .idempotency
+            .as_ref()
+            .and_then(|idempotency| idempotency.argument.as_ref())
+        {
             schema["properties"][argument] = Value::Bool(false);
         }
         schema
