@@ -1,10 +1,38 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
+//!
+//! In the order a call meets them: `service` hears the request, `accept` is the door, `waiters` hold the callers who
+//! wait, `answer` is what they get; `sweep` runs beside and finds what was lost.
 
+mod accept;
+mod answer;
 mod config;
+mod service;
+mod sweep;
+mod waiters;
+
+use std::{pin::pin, sync::Arc, time::Duration};
 
 pub use config::Config;
-use fleet::{bus::BusError, config::ConfigError, store::StoreError};
-use tokio::net::TcpListener;
+use fleet::{
+    bus::{BusError, connect::Bus, publish::Publisher, topology},
+    config::ConfigError,
+    http::{self, HttpState, Readiness},
+    ids::DispatcherId,
+    registry::Registry,
+    store::{
+        PgPool, StoreError,
+        ledger::{Accepting, Completing},
+        migrate,
+        session::Postgres,
+        sweep as swept,
+    },
+    telemetry::{metrics, report},
+};
+use futures_util::FutureExt;
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{accept::Door, service::Endpoints, sweep::Sweep, waiters::Waiters};
 
 /// Why a dispatcher cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -23,15 +51,160 @@ pub enum RunError {
     Http(#[from] std::io::Error),
 }
 
+/// How long requests in hand may take after `shutdown`; callers who still wait ask again with their key.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Runs a dispatcher until `shutdown` is done.
+///
+/// Order of the start: ground and schema, NATS, tools, stream, waiters, service, sweep. Order of the stop: intake, the
+/// requests in hand, the sweep, the ledger's lanes.
 ///
 /// # Errors
 ///
 /// It cannot start; once it runs it waits for whatever is missing.
 pub async fn run(
-    _config: Config,
-    _listener: TcpListener,
-    _shutdown: impl Future<Output = ()>,
+    config: Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    unimplemented!()
+    config.check()?;
+    let readiness = Readiness::new(["postgres", "nats", "service"]);
+    let (intake, work, stop) = (
+        CancellationToken::new(),
+        CancellationToken::new(),
+        CancellationToken::new(),
+    );
+    let mut tasks = JoinSet::new();
+
+    let postgres = Postgres::new(
+        &config.store.database_url,
+        &format!("toolfleet {}", config.name),
+    )?;
+    drop(postgres.connect().await?);
+    migrate::check_schema(&postgres).await?;
+    let pool = postgres.pool(config.read_connections);
+    readiness.set("postgres", true);
+    let bus = Bus::connect(
+        &config.bus.nats_url,
+        &config.name,
+        config.bus.prefix.clone(),
+    )
+    .await?;
+    readiness.set("nats", true);
+
+    let registry = Registry::default();
+    registry.refresh(&pool).await?;
+    tasks.spawn(
+        registry
+            .clone()
+            .keep_fresh(pool.clone(), bus.clone(), stop.clone()),
+    );
+    let default_queue = "default"
+        .parse()
+        .expect("the default queue has a valid name");
+    topology::ensure(&bus, &[default_queue]).await?;
+
+    let dispatcher = DispatcherId::generate();
+    let (publisher, count_answers) = Publisher::new(&bus).await?;
+    tasks.spawn(
+        stop.clone()
+            .run_until_cancelled_owned(count_answers)
+            .map(drop),
+    );
+    let waiters = Waiters::default();
+    tasks.spawn(
+        waiters
+            .clone()
+            .listen(bus.clone(), dispatcher, stop.clone())
+            .await?,
+    );
+    tasks.spawn(waiters.clone().poll(pool.clone(), stop.clone()));
+    let mut lanes = JoinSet::new();
+    let accepting = Accepting::start(&postgres, &mut lanes);
+    let completing = Completing::start(&postgres, &mut lanes);
+    let sweep = Sweep {
+        bus: bus.clone(),
+        pool: pool.clone(),
+        publisher: publisher.clone(),
+        completing,
+        registry: registry.clone(),
+        history_days: (config.history_days > 0).then_some(config.history_days),
+    };
+    tasks.spawn(sweep.run(stop.clone()));
+    let scrape = gauges(pool.clone());
+    let state = HttpState::new(readiness.clone()).before_scrape(scrape);
+    let (http_stop, watched) = (stop.clone(), bus.clone());
+    tasks.spawn(async move {
+        if let Err(error) = http::serve(listener, state, http_stop.cancelled_owned()).await {
+            tracing::error!(error = report(&error), "probes are not answered any more");
+        }
+    });
+    tasks.spawn(watch_connections(
+        watched,
+        pool.clone(),
+        readiness.clone(),
+        stop.clone(),
+    ));
+
+    let door = Arc::new(Door {
+        bus: bus.clone(),
+        pool,
+        registry,
+        accepting,
+        publisher,
+        waiters,
+        dispatcher,
+    });
+    let endpoints = Endpoints::start(&door).await?;
+    readiness.set("service", true);
+    tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
+    let mut serving =
+        pin!(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
+    tokio::select! {
+        () = &mut serving => tracing::error!("the NATS service ended by itself"),
+        () = shutdown => {
+            tracing::info!("dispatcher takes no new requests");
+            readiness.set("service", false);
+            intake.cancel();
+            if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
+                work.cancel();
+                serving.await;
+            }
+        }
+    }
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
+    // Every sender is gone now, so the lanes end when they have written what they hold.
+    while lanes.join_next().await.is_some() {}
+    if let Err(error) = bus.client.flush().await {
+        tracing::debug!(%error, "last messages may not have been sent");
+    }
+    tracing::info!(%dispatcher, "dispatcher has stopped");
+    Ok(())
+}
+
+/// Says in `/readyz` whether both servers answer.
+async fn watch_connections(bus: Bus, pool: PgPool, readiness: Readiness, stop: CancellationToken) {
+    loop {
+        readiness.set("nats", bus.is_connected());
+        let answered = tokio::time::timeout(Duration::from_secs(2), swept::answers(&pool)).await;
+        readiness.set("postgres", answered.unwrap_or(false));
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Fills the gauges that need the ledger, at a scrape and never else.
+fn gauges(pool: PgPool) -> http::BeforeScrape {
+    Arc::new(move || {
+        let pool = pool.clone();
+        Box::pin(async move {
+            match swept::figures(&pool).await {
+                Ok(figures) => metrics().counted(figures),
+                Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
+            }
+        })
+    })
 }

@@ -5,6 +5,8 @@
 //! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
 //! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
 
+pub use sqlx::PgPool;
+
 pub mod accept;
 pub mod claim;
 pub mod complete;

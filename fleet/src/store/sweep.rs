@@ -1,12 +1,15 @@
 //! What the sweep reads: what is due, what has waited too long, what runs without a worker. It decides nothing here.
 
+use std::time::Duration;
+
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::StoreError;
 use crate::{
-    call::Effect,
+    call::{Effect, State},
     ids::{AttemptId, CallId, QueueName},
+    telemetry::LedgerFigures,
     wire::pointer::Pointer,
 };
 
@@ -178,19 +181,40 @@ pub async fn lost(pool: &PgPool) -> Result<Vec<Lost>, StoreError> {
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// What stands in the ledger, for gauges: calls by state, and the age of the oldest in seconds.
+/// What stands in the ledger, for gauges. A call whose pause is not over does not count as waiting.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn backlog(pool: &PgPool) -> Result<Vec<(String, i64, f64)>, StoreError> {
-    sqlx::query_as(
-        "SELECT state::text, count(*), coalesce(extract(epoch FROM now() - min(accepted_at)), 0)::float8 \
+pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
+    let doing = "count open calls";
+    let rows: Vec<(String, i64, Option<f64>)> = sqlx::query_as(
+        "SELECT state::text, count(*), \
+                (extract(epoch FROM now() - min(greatest(accepted_at, not_before)) FILTER (WHERE not_before <= now())))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
     )
     .fetch_all(pool)
     .await
-    .map_err(|error| StoreError::from_sqlx("count the backlog", error))
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let mut figures = LedgerFigures::default();
+    for (state, calls, oldest) in rows {
+        let state: State = state
+            .parse()
+            .map_err(|error| StoreError::unreadable(doing, error))?;
+        let calls = u64::try_from(calls).unwrap_or(0);
+        if state == State::InDoubt {
+            figures.in_doubt = calls;
+        }
+        figures.backlog.push((state, calls));
+        let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        figures.oldest_age.extend(age.map(|age| (state, age)));
+    }
+    Ok(figures)
+}
+
+/// Whether Postgres answers at all.
+pub async fn answers(pool: &PgPool) -> bool {
+    sqlx::query("SELECT 1").execute(pool).await.is_ok()
 }
 
 /// Creates history partitions ahead and drops the days before the horizon; returns how many were made and dropped.

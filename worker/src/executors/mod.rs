@@ -12,7 +12,7 @@ use std::time::Duration;
 use fleet::{
     call::Language,
     ids::{AttemptId, CallId, Label, ToolName},
-    manifest::Manifest,
+    manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
 };
@@ -21,6 +21,22 @@ use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// One executor of each kind.
+pub(crate) struct Executors {
+    pub(crate) http: http::HttpExecutor,
+    pub(crate) process: process::ProcessExecutor,
+}
+
+impl Executors {
+    /// The executor of this kind.
+    pub(crate) fn of(&self, spec: &ExecutorSpec) -> &dyn Executor {
+        match spec {
+            ExecutorSpec::Http(_) => &self.http,
+            ExecutorSpec::Process(_) => &self.process,
+        }
+    }
+}
 
 /// How one kind of tool is run.
 pub trait Executor: Send + Sync {

@@ -1,0 +1,469 @@
+//! Accept → validate → commit → publish, and what a caller is told.
+//!
+//! The order of the door: names, headers, the body itself, then the key, then tool and arguments. A known key is answered
+//! with its call whatever has become of its tool since. The common case needs no look-up: a call that passes everything is
+//! committed at once, and only when its key turns out to be taken is the key read, in a new statement, for the one that
+//! waited for a rival's commit sees neither place.
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::HeaderMap;
+use fleet::{
+    arguments::{self, Limits, Violations},
+    bus::{connect::Bus, publish::Publisher},
+    canonical,
+    ids::{CallId, DispatcherId, IdempotencyKey, Label, ToolName},
+    registry::{Registry, Tool},
+    store::{
+        PgPool, StoreError,
+        accept::{NewCall, NewKey},
+        lane::Reply,
+        ledger::Accepting,
+        read::{self, CallRow, KeyRow},
+    },
+    telemetry::{
+        metrics, report,
+        spans::{self, Step},
+        trace,
+    },
+    wire::{
+        code::Code,
+        envelope::Accepted,
+        error::ErrorBody,
+        headers::{Prefer, RequestHeaders},
+        pointer::Pointer,
+        subjects::Subjects,
+    },
+};
+use serde_json::{Value, value::RawValue};
+use sha2::{Digest, Sha256};
+use tracing::Instrument;
+
+use crate::{answer::Answer, waiters::Waiters};
+
+/// What every request needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    pub(crate) bus: Bus,
+    pub(crate) pool: PgPool,
+    pub(crate) registry: Registry,
+    pub(crate) accepting: Accepting,
+    pub(crate) publisher: Publisher,
+    pub(crate) waiters: Waiters,
+    pub(crate) dispatcher: DispatcherId,
+}
+
+/// A refusal at the door.
+pub(crate) struct Refusal(pub(crate) ErrorBody);
+
+impl Refusal {
+    pub(crate) fn new(code: Code, what: &str) -> Self {
+        Self(ErrorBody::refused(code, what))
+    }
+
+    fn store(error: &StoreError) -> Self {
+        tracing::warn!(error = report(error), "the ledger cannot be asked");
+        Self::new(
+            Code::StoreUnavailable,
+            "the ledger cannot be reached at the moment",
+        )
+    }
+}
+
+/// A submission that is well formed; whether it is acceptable is still open.
+struct Submission {
+    tenant: Label,
+    tool: ToolName,
+    headers: RequestHeaders,
+    args: Value,
+    args_text: String,
+    args_hash: [u8; 32],
+    original_hash: [u8; 32],
+}
+
+/// How often an accept whose answer is missing is sent again, through its key.
+const ACCEPTS_MAX: u32 = 3;
+
+impl Door {
+    /// Answers one submission.
+    pub(crate) async fn submit(
+        &self,
+        subject: &str,
+        headers: Option<&HeaderMap>,
+        body: &[u8],
+    ) -> Answer {
+        let span = spans::step(Step::Accept);
+        let named = subject.splitn(5, '.').nth(4).unwrap_or_default();
+        let answered = async {
+            let submission = self.read(subject, headers, body)?;
+            trace::set_parent(&tracing::Span::current(), &submission.headers.trace);
+            self.answer(submission).await
+        };
+        match answered.instrument(span.clone()).await {
+            Ok(answer) => {
+                if let Some(call) = answer.call {
+                    spans::identify(&span, call);
+                }
+                answer
+            }
+            Err(Refusal(error)) => {
+                spans::failed(&span, error.code);
+                metrics().rejected(error.code);
+                Answer::refusal(named, error)
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        subject: &str,
+        headers: Option<&HeaderMap>,
+        body: &[u8],
+    ) -> Result<Submission, Refusal> {
+        let (tenant, rest) = self.bus.subjects.tenant_of(subject).map_err(|code| {
+            Refusal::new(
+                code,
+                "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+            )
+        })?;
+        let tool = Subjects::tool_of(rest).map_err(|code| {
+            Refusal::new(code, "a tool name has 1 to 64 characters of a-z, 0-9 and _")
+        })?;
+        let headers = read_headers(headers)?;
+        let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
+            let refused = ErrorBody::refused(error.code, &error.message);
+            Refusal(if error.path.is_empty() {
+                refused
+            } else {
+                refused.at(error.path)
+            })
+        })?;
+        let args_text = canonical::to_text(&args);
+        let args_hash = canonical::hash_text(&args_text);
+        let original_hash = Sha256::digest(body).into();
+        Ok(Submission {
+            tenant,
+            tool,
+            headers,
+            args,
+            args_text,
+            args_hash,
+            original_hash,
+        })
+    }
+
+    async fn answer(&self, submission: Submission) -> Result<Answer, Refusal> {
+        let checked = {
+            let _validating = spans::step(Step::Validate).entered();
+            self.check(&submission)
+        };
+        let tool = match (checked, &submission.headers.key) {
+            (Ok(tool), _) => tool,
+            (Err(refusal), None) => return Err(refusal),
+            // The key comes first: what it names is answered even where a new call would be refused.
+            (Err(refusal), Some(key)) => {
+                return match self.find_key(&submission.tenant, key).await? {
+                    Some(found) if !found.lapsed => self.replay(&submission, &found).await,
+                    Some(_) | None => Err(refusal),
+                };
+            }
+        };
+        self.commit(submission, &tool).await
+    }
+
+    /// Everything about a new call that needs no ledger.
+    fn check(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
+        let name = &submission.tool;
+        let tool = match submission.headers.tool_version {
+            None => self.registry.current(name),
+            Some(version) => self.registry.version(name, version),
+        };
+        let tool = tool.ok_or_else(|| {
+            match (self.registry.knows(name), submission.headers.tool_version) {
+                (true, Some(version)) => Refusal::new(
+                    Code::UnknownToolVersion,
+                    &format!("the tool {name} has no version {version}"),
+                ),
+                (true | false, _) => {
+                    Refusal::new(Code::UnknownTool, &format!("there is no tool named {name}"))
+                }
+            }
+        })?;
+        if tool.manifest.key_required() && submission.headers.key.is_none() {
+            let what = format!(
+                "{name} needs the header Idempotency-Key, so that it is never run twice by mistake"
+            );
+            return Err(Refusal::new(Code::MissingIdempotencyKey, &what));
+        }
+        let violations = tool.schema.validate(&submission.args);
+        if violations.is_empty() {
+            Ok(tool)
+        } else {
+            Err(violated(&violations))
+        }
+    }
+
+    async fn commit(&self, submission: Submission, tool: &Tool) -> Result<Answer, Refusal> {
+        let mut call = self.new_call(&submission, tool, CallId::generate());
+        for _ in 0..ACCEPTS_MAX {
+            // Before the commit, so that no decision is missed.
+            let waiting = match submission.headers.prefer {
+                Prefer::Wait(_) => Some(self.waiters.register(call.call_id)),
+                Prefer::RespondAsync => None,
+            };
+            match self
+                .accepting
+                .accept(call.clone())
+                .instrument(spans::step(Step::Commit))
+                .await
+            {
+                Reply::Done(accepted) => {
+                    metrics().accepted(&submission.tool);
+                    self.publish(&call).await;
+                    let accepted = Accepted {
+                        call_id: call.call_id,
+                        tool: submission.tool.to_string(),
+                        state: fleet::call::State::Queued,
+                        replayed: false,
+                        accepted_at: accepted.accepted_at,
+                    };
+                    return match (waiting, submission.headers.prefer) {
+                        (Some(mut waiting), Prefer::Wait(wait)) => {
+                            match waiting.decided(wait, None).await {
+                                Some(envelope) => Ok(Answer::result(&envelope)),
+                                None => {
+                                    self.as_it_stands(call.call_id, &submission.tenant, false)
+                                        .await
+                                }
+                            }
+                        }
+                        (None, _) | (_, Prefer::RespondAsync) => Ok(Answer::accepted(&accepted)),
+                    };
+                }
+                Reply::Undecided => match self.find_taken_key(&submission).await? {
+                    Some(found) if found.call_id == call.call_id => {
+                        // An earlier try of ours was committed although its answer never came.
+                        self.publish(&call).await;
+                        return self.attach(&submission, found.call_id, false).await;
+                    }
+                    Some(found) if found.lapsed => {
+                        call = NewCall {
+                            call_id: CallId::generate(),
+                            ..call
+                        };
+                        if let Some(key) = call.key.as_mut() {
+                            key.replaces = Some(found.call_id);
+                        }
+                    }
+                    Some(found) => return self.replay(&submission, &found).await,
+                    // Its key was taken over by a rival between the two statements; look again.
+                    None => {}
+                },
+                // Repeated only through its key: without one, nobody could tell whether it was committed.
+                Reply::Unknown if submission.headers.key.is_some() => {}
+                Reply::Unknown | Reply::NotSent => break,
+                Reply::Refused(source) => {
+                    return Err(Refusal::store(&StoreError::Refused {
+                        doing: "accept a call",
+                        source,
+                    }));
+                }
+            }
+        }
+        Err(Refusal::new(
+            Code::StoreUnavailable,
+            "the ledger did not confirm the call",
+        ))
+    }
+
+    fn new_call(&self, submission: &Submission, tool: &Tool, call_id: CallId) -> NewCall {
+        let (manifest, headers) = (&tool.manifest, &submission.headers);
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        NewCall {
+            call_id,
+            tenant: submission.tenant.clone(),
+            tool: submission.tool.clone(),
+            tool_version: manifest.version,
+            effect: manifest.effect,
+            queue: manifest.queue.clone(),
+            priority: headers.priority,
+            key: headers.key.as_ref().map(|key| NewKey {
+                hash: key_hash(&submission.tenant, key),
+                original_hash: submission.original_hash,
+                replaces: None,
+            }),
+            key_retention_ms: millis(manifest.key_retention),
+            args: submission.args_text.clone(),
+            args_hash: submission.args_hash,
+            session: headers.session.clone(),
+            run: headers.run.clone(),
+            meta: headers.meta.as_ref().map(|meta| meta.get().to_owned()),
+            language: headers.language.unwrap_or(manifest.language),
+            trace: trace::current_context(&headers.trace),
+            dispatcher: self.dispatcher,
+            deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
+            run_deadline: headers.run_deadline,
+        }
+    }
+
+    async fn publish(&self, call: &NewCall) {
+        let inline = call.args.len() <= Pointer::ARGS_INLINE_MAX;
+        let pointer = Pointer {
+            call_id: call.call_id,
+            tool: call.tool.clone(),
+            tool_version: call.tool_version,
+            args_hash: hex::encode(call.args_hash),
+            args: inline
+                .then(|| RawValue::from_string(call.args.clone()).ok())
+                .flatten(),
+        };
+        let span = spans::step(Step::Publish);
+        self.publisher
+            .publish(&call.queue, 1, &pointer)
+            .instrument(span)
+            .await;
+    }
+
+    /// Answers with the call that a key names.
+    async fn replay(&self, submission: &Submission, found: &KeyRow) -> Result<Answer, Refusal> {
+        let same_tool = found.tool == submission.tool.as_str();
+        let same_args = found.original_hash == submission.original_hash
+            || found.args_hash == submission.args_hash;
+        if !(same_tool && same_args) {
+            let what =
+                "this idempotency key already names a call with another tool or other arguments";
+            return Err(Refusal::new(Code::IdempotencyKeyReused, what));
+        }
+        self.attach(submission, found.call_id, true).await
+    }
+
+    async fn attach(
+        &self,
+        submission: &Submission,
+        call: CallId,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        match submission.headers.prefer {
+            Prefer::RespondAsync => self.as_it_stands(call, &submission.tenant, replayed).await,
+            Prefer::Wait(wait) => {
+                self.wait_for(call, &submission.tenant, wait, replayed)
+                    .await
+            }
+        }
+    }
+
+    /// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, look, then wait.
+    pub(crate) async fn wait_for(
+        &self,
+        call: CallId,
+        tenant: &Label,
+        wait: Duration,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        let mut waiting = self.waiters.register(call);
+        let elsewhere = self
+            .bus
+            .client
+            .subscribe(self.bus.subjects.done_of_call(call))
+            .await
+            .ok();
+        // Without the subscription the poll finds out within a second.
+        if let Err(error) = self.bus.client.flush().await {
+            tracing::debug!(%error, "subscription may not be in place yet");
+        }
+        let row = self.find(call, tenant).await?;
+        if !row.state.answers_waiters()
+            && let Some(envelope) = waiting.decided(wait, elsewhere).await
+        {
+            let envelope = fleet::wire::envelope::Envelope {
+                replayed,
+                ..Arc::unwrap_or_clone(envelope)
+            };
+            return Ok(Answer::result(&envelope));
+        }
+        self.as_it_stands(call, tenant, replayed).await
+    }
+
+    /// The result envelope of a call that is decided, the accepted envelope of one that is not.
+    pub(crate) async fn as_it_stands(
+        &self,
+        call: CallId,
+        tenant: &Label,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        let row = self.find(call, tenant).await?;
+        match row
+            .envelope(replayed)
+            .map_err(|error| Refusal::store(&error))?
+        {
+            Some(envelope) => Ok(Answer::result(&envelope)),
+            None => Ok(Answer::accepted(&row.accepted(replayed))),
+        }
+    }
+
+    /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.
+    async fn find(&self, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
+        let row = read::find(&self.pool, call)
+            .await
+            .map_err(|error| Refusal::store(&error))?;
+        row.filter(|row| row.tenant == *tenant)
+            .ok_or_else(not_found)
+    }
+
+    pub(crate) async fn find_key(
+        &self,
+        tenant: &Label,
+        key: &IdempotencyKey,
+    ) -> Result<Option<KeyRow>, Refusal> {
+        let found = read::find_key(&self.pool, tenant, &key_hash(tenant, key)).await;
+        found.map_err(|error| Refusal::store(&error))
+    }
+
+    async fn find_taken_key(&self, submission: &Submission) -> Result<Option<KeyRow>, Refusal> {
+        match &submission.headers.key {
+            Some(key) => self.find_key(&submission.tenant, key).await,
+            None => Ok(None),
+        }
+    }
+}
+
+pub(crate) fn not_found() -> Refusal {
+    Refusal::new(Code::NotFound, "there is no such call")
+}
+
+fn read_headers(headers: Option<&HeaderMap>) -> Result<RequestHeaders, Refusal> {
+    let lines: Vec<(&str, &str)> = headers
+        .into_iter()
+        .flat_map(HeaderMap::iter)
+        .flat_map(|(name, values)| {
+            values
+                .iter()
+                .map(move |value| (name.as_ref(), value.as_str()))
+        })
+        .collect();
+    RequestHeaders::read(&lines).map_err(|bad| Refusal::new(bad.code, &bad.message))
+}
+
+fn violated(violations: &Violations) -> Refusal {
+    let error = ErrorBody::refused(Code::InvalidArguments, &violations.summary());
+    let first = violations
+        .items()
+        .first()
+        .map(|violation| violation.path.clone());
+    let error = match first {
+        Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
+        Some(_) | None => error,
+    };
+    let details = serde_json::to_value(violations).expect("violations have only string keys");
+    Refusal(error.with_details(details))
+}
+
+/// SHA-256 of the tenant and the key: the key itself is not stored.
+fn key_hash(tenant: &Label, key: &IdempotencyKey) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(tenant.as_str())
+        .chain_update([0])
+        .chain_update(key.as_str())
+        .finalize()
+        .into()
+}

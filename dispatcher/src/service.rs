@@ -1,0 +1,332 @@
+//! The NATS service: the endpoints, one task per request, a bound on how many, and the answer.
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::{
+    HeaderMap,
+    service::{Request, Service, ServiceExt, endpoint::Endpoint},
+};
+use fleet::{
+    arguments::{self, Limits},
+    bus::BusError,
+    call::Language,
+    definitions::{Format, definitions, instructions},
+    ids::{CallId, IdempotencyKey, Label, ToolName},
+    telemetry::metrics,
+    wire::{code::Code, error::ErrorBody},
+};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use tokio::{sync::Semaphore, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    accept::{Door, Refusal, not_found},
+    answer::Answer,
+};
+
+/// The endpoints of one dispatcher.
+pub(crate) struct Endpoints {
+    service: Service,
+    call: Endpoint,
+    get: Endpoint,
+    tools: Endpoint,
+}
+
+impl Endpoints {
+    /// Announces the service. From here on requests arrive.
+    pub(crate) async fn start(door: &Door) -> Result<Self, BusError> {
+        let failed = |source| BusError::Unavailable {
+            doing: "start the NATS service",
+            source: Some(source),
+        };
+        let service = door
+            .bus
+            .client
+            .service_builder()
+            .description("Toolfleet dispatcher: takes tool calls and answers them")
+            .queue_group("toolfleet-dispatchers")
+            .start("toolfleet", env!("CARGO_PKG_VERSION"))
+            .await
+            .map_err(failed)?;
+        let subjects = &door.bus.subjects;
+        let call = service
+            .endpoint_builder()
+            .name("call")
+            .add(subjects.call_endpoint())
+            .await
+            .map_err(failed)?;
+        let get = service
+            .endpoint_builder()
+            .name("get")
+            .add(subjects.get_endpoint())
+            .await
+            .map_err(failed)?;
+        let tools = service
+            .endpoint_builder()
+            .name("tools")
+            .add(subjects.tools_endpoint())
+            .await
+            .map_err(failed)?;
+        Ok(Self {
+            service,
+            call,
+            get,
+            tools,
+        })
+    }
+
+    /// Answers requests until `intake` is cancelled; then ends the service and waits for the requests in hand, which end
+    /// by their own waits or when `work` is cancelled.
+    pub(crate) async fn serve(
+        mut self,
+        door: Arc<Door>,
+        requests_max: usize,
+        intake: CancellationToken,
+        work: CancellationToken,
+    ) {
+        let slots = Arc::new(Semaphore::new(requests_max));
+        let mut requests = JoinSet::new();
+        loop {
+            let (asked, request) = tokio::select! {
+                () = intake.cancelled() => break,
+                Some(request) = self.call.next() => (Asked::Call, request),
+                Some(request) = self.get.next() => (Asked::Get, request),
+                Some(request) = self.tools.next() => (Asked::Tools, request),
+                Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
+                else => break,
+            };
+            let (door, work) = (Arc::clone(&door), work.clone());
+            match Arc::clone(&slots).try_acquire_owned() {
+                Ok(slot) => {
+                    requests.spawn(async move {
+                        tokio::select! {
+                            () = handle(&door, asked, &request) => {}
+                            () = work.cancelled() => {}
+                        }
+                        drop(slot);
+                    });
+                }
+                Err(_full) => {
+                    metrics().rejected(Code::Overloaded);
+                    let error =
+                        ErrorBody::refused(Code::Overloaded, "too many requests are waiting here");
+                    respond(&door, &request, Answer::refusal("", error)).await;
+                }
+            }
+        }
+        if let Err(error) = self.service.stop().await {
+            tracing::debug!(%error, "service was not stopped in order");
+        }
+        while requests.join_next().await.is_some() {}
+    }
+}
+
+/// Which endpoint heard a request.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Call,
+    Get,
+    Tools,
+}
+
+async fn handle(door: &Door, asked: Asked, request: &Request) {
+    let message = &request.message;
+    match &message.reply {
+        // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
+        None => return,
+        Some(reply) if !door.bus.subjects.accepts_reply(reply) => {
+            tracing::warn!(
+                "a request named a reply subject of ours or of the server's and was dropped"
+            );
+            return;
+        }
+        Some(_) => {}
+    }
+    let subject = message.subject.as_str();
+    let answer = match asked {
+        Asked::Call => {
+            door.submit(subject, message.headers.as_ref(), &message.payload)
+                .await
+        }
+        Asked::Get => verdict(get(door, subject, &message.payload).await),
+        Asked::Tools => verdict(tools(door, subject, &message.payload)),
+    };
+    respond(door, request, answer).await;
+}
+
+fn verdict(answer: Result<Answer, Refusal>) -> Answer {
+    answer.unwrap_or_else(|Refusal(error)| {
+        metrics().rejected(error.code);
+        Answer::refusal("", error)
+    })
+}
+
+async fn respond(door: &Door, request: &Request, mut answer: Answer) {
+    // Room for headers and protocol.
+    let payload_max = door.bus.payload_max().saturating_sub(4 * 1024);
+    if answer.body.len() > payload_max {
+        let what = format!(
+            "the answer has {} bytes and NATS carries {payload_max}; it is kept in the ledger",
+            answer.body.len()
+        );
+        answer = Answer::refusal("", ErrorBody::refused(Code::OutputTooLarge, &what));
+    }
+    let mut headers = HeaderMap::new();
+    if let Some((code, message)) = &answer.refused {
+        let message: String = message
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .take(200)
+            .collect();
+        headers.insert("Nats-Service-Error", message.as_str());
+        headers.insert(
+            "Nats-Service-Error-Code",
+            service_code(*code).to_string().as_str(),
+        );
+    }
+    let responding = request.respond_with_headers(Ok(answer.body), headers);
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    if !matches!(
+        tokio::time::timeout(Duration::from_secs(5), responding).await,
+        Ok(Ok(()))
+    ) {
+        tracing::debug!("an answer was not sent; the caller can ask again");
+    }
+}
+
+/// The number in `Nats-Service-Error-Code`, in the sense of HTTP.
+const fn service_code(code: Code) -> u16 {
+    match code {
+        Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
+        Code::IdempotencyKeyReused => 409,
+        Code::PayloadTooLarge => 413,
+        Code::Overloaded | Code::StoreUnavailable => 503,
+        Code::MalformedJson
+        | Code::TruncatedArguments
+        | Code::InvalidUnicode
+        | Code::NulNotAllowed
+        | Code::DuplicateKey
+        | Code::DepthExceeded
+        | Code::TooManyNodes
+        | Code::KeyTooLong
+        | Code::StringTooLong
+        | Code::NumberOutOfRange
+        | Code::NumberTooLong
+        | Code::InvalidArguments
+        | Code::InvalidToolName
+        | Code::InvalidTenant
+        | Code::MissingIdempotencyKey
+        | Code::InvalidIdempotencyKey
+        | Code::DeadlineInvalid
+        | Code::HeaderInvalid
+        | Code::InvalidId => 400,
+        Code::Timeout
+        | Code::Unavailable
+        | Code::ToolCrashed
+        | Code::ToolError
+        | Code::OutputInvalid
+        | Code::OutputTooLarge
+        | Code::RetriesExhausted
+        | Code::DeadlineExceeded
+        | Code::InDoubt
+        | Code::ToolGone => 500,
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GetRequest {
+    call_id: Option<String>,
+    tool: Option<ToolName>,
+    idempotency_key: Option<IdempotencyKey>,
+    wait_ms: Option<u64>,
+}
+
+/// Longest wait of a `get`.
+const GET_WAIT_MAX: Duration = Duration::from_secs(300);
+
+async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
+    let tenant = tenant(door, subject)?;
+    let asked: GetRequest = read(
+        body,
+        "call_id, or tool and idempotency_key, and perhaps wait_ms",
+    )?;
+    let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
+    if wait > GET_WAIT_MAX {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            "wait_ms must be at most 300000",
+        ));
+    }
+    let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
+        (Some(id), None, None) => id.parse::<CallId>().map_err(|_rule| {
+            Refusal::new(Code::InvalidId, "a call id is a UUIDv7 in hyphenated form")
+        })?,
+        (None, Some(tool), Some(key)) => {
+            let found = door
+                .find_key(&tenant, &key)
+                .await?
+                .filter(|found| !found.lapsed && found.tool == tool.as_str());
+            found.ok_or_else(not_found)?.call_id
+        }
+        (_, _, _) => {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                "give call_id, or tool and idempotency_key",
+            ));
+        }
+    };
+    if wait.is_zero() {
+        door.as_it_stands(call, &tenant, false).await
+    } else {
+        door.wait_for(call, &tenant, wait, false).await
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsRequest {
+    #[serde(default = "full")]
+    format: Format,
+}
+
+const fn full() -> Format {
+    Format::Full
+}
+
+fn tools(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
+    tenant(door, subject)?;
+    let body = if body.is_empty() { b"{}" } else { body };
+    let asked: ToolsRequest = read(body, "format: openai, anthropic, mcp or full")?;
+    let tools = door.registry.all_current();
+    Ok(Answer::json(&serde_json::json!({
+        "tools": definitions(tools.iter().map(|tool| &tool.manifest), asked.format),
+        "instructions": { "en": instructions(Language::En), "zh": instructions(Language::Zh) },
+    })))
+}
+
+fn tenant(door: &Door, subject: &str) -> Result<Label, Refusal> {
+    let tenant = door.bus.subjects.tenant_of(subject);
+    tenant.map(|(tenant, _)| tenant).map_err(|code| {
+        Refusal::new(
+            code,
+            "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+        )
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Refusal> {
+    let limits = Limits {
+        bytes: 4096,
+        ..Limits::DEFAULT
+    };
+    let value = arguments::parse(body, &limits)
+        .map_err(|error| Refusal::new(error.code, &error.message))?;
+    serde_json::from_value(value).map_err(|_mismatch| {
+        Refusal::new(
+            Code::InvalidArguments,
+            &format!("the body must have the form {{{form}}}"),
+        )
+    })
+}

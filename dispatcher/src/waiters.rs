@@ -1,0 +1,194 @@
+//! Callers who wait for a call to be decided. They are memory of this process and nothing else:
+//! if it dies, a caller's request times out and is sent again with its key.
+//!
+//! A waiter is woken by whichever comes first: the worker's word on NATS, or the poll that reads every call waited for
+//! once a second. So a lost message costs at most that second.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_nats::Subscriber;
+use bytes::Bytes;
+use fleet::{
+    bus::{BusError, connect::Bus},
+    ids::{CallId, DispatcherId},
+    store::{PgPool, read},
+    telemetry::{metrics, report},
+    wire::{envelope::Envelope, subjects::Subjects},
+};
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What a waiter is told: the result envelope, not marked as replayed. `None` until the call is decided.
+pub(crate) type Decided = Option<Arc<Envelope>>;
+
+/// Who waits for what.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiters(Arc<Mutex<HashMap<CallId, watch::Sender<Decided>>>>);
+
+impl Waiters {
+    /// How often the ledger is asked about every call that is waited for.
+    const POLL: Duration = Duration::from_secs(1);
+    /// Calls in one question.
+    const POLL_CALLS: usize = 1000;
+
+    /// Waits for a call from now on. Register first, look at the row after that: then no decision is missed.
+    pub(crate) fn register(&self, call: CallId) -> Waiting {
+        let mut waiters = self.lock();
+        let decided = waiters
+            .entry(call)
+            .or_insert_with(|| watch::Sender::new(None))
+            .subscribe();
+        metrics().waiting(waiters.len());
+        Waiting {
+            call,
+            decided,
+            waiters: self.clone(),
+        }
+    }
+
+    /// Tells everybody who waits for a call.
+    fn tell(&self, call: CallId, envelope: Envelope) {
+        if let Some(waiting) = self.lock().get(&call) {
+            waiting.send_replace(Some(Arc::new(envelope)));
+        }
+    }
+
+    fn undecided(&self) -> Vec<CallId> {
+        self.lock()
+            .iter()
+            .filter(|(_, decided)| decided.borrow().is_none())
+            .map(|(call, _)| *call)
+            .collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<CallId, watch::Sender<Decided>>> {
+        self.0
+            .lock()
+            .expect("nobody panics while holding the waiters")
+    }
+
+    /// Hears what workers say to this dispatcher. Ends when `stop` is cancelled.
+    pub(crate) async fn listen(
+        self,
+        bus: Bus,
+        dispatcher: DispatcherId,
+        stop: CancellationToken,
+    ) -> Result<impl Future<Output = ()> + Send, BusError> {
+        let subject = bus.subjects.done_of_dispatcher(dispatcher);
+        let subscription = bus.client.subscribe(subject).await;
+        let mut words = subscription.map_err(|error| BusError::Unavailable {
+            doing: "listen for decided calls",
+            source: Some(Box::new(error)),
+        })?;
+        Ok(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    word = words.next() => match word {
+                        Some(word) => self.hear(&word.subject, &word.payload),
+                        None => return,
+                    },
+                }
+            }
+        })
+    }
+
+    /// An empty word only rings the bell: the poll reads the row.
+    fn hear(&self, subject: &str, payload: &Bytes) {
+        let Some(call) = Subjects::call_of_done(subject) else {
+            return;
+        };
+        match serde_json::from_slice::<Envelope>(payload) {
+            Ok(envelope) if envelope.call_id == Some(call) => self.tell(call, envelope),
+            Ok(_) | Err(_) => {}
+        }
+    }
+
+    /// Asks the ledger about every call that is waited for, once a second, until `stop`.
+    pub(crate) async fn poll(self, pool: PgPool, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Self::POLL) => {}
+            }
+            for calls in self.undecided().chunks(Self::POLL_CALLS) {
+                match read::decided(&pool, calls).await {
+                    Ok(rows) => {
+                        for row in rows {
+                            match row.envelope(false) {
+                                Ok(Some(envelope)) => self.tell(row.call_id, envelope),
+                                Ok(None) => {}
+                                Err(error) => tracing::error!(
+                                    error = report(&error),
+                                    "a decided call cannot be read"
+                                ),
+                            }
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(error = report(&error), "waiters were not polled")
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One caller who waits. Dropping it ends the waiting.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    call: CallId,
+    decided: watch::Receiver<Decided>,
+    waiters: Waiters,
+}
+
+impl Waiting {
+    /// The decision, or `None` when the time is over. `elsewhere` hears what workers say to other dispatchers.
+    pub(crate) async fn decided(
+        &mut self,
+        wait: Duration,
+        mut elsewhere: Option<Subscriber>,
+    ) -> Decided {
+        let call = self.call;
+        let heard = async {
+            while let Some(subscription) = elsewhere.as_mut() {
+                match subscription
+                    .next()
+                    .await
+                    .map(|word| serde_json::from_slice::<Envelope>(&word.payload))
+                {
+                    Some(Ok(envelope)) if envelope.call_id == Some(call) => {
+                        return Arc::new(envelope);
+                    }
+                    Some(Ok(_) | Err(_)) => {}
+                    None => break,
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            decided = self.decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
+            envelope = heard => Some(envelope),
+            () = tokio::time::sleep(wait) => None,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut waiters = self.waiters.lock();
+        // One receiver is our own: nobody else waits.
+        if waiters
+            .get(&self.call)
+            .is_some_and(|decided| decided.receiver_count() <= 1)
+        {
+            waiters.remove(&self.call);
+        }
+        metrics().waiting(waiters.len());
+    }
+}

@@ -1,0 +1,211 @@
+//! From an outcome to an ending: pure. What the ledger records, and what the caller reads.
+
+use std::time::Duration;
+
+use fleet::{
+    call::{CallOutcome, Effect, EffectKnown, Source, State},
+    delay,
+    ids::{AttemptId, CallId},
+    manifest::Manifest,
+    outcome::{Outcome, OutcomeWord, ToolFailure},
+    retry::{self, RetryDecision, Situation},
+    store::{
+        claim::Claimed,
+        complete::{Ended, EndedAttempt, Ending, EndingKind, Guard},
+    },
+    wire::{
+        code::Code,
+        envelope::{Envelope, EnvelopeState, Timing, is_error, no_coercions},
+        error::ErrorBody,
+    },
+};
+use serde_json::value::RawValue;
+
+/// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent.
+pub(crate) fn conclude(
+    claimed: &Claimed,
+    attempt_id: AttemptId,
+    manifest: &Manifest,
+    outcome: &Outcome,
+    elapsed: Duration,
+    actor: String,
+) -> Ending {
+    let attempts_spent = claimed.attempt.saturating_sub(claimed.lost_attempts).max(1);
+    let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    let since_first_start = millis(claimed.since_first_start_ms).saturating_add(elapsed);
+    let situation = Situation {
+        effect: claimed.effect,
+        policy: &manifest.retry,
+        attempts_spent,
+        pause: delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent),
+        remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
+        key_remaining: manifest
+            .idempotency
+            .as_ref()
+            .map(|key| key.valid_for.saturating_sub(since_first_start)),
+    };
+    let decision = retry::decide(&situation, outcome);
+    let effect = effect_of(claimed.effect, outcome.word());
+    let attempt = EndedAttempt {
+        outcome: outcome.word(),
+        effect,
+        error: outcome.failure().map(|failure| json(&failure)),
+    };
+    Ending {
+        call_id: claimed.call_id,
+        guard: Guard::Attempt(attempt_id),
+        kind: kind(decision, outcome, effect, attempts_spent),
+        attempt: Some(attempt),
+        actor,
+        reason: outcome
+            .failure()
+            .map_or("applied", |failure| failure.code.as_str())
+            .to_owned(),
+    }
+}
+
+fn kind(
+    decision: RetryDecision,
+    outcome: &Outcome,
+    effect: EffectKnown,
+    attempts: u32,
+) -> EndingKind {
+    let failure = || {
+        outcome
+            .failure()
+            .cloned()
+            .unwrap_or_else(|| ToolFailure::new(Code::ToolCrashed, "the tool failed"))
+    };
+    match decision {
+        RetryDecision::Succeed => succeeded(outcome, effect),
+        RetryDecision::Again(pause) => EndingKind::Again {
+            pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
+            lost: false,
+        },
+        RetryDecision::Fail => failed(&failure(), effect),
+        RetryDecision::Exhausted => failed(&retry::exhausted(attempts, &failure()), effect),
+        RetryDecision::OutOfTime => {
+            let last = failure();
+            let message = format!(
+                "no time is left for another attempt; the last one: {}",
+                last.message
+            );
+            let late = ToolFailure::new(Code::DeadlineExceeded, message)
+                .with_details(serde_json::json!({ "last": last }));
+            failed(&late, effect)
+        }
+        RetryDecision::Doubt => EndingKind::Doubt {
+            error: json(&ErrorBody::in_doubt(&failure())),
+        },
+    }
+}
+
+fn succeeded(outcome: &Outcome, effect: EffectKnown) -> EndingKind {
+    let (result, flaw) = match outcome {
+        Outcome::Applied { result, flaw } => (Some(result.get().to_owned()), flaw.as_ref()),
+        Outcome::NotStarted(_) | Outcome::DefiniteFailure(_) | Outcome::Unknown(_) => {
+            (None, outcome.failure())
+        }
+    };
+    EndingKind::End {
+        state: State::Succeeded,
+        outcome: CallOutcome::Success,
+        source: Source::Live,
+        effect,
+        result,
+        error: flaw.map(|flaw| json(&ErrorBody::failed(flaw, effect))),
+    }
+}
+
+fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
+    let business = failure.code == Code::ToolError;
+    EndingKind::End {
+        state: State::Failed,
+        outcome: if business {
+            CallOutcome::BusinessError
+        } else {
+            CallOutcome::SystemError
+        },
+        source: if business {
+            Source::Live
+        } else {
+            Source::Error
+        },
+        effect,
+        result: None,
+        error: Some(json(&ErrorBody::failed(failure, effect))),
+    }
+}
+
+/// How the call ends when the same attempt proves, after the call went in doubt, that nothing happened.
+pub(crate) fn proven_not_applied(ending: &Ending, outcome: &Outcome) -> Option<Ending> {
+    match outcome {
+        Outcome::NotStarted(failure) | Outcome::DefiniteFailure(failure) => Some(Ending {
+            kind: failed(failure, EffectKnown::NotApplied),
+            ..ending.clone()
+        }),
+        Outcome::Applied { .. } | Outcome::Unknown(_) => None,
+    }
+}
+
+/// What is known of the world after an attempt ended like this.
+const fn effect_of(effect: Effect, word: OutcomeWord) -> EffectKnown {
+    match effect {
+        Effect::Read => EffectKnown::None,
+        Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
+            OutcomeWord::Applied => EffectKnown::Applied,
+            OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
+            OutcomeWord::Unknown => EffectKnown::Unknown,
+        },
+    }
+}
+
+/// The envelope of a call that this ending decided: the same bytes that a later reader makes from the row.
+pub(crate) fn envelope(call: CallId, ended: &Ended, kind: EndingKind) -> Option<Envelope> {
+    let (outcome, source, effect, result, error) = match kind {
+        EndingKind::End {
+            outcome,
+            source,
+            effect,
+            result,
+            error,
+            ..
+        } => (outcome, source, effect, result, error),
+        EndingKind::Doubt { error } => (
+            CallOutcome::Unknown,
+            Source::Error,
+            EffectKnown::Unknown,
+            None,
+            Some(error),
+        ),
+        EndingKind::Again { .. } => return None,
+    };
+    let raw = |text: Option<String>| text.map(RawValue::from_string).transpose().ok();
+    Some(Envelope {
+        call_id: Some(call),
+        tool: ended.tool.clone(),
+        tool_version: Some(ended.tool_version),
+        state: EnvelopeState::Of(ended.state),
+        outcome,
+        is_error: is_error(outcome),
+        source,
+        effect,
+        result: raw(result)?,
+        error: error
+            .map(|error| serde_json::from_str(&error))
+            .transpose()
+            .ok()?,
+        degraded: None,
+        coercions: raw(ended.coercions.clone())?.unwrap_or_else(no_coercions),
+        attempts: ended.attempts,
+        replayed: false,
+        timing: Some(Timing {
+            queued_ms: ended.queued_ms,
+            run_ms: ended.run_ms,
+        }),
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).expect("errors have only string keys")
+}

@@ -1,0 +1,83 @@
+//! **What do we tell NATS about a message?** One pure table.
+//!
+//! A message is only a bell. Once the claim is committed, or the row says that there is nothing to do, it is acknowledged;
+//! whatever is lost that way the sweep finds again.
+
+use std::time::Duration;
+
+use fleet::{bus::pull::Acker, call::State, telemetry::metrics};
+
+/// Why a message did not become an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// It is not a pointer.
+    Unreadable,
+    /// The ledger has no open call of this id.
+    Gone,
+    /// The call is not waiting: it runs, is in doubt or has ended.
+    NotQueued(State),
+    /// The call waits for a reason of its own: its pause, its deadline, somebody's lock.
+    NotYet,
+    /// This worker does not know the tool's version, or cannot get its secrets.
+    CannotRun,
+    /// The tool refused the arguments before anything ran; the call is ended.
+    Refused,
+    /// The ledger did not answer.
+    StoreSilent,
+    /// This worker may not start anything: its lease is not fresh.
+    NoLease,
+}
+
+/// What becomes of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disposal {
+    /// Dealt with.
+    Ack,
+    /// Again, later, perhaps at another worker.
+    Again(Duration),
+    /// Thrown away.
+    ThrowAway,
+}
+
+impl Skip {
+    pub(crate) const fn disposal(self) -> Disposal {
+        match self {
+            Self::Unreadable => Disposal::ThrowAway,
+            Self::Gone | Self::NotQueued(_) | Self::Refused => Disposal::Ack,
+            Self::NotYet => Disposal::Again(Duration::from_millis(500)),
+            Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
+            Self::CannotRun => Disposal::Again(Duration::from_secs(2)),
+        }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Gone => "gone",
+            Self::NotQueued(_) => "not_queued",
+            Self::NotYet => "not_yet",
+            Self::CannotRun => "cannot_run",
+            Self::Refused => "refused",
+            Self::StoreSilent => "store_silent",
+            Self::NoLease => "no_lease",
+        }
+    }
+}
+
+/// Tells NATS. Losing the word only means that the message comes again.
+pub(crate) async fn dispose(acker: &Acker, disposal: Disposal) {
+    match disposal {
+        Disposal::Ack => {
+            metrics().settled("ack");
+            acker.ack().await;
+        }
+        Disposal::Again(pause) => {
+            metrics().settled("nak");
+            acker.again_after(pause).await;
+        }
+        Disposal::ThrowAway => {
+            metrics().settled("term");
+            acker.throw_away().await;
+        }
+    }
+}
