@@ -35,6 +35,10 @@ async fn serve(state: HttpState) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the server below owns and awaits it"
+    )]
     let serving = tokio::spawn(http::serve(listener, state, stop.clone().cancelled_owned()));
     Server {
         address,
