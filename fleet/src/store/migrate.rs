@@ -28,7 +28,8 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let before = applied(&mut connection).await.unwrap_or_default().len();
-    let done = migrator().run(&mut connection).await;
+    // `run` is generic over what it acquires from, which makes a future that cannot be sent between threads.
+    let done = migrator().run_direct(None, &mut connection, false).await;
     done.map_err(|error| StoreError::UnknownSchema(format!("{doing}: {error}")))?;
     Ok(applied(&mut connection).await?.len().saturating_sub(before))
 }
