@@ -27,7 +27,7 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     let mut connection = PgConnection::connect_with(&postgres.options_for_migration())
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let before = applied(&mut connection).await.unwrap_or_default().len();
+    let before = applied(&mut connection).await?.len();
     // `run` is generic over what it acquires from, which makes a future that cannot be sent between threads.
     let done = migrator().run_direct(None, &mut connection, false).await;
     done.map_err(|error| StoreError::UnknownSchema(format!("{doing}: {error}")))?;
@@ -43,15 +43,11 @@ pub async fn check_schema(postgres: &Postgres) -> Result<(), StoreError> {
     let mut connection = PgConnection::connect_with(&postgres.options_for_migration())
         .await
         .map_err(|error| StoreError::from_sqlx("check the schema", error))?;
-    let applied = match applied(&mut connection).await {
-        Ok(applied) => applied,
-        Err(StoreError::Refused { .. }) => {
-            return Err(StoreError::UnknownSchema(
-                "the database has no toolfleet schema; run `toolfleet migrate`".into(),
-            ));
-        }
-        Err(error) => return Err(error),
-    };
+    let applied = applied(&mut connection).await?;
+    if applied.is_empty() {
+        let what = "the database has no toolfleet schema; run `toolfleet migrate`";
+        return Err(StoreError::UnknownSchema(what.to_owned()));
+    }
     let known: Vec<i64> = migrator()
         .iter()
         .map(|migration| migration.version)
@@ -70,8 +66,16 @@ pub async fn check_schema(postgres: &Postgres) -> Result<(), StoreError> {
 }
 
 async fn applied(connection: &mut PgConnection) -> Result<Vec<i64>, StoreError> {
+    let doing = "read applied migrations";
+    let any: bool = sqlx::query_scalar("SELECT to_regclass('toolfleet._migrations') IS NOT NULL")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    if !any {
+        return Ok(Vec::new());
+    }
     sqlx::query_scalar("SELECT version FROM toolfleet._migrations WHERE success ORDER BY version")
         .fetch_all(connection)
         .await
-        .map_err(|error| StoreError::from_sqlx("read applied migrations", error))
+        .map_err(|error| StoreError::from_sqlx(doing, error))
 }

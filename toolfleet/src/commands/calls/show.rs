@@ -118,7 +118,7 @@ fn read(story: &Story) -> serde_json::Result<String> {
 
     let mut text = String::new();
     for (label, column) in COLUMNS {
-        let Some(value) = call.get(column).filter(|value| value.get() != "null") else {
+        let Some(value) = call.get(column).filter(|value| !is_nothing(value)) else {
             continue;
         };
         writeln!(text, "{label:<14}{}", shown(value)).expect("a String takes everything");
@@ -139,6 +139,11 @@ fn read(story: &Story) -> serde_json::Result<String> {
     }
     let rows: Vec<_> = events.into_iter().map(Event::cells).collect();
     Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY"], &rows))
+}
+
+/// What need not be said: no value, or that the call is not held.
+fn is_nothing(value: &RawValue) -> bool {
+    matches!(value.get(), "null" | "false")
 }
 
 /// A column's value: text as it is, an instant shortened, everything else as JSON.

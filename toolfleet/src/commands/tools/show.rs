@@ -36,11 +36,11 @@ pub struct Show {
 enum Shape {
     /// The whole manifest with its defaults, as it was applied
     Manifest,
-    /// The definition as chat completions of `OpenAI` take it
+    /// The definition as chat completions take it
     Openai,
-    /// The definition as messages of Anthropic take it
+    /// The definition as Anthropic messages take it
     Anthropic,
-    /// The definition as tools/list of MCP gives it
+    /// The definition as MCP lists it
     Mcp,
     /// Everything a caller may know
     Full,
