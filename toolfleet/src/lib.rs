@@ -1,4 +1,5 @@
 //! The program: one binary, a file per subcommand.
 
+pub mod commands;
 pub mod dev;
 pub mod servers;

@@ -1,99 +1,42 @@
-//! A stand-in for the program, with just enough to try `dev`.
+//! The program: a guard, or a subcommand on a runtime whose failure becomes one line and an exit code.
 
-use std::{convert::Infallible, io::Write, net::SocketAddr, process::ExitCode};
+use std::{io::Write, process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-    signal::unix::{SignalKind, signal},
-};
-use toolfleet::dev::{self, DevHooks, DevOptions, Screen};
+use clap::Parser;
+use tokio::runtime::Runtime;
+use toolfleet::commands::{self, Program};
 
-#[derive(Parser)]
-struct Command {
-    #[command(subcommand)]
-    verb: Verb,
-}
+/// How long what still blocks a thread may hold up the end of the process.
+const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 
-#[derive(Subcommand)]
-enum Verb {
-    Dev(DevOptions),
-    Migrate,
-    #[command(alias = "worker")]
-    Dispatcher(Process),
-}
-
-#[derive(clap::Args)]
-struct Process {
-    #[arg(long)]
-    http: SocketAddr,
-    #[arg(long)]
-    parent_pipe: bool,
-    #[arg(long)]
-    name: Option<String>,
-    #[arg(long)]
-    concurrency: Option<u32>,
-    #[arg(long)]
-    drain_timeout: Option<String>,
-    #[arg(long)]
-    secrets: Option<String>,
-}
-
-#[tokio::main]
-async fn main() -> ExitCode {
-    let run = async {
-        match Command::parse().verb {
-            Verb::Dev(options) => {
-                let hooks = DevHooks {
-                    migrate: |_| Box::pin(async { Ok(()) }),
-                    apply_tools: |_, _| Box::pin(async { Ok(vec!["applied".to_owned()]) }),
-                    worker_died: |_, _| Box::pin(async { Ok(()) }),
-                };
-                dev::run(
-                    options,
-                    hooks,
-                    Screen::new(std::io::stdout()),
-                    asked_to_stop(),
-                )
-                .await
-            }
-            Verb::Migrate => Ok(()),
-            Verb::Dispatcher(process) => {
-                tokio::select! {
-                    failed = serve(process.http) => failed.map(|never| match never {}),
-                    () = asked_to_stop() => Ok(()),
-                    () = dev::parent_gone(), if process.parent_pipe => Ok(()),
-                }
-            }
-        }
+fn main() -> ExitCode {
+    // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|verb| verb == "guard")
+    {
+        return worker::guard::main();
+    }
+    let program = Program::parse();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .expect("nothing has installed a provider before main");
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(problem) => return refuse(&anyhow::Error::new(problem).context("start the runtime")),
     };
-    match run.await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            writeln!(std::io::stderr(), "{problem:#}").unwrap_or_default();
-            ExitCode::FAILURE
-        }
-    }
+    let ended = runtime.block_on(program.command.run());
+    runtime.shutdown_timeout(LEFTOVERS_MAX);
+    ended.unwrap_or_else(|problem| refuse(&problem))
 }
 
-async fn serve(address: SocketAddr) -> anyhow::Result<Infallible> {
-    let listener = TcpListener::bind(address).await?;
-    loop {
-        let (mut connection, _) = listener.accept().await?;
-        let mut request = [0; 1024];
-        let _size = connection.read(&mut request).await?;
-        connection
-            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            .await?;
+/// Says what went wrong, in one line, and how the process ends.
+fn refuse(problem: &anyhow::Error) -> ExitCode {
+    let exit = commands::exit_code(problem);
+    if exit != commands::OK {
+        let line = commands::describe(problem);
+        // Nobody reads it: the exit code has to do.
+        writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
     }
-}
-
-async fn asked_to_stop() {
-    let mut terminate = signal(SignalKind::terminate()).expect("the runtime handles signals");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("the runtime handles signals");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    ExitCode::from(exit)
 }

@@ -30,10 +30,15 @@ pub const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// What an operator chooses about logs and traces.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Telemetry")]
 pub struct TelemetryOptions {
     /// How a log line on stderr is written.
-    #[arg(long, env = "TOOLFLEET_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(
+        long,
+        env = "TOOLFLEET_LOG_FORMAT",
+        value_enum,
+        default_value_t = LogFormat::Text,
+        help_heading = "Telemetry"
+    )]
     pub log_format: LogFormat,
 
     /// What is logged, as `level` or `target=level,…`, for example `info,worker=debug`.
@@ -41,16 +46,27 @@ pub struct TelemetryOptions {
         long = "log",
         env = "TOOLFLEET_LOG",
         default_value = "info",
-        value_name = "FILTER"
+        value_name = "FILTER",
+        help_heading = "Telemetry"
     )]
     pub log: String,
 
     /// The OTLP/HTTP collector that spans are sent to, for example `http://127.0.0.1:4318`; no spans without it.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        value_name = "URL",
+        help_heading = "Telemetry"
+    )]
     pub otlp_endpoint: Option<String>,
 
     /// The name of this service in traces and in `target_info`; `toolfleet-<process>` without it.
-    #[arg(long, env = "OTEL_SERVICE_NAME", value_name = "NAME")]
+    #[arg(
+        long,
+        env = "OTEL_SERVICE_NAME",
+        value_name = "NAME",
+        help_heading = "Telemetry"
+    )]
     pub service_name: Option<String>,
 }
 

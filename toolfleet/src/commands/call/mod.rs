@@ -1,0 +1,183 @@
+//! `toolfleet call`: one request, as any client in any language would send it.
+
+mod request;
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::{Context, bail};
+use async_nats::{Message, StatusCode};
+use fleet::{
+    bus::connect::Bus,
+    call::{Language, Priority},
+    config::BusArgs,
+    ids::{IdempotencyKey, Label, ToolName},
+    wire::headers::RequestHeaders,
+};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use self::request::Pair;
+use super::{connect, exit::NoResponders, json, output, words::one_of};
+
+/// How long an answer may come after the wait that was asked for.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// What `call` is told.
+#[derive(Debug, clap::Args)]
+pub struct Call {
+    /// The tool's name
+    tool: ToolName,
+    /// Arguments; a value that is JSON is sent as that JSON (days=2, tags=["a"]), everything else as a string
+    #[arg(value_name = "NAME=VALUE", conflicts_with = "args")]
+    pairs: Vec<Pair>,
+    /// The arguments as one JSON object, sent as it stands: the text itself, @FILE, or @- for standard input
+    #[arg(long, value_name = "JSON|@FILE|@-")]
+    args: Option<String>,
+    /// The idempotency key: the same key is the same call, however often it is sent
+    #[arg(long)]
+    key: Option<IdempotencyKey>,
+    /// Do not wait for the result: print the accepted envelope
+    #[arg(long = "async", conflicts_with = "wait")]
+    detach: bool,
+    /// How long to wait for the result, 0 to 300; 30 without it
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=300))]
+    wait: Option<u64>,
+    /// Who calls
+    #[arg(long, default_value = "default")]
+    tenant: Label,
+    /// How long the whole call may take from its acceptance; the tool's own deadline without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    deadline_ms: Option<u64>,
+    /// The session it belongs to
+    #[arg(long)]
+    session: Option<Label>,
+    /// The run it belongs to
+    #[arg(long)]
+    run: Option<Label>,
+    /// The tool's version; the current one without it
+    #[arg(long = "version", value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    tool_version: Option<i32>,
+    /// The language of messages; the tool's own without it
+    #[arg(long, value_parser = one_of::<Language>(Language::ALL, Language::as_str))]
+    language: Option<Language>,
+    /// A JSON object that is stored with the call and handed to the tool
+    #[arg(long, value_name = "JSON", value_parser = meta)]
+    meta: Option<Box<RawValue>>,
+    /// Which calls of the tenant go first; normal without it
+    #[arg(long, value_parser = one_of::<Priority>(Priority::ALL, Priority::as_str))]
+    priority: Option<Priority>,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print the envelope on one line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Call {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let body = request::body(&self)?;
+        let headers = request::headers(&self)?;
+        let bus = connect::bus(&self.bus).await?;
+        let answer = self.ask(&bus, body, headers).await?;
+        let envelope = std::str::from_utf8(&answer.payload).context("read the answer")?;
+        let is_error = is_error(envelope)?;
+        output::print(&if self.json {
+            json::compact(envelope)
+        } else {
+            json::pretty(envelope)
+        })?;
+        Ok(ExitCode::from(u8::from(is_error)))
+    }
+
+    /// Sends the request with an inbox of its own and waits for the one answer.
+    async fn ask(
+        &self,
+        bus: &Bus,
+        body: Vec<u8>,
+        headers: async_nats::HeaderMap,
+    ) -> anyhow::Result<Message> {
+        let (client, subject) = (
+            &bus.client,
+            bus.subjects.call(&self.tenant, self.tool.as_str()),
+        );
+        let wait = self.patience();
+        let inbox = client.new_inbox();
+        let asked = tokio::time::timeout(wait, async {
+            let mut answers = client.subscribe(inbox.clone()).await?;
+            client
+                .publish_with_reply_and_headers(subject.clone(), inbox, headers, body.into())
+                .await?;
+            client.flush().await?;
+            anyhow::Ok(answers.next().await)
+        });
+        let Ok(answer) = asked.await else {
+            bail!(
+                "no answer within {} s; the call may have been accepted: {}",
+                wait.as_secs(),
+                self.advice()
+            );
+        };
+        match answer.context("send the call")? {
+            Some(message) if message.status == Some(StatusCode::NO_RESPONDERS) => {
+                Err(NoResponders(subject).into())
+            }
+            Some(message) => Ok(message),
+            None => bail!(
+                "the connection was closed before the answer: {}",
+                self.advice()
+            ),
+        }
+    }
+
+    /// How long to wait for the answer in all.
+    fn patience(&self) -> Duration {
+        let asked = self
+            .wait
+            .map_or(RequestHeaders::WAIT_DEFAULT, Duration::from_secs);
+        if self.detach { SLACK } else { asked + SLACK }
+    }
+
+    /// What to do when nobody knows whether it was accepted.
+    const fn advice(&self) -> &'static str {
+        if self.key.is_some() {
+            "send it again with the same --key, which cannot make a second call"
+        } else {
+            "look at `toolfleet calls list` before sending it again; with --key that would be safe"
+        }
+    }
+}
+
+/// Whether a model would have to treat this envelope as an error. An accepted envelope says nothing of it.
+fn is_error(envelope: &str) -> anyhow::Result<bool> {
+    #[derive(Deserialize)]
+    struct Answer {
+        #[serde(default)]
+        is_error: bool,
+    }
+    let answer: Answer = serde_json::from_str(envelope).context("read the answer")?;
+    Ok(answer.is_error)
+}
+
+fn meta(text: &str) -> Result<Box<RawValue>, String> {
+    let value: Box<RawValue> =
+        serde_json::from_str(text).map_err(|wrong| format!("it is not JSON: {wrong}"))?;
+    if value.get().trim_start().starts_with('{') {
+        Ok(value)
+    } else {
+        Err("it must be a JSON object".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accepted_envelope_is_no_error_and_an_answer_that_is_no_envelope_is() {
+        assert!(!is_error(r#"{"call_id":"x","state":"queued"}"#).unwrap());
+        assert!(!is_error(r#"{"is_error":false}"#).unwrap());
+        assert!(is_error(r#"{"is_error":true}"#).unwrap());
+        assert!(is_error("pong").is_err());
+    }
+}

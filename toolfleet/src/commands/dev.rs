@@ -1,0 +1,206 @@
+//! `toolfleet dev`: what it leaves to the rest of the program.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use fleet::{
+    canonical,
+    config::ParentArgs,
+    manifest::Manifest,
+    store::{
+        migrate::migrate,
+        tools::{Applied, apply},
+        workers::report_death,
+    },
+};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{
+    connect,
+    history::{self, Versions},
+    process::asked_to_stop,
+    tools::files,
+};
+use crate::dev::{self, DevHooks, DevOptions, Screen};
+
+/// How often somebody else may take the version that we were about to apply.
+const RACES_MAX: usize = 5;
+
+/// Runs until it is told to stop.
+pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
+    let hooks = DevHooks {
+        migrate: |url| Box::pin(migrate_all(url)),
+        apply_tools: |url, file| Box::pin(apply_file(url, file)),
+        worker_died: |url, pid| Box::pin(note_death(url, pid)),
+    };
+    let stopping = asked_to_stop(ParentArgs::default())?;
+    dev::run(options, hooks, Screen::new(std::io::stdout()), stopping).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn migrate_all(url: String) -> anyhow::Result<()> {
+    let postgres = connect::postgres(&SecretString::from(url))?;
+    migrate(&postgres).await?;
+    Ok(())
+}
+
+/// Applies a file under its own version, or as the next one when it was edited since this file was last applied.
+async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
+    let manifest = match files::read(&file) {
+        Ok(manifest) => manifest,
+        Err(problems) => bail!(files::sentences("", &problems).join("; ")),
+    };
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let by = format!("dev: {name}");
+    let mut connection = connect::writer(&SecretString::from(url)).await?;
+    for _race in 0..RACES_MAX {
+        let there =
+            history::versions(&mut connection, &manifest.name, manifest.version, &by).await?;
+        let Some(version) = next_version(&manifest, &there)? else {
+            return Ok(Vec::new());
+        };
+        let next = Manifest {
+            version,
+            ..manifest.clone()
+        };
+        let changed = if version == manifest.version {
+            ""
+        } else {
+            "changed, "
+        };
+        match apply(&mut connection, &next, &by).await? {
+            Applied::Created => {
+                return Ok(vec![format!(
+                    "{}: {changed}applied as version {version}",
+                    next.name
+                )]);
+            }
+            Applied::Unchanged => return Ok(Vec::new()),
+            // Somebody else took it just now: look again.
+            Applied::Conflict => {}
+        }
+    }
+    bail!(
+        "others keep applying new versions of {} at this moment",
+        manifest.name
+    )
+}
+
+/// The version under which this file's content belongs; none if it is there.
+///
+/// What the same file said last time counts, so that an edit taken back is a change too, and two files that hold
+/// versions of one tool do not overwrite each other at every start.
+fn next_version(manifest: &Manifest, there: &Versions) -> anyhow::Result<Option<i32>> {
+    let (wanted, _own_version) = content(&serde_json::to_string(manifest)?)?;
+    let is_there = match (&there.own, &there.named) {
+        (Some(own), _) => {
+            let (said, version) = content(own)?;
+            said == wanted && i64::from(manifest.version) <= version
+        }
+        (None, Some(named)) => content(named)?.0 == wanted,
+        (None, None) => false,
+    };
+    if is_there {
+        Ok(None)
+    } else if there.named.is_none() {
+        Ok(Some(manifest.version))
+    } else {
+        let following = there.newest.unwrap_or_default().checked_add(1);
+        following.context("the versions are used up").map(Some)
+    }
+}
+
+/// A manifest without its version, and its version.
+fn content(manifest: &str) -> anyhow::Result<(String, i64)> {
+    let mut value: Value = serde_json::from_str(manifest).context("read a stored manifest")?;
+    let version = value["version"].as_i64().unwrap_or_default();
+    value["version"] = Value::Null;
+    Ok((canonical::to_text(&value), version))
+}
+
+async fn note_death(url: String, pid: u32) -> anyhow::Result<()> {
+    let host = nix::unistd::gethostname().context("ask for the name of this machine")?;
+    let mut connection = connect::writer(&SecretString::from(url)).await?;
+    let pid = i32::try_from(pid).context("read a pid")?;
+    report_death(
+        &mut connection,
+        &host.to_string_lossy(),
+        pid,
+        "dev: the process ended",
+    )
+    .await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::manifest::parse;
+
+    use super::*;
+
+    fn manifest(version: i32, description: &str) -> Manifest {
+        parse(&format!(
+            "name: look\nversion: {version}\ndescription: {description}\neffect: read\n\
+             input_schema: {{type: object}}\nexecutor: {{process: {{command: [look]}}}}\n"
+        ))
+        .unwrap()
+    }
+
+    fn stored(version: i32, description: &str) -> Option<String> {
+        Some(serde_json::to_string(&manifest(version, description)).unwrap())
+    }
+
+    #[test]
+    fn only_what_the_file_did_not_say_last_becomes_a_version() {
+        let there = |newest, named, own| Versions { newest, named, own };
+        let cases = [
+            ("new", there(None, None, None), Some(1)),
+            (
+                "there by another hand",
+                there(Some(1), stored(1, "old"), None),
+                None,
+            ),
+            (
+                "another content there",
+                there(Some(4), stored(1, "other"), None),
+                Some(5),
+            ),
+            ("a free number", there(Some(4), None, None), Some(1)),
+            (
+                "unchanged",
+                there(Some(1), stored(1, "old"), stored(1, "old")),
+                None,
+            ),
+            (
+                "edited before",
+                there(Some(3), stored(1, "first"), stored(3, "old")),
+                None,
+            ),
+            (
+                "edited now",
+                there(Some(3), stored(1, "first"), stored(3, "second")),
+                Some(4),
+            ),
+            (
+                "taken back",
+                there(Some(2), stored(1, "old"), stored(2, "edited")),
+                Some(3),
+            ),
+            (
+                "another file is newer",
+                there(Some(9), stored(1, "old"), stored(1, "old")),
+                None,
+            ),
+        ];
+        for (case, there, expected) in cases {
+            assert_eq!(
+                next_version(&manifest(1, "old"), &there).unwrap(),
+                expected,
+                "{case}"
+            );
+        }
+        let raised = there(Some(2), None, stored(2, "old"));
+        assert_eq!(next_version(&manifest(3, "old"), &raised).unwrap(), Some(3));
+    }
+}

@@ -1,0 +1,23 @@
+//! `toolfleet dispatcher`.
+
+use std::process::ExitCode;
+
+use dispatcher::Config;
+
+use super::process::{Settings, asked_to_stop, finish};
+
+/// Runs until it is told to stop.
+pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let stopping = asked_to_stop(config.parent)?;
+    let settings = Settings {
+        process: "dispatcher",
+        telemetry: &config.telemetry,
+        store: &config.store,
+        bus: &config.bus,
+        http: &config.http,
+        checked: config.check(),
+    };
+    let (telemetry, listener) = settings.prepare().await?;
+    let ran = Box::pin(dispatcher::run(config, listener, stopping)).await;
+    finish(telemetry, ran).await
+}

@@ -1,0 +1,172 @@
+//! Exit codes: a promise to scripts. An error is sorted by its whole chain, so the kind of trouble decides, not its place.
+
+use std::error::Error;
+
+use async_nats::{ConnectError, ConnectErrorKind};
+use fleet::{
+    bus::BusError,
+    config::ConfigError,
+    store::StoreError,
+    telemetry::{self, TelemetryError},
+};
+
+use super::output::{OutputError, plain};
+
+/// It worked.
+pub const OK: u8 = 0;
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const CONFIGURATION: u8 = 64;
+const UNREACHABLE: u8 = 69;
+
+/// Arguments that do not make sense together, or in themselves.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} (--help has the reference)")]
+pub(super) struct UsageError(pub(super) String);
+
+/// Nobody is there to answer, although the servers are.
+#[derive(Debug, thiserror::Error)]
+#[error("no dispatcher answers on {0}; start one, or look at its /readyz")]
+pub(super) struct NoResponders(pub(super) String);
+
+/// What the process ends with after this error.
+pub fn exit_code(problem: &anyhow::Error) -> u8 {
+    let any = |is_so: fn(&(dyn Error + 'static)) -> bool| problem.chain().any(is_so);
+    if any(is_nobody_listening) {
+        OK
+    } else if any(|cause| cause.is::<UsageError>()) {
+        USAGE
+    } else if any(is_configuration) {
+        CONFIGURATION
+    } else if any(is_unreachable) {
+        UNREACHABLE
+    } else {
+        FAILED
+    }
+}
+
+/// The error with its causes for a person. Further lines, such as those of a server's log, are indented.
+pub fn describe(problem: &anyhow::Error) -> String {
+    let report = telemetry::report(problem.as_ref());
+    let lines: Vec<String> = report.lines().map(plain).collect();
+    lines.join("\n  ")
+}
+
+/// Whoever read our output has enough of it, as in `toolfleet calls list | head -1`.
+fn is_nobody_listening(cause: &(dyn Error + 'static)) -> bool {
+    matches!(cause.downcast_ref(), Some(OutputError::ReaderGone))
+}
+
+fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
+    if cause.is::<ConfigError>() {
+        return true;
+    }
+    if let Some(problem) = cause.downcast_ref::<TelemetryError>() {
+        return matches!(
+            problem,
+            TelemetryError::Filter(_) | TelemetryError::Endpoint
+        );
+    }
+    if let Some(problem) = cause.downcast_ref::<ConnectError>() {
+        return matches!(
+            problem.kind(),
+            ConnectErrorKind::ServerParse
+                | ConnectErrorKind::Authentication
+                | ConnectErrorKind::AuthorizationViolation
+        );
+    }
+    if let Some(problem) = cause.downcast_ref::<BusError>() {
+        return matches!(problem, BusError::UnfitServer(_) | BusError::BadUrl);
+    }
+    match cause.downcast_ref::<StoreError>() {
+        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_)) => true,
+        Some(StoreError::Refused { source, .. }) => is_turned_away(source),
+        Some(StoreError::Unavailable { .. } | StoreError::Unreadable { .. }) | None => false,
+    }
+}
+
+fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
+    cause.is::<NoResponders>()
+        || matches!(cause.downcast_ref(), Some(StoreError::Unavailable { .. }))
+        || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
+}
+
+/// A wrong user or password (class 28), or a database that does not exist (3D000).
+fn is_turned_away(source: &sqlx::Error) -> bool {
+    let code = source.as_database_error().and_then(|answer| answer.code());
+    code.is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use anyhow::anyhow;
+
+    use super::*;
+
+    fn lost() -> StoreError {
+        let source = sqlx::Error::Io(io::ErrorKind::ConnectionRefused.into());
+        StoreError::Unavailable {
+            doing: "connect",
+            source,
+        }
+    }
+
+    #[test]
+    fn the_kind_of_trouble_decides_however_deep_it_lies() {
+        let wrong = || ConfigError(vec!["A must be B".to_owned()]);
+        let silent = || BusError::Unavailable {
+            doing: "connect to NATS",
+            source: None,
+        };
+        let cases: Vec<(anyhow::Error, u8)> = vec![
+            (anyhow!("anything"), FAILED),
+            (anyhow!(UsageError("no".into())), USAGE),
+            (anyhow!(wrong()), CONFIGURATION),
+            (
+                anyhow!(::dispatcher::RunError::from(wrong())),
+                CONFIGURATION,
+            ),
+            (
+                anyhow!(::worker::RunError::from(wrong())).context("run a worker"),
+                CONFIGURATION,
+            ),
+            (
+                anyhow!(StoreError::UnknownSchema("older".into())),
+                CONFIGURATION,
+            ),
+            (
+                anyhow!(StoreError::UnsafeGround("fsync is off".into())),
+                CONFIGURATION,
+            ),
+            (
+                anyhow!(BusError::UnfitServer("too old".into())),
+                CONFIGURATION,
+            ),
+            (anyhow!(BusError::BadUrl), CONFIGURATION),
+            (anyhow!(TelemetryError::Endpoint), CONFIGURATION),
+            (anyhow!(::worker::RunError::from(lost())), UNREACHABLE),
+            (
+                anyhow!(::dispatcher::RunError::from(silent())).context("run"),
+                UNREACHABLE,
+            ),
+            (anyhow!(NoResponders("toolfleet.v1".into())), UNREACHABLE),
+            (anyhow!(OutputError::ReaderGone), OK),
+            // A broken pipe to a server is not the reader of our output.
+            (anyhow!(io::Error::from(io::ErrorKind::BrokenPipe)), FAILED),
+        ];
+        for (problem, expected) in cases {
+            assert_eq!(exit_code(&problem), expected, "{problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_description_has_the_causes_and_cannot_steer_a_terminal() {
+        let problem = anyhow!("its log says:\nup\u{1b}[2J\u{202e}").context("start");
+        assert_eq!(
+            describe(&problem),
+            "start: its log says:\n  up\\u{1b}[2J\\u{202e}"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! JSON for people: laid out token by token, so that numbers keep their digits and members their order.
+//!
+//! JSON may carry a bidirectional override or a C1 control as it stands; here they become `\u` escapes, which mean
+//! the same to a program and nothing to a terminal.
+
+use std::{fmt::Write, str::Chars};
+
+use super::output::steers;
+
+/// Deeper levels stay on the line of the last one that is broken.
+const LEVELS_MAX: usize = 32;
+
+/// Valid JSON, a member per line.
+pub(super) fn pretty(json: &str) -> String {
+    layout(json, true)
+}
+
+/// Valid JSON without white space.
+pub(super) fn compact(json: &str) -> String {
+    layout(json, false)
+}
+
+/// Pretty JSON whose lines after the first are pushed to the right.
+pub(super) fn indented(json: &str, by: usize) -> String {
+    pretty(json).replace('\n', &format!("\n{:by$}", ""))
+}
+
+fn layout(json: &str, broken: bool) -> String {
+    let (mut text, mut level) = (String::with_capacity(json.len()), 0_usize);
+    let line = |text: &mut String, level: usize| {
+        if broken && level <= LEVELS_MAX {
+            write!(text, "\n{:1$}", "", 2 * level).expect("a String takes everything");
+        }
+    };
+    let mut letters = json.chars();
+    let mut empty = false;
+    while let Some(letter) = letters.next() {
+        if letter.is_ascii_whitespace() {
+            continue;
+        }
+        let closes = matches!(letter, '}' | ']');
+        if std::mem::take(&mut empty) && !closes {
+            line(&mut text, level);
+        } else if closes && !text.ends_with(['{', '[']) {
+            line(&mut text, level.saturating_sub(1));
+        }
+        match letter {
+            '"' => string(&mut letters, &mut text),
+            '{' | '[' => {
+                text.push(letter);
+                level += 1;
+                empty = true;
+            }
+            '}' | ']' => {
+                text.push(letter);
+                level = level.saturating_sub(1);
+            }
+            ',' => {
+                text.push(',');
+                line(&mut text, level);
+            }
+            ':' => text.push_str(if broken { ": " } else { ":" }),
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+/// Copies a string whose opening quote has been read.
+fn string(letters: &mut Chars<'_>, text: &mut String) {
+    text.push('"');
+    let mut escaped = false;
+    for letter in letters {
+        if steers(letter) {
+            write!(text, "\\u{:04x}", u32::from(letter)).expect("a String takes everything");
+        } else {
+            text.push(letter);
+        }
+        if letter == '"' && !escaped {
+            return;
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_and_order_stay_and_every_member_has_its_line() {
+        let json = r#"{"b":9007199254740993,"a":[1.50,{}, [] ,"x\"]{,:\\"],"c":{"d":null}}"#;
+        let expected = r#"{
+  "b": 9007199254740993,
+  "a": [
+    1.50,
+    {},
+    [],
+    "x\"]{,:\\"
+  ],
+  "c": {
+    "d": null
+  }
+}"#;
+        assert_eq!(pretty(json), expected);
+        assert_eq!(compact(expected), json.replace(", [] ,", ",[],"));
+        assert_eq!(indented("[1]", 4), "[\n      1\n    ]");
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_escaped_and_means_the_same() {
+        let json = "{\"k\u{202e}\":\"\u{9b}2J\u{7f}苏\"}";
+        let shown = compact(json);
+        assert_eq!(shown, r#"{"k\u202e":"\u009b2J\u007f苏"}"#);
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&shown), value(json));
+        assert_eq!(value(&pretty(json)), value(json));
+    }
+
+    #[test]
+    fn deep_nesting_does_not_grow_without_bound() {
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(pretty(&deep).len() < 2 * deep.len());
+    }
+}

@@ -1,0 +1,79 @@
+//! The command line, a file per subcommand. `--help` is its reference, a promise together with the exit codes.
+//!
+//! A subcommand answers with an exit code when it did its work, whatever came of it, and with an error when it could
+//! not; `exit` turns errors into exit codes, `output` and `json` keep what was stored from steering a terminal.
+
+mod call;
+mod calls;
+mod connect;
+mod dev;
+mod dispatcher;
+mod exit;
+mod history;
+mod json;
+mod migrate;
+mod output;
+mod process;
+mod tools;
+mod words;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use self::exit::{OK, describe, exit_code};
+use crate::dev::DevOptions;
+
+/// Takes tool calls out of AI agents: checks them, commits them to Postgres, runs them, records what happened
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolfleet",
+    version,
+    after_help = "Exit codes: 0 ok, 1 the thing asked for failed, 2 usage, 64 bad configuration, 69 a server is not reachable"
+)]
+pub struct Program {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run everything for one person: Postgres, nats-server, a dispatcher, workers, a folder of tools
+    Dev(DevOptions),
+    /// Run a dispatcher: answers callers, commits calls, publishes them to workers; SIGTERM stops it
+    Dispatcher(Box<::dispatcher::Config>),
+    /// Run a worker: runs the calls of its queues and records what came of them; SIGTERM drains it
+    Worker(Box<::worker::Config>),
+    /// Bring the schema of the database up to date; safe to repeat, and for several at once
+    Migrate(migrate::Migrate),
+    /// Apply tool manifests, check them, show what is there
+    #[command(subcommand)]
+    Tools(tools::Tools),
+    /// Submit a call and print its envelope; exit code 1 when the envelope says `is_error`
+    Call(Box<call::Call>),
+    /// Look at calls, open and finished
+    #[command(subcommand)]
+    Calls(calls::Calls),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    ///
+    /// It could not be done; [`exit_code`] says what kind of trouble it is.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Dev(options) => Box::pin(dev::run(options)).await,
+            Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
+            Self::Worker(config) => Box::pin(worker::run(*config)).await,
+            Self::Migrate(migrate) => migrate.run().await,
+            Self::Tools(tools) => Box::pin(tools.run()).await,
+            Self::Call(call) => Box::pin(call.run()).await,
+            Self::Calls(calls) => Box::pin(calls.run()).await,
+        }
+    }
+}

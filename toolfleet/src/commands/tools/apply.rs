@@ -1,0 +1,168 @@
+//! `toolfleet tools apply`.
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use bytes::Bytes;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    manifest::Manifest,
+    store::{
+        StoreError,
+        tools::{Applied, apply},
+    },
+    telemetry,
+};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use super::files::{self, ManifestFile};
+use crate::commands::{connect, output};
+
+/// How long ringing the bell may take; without it the fleet looks by itself every second.
+const BELL_MAX: Duration = Duration::from_secs(3);
+
+/// What `tools apply` is told.
+#[derive(Debug, clap::Args)]
+pub struct Apply {
+    /// Manifest files, or folders of them; if one has a problem, none is applied
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// Who applies them, as the history will say
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = name)]
+    by: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: an array with an object per file
+    #[arg(long)]
+    json: bool,
+}
+
+impl Apply {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut manifests = Vec::new();
+        let files = files::read_all(&self.paths)?;
+        for file in &files {
+            if let Ok(manifest) = &file.manifest {
+                manifests.push((file.path.display().to_string(), manifest));
+            }
+        }
+        if manifests.len() < files.len() {
+            return self.refuse(&files);
+        }
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let mut done = Vec::new();
+        let ended = self.apply_all(&manifests, &mut connection, &mut done).await;
+        if done
+            .iter()
+            .any(|(.., applied)| *applied == Applied::Created)
+        {
+            self.ring().await;
+        }
+        self.print(&done)?;
+        ended.context("not everything was applied")?;
+        let refused = done
+            .iter()
+            .any(|(.., applied)| *applied == Applied::Conflict);
+        Ok(ExitCode::from(u8::from(refused)))
+    }
+
+    async fn apply_all<'a>(
+        &self,
+        manifests: &'a [(String, &'a Manifest)],
+        connection: &mut PgConnection,
+        done: &mut Vec<Done<'a>>,
+    ) -> Result<(), StoreError> {
+        for (path, manifest) in manifests {
+            let applied = apply(connection, manifest, &self.by).await?;
+            done.push((path, manifest, applied));
+        }
+        Ok(())
+    }
+
+    /// Says everything that is wrong with the files; nothing was applied.
+    fn refuse(&self, files: &[ManifestFile]) -> anyhow::Result<ExitCode> {
+        let wrong = files
+            .iter()
+            .filter_map(|file| Some((file, file.manifest.as_ref().err()?)));
+        let wrong: Vec<_> = wrong
+            .map(|(file, found)| (file.path.display().to_string(), found))
+            .collect();
+        if self.json {
+            let rows = wrong.iter().map(|(path, found)| {
+                let found: Vec<Value> = found
+                    .iter()
+                    .map(|problem| json!({"path": problem.path, "message": problem.message}))
+                    .collect();
+                json!({"file": path, "result": "invalid", "problems": found})
+            });
+            output::print_json(&rows.collect::<Value>())?;
+        } else {
+            for (path, found) in &wrong {
+                for sentence in files::sentences(path, found) {
+                    output::print(&sentence)?;
+                }
+            }
+            output::warn("nothing was applied");
+        }
+        Ok(ExitCode::FAILURE)
+    }
+
+    fn print(&self, done: &[Done<'_>]) -> anyhow::Result<()> {
+        if self.json {
+            let row = |(path, manifest, applied): &Done<'_>| json!({"file": path, "tool": manifest.name, "version": manifest.version, "result": word(*applied)});
+            output::print_json(&done.iter().map(row).collect::<Value>())?;
+            return Ok(());
+        }
+        for (_path, manifest, applied) in done {
+            let hint = if *applied == Applied::Conflict {
+                ": this version is there with other content; raise the version"
+            } else {
+                ""
+            };
+            let (tool, version, word) = (&manifest.name, manifest.version, word(*applied));
+            output::print(&format!("{tool} version {version}: {word}{hint}"))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the fleet to look now.
+    async fn ring(&self) {
+        let rung = tokio::time::timeout(BELL_MAX, async {
+            let bus = connect::bus(&self.bus).await?;
+            let subject = bus.subjects.control_changed();
+            bus.client.publish(subject, Bytes::new()).await?;
+            bus.client.flush().await?;
+            anyhow::Ok(())
+        });
+        let why = match rung.await {
+            Ok(Ok(())) => return,
+            Ok(Err(problem)) => telemetry::report(problem.as_ref()),
+            Err(_elapsed) => "NATS did not answer".to_owned(),
+        };
+        output::warn(&format!(
+            "the fleet could not be told, it will see it within a few seconds: {why}"
+        ));
+    }
+}
+
+/// A file, its manifest, and what became of it.
+type Done<'a> = (&'a str, &'a Manifest, Applied);
+
+const fn word(applied: Applied) -> &'static str {
+    match applied {
+        Applied::Created => "created",
+        Applied::Unchanged => "unchanged",
+        Applied::Conflict => "refused",
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if (1..=128).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has 1 to 128 characters and no control characters".to_owned())
+    }
+}

@@ -1,0 +1,146 @@
+//! Manifest files: found, read within bounds, and their problems said in one way.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use fleet::manifest::{Manifest, ManifestProblem, parse};
+
+use crate::commands::{exit::UsageError, output::plain};
+
+/// Files beyond these bounds are no manifests; a manifest's own limit is lower and says so itself.
+const BYTES_MAX: u64 = 1024 * 1024;
+const FILES_MAX: usize = 1_000;
+
+/// A file and what became of reading it.
+pub(in crate::commands) struct ManifestFile {
+    pub(super) path: PathBuf,
+    pub(super) manifest: Result<Manifest, Vec<ManifestProblem>>,
+}
+
+/// Reads every file, and every manifest of every folder, in the order given and by name within a folder.
+pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = manifests(path).map_err(|problem| {
+            anyhow::Error::new(problem).context(format!("read the folder {}", path.display()))
+        })?;
+        if found.is_empty() {
+            let sentence = format!("{} has no *.yaml, *.yml or *.json", path.display());
+            return Err(UsageError(sentence).into());
+        }
+        files.extend(found);
+    }
+    if files.len() > FILES_MAX {
+        let sentence = format!(
+            "{} files are too many; give at most {FILES_MAX}",
+            files.len()
+        );
+        return Err(UsageError(sentence).into());
+    }
+    let read = |path: PathBuf| ManifestFile {
+        manifest: read(&path),
+        path,
+    };
+    Ok(files.into_iter().map(read).collect())
+}
+
+/// Reads one file; whatever prevents it is a problem like others.
+pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
+    let whole_file = |message: String| {
+        vec![ManifestProblem {
+            path: String::new(),
+            message,
+        }]
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|problem| whole_file(format!("cannot be read: {problem}")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))?;
+    parse(&text)
+}
+
+/// Each problem as `file:pointer: message`.
+pub(in crate::commands) fn sentences(file: &str, problems: &[ManifestProblem]) -> Vec<String> {
+    let sentence = |problem: &ManifestProblem| {
+        let place = [file, &problem.path]
+            .into_iter()
+            .filter(|part| !part.is_empty());
+        let place = place.collect::<Vec<_>>().join(":");
+        let gap = if place.is_empty() { "" } else { ": " };
+        plain(&format!("{place}{gap}{}", problem.message))
+    };
+    problems.iter().map(sentence).collect()
+}
+
+/// The manifests of a folder, hidden files left out: editors keep their drafts there.
+fn manifests(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let known = |extension: &str| path.extension().is_some_and(|found| found == extension);
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if ["yaml", "yml", "json"].into_iter().any(known) && !hidden && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_gives_its_manifests_by_name_and_no_drafts() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.yaml", "a.json", "c.yml", ".d.yaml", "notes.txt"] {
+            fs::write(folder.path().join(name), "{").unwrap();
+        }
+        fs::create_dir(folder.path().join("e.yaml")).unwrap();
+        let files = read_all(&[folder.path().to_path_buf()]).unwrap();
+        let names: Vec<_> = files
+            .iter()
+            .map(|file| file.path.file_name().unwrap())
+            .collect();
+        assert_eq!(names, ["a.json", "b.yaml", "c.yml"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_a_problem_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing.yaml");
+        assert!(
+            read(&missing).unwrap_err()[0]
+                .message
+                .starts_with("cannot be read: ")
+        );
+        let binary = folder.path().join("binary.yaml");
+        fs::write(&binary, [0xff, 0xfe]).unwrap();
+        let problems = read(&binary).unwrap_err();
+        assert_eq!(
+            sentences("binary.yaml", &problems),
+            ["binary.yaml: the file is not UTF-8 text"]
+        );
+        let named = ManifestProblem {
+            path: "/name".to_owned(),
+            message: "bad\u{1b}".to_owned(),
+        };
+        assert_eq!(
+            sentences("a.yaml", std::slice::from_ref(&named)),
+            ["a.yaml:/name: bad\\u{1b}"]
+        );
+        assert_eq!(sentences("", &[named]), ["/name: bad\\u{1b}"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! `toolfleet tools`: manifests in, definitions out.
+
+mod apply;
+pub(super) mod files;
+mod lint;
+mod list;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What `tools` can do.
+#[derive(Debug, Subcommand)]
+pub enum Tools {
+    /// Apply manifests; a version never changes, so other content under the same version is refused
+    Apply(apply::Apply),
+    /// Check manifests without a server: problems end with exit code 1, warnings do not
+    Lint(lint::Lint),
+    /// List the tools
+    List(list::List),
+    /// Show a tool: its manifest, or its definition for a model
+    Show(show::Show),
+}
+
+impl Tools {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Apply(apply) => Box::pin(apply.run()).await,
+            Self::Lint(lint) => lint.run(),
+            Self::List(list) => list.run().await,
+            Self::Show(show) => show.run().await,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `toolfleet worker`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use worker::{Config, guard};
+
+use super::process::{Settings, asked_to_stop, finish};
+
+/// Runs until it is told to stop and what it runs has ended.
+pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
+    let stopping = asked_to_stop(config.parent)?;
+    // Before the first tool: what a killed guard leaves behind must become ours.
+    guard::adopt_orphans().context("become the heir of orphaned tools")?;
+    let settings = Settings {
+        process: "worker",
+        telemetry: &config.telemetry,
+        store: &config.store,
+        bus: &config.bus,
+        http: &config.http,
+        checked: config.check(),
+    };
+    let (telemetry, listener) = settings.prepare().await?;
+    let ran = Box::pin(worker::run(config, listener, stopping)).await;
+    finish(telemetry, ran).await
+}
