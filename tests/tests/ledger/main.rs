@@ -6,10 +6,10 @@ mod agreement;
 
 mod accept;
 
-// mod claim;
+mod claim;
 
-// mod complete;
-// mod views;
+mod complete;
+mod views;
 
 // mod lane;
 // mod outage;
