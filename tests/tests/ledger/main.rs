@@ -11,8 +11,8 @@ mod claim;
 mod complete;
 mod views;
 
-// mod lane;
-// mod outage;
+mod lane;
+mod outage;
 
 // mod sweep;
 
