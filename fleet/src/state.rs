@@ -14,7 +14,7 @@
 //! And nothing leads out of a terminal state: a call has one outcome, for ever.
 //!
 //! The tables hold the same list (`legal_moves` on `open_calls`, `finished_calls_legal_move` on the history);
-//! `fleet/tests/store_agrees_with_state.rs` compares them cell by cell.
+//! `tests/tests/ledger/agreement.rs` compares them cell by cell.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -6,13 +6,18 @@
 //! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours. When the answer is
 //! *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to find out.
 
-use std::{collections::HashSet, hash::Hash, sync::Arc, time::Instant};
+use std::{
+    collections::HashSet,
+    hash::Hash,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::future::BoxFuture;
 use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{answered, session::Postgres};
+use super::{answered, passes, session::Postgres};
 use crate::{delay::Reconnect, telemetry::metrics};
 
 /// One statement over arrays.
@@ -62,7 +67,7 @@ pub enum Reply<A> {
     Refused(sqlx::Error),
     /// No answer came: it may have been done.
     Unknown,
-    /// It was never sent.
+    /// Nothing was done: it was never sent, or the server cannot do it just now. It may be sent again.
     NotSent,
 }
 
@@ -94,6 +99,8 @@ impl<S: Statement> std::fmt::Debug for Lane<S> {
 pub const BATCH_ROWS_MAX: usize = 500;
 /// Bytes in one batch at most, unless a single row is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Rows that wait for a batch at most; more callers wait to be heard.
 const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;
 
@@ -152,7 +159,8 @@ impl<S: Statement> Runner<S> {
                         for (_, answer) in batch {
                             tell(answer, Reply::NotSent);
                         }
-                        reconnect.pause().await;
+                        // Cut short, for callers stand in the lane meanwhile; a pause is cancel-safe.
+                        drop(tokio::time::timeout(PAUSE_MAX, reconnect.pause()).await);
                         continue;
                     }
                 }
@@ -226,7 +234,12 @@ impl<S: Statement> Runner<S> {
                         parts.push((later_rows, later_answers, locks));
                         parts.push((rows, answers, locks));
                     } else if let Some(answer) = answers.pop() {
-                        tell(answer, Reply::Refused(error));
+                        let reply = if passes(&error) {
+                            Reply::NotSent
+                        } else {
+                            Reply::Refused(error)
+                        };
+                        tell(answer, reply);
                     }
                 }
                 Err(error) => {

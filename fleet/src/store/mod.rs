@@ -84,3 +84,16 @@ pub(crate) fn answered(error: &sqlx::Error) -> bool {
         _ => false,
     }
 }
+
+/// Whether the server answered that it cannot do it just now, whatever is asked of it: a lock that somebody holds, a
+/// deadlock, a full disk, no memory, no time. The same statement may work a moment later.
+pub(crate) fn passes(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(answer) = error else {
+        return false;
+    };
+    answer.code().is_some_and(|code| {
+        ["40", "53", "58", "55P03", "57014"]
+            .iter()
+            .any(|class| code.starts_with(class))
+    })
+}

@@ -1,3 +1,20 @@
 //! The ledger against a real Postgres, a file per verb.
 
-mod harness;
+mod support;
+
+mod agreement;
+
+mod accept;
+
+mod claim;
+
+mod complete;
+mod views;
+
+mod lane;
+mod outage;
+
+// mod sweep;
+
+// mod partitions;
+// mod tools;

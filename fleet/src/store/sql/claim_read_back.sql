@@ -1,9 +1,15 @@
+WITH call AS MATERIALIZED (
+    -- Locked whoever has it: a claim under way holds the row, and only its end tells whose the call is.
+    SELECT *
+    FROM toolfleet.open_calls
+    WHERE call_id = $1
+    FOR UPDATE
+)
 SELECT o.call_id, o.attempts, o.lost_attempts, o.effect::text AS effect, o.tool_version, o.args_hash,
     o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
     (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
     o.attempt_until, (extract(epoch FROM now() - o.accepted_at) * 1000)::bigint AS queued_ms,
     o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
     o.traceparent, o.tracestate, o.baggage
-FROM toolfleet.open_calls o
-WHERE o.call_id = $1 AND o.attempt_id = $2 AND o.state = 'running'
-FOR UPDATE
+FROM call o
+WHERE o.attempt_id = $2 AND o.state = 'running'

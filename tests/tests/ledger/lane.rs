@@ -1,0 +1,366 @@
+//! Lanes when the wire or the server fails them: what was done is found out, nothing is done twice.
+
+use std::{collections::HashSet, time::Duration};
+
+use fleet::{
+    call::State,
+    ids::CallId,
+    store::{
+        lane::Reply,
+        ledger::{Accepting, Completing},
+        read::{find, find_key},
+        workers,
+    },
+};
+use fleet_tests::{
+    postgres::{Cluster, Database},
+    proxy::{From, Proxy},
+    wait,
+};
+use futures_util::future::join_all;
+
+use crate::support::{
+    Ledger, Worker, claim_of, holding, keyed_call, new_call, new_key, run, succeeded, tenant,
+    until_blocked,
+};
+
+/// A ledger, and a wire to it that can be cut.
+async fn with_proxy() -> (Ledger, Proxy) {
+    let ledger = Ledger::fresh().await;
+    let proxy = Proxy::to(Cluster::shared().await.port()).await;
+    (ledger, proxy)
+}
+
+#[tokio::test]
+async fn an_accept_that_committed_without_an_answer_is_found_by_its_key() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
+    let key = new_key();
+    let call = keyed_call(key);
+    proxy.swallow(From::Server);
+    let cutting = async {
+        until_stored(&ledger, call.call_id).await;
+        proxy.cut();
+    };
+    let (reply, ()) = tokio::join!(accepting.accept(call.clone()), cutting);
+    assert!(matches!(reply, Reply::Unknown), "{reply:?}");
+
+    let repeated = accepting.accept(call.clone()).await;
+    assert!(matches!(repeated, Reply::Undecided), "{repeated:?}");
+    let named = find_key(&ledger.database.pool, &tenant(), &key)
+        .await
+        .unwrap();
+    assert_eq!(named.unwrap().call_id, call.call_id, "it is this very call");
+}
+
+#[tokio::test]
+async fn an_accept_that_never_arrived_left_nothing_and_may_be_repeated() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
+    let call = keyed_call(new_key());
+    proxy.swallow(From::Client);
+    let (reply, ()) = tokio::join!(accepting.accept(call.clone()), cut_once_swallowed(&proxy));
+    assert!(matches!(reply, Reply::Unknown), "{reply:?}");
+    assert!(
+        find(&ledger.database.pool, call.call_id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let repeated = accepting.accept(call).await;
+    assert!(matches!(repeated, Reply::Done(_)), "{repeated:?}");
+}
+
+#[tokio::test]
+async fn a_claim_that_committed_without_an_answer_is_read_back() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let worker = worker_behind(&mut ledger, &proxy).await;
+    let call = ledger.queued().await;
+    let claim = claim_of(call);
+    let attempt = claim.attempt_id;
+    proxy.swallow(From::Server);
+    let cutting = async {
+        until_running(&ledger, call).await;
+        proxy.cut();
+    };
+    let (claimed, ()) = tokio::join!(worker.claiming.claim(claim), cutting);
+    assert_eq!(claimed.unwrap().map(|claimed| claimed.call_id), Some(call));
+    assert_eq!(ledger.find(call).await.attempt_id, Some(attempt));
+    ledger.ends(succeeded(call, attempt)).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_never_arrived_is_nobodys() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let worker = worker_behind(&mut ledger, &proxy).await;
+    let call = ledger.queued().await;
+    proxy.swallow(From::Client);
+    let (claimed, ()) = tokio::join!(
+        worker.claiming.claim(claim_of(call)),
+        cut_once_swallowed(&proxy)
+    );
+    assert!(claimed.unwrap().is_none());
+    assert_eq!(ledger.state(call).await, State::Queued);
+    assert!(worker.tries(call).await.is_some(), "the lane works again");
+}
+
+#[tokio::test]
+async fn a_claim_that_is_still_under_way_is_waited_for_when_it_is_read_back() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let worker = worker_behind(&mut ledger, &proxy).await;
+    let call = ledger.queued().await;
+    let mut holder = holding(&ledger.database, call).await;
+    let claim = claim_of(call);
+    let attempt = claim.attempt_id;
+    let meddling = async {
+        until_blocked(&ledger.database, 1).await;
+        proxy.cut();
+        // The claim goes on without its client, and the read-back stands behind it.
+        until_blocked(&ledger.database, 2).await;
+        run(&mut holder, "COMMIT").await;
+    };
+    let (claimed, ()) = tokio::join!(worker.claiming.claim(claim), meddling);
+    assert!(claimed.unwrap().is_some());
+    assert_eq!(ledger.find(call).await.attempt_id, Some(attempt));
+}
+
+#[tokio::test]
+async fn a_completion_is_repeated_until_it_is_answered_and_counts_once() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let worker = ledger.worker().await;
+    let postgres = ledger.database.through(proxy.port());
+    let completing = Completing::start(&postgres, &mut ledger.lanes);
+    let (warm, attempt) = ledger.running(&worker).await;
+    completing
+        .complete(&succeeded(warm, attempt), wait::LONG)
+        .await
+        .unwrap()
+        .unwrap();
+
+    let (call, attempt) = ledger.running(&worker).await;
+    let ending = succeeded(call, attempt);
+    proxy.swallow(From::Server);
+    let cutting = async {
+        wait::until_so("the call to end", async || {
+            ledger.state(call).await == State::Succeeded
+        })
+        .await;
+        proxy.cut();
+    };
+    let (answer, ()) = tokio::join!(completing.complete(&ending, wait::LONG), cutting);
+    assert!(answer.unwrap().is_none(), "the repetition moved nothing");
+    assert_eq!(
+        ledger.find(call).await.attempt_id,
+        Some(attempt),
+        "because the first one did"
+    );
+
+    let (call, attempt) = ledger.running(&worker).await;
+    let ending = succeeded(call, attempt);
+    proxy.swallow(From::Client);
+    let (answer, ()) = tokio::join!(
+        completing.complete(&ending, wait::LONG),
+        cut_once_swallowed(&proxy)
+    );
+    assert_eq!(
+        answer.unwrap().map(|ended| ended.state),
+        Some(State::Succeeded)
+    );
+}
+
+#[tokio::test]
+async fn a_killed_backend_leaves_its_batch_unknown_and_the_lane_works_on() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let holder = holding(&ledger.database, call).await;
+    let killing = async {
+        until_blocked(&ledger.database, 1).await;
+        kill_blocked(&ledger.database).await;
+    };
+    let ending = succeeded(call, attempt);
+    let (reply, ()) = tokio::join!(ledger.completing.complete_once(ending.clone()), killing);
+    assert!(matches!(reply, Reply::Unknown), "{reply:?}");
+    drop(holder);
+    ledger.ends(ending).await;
+}
+
+#[tokio::test]
+async fn a_completion_outlives_a_killed_backend() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let mut holder = holding(&ledger.database, call).await;
+    let killing = async {
+        until_blocked(&ledger.database, 1).await;
+        kill_blocked(&ledger.database).await;
+        run(&mut holder, "COMMIT").await;
+    };
+    let ending = succeeded(call, attempt);
+    let (answer, ()) = tokio::join!(ledger.completing.complete(&ending, wait::LONG), killing);
+    assert!(answer.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_idle_lane_whose_backend_was_killed_works_on() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let killed: i64 = sqlx::query_scalar(
+        "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    .fetch_one(&ledger.database.pool)
+    .await
+    .unwrap();
+    assert!(killed >= 2);
+    // Nobody knows of a statement that met a dead connection, so it is not simply sent again.
+    let ending = succeeded(call, attempt);
+    let answer = ledger.completing.complete(&ending, wait::LONG).await;
+    assert!(answer.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn however_often_the_wire_is_cut_a_key_names_one_call_and_it_is_there() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    let calls: Vec<_> = (0..300).map(|_| keyed_call(new_key())).collect();
+    let accepted = async {
+        join_all(calls.iter().map(async |call| {
+            loop {
+                match accepting.accept(call.clone()).await {
+                    Reply::Done(_) => return,
+                    Reply::Undecided => {
+                        let key = &call.key.as_ref().unwrap().hash;
+                        let named = find_key(&ledger.database.pool, &tenant(), key)
+                            .await
+                            .unwrap();
+                        return assert_eq!(named.unwrap().call_id, call.call_id);
+                    }
+                    Reply::Unknown | Reply::NotSent => {}
+                    Reply::Refused(error) => panic!("{error}"),
+                }
+            }
+        }))
+        .await;
+    };
+    under_cuts(&proxy, accepted).await;
+    for call in &calls {
+        assert_eq!(ledger.find(call.call_id).await.rev, 0);
+    }
+}
+
+#[tokio::test]
+async fn however_often_the_wire_is_cut_a_call_runs_for_one_attempt_at_a_time() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let one = worker_behind(&mut ledger, &proxy).await;
+    let other = worker_behind(&mut ledger, &proxy).await;
+    let postgres = ledger.database.through(proxy.port());
+    let completing = Completing::start(&postgres, &mut ledger.lanes);
+    let calls = ledger.many_queued(300).await;
+    let work = async |worker: &Worker, call: CallId| -> Option<CallId> {
+        let claim = claim_of(call);
+        let attempt = claim.attempt_id;
+        worker.claiming.claim(claim).await.ok().flatten()?;
+        // None: this completion was repeated after one that nobody heard of.
+        let ended = completing
+            .complete(&succeeded(call, attempt), wait::LONG)
+            .await
+            .unwrap();
+        let row = ledger.find(call).await;
+        assert_eq!(
+            (row.state, row.attempt_id),
+            (State::Succeeded, Some(attempt)),
+            "{ended:?}"
+        );
+        Some(call)
+    };
+    let (by_one, by_other) = under_cuts(&proxy, async {
+        tokio::join!(
+            join_all(calls.iter().map(|call| work(&one, *call))),
+            join_all(calls.iter().rev().map(|call| work(&other, *call))),
+        )
+    })
+    .await;
+    let finished: Vec<CallId> = by_one.into_iter().chain(by_other).flatten().collect();
+    let distinct: HashSet<CallId> = finished.iter().copied().collect();
+    assert_eq!(finished.len(), distinct.len(), "a call was run twice");
+    // A claim that was given up and committed later is found among its worker's own.
+    let mut owned = HashSet::new();
+    for worker in [&one, &other] {
+        let running = workers::running(&mut ledger.database.connect().await, worker.id).await;
+        owned.extend(running.unwrap().into_iter().map(|(call, _)| call));
+    }
+    for call in calls {
+        match ledger.state(call).await {
+            State::Succeeded => assert!(distinct.contains(&call)),
+            State::Running => assert!(owned.contains(&call)),
+            state => assert_eq!(state, State::Queued),
+        }
+    }
+}
+
+/// Cuts the wire every few milliseconds until the work is done, at most forty times.
+async fn under_cuts<T>(proxy: &Proxy, work: impl Future<Output = T>) -> T {
+    let cutting = async {
+        for round in 0..40_u64 {
+            tokio::time::sleep(Duration::from_millis(3 + round % 7 * 4)).await;
+            if round % 3 == 0 {
+                proxy.swallow(From::Server);
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+            proxy.cut();
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        done = work => done,
+        () = cutting => unreachable!("it waits for the work"),
+    }
+}
+
+async fn worker_behind(ledger: &mut Ledger, proxy: &Proxy) -> Worker {
+    let postgres = ledger.database.through(proxy.port());
+    let worker = ledger.worker_through(&postgres).await;
+    // The lane is connected and its statement prepared: the next bytes are a claim.
+    worker.claims(ledger.queued().await).await;
+    worker
+}
+
+async fn until_stored(ledger: &Ledger, call: CallId) {
+    wait::until_so("the call to be stored", async || {
+        find(&ledger.database.pool, call).await.unwrap().is_some()
+    })
+    .await;
+}
+
+async fn until_running(ledger: &Ledger, call: CallId) {
+    wait::until_so("the call to run", async || {
+        ledger.state(call).await == State::Running
+    })
+    .await;
+}
+
+async fn cut_once_swallowed(proxy: &Proxy) {
+    wait::until_so("the statement to be swallowed", async || {
+        proxy.swallowed(From::Client) > 0
+    })
+    .await;
+    proxy.cut();
+}
+
+async fn kill_blocked(database: &Database) {
+    let killed: Vec<bool> = sqlx::query_scalar(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    assert_eq!(killed, [true]);
+}
