@@ -1,0 +1,3 @@
+//! The ledger against a real Postgres, a file per verb.
+
+mod harness;
