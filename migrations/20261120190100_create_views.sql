@@ -33,8 +33,12 @@ FROM (
            effect_known::text AS effect, late
     FROM toolfleet.ended_attempts
     UNION ALL
+    -- A call that failed because its attempts did carries the last one's own error inside.
     SELECT call_id, attempt_id, attempts, worker_id, attempt_started_at, finished_at, attempt_timeout_ms,
-           attempt_outcome::text, error, effect_known::text, false
+           attempt_outcome::text,
+           CASE WHEN error->>'code' IN ('retries_exhausted', 'deadline_exceeded')
+                THEN coalesce(error->'details'->'last', error) ELSE error END,
+           effect_known::text, false
     FROM toolfleet.finished_calls
     WHERE attempt_id IS NOT NULL AND attempt_outcome IS NOT NULL AND from_state = 'running'
     UNION ALL

@@ -37,6 +37,7 @@ use fleet::{
 };
 use serde_json::{Value, value::RawValue};
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
 use tracing::Instrument;
 
 use crate::{answer::Answer, waiters::Waiters};
@@ -130,6 +131,16 @@ impl Door {
             Refusal::new(code, "a tool name has 1 to 64 characters of a-z, 0-9 and _")
         })?;
         let headers = read_headers(headers)?;
+        // By this process's clock, so only a courtesy: the claim decides by Postgres's.
+        if headers
+            .run_deadline
+            .is_some_and(|deadline| deadline <= OffsetDateTime::now_utc())
+        {
+            return Err(Refusal::new(
+                Code::DeadlineInvalid,
+                "header Toolfleet-Run-Deadline must be in the future",
+            ));
+        }
         let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
             let refused = ErrorBody::refused(error.code, &error.message);
             Refusal(if error.path.is_empty() {

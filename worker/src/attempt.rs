@@ -18,6 +18,7 @@ use fleet::{
     outcome::{Outcome, ToolFailure},
     registry::Tool,
     store::{
+        StoreError,
         claim::{ClaimRow, Claimed},
         complete::{Ended, Ending},
         read,
@@ -34,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span};
 
 use crate::{
-    conclude::{conclude, envelope, proven_not_applied},
+    conclude::{conclude, envelope, proven_not_applied, without_result},
     dispose::{Disposal, Skip, dispose},
     executors::{AttemptContext, LINGER_MAX, Prepared},
     gate::{self, Gated},
@@ -282,7 +283,7 @@ async fn complete(worker: &Worker, executed: Executed) {
         _in_flight,
     } = running;
     let (call, name) = (claimed.call_id, &tool.manifest.name);
-    let ending = conclude(
+    let mut ending = conclude(
         &claimed,
         attempt_id,
         &tool.manifest,
@@ -290,11 +291,8 @@ async fn complete(worker: &Worker, executed: Executed) {
         claim_sent.elapsed(),
         worker.actor(),
     );
-    let completing = worker
-        .completing
-        .complete(&ending, PATIENCE)
-        .instrument(spans::step(Step::Complete));
-    match completing.await {
+    let recording = record(worker, &mut ending, &outcome).instrument(spans::step(Step::Complete));
+    match recording.await {
         Ok(Some(ended)) => {
             metrics().ended(name, outcome.word());
             if !ended.state.answers_waiters() {
@@ -311,6 +309,24 @@ async fn complete(worker: &Worker, executed: Executed) {
                 "an outcome could not be recorded; the sweep will decide without it"
             );
         }
+    }
+}
+
+/// Completes. A result that Postgres refuses is left out: that the tool did it must not be lost with its answer.
+async fn record(
+    worker: &Worker,
+    ending: &mut Ending,
+    outcome: &Outcome,
+) -> Result<Option<Ended>, StoreError> {
+    match worker.completing.complete(ending, PATIENCE).await {
+        Err(StoreError::Refused { .. }) if matches!(outcome, Outcome::Applied { .. }) => {
+            tracing::warn!(
+                "the ledger does not take the tool's answer; recording the outcome without it"
+            );
+            *ending = without_result(ending.clone());
+            worker.completing.complete(ending, PATIENCE).await
+        }
+        recorded => recorded,
     }
 }
 

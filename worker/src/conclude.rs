@@ -148,6 +148,33 @@ pub(crate) fn proven_not_applied(ending: &Ending, outcome: &Outcome) -> Option<E
     }
 }
 
+/// The same ending without the tool's answer, which could not be kept.
+pub(crate) fn without_result(ending: Ending) -> Ending {
+    let EndingKind::End {
+        state,
+        outcome,
+        source,
+        effect,
+        ..
+    } = ending.kind
+    else {
+        return ending;
+    };
+    let flaw = ToolFailure::new(Code::OutputInvalid, "the tool's answer could not be stored");
+    let error = Some(json(&ErrorBody::failed(&flaw, effect)));
+    Ending {
+        kind: EndingKind::End {
+            state,
+            outcome,
+            source,
+            effect,
+            result: None,
+            error,
+        },
+        ..ending
+    }
+}
+
 /// What is known of the world after an attempt ended like this.
 const fn effect_of(effect: Effect, word: OutcomeWord) -> EffectKnown {
     match effect {

@@ -25,7 +25,7 @@ pub struct Publishable {
 }
 
 /// Rows looked at by one step of a pass.
-pub const STEP_ROWS: i64 = 500;
+pub const STEP_ROWS: i64 = 2_000;
 /// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
 pub const LOST_AFTER_MS: i64 = 3_000;
 /// An attempt that has not ended this long after it must have, in milliseconds, is lost although its worker lives.
@@ -239,6 +239,15 @@ pub async fn keep_partitions(
     )
     .bind(days)
     .fetch_one(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    sqlx::query(
+        "DELETE FROM toolfleet.worker_processes w \
+         WHERE state IN ('left', 'dead', 'fenced') AND ended_at < now() - make_interval(days => $1) \
+           AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id)",
+    )
+    .bind(days)
+    .execute(pool)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
     Ok((made, dropped))
