@@ -78,21 +78,38 @@ impl Endpoints {
 
     /// Answers requests until `intake` is cancelled; then ends the service and waits for the requests in hand, which end
     /// by their own waits or when `work` is cancelled.
+    ///
+    /// An endpoint leaves its queue group only while it is polled, and until then gets its share of the requests. So all
+    /// are polled until they end, and what they still hand out is answered.
     pub(crate) async fn serve(
-        mut self,
+        self,
         door: Arc<Door>,
         requests_max: usize,
         intake: CancellationToken,
         work: CancellationToken,
     ) {
+        let Self {
+            service,
+            mut call,
+            mut get,
+            mut tools,
+        } = self;
+        let mut service = Some(service);
         let slots = Arc::new(Semaphore::new(requests_max));
         let mut requests = JoinSet::new();
         loop {
             let (asked, request) = tokio::select! {
-                () = intake.cancelled() => break,
-                Some(request) = self.call.next() => (Asked::Call, request),
-                Some(request) = self.get.next() => (Asked::Get, request),
-                Some(request) = self.tools.next() => (Asked::Tools, request),
+                () = intake.cancelled(), if service.is_some() => {
+                    if let Some(service) = service.take()
+                        && let Err(error) = service.stop().await
+                    {
+                        tracing::debug!(%error, "service was not stopped in order");
+                    }
+                    continue;
+                }
+                Some(request) = call.next() => (Asked::Call, request),
+                Some(request) = get.next() => (Asked::Get, request),
+                Some(request) = tools.next() => (Asked::Tools, request),
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
@@ -115,10 +132,6 @@ impl Endpoints {
                 }
             }
         }
-        if let Err(error) = self.service.stop().await {
-            tracing::debug!(%error, "service was not stopped in order");
-        }
-        while requests.join_next().await.is_some() {}
     }
 }
 

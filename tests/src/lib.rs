@@ -5,9 +5,17 @@
 //! postgres     a cluster shared by the tests of a process; a migrated database for each
 //! proxy        a wire to a server that can swallow what it carries, and be cut
 //! wait         waiting for a fact, bounded
+//! witness      the world outside, which remembers every effect and misbehaves when told to
+//! fleet        dispatchers, workers, a nats-server and a database, all in this process
+//! caller       whoever submits calls, with a plain NATS client
+//! invariants   what is true at the end of every scenario
 //! ```
 
+pub mod caller;
+pub mod fleet;
+pub mod invariants;
 pub mod postgres;
 pub mod proxy;
 pub mod run_folder;
 pub mod wait;
+pub mod witness;

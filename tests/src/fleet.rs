@@ -1,0 +1,552 @@
+//! A whole fleet in this process: its own database, its own nats-server, dispatchers and workers as they are run by the
+//! program, and a caller.
+//!
+//! Settings go through the same flags as on the command line. A process is asked to stop with [`Process::drain`]; dropping
+//! it is as close to a kill as one process allows: nothing of it runs on, and it says goodbye to nobody.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use async_nats::jetstream;
+use clap::{Args, Parser};
+use fleet::{
+    ids::CallId,
+    manifest,
+    store::tools::{self, Applied},
+    telemetry::{self, Telemetry, TelemetryOptions, report},
+    wire::subjects::Subjects,
+};
+use futures_util::StreamExt;
+use serde_json::Value;
+use sqlx::AssertSqlSafe;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
+
+use crate::{
+    caller::{Answer, Submission},
+    postgres::Database,
+    wait::{LONG, until_so},
+};
+
+/// What a fleet consists of at first.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// How many dispatchers.
+    pub dispatchers: usize,
+    /// How many workers.
+    pub workers: usize,
+    /// Flags of every worker.
+    pub worker_flags: Vec<String>,
+    /// Manifests, applied before anybody starts.
+    pub tools: Vec<String>,
+}
+
+impl Spec {
+    /// One dispatcher, one worker, these tools.
+    pub fn with(tools: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            dispatchers: 1,
+            workers: 1,
+            worker_flags: Vec::new(),
+            tools: tools.into_iter().collect(),
+        }
+    }
+
+    /// With this many dispatchers.
+    #[must_use]
+    pub fn dispatchers(self, dispatchers: usize) -> Self {
+        Self {
+            dispatchers,
+            ..self
+        }
+    }
+
+    /// With this many workers, which have these flags.
+    #[must_use]
+    pub fn workers(self, workers: usize, flags: &[&str]) -> Self {
+        let worker_flags = flags.iter().map(ToString::to_string).collect();
+        Self {
+            workers,
+            worker_flags,
+            ..self
+        }
+    }
+}
+
+/// The fleet. What a test does to its parts it does by name: `fleet.workers[0].drain()`.
+#[derive(Debug)]
+pub struct Fleet {
+    /// The ledger, for reads and for mischief.
+    pub database: Database,
+    /// A caller's connection, without any right or setting of its own.
+    pub client: async_nats::Client,
+    /// Those that run, and those that were drained.
+    pub dispatchers: Vec<Process>,
+    /// Those that run, and those that were drained.
+    pub workers: Vec<Process>,
+    accepted: Arc<Mutex<BTreeSet<CallId>>>,
+    nats: Option<Nats>,
+    nats_port: u16,
+    nats_folder: TempDir,
+}
+
+/// How long a dispatcher may need to answer a question about itself.
+const SILENCE: Duration = Duration::from_millis(200);
+/// The name of the stream of pointers under the default prefix.
+const STREAM: &str = "TOOLFLEET_JOBS";
+
+impl Fleet {
+    /// Starts what the spec says in the shared cluster, and waits until all of it is ready.
+    ///
+    /// # Panics
+    ///
+    /// Something does not start; the message says what.
+    pub async fn start(spec: Spec) -> Self {
+        Self::start_on(Database::fresh().await, spec).await
+    }
+
+    /// The same on a database that is there already.
+    ///
+    /// # Panics
+    ///
+    /// Something does not start; the message says what.
+    pub async fn start_on(database: Database, spec: Spec) -> Self {
+        start_process();
+        let nats_folder = tempfile::tempdir().expect("a folder for nats-server");
+        let nats = start_nats(&nats_folder, None).await;
+        let client = async_nats::connect(nats.url())
+            .await
+            .expect("connect to nats-server");
+        let mut fleet = Self {
+            database,
+            client,
+            dispatchers: Vec::new(),
+            workers: Vec::new(),
+            accepted: Arc::default(),
+            nats_port: nats.port(),
+            nats: Some(nats),
+            nats_folder,
+        };
+        for tool in &spec.tools {
+            fleet.apply(tool).await;
+        }
+        for _ in 0..spec.dispatchers {
+            fleet.add_dispatcher().await;
+        }
+        let flags: Vec<&str> = spec.worker_flags.iter().map(String::as_str).collect();
+        for _ in 0..spec.workers {
+            fleet.add_worker(&flags).await;
+        }
+        fleet
+    }
+
+    /// Starts one more dispatcher and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub async fn add_dispatcher(&mut self) -> &mut Process {
+        let name = format!("dispatcher-{}", self.dispatchers.len() + 1);
+        let config: dispatcher::Config = self.settings(&name, &[]);
+        let process = Process::start(&name, |listener, stop| async move {
+            let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
+            run.await.map_err(|error| report(&error))
+        });
+        let mut process = process.await;
+        process.ready().await;
+        self.dispatchers.push(process);
+        self.dispatchers.last_mut().expect("one was just added")
+    }
+
+    /// Starts one more worker with these flags and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub async fn add_worker(&mut self, flags: &[&str]) -> &mut Process {
+        let name = format!("worker-{}", self.workers.len() + 1);
+        let mut config: worker::Config = self.settings(&name, flags);
+        config.guard_program = Some(guard_program());
+        let process = Process::start(&name, |listener, stop| async move {
+            let run = Box::pin(worker::run(config, listener, stop.cancelled_owned()));
+            run.await.map_err(|error| report(&error))
+        });
+        let mut process = process.await;
+        process.ready().await;
+        self.workers.push(process);
+        self.workers.last_mut().expect("one was just added")
+    }
+
+    /// Applies a manifest as an operator does, bell included.
+    ///
+    /// # Panics
+    ///
+    /// It is refused, or not new.
+    pub async fn apply(&self, manifest: &str) {
+        let manifest = manifest::parse(manifest).expect("the test's manifest is good");
+        let mut connection = self.database.connect().await;
+        let applied = tools::apply(&mut connection, &manifest, "fleet-tests")
+            .await
+            .expect("apply a tool");
+        assert_eq!(applied, Applied::Created, "{}", manifest.name);
+        let bell = Subjects::new("toolfleet".parse().expect("a prefix")).control_changed();
+        self.client
+            .publish(bell, bytes::Bytes::new())
+            .await
+            .expect("ring the bell");
+        self.client.flush().await.expect("ring the bell");
+    }
+
+    /// A call to be made with these arguments.
+    pub fn submit(&self, tool: &str, args: &Value) -> Submission {
+        self.submit_bytes(tool, args.to_string())
+    }
+
+    /// A call to be made with this body, whatever it is.
+    pub fn submit_bytes(&self, tool: &str, body: impl Into<bytes::Bytes>) -> Submission {
+        let accepted = Arc::clone(&self.accepted);
+        Submission::new(self.client.clone(), tool, body.into(), accepted)
+    }
+
+    /// What `get` answers to this body, for the default tenant.
+    ///
+    /// # Panics
+    ///
+    /// Nobody answers.
+    pub async fn get(&self, asked: &Value) -> Answer {
+        let request = async_nats::Request::new()
+            .payload(asked.to_string().into())
+            .timeout(Some(LONG));
+        let answer = self
+            .client
+            .send_request("toolfleet.v1.default.get", request)
+            .await;
+        Answer::read(answer.expect("a dispatcher answers a get"))
+    }
+
+    /// How many dispatchers hear callers now: they answer the ping of NATS services.
+    ///
+    /// # Panics
+    ///
+    /// NATS is down.
+    pub async fn dispatchers_heard(&self) -> usize {
+        let inbox = self.client.new_inbox();
+        let answers = self.client.subscribe(inbox.clone()).await;
+        let mut answers = answers.expect("subscribe");
+        let ping =
+            self.client
+                .publish_with_reply("$SRV.PING.toolfleet", inbox, bytes::Bytes::new());
+        ping.await.expect("ask");
+        let mut heard = 0;
+        // Nobody knows how many will answer: silence ends it.
+        while let Ok(Some(_)) = timeout(SILENCE, answers.next()).await {
+            heard += 1;
+        }
+        heard
+    }
+
+    /// Every call that was ever answered for.
+    pub fn accepted(&self) -> Vec<CallId> {
+        let accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.iter().copied().collect()
+    }
+
+    /// What an operator's query finds, a JSON object a row; `$1` is the call.
+    ///
+    /// # Panics
+    ///
+    /// Postgres refuses the query.
+    pub async fn rows(&self, sql: &str, call: CallId) -> Vec<Value> {
+        let sql = format!("SELECT to_json(found)::text FROM ({sql}) found");
+        // Made of constants of tests.
+        let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(sql))
+            .bind(call.0)
+            .fetch_all(&self.database.pool)
+            .await
+            .expect("a test's query is good");
+        rows.iter()
+            .map(|row| serde_json::from_str(row).expect("Postgres makes JSON"))
+            .collect()
+    }
+
+    /// The call as the view `calls` shows it.
+    ///
+    /// # Panics
+    ///
+    /// There is not exactly one.
+    pub async fn call(&self, call: CallId) -> Value {
+        let mut rows = self
+            .rows("SELECT * FROM toolfleet.calls WHERE call_id = $1", call)
+            .await;
+        assert_eq!(rows.len(), 1, "call {call} is in {} places", rows.len());
+        rows.remove(0)
+    }
+
+    /// Its attempts, from the first.
+    pub async fn attempts(&self, call: CallId) -> Vec<Value> {
+        let sql = "SELECT *, extract(epoch FROM started_at) AS started, extract(epoch FROM finished_at) AS finished \
+                   FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number";
+        self.rows(sql, call).await
+    }
+
+    /// Its moves, from the first.
+    pub async fn events(&self, call: CallId) -> Vec<Value> {
+        let sql = "SELECT * FROM toolfleet.call_events WHERE call_id = $1 ORDER BY revision";
+        self.rows(sql, call).await
+    }
+
+    /// Waits until the call is in this state.
+    ///
+    /// # Panics
+    ///
+    /// It is not in time.
+    pub async fn until_state(&self, call: CallId, state: &str) -> Value {
+        let what = format!("call {call} to be {state}");
+        until_so(&what, async || self.call(call).await["state"] == state).await;
+        self.call(call).await
+    }
+
+    /// Does something behind everybody's back; returns how many rows it touched.
+    ///
+    /// # Panics
+    ///
+    /// Postgres refuses it.
+    pub async fn sql(&self, statement: &'static str) -> u64 {
+        let done = sqlx::query(statement).execute(&self.database.pool).await;
+        done.expect("a test's statement is good").rows_affected()
+    }
+
+    /// How many rows a query counts.
+    ///
+    /// # Panics
+    ///
+    /// Postgres refuses it.
+    pub async fn count(&self, sql: &'static str) -> i64 {
+        let count = sqlx::query_scalar(sql).fetch_one(&self.database.pool).await;
+        count.expect("a test's query is good")
+    }
+
+    /// The stream of pointers, if it is there.
+    pub async fn stream(&self) -> Option<jetstream::stream::Stream> {
+        let jetstream = jetstream::new(self.client.clone());
+        jetstream.get_stream(STREAM).await.ok()
+    }
+
+    /// How many pointers are in the stream; `None` while there is no stream.
+    pub async fn pointers(&self) -> Option<u64> {
+        let mut stream = self.stream().await?;
+        stream.info().await.ok().map(|info| info.state.messages)
+    }
+
+    /// Shuts nats-server down.
+    pub async fn stop_nats(&mut self) {
+        if let Some(nats) = self.nats.take() {
+            nats.stop().await;
+        }
+    }
+
+    /// Starts nats-server again where it was, and waits until the caller's connection stands.
+    ///
+    /// # Panics
+    ///
+    /// It does not come up.
+    pub async fn start_nats(&mut self) {
+        self.nats = Some(start_nats(&self.nats_folder, Some(self.nats_port)).await);
+        until_so("the caller to be connected again", async || {
+            self.client.flush().await.is_ok()
+                && self.client.connection_state() == async_nats::connection::State::Connected
+        })
+        .await;
+    }
+
+    /// Throws away what nats-server keeps on disk. It has to be down.
+    ///
+    /// # Panics
+    ///
+    /// It runs, or its folder cannot be emptied.
+    pub fn wipe_nats(&self) {
+        assert!(self.nats.is_none(), "nats-server runs");
+        let streams = self.nats_folder.path().join("store").join("jetstream");
+        std::fs::remove_dir_all(streams).expect("empty nats-server's folder");
+    }
+
+    fn settings<C: Args>(&self, name: &str, flags: &[&str]) -> C {
+        let nats_url = format!("nats://127.0.0.1:{}", self.nats_port);
+        let own = ["fleet-tests", "--name", name, "--nats-url", &nats_url];
+        let own = own
+            .into_iter()
+            .chain(["--database-url", &self.database.url]);
+        let flags = Flags::<C>::try_parse_from(own.chain(flags.iter().copied()));
+        flags.expect("the flags of a test are good").config
+    }
+}
+
+/// Settings as they are on a command line.
+#[derive(Parser)]
+struct Flags<C: Args> {
+    #[command(flatten)]
+    config: C,
+}
+
+/// A dispatcher or worker that runs in this process. Dropping it is a kill.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    address: SocketAddr,
+    stop: CancellationToken,
+    running: JoinSet<Result<(), String>>,
+}
+
+impl Process {
+    async fn start<R>(name: &str, run: impl FnOnce(TcpListener, CancellationToken) -> R) -> Self
+    where
+        R: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("a bound port has an address");
+        let stop = CancellationToken::new();
+        let mut running = JoinSet::new();
+        running.spawn(run(listener, stop.clone()));
+        Self {
+            name: name.to_owned(),
+            address,
+            stop,
+            running,
+        }
+    }
+
+    /// Its label, as in the view `workers`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks it to stop, as SIGTERM does, and does not wait.
+    pub fn ask_to_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Asks it to stop and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// It fails, or does not stop in time.
+    pub async fn drain(&mut self) {
+        self.ask_to_stop();
+        self.until_left().await;
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Panics
+    ///
+    /// It fails, or does not stop in time.
+    pub async fn until_left(&mut self) {
+        let left = timeout(LONG, self.running.join_next()).await;
+        match left.unwrap_or_else(|_| panic!("{} does not stop", self.name)) {
+            Some(ended) => ended
+                .expect("a process does not panic")
+                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name)),
+            None => {}
+        }
+    }
+
+    /// Ends it without a word.
+    pub async fn kill(mut self) {
+        self.running.shutdown().await;
+    }
+
+    /// What it answers to a GET: status and body. `None` while nobody answers.
+    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut connection = TcpStream::connect(self.address).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    }
+
+    /// Waits until it says that it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It ends, or is not ready in time.
+    pub async fn ready(&mut self) {
+        let what = format!("{} to be ready", self.name);
+        until_so(&what, async || {
+            if let Some(ended) = self.running.try_join_next() {
+                panic!("{} ended while it started: {ended:?}", self.name);
+            }
+            self.get("/readyz")
+                .await
+                .is_some_and(|(status, _)| status == 200)
+        })
+        .await;
+    }
+}
+
+/// One counter of this process, over all fleets in it, with the labels it is written with: `name{label="value"}`.
+pub fn counter(series: &str) -> f64 {
+    let text = telemetry::metrics_text();
+    let value = text
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .find(|(name, _)| *name == series)
+        .and_then(|(_, value)| value.parse().ok());
+    value.unwrap_or(0.0)
+}
+
+async fn start_nats(folder: &TempDir, port: Option<u16>) -> Nats {
+    let options = NatsOptions {
+        store: folder.path().join("store"),
+        port,
+        log: folder.path().join("log"),
+        max_payload: MAX_PAYLOAD,
+    };
+    Nats::start(options).await.expect("start nats-server")
+}
+
+fn guard_program() -> PathBuf {
+    let program = std::env::current_exe().expect("the path of this program");
+    let built = program
+        .ancestors()
+        .nth(2)
+        .expect("a test runs in its build");
+    built.join("fleet_tests_guard")
+}
+
+/// What the program does once, before it is a dispatcher or a worker: TLS, and telemetry, without which metrics count
+/// nothing. `TOOLFLEET_LOG` shows logs.
+fn start_process() {
+    static STARTED: OnceLock<Option<Telemetry>> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        // The only failure is that there is one already.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        #[expect(clippy::disallowed_methods, reason = "a test has no command line")]
+        let log = std::env::var("TOOLFLEET_LOG").unwrap_or_else(|_unset| "off".to_owned());
+        let options = TelemetryOptions {
+            log,
+            ..TelemetryOptions::default()
+        };
+        // A test that wants spans has started it already.
+        telemetry::start("tests", &options).ok()
+    });
+}
+
+/// Long enough for a bell that was missed and the poll behind it.
+pub const FLEET_WIDE: Duration = Duration::from_secs(2);

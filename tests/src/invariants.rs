@@ -1,0 +1,119 @@
+//! What is true at the end of every scenario, whatever was done to the fleet. One list.
+
+use std::collections::HashMap;
+
+use fleet::{call::State, ids::CallId, state};
+use serde_json::Value;
+
+use crate::{fleet::Fleet, wait::until_so, witness::Witness};
+
+/// Checks all of it. Waits for what is only true once everything has settled.
+///
+/// # Panics
+///
+/// Something is not so; the message says which call.
+pub async fn hold(fleet: &Fleet, witness: &Witness) {
+    let calls = fleet.accepted();
+    for call in &calls {
+        each_call_has_one_place(fleet, *call).await;
+        attempts_are_numbered_without_gaps(fleet, *call).await;
+        every_move_is_known_and_legal(fleet, *call).await;
+    }
+    what_is_done_once_is_not_done_twice(fleet, witness).await;
+    what_runs_has_a_living_worker(fleet).await;
+    nothing_points_to_nothing(fleet).await;
+}
+
+async fn each_call_has_one_place(fleet: &Fleet, call: CallId) {
+    let places = fleet
+        .rows(
+            "SELECT (SELECT count(*) FROM toolfleet.open_calls WHERE call_id = $1) AS open, \
+                    (SELECT count(*) FROM toolfleet.finished_calls WHERE call_id = $1) AS finished",
+            call,
+        )
+        .await;
+    let places = (places[0]["open"].as_i64(), places[0]["finished"].as_i64());
+    assert!(
+        matches!(places, (Some(1), Some(0)) | (Some(0), Some(1))),
+        "call {call} is open and finished so often: {places:?}"
+    );
+}
+
+async fn attempts_are_numbered_without_gaps(fleet: &Fleet, call: CallId) {
+    let attempts = fleet.attempts(call).await;
+    let mut numbers: Vec<i64> = attempts
+        .iter()
+        .filter_map(|a| a["number"].as_i64())
+        .collect();
+    numbers.dedup();
+    let made = fleet.call(call).await["attempts"]
+        .as_i64()
+        .expect("a count");
+    let expected: Vec<i64> = (1..=made).collect();
+    assert_eq!(numbers, expected, "attempts of call {call}: {attempts:?}");
+}
+
+async fn every_move_is_known_and_legal(fleet: &Fleet, call: CallId) {
+    let events = fleet.events(call).await;
+    let mut before: Option<State> = None;
+    for (revision, event) in events.iter().enumerate() {
+        let at = format!("call {call}, revision {revision}: {events:?}");
+        assert_eq!(event["revision"], revision, "{at}");
+        let (from, to) = (state_of(&event["from_state"]), state_of(&event["to_state"]));
+        assert_eq!(from, before, "{at}");
+        let to = to.expect("a move leads somewhere");
+        match from {
+            None => assert_eq!(to, State::Queued, "{at}"),
+            Some(from) => assert!(state::is_legal(from, to), "{at}"),
+        }
+        before = Some(to);
+    }
+    let now = state_of(&fleet.call(call).await["state"]);
+    assert_eq!(
+        before, now,
+        "call {call} is not where its moves led: {events:?}"
+    );
+}
+
+fn state_of(word: &Value) -> Option<State> {
+    let word = word.as_str()?;
+    Some(word.parse().expect("the ledger knows only states"))
+}
+
+async fn what_is_done_once_is_not_done_twice(fleet: &Fleet, witness: &Witness) {
+    let mut effects: HashMap<CallId, usize> = HashMap::new();
+    witness.look(|seen| {
+        for request in seen.requests.iter().filter(|request| request.applied) {
+            let call = request.header("toolfleet-call-id");
+            *effects
+                .entry(call.parse().expect("a tool is told its call"))
+                .or_default() += 1;
+        }
+    });
+    for (call, times) in effects.into_iter().filter(|(_, times)| *times > 1) {
+        let effect = fleet.call(call).await["effect"].clone();
+        assert_ne!(effect, "once", "call {call} took place {times} times");
+    }
+}
+
+async fn what_runs_has_a_living_worker(fleet: &Fleet) {
+    until_so("every running call to have a living worker", async || {
+        0 == fleet
+            .count(
+                "SELECT count(*) FROM toolfleet.open_calls o \
+                 LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
+                 WHERE o.state = 'running' AND (w.worker_id IS NULL OR w.state NOT IN ('live', 'draining'))",
+            )
+            .await
+    })
+    .await;
+}
+
+async fn nothing_points_to_nothing(fleet: &Fleet) {
+    let queued = "SELECT count(*) FROM toolfleet.open_calls WHERE state = 'queued'";
+    until_so(
+        "the stream to be empty when nothing is queued",
+        async || fleet.count(queued).await > 0 || fleet.pointers().await == Some(0),
+    )
+    .await;
+}

@@ -1,0 +1,7 @@
+//! The whole fleet, scenario by scenario, in the order in which one would explain it.
+//!
+//! Every test starts a fleet of its own, waits for facts, and ends with [`fleet_tests::invariants::hold`].
+
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
+mod life_of_a_call;
