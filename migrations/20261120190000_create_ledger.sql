@@ -86,6 +86,8 @@ CREATE TABLE toolfleet.open_calls (
     publish_n integer NOT NULL DEFAULT 1,
     attempts integer NOT NULL DEFAULT 0,
     lost_attempts integer NOT NULL DEFAULT 0,
+    unspent_attempts integer NOT NULL DEFAULT 0,
+    effect_unknown boolean NOT NULL DEFAULT false,
     first_started_at timestamptz,
     attempt_id uuid,
     worker_id uuid,
@@ -114,6 +116,9 @@ CREATE TABLE toolfleet.idempotency_keys (
     original_hash bytea NOT NULL,
     PRIMARY KEY (tenant, key_hash)
 );
+
+-- For dropping the keys of a day; ids are ordered by time, so it grows at its end.
+CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys (call_id);
 
 -- History: terminal calls. Insert-only, partitioned by the time in the UUIDv7.
 CREATE TABLE toolfleet.finished_calls (
@@ -252,9 +257,10 @@ BEGIN
     RETURN made;
 END $$;
 
--- Drops the history of whole days that ended before `horizon`, and the keys that lapsed with it.
--- A day stays while an open call's id falls in it or a key into it is alive. Returns the days dropped.
-CREATE FUNCTION toolfleet.drop_history(horizon timestamptz) RETURNS SETOF date LANGUAGE plpgsql AS $$
+-- Drops the history of the oldest whole day that ended before `horizon` and may go, and the keys that lapsed with it.
+-- A day stays while an open call's id falls in it or a key into it is alive.
+-- One day at a time, so that the locks of the drop are held for a moment only. Returns the day, or null when none may go.
+CREATE FUNCTION toolfleet.drop_history(horizon timestamptz) RETURNS date LANGUAGE plpgsql AS $$
 DECLARE
     part record;
     low uuid;
@@ -280,8 +286,9 @@ BEGIN
             'finished_calls' || to_char(part.day, '_YYYYMMDD'),
             'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
             'call_notes' || to_char(part.day, '_YYYYMMDD'));
-        RETURN NEXT part.day;
+        RETURN part.day;
     END LOOP;
+    RETURN NULL;
 END $$;
 
 CREATE TABLE toolfleet.finished_calls_default PARTITION OF toolfleet.finished_calls DEFAULT;

@@ -11,12 +11,13 @@ use async_nats::HeaderMap;
 use fleet::{
     arguments::{self, Limits, Violations},
     bus::{connect::Bus, publish::Publisher},
+    call::State,
     canonical,
     ids::{CallId, DispatcherId, IdempotencyKey, Label, ToolName},
     registry::{Registry, Tool},
     store::{
         PgPool, StoreError,
-        accept::{NewCall, NewKey},
+        accept::{AcceptedAt, NewCall, NewKey},
         lane::Reply,
         ledger::Accepting,
         read::{self, CallRow, KeyRow},
@@ -28,7 +29,7 @@ use fleet::{
     },
     wire::{
         code::Code,
-        envelope::Accepted,
+        envelope::{Accepted, Envelope},
         error::ErrorBody,
         headers::{Prefer, RequestHeaders},
         pointer::Pointer,
@@ -40,7 +41,10 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use tracing::Instrument;
 
-use crate::{answer::Answer, waiters::Waiters};
+use crate::{
+    answer::{Answer, Refusal},
+    waiters::{Waiters, Waiting},
+};
 
 /// What every request needs.
 #[derive(Debug, Clone)]
@@ -52,23 +56,6 @@ pub(crate) struct Door {
     pub(crate) publisher: Publisher,
     pub(crate) waiters: Waiters,
     pub(crate) dispatcher: DispatcherId,
-}
-
-/// A refusal at the door.
-pub(crate) struct Refusal(pub(crate) ErrorBody);
-
-impl Refusal {
-    pub(crate) fn new(code: Code, what: &str) -> Self {
-        Self(ErrorBody::refused(code, what))
-    }
-
-    fn store(error: &StoreError) -> Self {
-        tracing::warn!(error = report(error), "the ledger cannot be asked");
-        Self::new(
-            Code::StoreUnavailable,
-            "the ledger cannot be reached at the moment",
-        )
-    }
 }
 
 /// A submission that is well formed; whether it is acceptable is still open.
@@ -107,10 +94,10 @@ impl Door {
                 }
                 answer
             }
-            Err(Refusal(error)) => {
-                spans::failed(&span, error.code);
-                metrics().rejected(error.code);
-                Answer::refusal(named, error)
+            Err(refusal) => {
+                spans::failed(&span, refusal.error.code);
+                metrics().rejected(refusal.error.code);
+                Answer::refusal(named, refusal)
             }
         }
     }
@@ -143,7 +130,7 @@ impl Door {
         }
         let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
             let refused = ErrorBody::refused(error.code, &error.message);
-            Refusal(if error.path.is_empty() {
+            Refusal::from(if error.path.is_empty() {
                 refused
             } else {
                 refused.at(error.path)
@@ -202,7 +189,7 @@ impl Door {
         })?;
         if tool.manifest.key_required() && submission.headers.key.is_none() {
             let what = format!(
-                "{name} needs the header Idempotency-Key, so that it is never run twice by mistake"
+                "the tool {name} needs the header Idempotency-Key, so that it is never run twice by mistake"
             );
             return Err(Refusal::new(Code::MissingIdempotencyKey, &what));
         }
@@ -216,41 +203,17 @@ impl Door {
 
     async fn commit(&self, submission: Submission, tool: &Tool) -> Result<Answer, Refusal> {
         let mut call = self.new_call(&submission, tool, CallId::generate());
+        let has_key = submission.headers.key.is_some();
+        let mut silent = false;
         for _ in 0..ACCEPTS_MAX {
             // Before the commit, so that no decision is missed.
             let waiting = match submission.headers.prefer {
-                Prefer::Wait(_) => Some(self.waiters.register(call.call_id)),
+                Prefer::Wait(wait) => Some((self.waiters.register(call.call_id), wait)),
                 Prefer::RespondAsync => None,
             };
-            match self
-                .accepting
-                .accept(call.clone())
-                .instrument(spans::step(Step::Commit))
-                .await
-            {
-                Reply::Done(accepted) => {
-                    metrics().accepted(&submission.tool);
-                    self.publish(&call).await;
-                    let accepted = Accepted {
-                        call_id: call.call_id,
-                        tool: submission.tool.to_string(),
-                        state: fleet::call::State::Queued,
-                        replayed: false,
-                        accepted_at: accepted.accepted_at,
-                    };
-                    return match (waiting, submission.headers.prefer) {
-                        (Some(mut waiting), Prefer::Wait(wait)) => {
-                            match waiting.decided(wait, None).await {
-                                Some(envelope) => Ok(Answer::result(&envelope)),
-                                None => {
-                                    self.as_it_stands(call.call_id, &submission.tenant, false)
-                                        .await
-                                }
-                            }
-                        }
-                        (None, _) | (_, Prefer::RespondAsync) => Ok(Answer::accepted(&accepted)),
-                    };
-                }
+            let accepting = self.accepting.accept(call.clone());
+            match accepting.instrument(spans::step(Step::Commit)).await {
+                Reply::Done(at) => return Ok(self.committed(&call, at, waiting).await),
                 Reply::Undecided => match self.find_taken_key(&submission).await? {
                     Some(found) if found.call_id == call.call_id => {
                         // An earlier try of ours was committed although its answer never came.
@@ -271,20 +234,50 @@ impl Door {
                     None => {}
                 },
                 // Repeated only through its key: without one, nobody could tell whether it was committed.
-                Reply::Unknown if submission.headers.key.is_some() => {}
-                Reply::Unknown | Reply::NotSent => break,
+                Reply::Unknown if has_key => silent = true,
+                Reply::Unknown => return Err(Refusal::unconfirmed(false)),
+                Reply::NotSent => break,
                 Reply::Refused(source) => {
-                    return Err(Refusal::store(&StoreError::Refused {
+                    let error = StoreError::Refused {
                         doing: "accept a call",
                         source,
-                    }));
+                    };
+                    tracing::error!(error = report(&error), "the ledger refused a call");
+                    break;
                 }
             }
         }
-        Err(Refusal::new(
-            Code::StoreUnavailable,
-            "the ledger did not confirm the call",
-        ))
+        if silent {
+            return Err(Refusal::unconfirmed(has_key));
+        }
+        let what = "the ledger cannot take calls at the moment";
+        Err(Refusal::new(Code::StoreUnavailable, what))
+    }
+
+    /// From here on the call exists: whatever fails now, the caller is told its id.
+    async fn committed(
+        &self,
+        call: &NewCall,
+        at: AcceptedAt,
+        waiting: Option<(Waiting, Duration)>,
+    ) -> Answer {
+        metrics().accepted(&call.tool);
+        self.publish(call).await;
+        if let Some((mut waiting, wait)) = waiting {
+            if let Some(envelope) = waiting.decided(wait, None).await {
+                return self.result(Arc::unwrap_or_clone(envelope));
+            }
+            if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {
+                return answer;
+            }
+        }
+        Answer::accepted(&Accepted {
+            call_id: call.call_id,
+            tool: call.tool.to_string(),
+            state: State::Queued,
+            replayed: false,
+            accepted_at: at.accepted_at,
+        })
     }
 
     fn new_call(&self, submission: &Submission, tool: &Tool, call_id: CallId) -> NewCall {
@@ -378,19 +371,16 @@ impl Door {
             .subscribe(self.bus.subjects.done_of_call(call))
             .await
             .ok();
-        // Without the subscription the poll finds out within a second.
-        if let Err(error) = self.bus.client.flush().await {
-            tracing::debug!(%error, "subscription may not be in place yet");
-        }
+        // In place before the row is read. Without it the poll finds out within a second.
+        self.bus.flush().await;
         let row = self.find(call, tenant).await?;
         if !row.state.answers_waiters()
             && let Some(envelope) = waiting.decided(wait, elsewhere).await
         {
-            let envelope = fleet::wire::envelope::Envelope {
+            return Ok(self.result(Envelope {
                 replayed,
                 ..Arc::unwrap_or_clone(envelope)
-            };
-            return Ok(Answer::result(&envelope));
+            }));
         }
         self.as_it_stands(call, tenant, replayed).await
     }
@@ -405,20 +395,25 @@ impl Door {
         let row = self.find(call, tenant).await?;
         match row
             .envelope(replayed)
-            .map_err(|error| Refusal::store(&error))?
+            .map_err(|error| Refusal::unreadable(&error))?
         {
-            Some(envelope) => Ok(Answer::result(&envelope)),
+            Some(envelope) => Ok(self.result(envelope)),
             None => Ok(Answer::accepted(&row.accepted(replayed))),
         }
+    }
+
+    /// A result, as large as NATS carries it, with room for headers and protocol.
+    fn result(&self, envelope: Envelope) -> Answer {
+        Answer::result(envelope, self.bus.payload_max().saturating_sub(4 * 1024))
     }
 
     /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.
     async fn find(&self, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
         let row = read::find(&self.pool, call)
             .await
-            .map_err(|error| Refusal::store(&error))?;
+            .map_err(|error| Refusal::unreadable(&error))?;
         row.filter(|row| row.tenant == *tenant)
-            .ok_or_else(not_found)
+            .ok_or_else(Refusal::not_found)
     }
 
     pub(crate) async fn find_key(
@@ -427,7 +422,7 @@ impl Door {
         key: &IdempotencyKey,
     ) -> Result<Option<KeyRow>, Refusal> {
         let found = read::find_key(&self.pool, tenant, &key_hash(tenant, key)).await;
-        found.map_err(|error| Refusal::store(&error))
+        found.map_err(|error| Refusal::unreadable(&error))
     }
 
     async fn find_taken_key(&self, submission: &Submission) -> Result<Option<KeyRow>, Refusal> {
@@ -436,10 +431,6 @@ impl Door {
             None => Ok(None),
         }
     }
-}
-
-pub(crate) fn not_found() -> Refusal {
-    Refusal::new(Code::NotFound, "there is no such call")
 }
 
 fn read_headers(headers: Option<&HeaderMap>) -> Result<RequestHeaders, Refusal> {
@@ -466,7 +457,7 @@ fn violated(violations: &Violations) -> Refusal {
         Some(_) | None => error,
     };
     let details = serde_json::to_value(violations).expect("violations have only string keys");
-    Refusal(error.with_details(details))
+    error.with_details(details).into()
 }
 
 /// SHA-256 of the tenant and the key: the key itself is not stored.

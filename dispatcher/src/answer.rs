@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use fleet::{
+    call::EffectKnown,
     ids::CallId,
+    store::StoreError,
+    telemetry::report,
     wire::{
         code::Code,
         envelope::{Accepted, Envelope},
@@ -30,18 +33,29 @@ impl Answer {
         }
     }
 
-    pub(crate) fn result(envelope: &Envelope) -> Self {
+    /// A result, without its body when NATS cannot carry it: that the call succeeded must be told all the same.
+    pub(crate) fn result(envelope: Envelope, bytes_max: usize) -> Self {
+        let (call, body) = (envelope.call_id, envelope.to_bytes());
+        let body = if body.len() <= bytes_max {
+            body
+        } else {
+            envelope.without_result(body.len(), bytes_max).to_bytes()
+        };
         Self {
-            body: envelope.to_bytes().into(),
+            body: body.into(),
             refused: None,
-            call: envelope.call_id,
+            call,
         }
     }
 
-    pub(crate) fn refusal(tool: &str, error: ErrorBody) -> Self {
-        let refused = Some((error.code, error.message.clone()));
+    pub(crate) fn refusal(tool: &str, refusal: Refusal) -> Self {
+        let refused = Some((refusal.error.code, refusal.error.message.clone()));
+        let envelope = Envelope {
+            effect: refusal.effect,
+            ..Envelope::refused(tool, refusal.error)
+        };
         Self {
-            body: Envelope::refused(tool, error).to_bytes().into(),
+            body: envelope.to_bytes().into(),
             refused,
             call: None,
         }
@@ -52,6 +66,50 @@ impl Answer {
             body: value.to_string().into(),
             refused: None,
             call: None,
+        }
+    }
+}
+
+/// A refusal at the door.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: ErrorBody,
+    /// `none`, but for the ledger's silence: then nobody knows.
+    effect: EffectKnown,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, what: &str) -> Self {
+        ErrorBody::refused(code, what).into()
+    }
+
+    /// The ledger did not say whether it took the call.
+    pub(crate) fn unconfirmed(has_key: bool) -> Self {
+        Self {
+            error: ErrorBody::unconfirmed(has_key),
+            effect: EffectKnown::Unknown,
+        }
+    }
+
+    /// The ledger cannot be read.
+    pub(crate) fn unreadable(error: &StoreError) -> Self {
+        tracing::warn!(error = report(error), "the ledger cannot be read");
+        Self {
+            error: ErrorBody::unreadable(),
+            effect: EffectKnown::Unknown,
+        }
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(Code::NotFound, "there is no such call")
+    }
+}
+
+impl From<ErrorBody> for Refusal {
+    fn from(error: ErrorBody) -> Self {
+        Self {
+            error,
+            effect: EffectKnown::None,
         }
     }
 }

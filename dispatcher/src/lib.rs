@@ -124,13 +124,14 @@ pub async fn run(
     let completing = Completing::start(&postgres, &mut lanes);
     let sweep = Sweep {
         bus: bus.clone(),
+        postgres: postgres.clone(),
         pool: pool.clone(),
         publisher: publisher.clone(),
         completing,
         registry: registry.clone(),
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
-    tasks.spawn(sweep.run(stop.clone()));
+    sweep.start(&mut tasks, &stop);
     let scrape = gauges(pool.clone());
     let state = HttpState::new(readiness.clone()).before_scrape(scrape);
     let (http_stop, watched) = (stop.clone(), bus.clone());
@@ -176,9 +177,7 @@ pub async fn run(
     while tasks.join_next().await.is_some() {}
     // Every sender is gone now, so the lanes end when they have written what they hold.
     while lanes.join_next().await.is_some() {}
-    if let Err(error) = bus.client.flush().await {
-        tracing::debug!(%error, "last messages may not have been sent");
-    }
+    bus.flush().await;
     tracing::info!(%dispatcher, "dispatcher has stopped");
     Ok(())
 }

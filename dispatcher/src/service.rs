@@ -13,7 +13,7 @@ use fleet::{
     definitions::{Format, definitions, instructions},
     ids::{CallId, IdempotencyKey, Label, ToolName},
     telemetry::metrics,
-    wire::{code::Code, error::ErrorBody},
+    wire::code::Code,
 };
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -21,8 +21,8 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    accept::{Door, Refusal, not_found},
-    answer::Answer,
+    accept::Door,
+    answer::{Answer, Refusal},
 };
 
 /// The endpoints of one dispatcher.
@@ -126,9 +126,8 @@ impl Endpoints {
                 }
                 Err(_full) => {
                     metrics().rejected(Code::Overloaded);
-                    let error =
-                        ErrorBody::refused(Code::Overloaded, "too many requests are waiting here");
-                    respond(&door, &request, Answer::refusal("", error)).await;
+                    let full = Refusal::new(Code::Overloaded, "too many requests are waiting here");
+                    respond(&request, Answer::refusal("", full)).await;
                 }
             }
         }
@@ -165,26 +164,17 @@ async fn handle(door: &Door, asked: Asked, request: &Request) {
         Asked::Get => verdict(get(door, subject, &message.payload).await),
         Asked::Tools => verdict(tools(door, subject, &message.payload)),
     };
-    respond(door, request, answer).await;
+    respond(request, answer).await;
 }
 
 fn verdict(answer: Result<Answer, Refusal>) -> Answer {
-    answer.unwrap_or_else(|Refusal(error)| {
-        metrics().rejected(error.code);
-        Answer::refusal("", error)
+    answer.unwrap_or_else(|refusal| {
+        metrics().rejected(refusal.error.code);
+        Answer::refusal("", refusal)
     })
 }
 
-async fn respond(door: &Door, request: &Request, mut answer: Answer) {
-    // Room for headers and protocol.
-    let payload_max = door.bus.payload_max().saturating_sub(4 * 1024);
-    if answer.body.len() > payload_max {
-        let what = format!(
-            "the answer has {} bytes and NATS carries {payload_max}; it is kept in the ledger",
-            answer.body.len()
-        );
-        answer = Answer::refusal("", ErrorBody::refused(Code::OutputTooLarge, &what));
-    }
+async fn respond(request: &Request, answer: Answer) {
     let mut headers = HeaderMap::new();
     if let Some((code, message)) = &answer.refused {
         let message: String = message
@@ -281,7 +271,7 @@ async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal>
                 .find_key(&tenant, &key)
                 .await?
                 .filter(|found| !found.lapsed && found.tool == tool.as_str());
-            found.ok_or_else(not_found)?.call_id
+            found.ok_or_else(Refusal::not_found)?.call_id
         }
         (_, _, _) => {
             return Err(Refusal::new(

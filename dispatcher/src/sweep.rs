@@ -1,6 +1,7 @@
 //! The sweep: whatever Postgres says and nobody is doing, found and set going again.
 //!
-//! Any number of dispatchers run it at once; every pass is bounded and safe to repeat.
+//! Any number of dispatchers run it at once; every pass is bounded and safe to repeat. What needs only Postgres, what needs
+//! NATS, and what may take minutes run beside each other: without NATS, dead workers are found and calls expire all the same.
 //!
 //! | pass | finds | does |
 //! |---|---|---|
@@ -24,20 +25,27 @@ use fleet::{
     retry::{self, RetryDecision},
     store::{
         PgPool, StoreError,
-        complete::{EndedAttempt, Ending, EndingKind, Guard},
+        complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         ledger::Completing,
-        sweep::{self, Expired, Lost},
+        session::Postgres,
+        sweep::{self, Expired, Lost, Publishable, Upkeep},
         workers,
     },
     telemetry::{metrics, report},
     wire::{code::Code, error::ErrorBody},
 };
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use futures_util::{FutureExt, future::join_all};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, Interval, MissedTickBehavior, interval, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 /// What the passes need.
+#[derive(Clone)]
 pub(crate) struct Sweep {
     pub(crate) bus: Bus,
+    pub(crate) postgres: Postgres,
     pub(crate) pool: PgPool,
     pub(crate) publisher: Publisher,
     pub(crate) completing: Completing,
@@ -48,47 +56,48 @@ pub(crate) struct Sweep {
 
 /// How long an ending waits for the ledger; the next pass finds what was left.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one second's walk may take.
+const WALK_MAX: Duration = Duration::from_millis(300);
+/// How long a walk over everything takes at least, so that a small table is not published over and over.
+const CIRCUIT_MIN: Duration = Duration::from_secs(3);
+/// After an outage, attempts have this long to be recorded before one that is overdue counts as lost.
+const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
 impl Sweep {
-    /// Sweeps until `stop` is cancelled.
-    pub(crate) async fn run(self, stop: CancellationToken) {
-        let every = |period| {
-            let mut ticks = interval(period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        };
-        let (mut often, mut steady) = (
-            every(Duration::from_millis(200)),
-            every(Duration::from_secs(1)),
+    /// Starts the passes on `tasks`; they end when `stop` is cancelled.
+    pub(crate) fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let (due, ledger, topology, upkeep) = (self.clone(), self.clone(), self.clone(), self);
+        let stopped = || stop.clone();
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(due.sweep_due())
+                .map(drop),
         );
-        let (mut seldom, mut hourly) = (
-            every(Duration::from_secs(5)),
-            every(Duration::from_secs(3600)),
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(ledger.sweep_ledger())
+                .map(drop),
         );
-        let (mut observations, mut cursor) = (Observations::default(), None);
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(topology.keep_topology())
+                .map(drop),
+        );
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(upkeep.keep_up())
+                .map(drop),
+        );
+    }
+
+    /// Publishes what is due. Cancel-safe: what was taken and not published is found by its age.
+    async fn sweep_due(self) {
+        let mut ticks = every(Duration::from_millis(200));
         loop {
-            let pass = tokio::select! {
-                () = stop.cancelled() => return,
-                _ = often.tick() => ("due", self.due().await),
-                _ = steady.tick() => {
-                    let dead = self.dead_workers(&mut observations).await;
-                    if dead.is_err() {
-                        observations.interrupted();
-                    }
-                    ("steady", dead.and(self.lost_attempts().await).and(self.walk(&mut cursor).await))
-                }
-                _ = seldom.tick() => {
-                    self.topology().await;
-                    ("vacuum", sweep::vacuum(&self.pool).await)
-                }
-                _ = hourly.tick() => ("partitions", self.partitions().await),
-            };
-            if let (name, Err(error)) = pass {
-                tracing::warn!(
-                    pass = name,
-                    error = report(&error),
-                    "a sweep was cut short; the next one goes on"
-                );
+            ticks.tick().await;
+            // What is taken while nothing can be published waits longer than what is left.
+            if self.bus.is_connected() {
+                warn("due", self.due().await);
             }
         }
     }
@@ -96,29 +105,54 @@ impl Sweep {
     async fn due(&self) -> Result<(), StoreError> {
         loop {
             let due = sweep::take_due(&self.pool).await?;
-            if due.is_empty() {
-                return Ok(());
-            }
             metrics().swept("due", due.len() as u64);
-            for call in due {
-                self.publisher
-                    .publish(&call.queue, call.n, &call.pointer)
-                    .await;
+            if due.is_empty() || !self.publish(due).await {
+                return Ok(());
             }
         }
     }
 
-    async fn walk(&self, cursor: &mut Option<CallId>) -> Result<(), StoreError> {
-        let step = sweep::walk(&self.pool, *cursor).await?;
-        *cursor = step.cursor;
-        metrics().swept("lost_pointer", step.waiting.len() as u64);
-        for call in step.waiting {
-            self.publisher
-                .publish(&call.queue, call.n, &call.pointer)
-                .await;
+    /// Everything that Postgres alone decides. Cancel-safe: each ending is one statement.
+    async fn sweep_ledger(self) {
+        let mut ticks = every(Duration::from_secs(1));
+        let mut observations = Observations::default();
+        let mut circuit = Circuit {
+            cursor: None,
+            began: Instant::now(),
+        };
+        loop {
+            ticks.tick().await;
+            let dead = self.dead_workers(&mut observations).await;
+            if dead.is_err() {
+                observations.interrupted();
+            }
+            warn("dead_worker", dead);
+            let overdue_too = observations.unbroken_for(Instant::now()) >= SETTLED_AFTER;
+            warn("lost_attempt", self.lost_attempts(overdue_too).await);
+            warn("walk", self.walk(&mut circuit).await);
         }
-        for call in step.expired {
-            self.end(expired(call), "expired").await?;
+    }
+
+    async fn walk(&self, circuit: &mut Circuit) -> Result<(), StoreError> {
+        let began = Instant::now();
+        while began.elapsed() < WALK_MAX {
+            if circuit.cursor.is_none() {
+                if circuit.began.elapsed() < CIRCUIT_MIN {
+                    return Ok(());
+                }
+                circuit.began = Instant::now();
+            }
+            let step = sweep::walk(&self.pool, circuit.cursor).await?;
+            circuit.cursor = step.cursor;
+            self.end_all(step.expired.into_iter().map(expired).collect(), "expired")
+                .await;
+            if self.bus.is_connected() {
+                metrics().swept("lost_pointer", step.waiting.len() as u64);
+                self.publish(step.waiting).await;
+            }
+            if circuit.cursor.is_none() {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -134,56 +168,128 @@ impl Sweep {
         Ok(())
     }
 
-    async fn lost_attempts(&self) -> Result<(), StoreError> {
-        for lost in sweep::lost(&self.pool).await? {
-            self.end(lost_attempt(&lost), "lost_attempt").await?;
-        }
+    async fn lost_attempts(&self, overdue_too: bool) -> Result<(), StoreError> {
+        let lost = sweep::lost(&self.pool, overdue_too).await?;
+        self.end_all(lost.iter().map(lost_attempt).collect(), "lost_attempt")
+            .await;
         Ok(())
     }
 
-    async fn end(&self, ending: Ending, pass: &'static str) -> Result<(), StoreError> {
-        let Some(ended) = self.completing.complete(&ending, PATIENCE).await? else {
-            return Ok(());
-        };
-        metrics().swept(pass, 1);
-        if ended.state.answers_waiters() {
-            // Only the bell: the dispatcher that holds the waiter reads the row.
-            let subject = self.bus.subjects.done(ended.dispatcher, ending.call_id);
-            if let Err(error) = self.bus.client.publish(subject, bytes::Bytes::new()).await {
-                tracing::debug!(%error, "waiters were not told; they find out by themselves");
+    /// Ends calls side by side, so that they share commits; one that cannot be ended is left to the next pass.
+    async fn end_all(&self, endings: Vec<Ending>, pass: &'static str) {
+        join_all(endings.into_iter().map(|ending| self.end(ending, pass))).await;
+    }
+
+    async fn end(&self, ending: Ending, pass: &'static str) {
+        match self.completing.complete(&ending, PATIENCE).await {
+            Ok(Some(ended)) => {
+                metrics().swept(pass, 1);
+                if ended.state.answers_waiters() && self.bus.is_connected() {
+                    // Only the bell: the dispatcher that holds the waiter reads the row.
+                    let subject = self.bus.subjects.done(ended.dispatcher, ending.call_id);
+                    let ringing = self.bus.client.publish(subject, bytes::Bytes::new());
+                    if !matches!(timeout(Duration::from_secs(1), ringing).await, Ok(Ok(()))) {
+                        tracing::debug!("waiters were not told; they find out by themselves");
+                    }
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(pass, call = %ending.call_id, error = report(&error), "a call was not ended");
             }
         }
-        Ok(())
     }
 
-    async fn topology(&self) {
-        let mut queues: Vec<QueueName> = self
-            .registry
-            .all_current()
-            .iter()
-            .map(|tool| tool.manifest.queue.clone())
-            .collect();
-        queues.push(
-            "default"
-                .parse()
-                .expect("the default queue has a valid name"),
-        );
-        queues.sort();
-        queues.dedup();
-        if let Err(error) = topology::ensure(&self.bus, &queues).await {
-            tracing::warn!(
-                error = report(&error),
-                "the stream or a consumer could not be made; trying again"
-            );
+    /// False when the connection took no more.
+    async fn publish(&self, calls: Vec<Publishable>) -> bool {
+        for call in calls {
+            if !self
+                .publisher
+                .publish(&call.queue, call.n, &call.pointer)
+                .await
+            {
+                return false;
+            }
         }
+        true
+    }
+
+    /// Makes the stream and the consumers again when they are gone. Cancel-safe.
+    async fn keep_topology(self) {
+        let mut ticks = every(Duration::from_secs(5));
+        loop {
+            ticks.tick().await;
+            if !self.bus.is_connected() {
+                continue;
+            }
+            let mut queues = self.registry.queues();
+            queues.insert(
+                "default"
+                    .parse()
+                    .expect("the default queue has a valid name"),
+            );
+            let queues: Vec<QueueName> = queues.into_iter().collect();
+            if let Err(error) = topology::ensure(&self.bus, &queues).await {
+                tracing::warn!(
+                    error = report(&error),
+                    "the stream or a consumer could not be made; trying again"
+                );
+            }
+        }
+    }
+
+    /// Vacuums every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
+    async fn keep_up(self) {
+        let (mut seldom, mut hourly) = (
+            every(Duration::from_secs(5)),
+            every(Duration::from_secs(3600)),
+        );
+        loop {
+            let kept = tokio::select! {
+                _ = seldom.tick() => self.vacuum().await,
+                _ = hourly.tick() => self.partitions().await,
+            };
+            warn("upkeep", kept);
+        }
+    }
+
+    async fn vacuum(&self) -> Result<(), StoreError> {
+        sweep::vacuum(&mut self.postgres.connect_for_upkeep().await?).await
     }
 
     async fn partitions(&self) -> Result<(), StoreError> {
-        let (made, dropped) = sweep::keep_partitions(&self.pool, self.history_days).await?;
-        if made > 0 || dropped > 0 {
-            tracing::info!(made, dropped_days = dropped, "history partitions were kept");
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        let kept = sweep::keep_partitions(&mut connection, self.history_days).await?;
+        if kept != Upkeep::default() {
+            tracing::info!(
+                made = kept.made,
+                dropped_days = kept.dropped_days,
+                "history partitions were kept"
+            );
         }
         Ok(())
+    }
+}
+
+/// One walk over all open calls.
+struct Circuit {
+    cursor: Option<CallId>,
+    began: Instant,
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn warn(pass: &'static str, swept: Result<(), StoreError>) {
+    if let Err(error) = swept {
+        tracing::warn!(
+            pass,
+            error = report(&error),
+            "a sweep was cut short; the next one goes on"
+        );
     }
 }
 
@@ -229,7 +335,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
             (
                 EndingKind::Again {
                     pause_ms,
-                    lost: true,
+                    cost: AttemptCost::Lost,
                 },
                 EffectKnown::Unknown,
             )

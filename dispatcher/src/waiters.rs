@@ -46,7 +46,7 @@ impl Waiters {
         metrics().waiting(waiters.len());
         Waiting {
             call,
-            decided,
+            decided: Some(decided),
             waiters: self.clone(),
         }
     }
@@ -143,7 +143,8 @@ impl Waiters {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     call: CallId,
-    decided: watch::Receiver<Decided>,
+    /// `None` only while it is dropped.
+    decided: Option<watch::Receiver<Decided>>,
     waiters: Waiters,
 }
 
@@ -171,8 +172,11 @@ impl Waiting {
             }
             std::future::pending().await
         };
+        let Some(decided) = self.decided.as_mut() else {
+            return None;
+        };
         tokio::select! {
-            decided = self.decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
+            decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
             envelope = heard => Some(envelope),
             () = tokio::time::sleep(wait) => None,
         }
@@ -182,10 +186,11 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut waiters = self.waiters.lock();
-        // One receiver is our own: nobody else waits.
+        // Under the lock, so that of two who leave at once the second sees that nobody is left.
+        drop(self.decided.take());
         if waiters
             .get(&self.call)
-            .is_some_and(|decided| decided.receiver_count() <= 1)
+            .is_some_and(|decided| decided.receiver_count() == 0)
         {
             waiters.remove(&self.call);
         }

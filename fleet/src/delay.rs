@@ -74,6 +74,15 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
+    /// Pauses that grow to this and no longer.
+    pub fn up_to(longest: Duration) -> Self {
+        let Self(backoff) = Self::default();
+        Self(ExponentialBackoff {
+            max_interval: longest,
+            ..backoff
+        })
+    }
+
     /// Waits before the next attempt. Cancel-safe.
     pub async fn pause(&mut self) {
         let pause = self

@@ -56,6 +56,7 @@ impl Lease {
 #[derive(Debug, Default)]
 pub struct Observations {
     seen: HashMap<WorkerId, (i64, Instant)>,
+    since: Option<Instant>,
     last: Option<Instant>,
 }
 
@@ -68,6 +69,7 @@ impl Observations {
             .is_none_or(|last| now.saturating_duration_since(last) > OBSERVATION_GAP_MAX)
         {
             self.seen.clear();
+            self.since = Some(now);
         }
         self.last = Some(now);
         self.seen
@@ -82,6 +84,12 @@ impl Observations {
             }
         }
         silent
+    }
+
+    /// How long the observations have gone on without a gap.
+    pub fn unbroken_for(&self, now: Instant) -> Duration {
+        self.since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Forgets everything: the session to Postgres was broken.

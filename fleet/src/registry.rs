@@ -1,7 +1,7 @@
 //! The tools as this process knows them: read at start, then whatever is new, within a second.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, RwLock},
     time::Duration,
 };
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments::Schema,
     bus::connect::Bus,
-    ids::ToolName,
+    ids::{QueueName, ToolName},
     manifest::Manifest,
     store::{StoreError, tools},
     telemetry::report,
@@ -61,6 +61,14 @@ impl Registry {
     /// Whether there is any version of it.
     pub fn knows(&self, tool: &ToolName) -> bool {
         self.read(|tools| tools.versions.contains_key(tool))
+    }
+
+    /// The queues of every version: a call stays with the version it was accepted with.
+    pub fn queues(&self) -> BTreeSet<QueueName> {
+        self.read(|tools| {
+            let versions = tools.versions.values().flat_map(BTreeMap::values);
+            versions.map(|tool| tool.manifest.queue.clone()).collect()
+        })
     }
 
     /// The newest version of every tool.
@@ -123,9 +131,13 @@ impl Registry {
         };
         loop {
             let rung = async {
-                match bell.as_mut() {
-                    Some(bell) => drop(bell.next().await),
-                    None => std::future::pending().await,
+                let rung = match bell.as_mut() {
+                    Some(bell) => bell.next().await.is_some(),
+                    None => false,
+                };
+                // No bell any more; the poll goes on without it.
+                if !rung {
+                    std::future::pending::<()>().await;
                 }
             };
             tokio::select! {

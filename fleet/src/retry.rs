@@ -7,8 +7,9 @@
 //! | `definite_failure` | again if the policy covers the code | as `read` | fail |
 //! | `unknown` | again if the policy covers the code | again while its key is honoured | **in doubt** |
 //!
-//! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or,
-//! when what is unknown stays unknown, goes in doubt. An attempt is spent by a tool: one that a worker's death
+//! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or, when what this
+//! or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an earlier unknown:
+//! it recognises the key, so what it says is about that key. That a later attempt never started settles nothing. An attempt is spent by a tool: one that a worker's death
 //! cut short is not counted here (see [`after_loss`]).
 
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -52,6 +53,8 @@ pub struct Situation<'a> {
     pub pause: Duration,
     /// How much of the call's time is left.
     pub remaining: Duration,
+    /// Whether an attempt before this one may have had its effect.
+    pub earlier_unknown: bool,
     /// How long the tool still honours its downstream key; `None` where it has none.
     pub key_remaining: Option<Duration>,
 }
@@ -83,8 +86,12 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
 
 /// Another attempt if the policy covers the failure and attempts, time and the key's validity are left.
 fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) -> RetryDecision {
-    let unknown_write =
-        matches!(word, OutcomeWord::Unknown) && !matches!(situation.effect, Effect::Read);
+    let unknown = match word {
+        OutcomeWord::Unknown => true,
+        OutcomeWord::NotStarted => situation.earlier_unknown,
+        OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
+    };
+    let unknown_write = unknown && !matches!(situation.effect, Effect::Read);
     let give_up = |otherwise| {
         if unknown_write {
             RetryDecision::Doubt
@@ -114,6 +121,17 @@ fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) ->
         return RetryDecision::Doubt;
     }
     RetryDecision::Again(pause)
+}
+
+/// Whether a claimed call must not be run any more, because an attempt before may have had its effect and the tool would
+/// not recognise the key again.
+pub fn key_is_forgotten(
+    effect: Effect,
+    earlier_unknown: bool,
+    key_remaining: Option<Duration>,
+) -> bool {
+    let write = !matches!(effect, Effect::Read);
+    write && earlier_unknown && key_remaining.is_some_and(|left| left.is_zero())
 }
 
 /// How often a call may lose its worker before it is set aside: a call that kills its workers must not go on.
@@ -175,6 +193,7 @@ mod tests {
             attempts_spent: 1,
             pause: Duration::from_secs(1),
             remaining: Duration::from_secs(60),
+            earlier_unknown: false,
             key_remaining: None,
         };
         change(&mut situation);
@@ -336,7 +355,45 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_of_an_earlier_attempt_is_not_forgotten() {
+        let last = |s: &mut Situation<'_>| {
+            s.earlier_unknown = true;
+            s.attempts_spent = 3;
+        };
+        let decision = decide_with(
+            Effect::Idempotent,
+            OutcomeWord::NotStarted,
+            Code::Unavailable,
+            last,
+        );
+        assert_eq!(decision, RetryDecision::Doubt);
+        let decision = decide_with(
+            Effect::Idempotent,
+            OutcomeWord::DefiniteFailure,
+            Code::ToolError,
+            last,
+        );
+        assert_eq!(decision, RetryDecision::Fail);
+        let decision = decide_with(
+            Effect::Read,
+            OutcomeWord::NotStarted,
+            Code::Unavailable,
+            last,
+        );
+        assert_eq!(decision, RetryDecision::Exhausted);
+    }
+
+    #[test]
     fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten() {
+        let over = Some(Duration::ZERO);
+        assert!(key_is_forgotten(Effect::Idempotent, true, over));
+        assert!(!key_is_forgotten(Effect::Idempotent, false, over));
+        assert!(!key_is_forgotten(
+            Effect::Idempotent,
+            true,
+            Some(Duration::from_millis(1))
+        ));
+        assert!(!key_is_forgotten(Effect::Read, true, over));
         let forgotten = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_millis(500));
         assert_eq!(
             decide_with(
@@ -366,6 +423,7 @@ mod tests {
             attempts_spent: 1,
             pause: Duration::from_secs(1),
             remaining: Duration::from_secs(60),
+            earlier_unknown: false,
             key_remaining: None,
         };
         let failure = ToolFailure::new(Code::Unavailable, "busy")

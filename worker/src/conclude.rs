@@ -11,7 +11,7 @@ use fleet::{
     retry::{self, RetryDecision, Situation},
     store::{
         claim::Claimed,
-        complete::{Ended, EndedAttempt, Ending, EndingKind, Guard},
+        complete::{AttemptCost, Ended, EndedAttempt, Ending, EndingKind, Guard},
     },
     wire::{
         code::Code,
@@ -21,16 +21,60 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
+use crate::execute::Execution;
+
 /// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent.
 pub(crate) fn conclude(
     claimed: &Claimed,
     attempt_id: AttemptId,
     manifest: &Manifest,
-    outcome: &Outcome,
+    execution: &Execution,
     elapsed: Duration,
     actor: String,
 ) -> Ending {
-    let attempts_spent = claimed.attempt.saturating_sub(claimed.lost_attempts).max(1);
+    let effect = effect_of(claimed.effect, execution.word());
+    let kind = match execution {
+        Execution::Ran(outcome) => after(claimed, manifest, outcome, elapsed, effect),
+        Execution::TakenBack(_) => EndingKind::Again {
+            pause_ms: TAKEN_BACK_PAUSE_MS,
+            cost: AttemptCost::Unspent,
+        },
+        Execution::KeyForgotten(failure) => EndingKind::Doubt {
+            error: json(&ErrorBody::in_doubt(failure)),
+        },
+    };
+    Ending {
+        call_id: claimed.call_id,
+        guard: Guard::Attempt(attempt_id),
+        kind,
+        attempt: Some(EndedAttempt {
+            outcome: execution.word(),
+            effect,
+            error: execution.failure().map(|failure| json(failure)),
+        }),
+        actor,
+        reason: execution
+            .failure()
+            .map_or("applied", |failure| failure.code.as_str())
+            .to_owned(),
+    }
+}
+
+/// Before a call that the platform took back is tried again: long enough for the reason to pass.
+const TAKEN_BACK_PAUSE_MS: i64 = 500;
+
+/// What follows what the tool did.
+fn after(
+    claimed: &Claimed,
+    manifest: &Manifest,
+    outcome: &Outcome,
+    elapsed: Duration,
+    effect: EffectKnown,
+) -> EndingKind {
+    let attempts_spent = claimed
+        .attempt
+        .saturating_sub(claimed.unspent_attempts)
+        .max(1);
     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
     let since_first_start = millis(claimed.since_first_start_ms).saturating_add(elapsed);
     let situation = Situation {
@@ -39,60 +83,35 @@ pub(crate) fn conclude(
         attempts_spent,
         pause: delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent),
         remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
+        earlier_unknown: claimed.effect_unknown,
         key_remaining: manifest
             .idempotency
             .as_ref()
             .map(|key| key.valid_for.saturating_sub(since_first_start)),
     };
-    let decision = retry::decide(&situation, outcome);
-    let effect = effect_of(claimed.effect, outcome.word());
-    let attempt = EndedAttempt {
-        outcome: outcome.word(),
-        effect,
-        error: outcome.failure().map(|failure| json(&failure)),
-    };
-    Ending {
-        call_id: claimed.call_id,
-        guard: Guard::Attempt(attempt_id),
-        kind: kind(decision, outcome, effect, attempts_spent),
-        attempt: Some(attempt),
-        actor,
-        reason: outcome
-            .failure()
-            .map_or("applied", |failure| failure.code.as_str())
-            .to_owned(),
-    }
-}
-
-fn kind(
-    decision: RetryDecision,
-    outcome: &Outcome,
-    effect: EffectKnown,
-    attempts: u32,
-) -> EndingKind {
     let failure = || {
-        outcome
-            .failure()
-            .cloned()
-            .unwrap_or_else(|| ToolFailure::new(Code::ToolCrashed, "the tool failed"))
+        let failed = || ToolFailure::new(Code::ToolCrashed, "the tool failed");
+        outcome.failure().cloned().unwrap_or_else(failed)
     };
-    match decision {
+    match retry::decide(&situation, outcome) {
         RetryDecision::Succeed => succeeded(outcome, effect),
         RetryDecision::Again(pause) => EndingKind::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
-            lost: false,
+            cost: AttemptCost::Spent,
         },
         RetryDecision::Fail => failed(&failure(), effect),
-        RetryDecision::Exhausted => failed(&retry::exhausted(attempts, &failure()), effect),
+        RetryDecision::Exhausted => failed(&retry::exhausted(attempts_spent, &failure()), effect),
         RetryDecision::OutOfTime => {
             let last = failure();
             let message = format!(
                 "no time is left for another attempt; the last one: {}",
                 last.message
             );
-            let late = ToolFailure::new(Code::DeadlineExceeded, message)
-                .with_details(serde_json::json!({ "last": last }));
-            failed(&late, effect)
+            let details = serde_json::json!({ "last": last });
+            failed(
+                &ToolFailure::new(Code::DeadlineExceeded, message).with_details(details),
+                effect,
+            )
         }
         RetryDecision::Doubt => EndingKind::Doubt {
             error: json(&ErrorBody::in_doubt(&failure())),
@@ -138,13 +157,15 @@ fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
 }
 
 /// How the call ends when the same attempt proves, after the call went in doubt, that nothing happened.
-pub(crate) fn proven_not_applied(ending: &Ending, outcome: &Outcome) -> Option<Ending> {
-    match outcome {
-        Outcome::NotStarted(failure) | Outcome::DefiniteFailure(failure) => Some(Ending {
+pub(crate) fn proven_not_applied(ending: &Ending, execution: &Execution) -> Option<Ending> {
+    match execution {
+        Execution::Ran(Outcome::NotStarted(failure) | Outcome::DefiniteFailure(failure))
+        | Execution::TakenBack(failure) => Some(Ending {
             kind: failed(failure, EffectKnown::NotApplied),
             ..ending.clone()
         }),
-        Outcome::Applied { .. } | Outcome::Unknown(_) => None,
+        Execution::Ran(Outcome::Applied { .. } | Outcome::Unknown(_))
+        | Execution::KeyForgotten(_) => None,
     }
 }
 

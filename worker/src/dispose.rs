@@ -18,7 +18,9 @@ pub(crate) enum Skip {
     NotQueued(State),
     /// The call waits for a reason of its own: its pause, its deadline, somebody's lock.
     NotYet,
-    /// This worker does not know the tool's version, or cannot get its secrets.
+    /// The call's deadline has passed; the sweep ends it.
+    Overdue,
+    /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
@@ -43,10 +45,11 @@ impl Skip {
     pub(crate) const fn disposal(self) -> Disposal {
         match self {
             Self::Unreadable => Disposal::ThrowAway,
-            Self::Gone | Self::NotQueued(_) | Self::Refused => Disposal::Ack,
+            Self::Gone | Self::NotQueued(_) | Self::Refused | Self::Overdue | Self::CannotRun => {
+                Disposal::Ack
+            }
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
-            Self::CannotRun => Disposal::Again(Duration::from_secs(2)),
         }
     }
 
@@ -56,6 +59,7 @@ impl Skip {
             Self::Gone => "gone",
             Self::NotQueued(_) => "not_queued",
             Self::NotYet => "not_yet",
+            Self::Overdue => "overdue",
             Self::CannotRun => "cannot_run",
             Self::Refused => "refused",
             Self::StoreSilent => "store_silent",

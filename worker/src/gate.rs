@@ -2,7 +2,7 @@
 //!
 //! It finds the tool's version, gets the arguments, renders the request and resolves secrets. Interceptors will stand here.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Limits},
@@ -13,13 +13,13 @@ use fleet::{
     registry::Tool,
     store::{
         complete::{Ending, EndingKind, Guard},
-        read,
+        read::{self, CallRow},
     },
     telemetry::report,
     wire::{code::Code, error::ErrorBody, pointer::Pointer},
 };
 
-use crate::{dispose::Skip, executors::Prepared, worker::Worker};
+use crate::{complete, dispose::Skip, executors::Prepared, worker::Worker};
 
 /// A call whose request is ready to go out.
 pub(crate) struct Gated {
@@ -31,29 +31,57 @@ pub(crate) struct Gated {
 
 /// Takes a pointer through the gate.
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
-    let tool = find_tool(worker, &pointer).await?;
-    let args = match pointer.args {
+    let call = pointer.call_id;
+    let Some(tool) = find_tool(worker, &pointer).await? else {
+        return Err(postpone(worker, call).await);
+    };
+    let args = match &pointer.args {
         Some(args) => args.get().to_owned(),
-        None => read_args(worker, pointer.call_id).await?,
+        None => read_args(worker, call).await?,
     };
     match prepare(worker, &tool, &args) {
-        Ok(prepared) => {
-            let args_hash = canonical::hash_text(&args);
-            Ok(Gated {
-                call: pointer.call_id,
-                tool,
-                args_hash,
-                prepared,
-            })
-        }
-        // It will fail the same way everywhere: the call ends without having run.
+        Ok(prepared) => Ok(Gated {
+            call,
+            args_hash: canonical::hash_text(&args),
+            tool,
+            prepared,
+        }),
+        // It would fail the same way everywhere.
         Err(failure) if matches!(failure.code, Code::ToolError | Code::ToolGone) => {
-            refuse(worker, pointer.call_id, tool.manifest.effect, &failure).await
+            Err(refuse(worker, call, &tool).await)
         }
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message, "this worker cannot run the tool at the moment");
-            Err(Skip::CannotRun)
+            Err(postpone(worker, call).await)
         }
+    }
+}
+
+/// How long a call waits that this worker cannot run; another worker may get it then.
+const POSTPONED_FOR: Duration = Duration::from_secs(2);
+
+/// Lets the call wait in the ledger rather than in NATS, where it would hold a place in front of others.
+async fn postpone(worker: &Worker, call: CallId) -> Skip {
+    let row = match queued(worker, call).await {
+        Ok(row) => row,
+        Err(skip) => return skip,
+    };
+    match fleet::store::postpone::postpone(&worker.pool, call, row.rev, POSTPONED_FOR).await {
+        Ok(_waits_or_has_moved) => Skip::CannotRun,
+        Err(error) => {
+            tracing::debug!(error = report(&error), "the call was not postponed");
+            Skip::StoreSilent
+        }
+    }
+}
+
+/// The row of a call that is still queued.
+async fn queued(worker: &Worker, call: CallId) -> Result<CallRow, Skip> {
+    match read::find(&worker.pool, call).await {
+        Ok(Some(row)) if row.state == State::Queued => Ok(row),
+        Ok(Some(row)) => Err(Skip::NotQueued(row.state)),
+        Ok(None) => Err(Skip::Gone),
+        Err(_silent) => Err(Skip::StoreSilent),
     }
 }
 
@@ -88,45 +116,66 @@ pub(crate) fn prepare(
         .prepare(&tool.manifest, &value, &worker.secrets)
 }
 
-async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Arc<Tool>, Skip> {
-    if let Some(tool) = worker.registry.version(&pointer.tool, pointer.tool_version) {
-        return Ok(tool);
+async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool>>, Skip> {
+    let known = || worker.registry.version(&pointer.tool, pointer.tool_version);
+    if let Some(tool) = known() {
+        return Ok(Some(tool));
     }
     // Applied a moment ago.
     if let Err(error) = worker.registry.refresh(&worker.pool).await {
         tracing::debug!(error = report(&error), "tools were not refreshed");
         return Err(Skip::StoreSilent);
     }
-    worker.registry.version(&pointer.tool, pointer.tool_version).ok_or_else(|| {
-        tracing::warn!(tool = %pointer.tool, version = pointer.tool_version, "this worker cannot run this tool version");
-        Skip::CannotRun
-    })
+    let tool = known();
+    if tool.is_none() {
+        tracing::warn!(tool = %pointer.tool, version = pointer.tool_version, "this worker does not have this tool version");
+    }
+    Ok(tool)
 }
 
-async fn refuse(
-    worker: &Worker,
-    call: CallId,
-    effect: Effect,
-    failure: &ToolFailure,
-) -> Result<Gated, Skip> {
-    let row = match read::find(&worker.pool, call).await {
-        Ok(Some(row)) if row.state == State::Queued => row,
-        Ok(Some(row)) => return Err(Skip::NotQueued(row.state)),
-        Ok(None) => return Err(Skip::Gone),
-        Err(_silent) => return Err(Skip::StoreSilent),
+/// Ends a call whose own arguments the tool cannot be run with. What the message said is not enough for that.
+async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
+    match refusing(worker, call, tool).await {
+        Ok(Some(ending)) => match worker.end(&ending).await {
+            Ok(ended) => {
+                if let Some(ended) = ended {
+                    complete::reply(worker, call, &ended, ending).await;
+                }
+                Skip::Refused
+            }
+            Err(error) => {
+                tracing::debug!(error = report(&error), "the call was not ended");
+                Skip::StoreSilent
+            }
+        },
+        Ok(None) => postpone(worker, call).await,
+        Err(skip) => skip,
+    }
+}
+
+async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<Ending>, Skip> {
+    let (row, args) = (queued(worker, call).await?, read_args(worker, call).await?);
+    let manifest = &tool.manifest;
+    if row.tool != manifest.name.as_str() || row.tool_version != manifest.version {
+        return Ok(None);
+    }
+    let Err(failure) = prepare(worker, tool, &args) else {
+        return Ok(None);
     };
-    let effect = if matches!(effect, Effect::Read) {
+    // An attempt before this one may have had its effect.
+    let doubtful = row.attempts > 0 && manifest.effect == Effect::Idempotent;
+    let effect = if manifest.effect == Effect::Read {
         EffectKnown::None
     } else {
         EffectKnown::NotApplied
     };
-    let business = failure.code == Code::ToolError;
-    let error = serde_json::to_string(&ErrorBody::failed(failure, effect))
-        .expect("an error has only string keys");
-    let ending = Ending {
-        call_id: call,
-        guard: Guard::Queued(row.rev),
-        kind: EndingKind::End {
+    let kind = if doubtful {
+        EndingKind::Doubt {
+            error: json(&ErrorBody::in_doubt(&failure)),
+        }
+    } else {
+        let business = failure.code == Code::ToolError;
+        EndingKind::End {
             state: State::Failed,
             outcome: if business {
                 CallOutcome::BusinessError
@@ -140,17 +189,19 @@ async fn refuse(
             },
             effect,
             result: None,
-            error: Some(error),
-        },
+            error: Some(json(&ErrorBody::failed(&failure, effect))),
+        }
+    };
+    Ok(Some(Ending {
+        call_id: call,
+        guard: Guard::Queued(row.rev),
+        kind,
         attempt: None,
         actor: worker.actor(),
         reason: "refused_at_the_gate".to_owned(),
-    };
-    match worker.end(&ending).await {
-        Ok(_ended_or_moved) => Err(Skip::Refused),
-        Err(error) => {
-            tracing::debug!(error = report(&error), "the call was not ended");
-            Err(Skip::StoreSilent)
-        }
-    }
+    }))
+}
+
+fn json(error: &ErrorBody) -> String {
+    serde_json::to_string(error).expect("an error has only string keys")
 }

@@ -4,9 +4,12 @@
 //! `heartbeat` keeps the lease, `guard` is the small process that runs between the worker and a process tool.
 
 mod attempt;
+mod claim;
+mod complete;
 mod conclude;
 mod config;
 mod dispose;
+mod execute;
 pub mod executors;
 mod gate;
 pub mod guard;
@@ -14,7 +17,7 @@ mod heartbeat;
 mod worker;
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -139,7 +142,7 @@ pub async fn run(
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
         lease: Mutex::new(Some(Lease::renewed(registered_at))),
-        attempts: Arc::new(Mutex::new(HashSet::new())),
+        given_up: Mutex::new(HashMap::new()),
     });
     tasks.spawn(registry.keep_fresh(pool, bus.clone(), stop.clone()));
     tasks.spawn(heartbeat::run(
@@ -177,9 +180,7 @@ pub async fn run(
     drop(worker);
     // Every sender is gone now, so the lanes end when they have written what they hold.
     while lanes.join_next().await.is_some() {}
-    if let Err(error) = bus.client.flush().await {
-        tracing::debug!(%error, "last messages may not have been sent");
-    }
+    bus.flush().await;
     tracing::info!(worker = %id, "worker has left");
     Ok(())
 }

@@ -1,14 +1,10 @@
 //! What every attempt of one worker process shares.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use fleet::{
     bus::connect::Bus,
-    ids::{AttemptId, WorkerId},
+    ids::{AttemptId, CallId, WorkerId},
     lease::Lease,
     registry::Registry,
     secrets::Secrets,
@@ -36,7 +32,8 @@ pub(crate) struct Worker {
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
     pub(crate) lease: Mutex<Option<Lease>>,
-    pub(crate) attempts: Arc<Mutex<HashSet<AttemptId>>>,
+    /// Claims whose answer never came, by when they were given up.
+    pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
 }
 
 impl Worker {
@@ -49,24 +46,13 @@ impl Worker {
         lease.is_some_and(|lease| lease.may_start(Instant::now()))
     }
 
-    /// Remembers an attempt before its claim is sent. A running row of ours that is not remembered was given up.
-    pub(crate) fn register(&self, attempt: AttemptId) -> InFlight {
-        self.attempts
+    /// Remembers a claim that was given up: it may be committed all the same, and nobody runs it.
+    pub(crate) fn give_up(&self, call: CallId, attempt: AttemptId) {
+        let mut given_up = self
+            .given_up
             .lock()
-            .expect("nobody panics while holding the attempts")
-            .insert(attempt);
-        InFlight {
-            attempt,
-            attempts: Arc::clone(&self.attempts),
-        }
-    }
-
-    /// Whether the attempt is in this process's hands.
-    pub(crate) fn is_in_flight(&self, attempt: AttemptId) -> bool {
-        self.attempts
-            .lock()
-            .expect("nobody panics while holding the attempts")
-            .contains(&attempt)
+            .expect("nobody panics while holding the claims");
+        given_up.insert(attempt, (call, Instant::now()));
     }
 
     /// How this worker signs what it records.
@@ -79,20 +65,5 @@ impl Worker {
         self.completing
             .complete(ending, Duration::from_secs(5))
             .await
-    }
-}
-
-/// An attempt in this process's hands; dropping it lets go.
-pub(crate) struct InFlight {
-    attempt: AttemptId,
-    attempts: Arc<Mutex<HashSet<AttemptId>>>,
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.attempts
-            .lock()
-            .expect("nobody panics while holding the attempts")
-            .remove(&self.attempt);
     }
 }

@@ -82,6 +82,15 @@ impl Bus {
         )
     }
 
+    /// Sends what the client still holds, before the process ends. Gives up after two seconds: without a connection it
+    /// would wait for one.
+    pub async fn flush(&self) {
+        let flushing = tokio::time::timeout(Duration::from_secs(2), self.client.flush());
+        if !matches!(flushing.await, Ok(Ok(()))) {
+            tracing::debug!("the last messages may not have been sent");
+        }
+    }
+
     /// Changes whenever the connection is lost or found. Wait on it with `changed`.
     pub fn epoch(&self) -> watch::Receiver<u64> {
         self.epoch.clone()

@@ -51,10 +51,10 @@ impl Publisher {
         Ok((publisher, count_answers(answers)))
     }
 
-    /// Hands one pointer to the connection. When that fails the sweep publishes it later, so the failure is only counted.
+    /// Hands one pointer to the connection; false when it could not: the sweep publishes it later.
     ///
     /// Cancel-safe.
-    pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) {
+    pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) -> bool {
         let subject = self.subjects.job(queue, pointer.call_id, n);
         let body =
             Bytes::from(serde_json::to_vec(pointer).expect("a pointer has only string keys"));
@@ -65,15 +65,11 @@ impl Publisher {
             self.client.publish_with_reply(subject, reply, body),
         )
         .await;
-        match sending {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "pointer was not sent; the sweep will publish it");
-            }
-            Err(_elapsed) => {
-                tracing::debug!("pointer was not sent in time; the sweep will publish it");
-            }
+        let sent = matches!(sending, Ok(Ok(())));
+        if !sent {
+            tracing::debug!("pointer was not sent; the sweep will publish it");
         }
+        sent
     }
 }
 

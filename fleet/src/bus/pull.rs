@@ -3,7 +3,7 @@
 //! Raw pulls with idle heartbeats on one inbox. The client's own `fetch` and `batch` lose a wake-up after a heartbeat,
 //! and `messages()` prefetches hundreds, whose acknowledgement time then runs out in our memory (async-nats 0.51).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_nats::{Client, Message, StatusCode, Subscriber};
 use bytes::Bytes;
@@ -74,7 +74,11 @@ pub struct Puller {
     share: usize,
     slots: Arc<Semaphore>,
     permits: Vec<OwnedSemaphorePermit>,
+    /// Messages asked for and not yet delivered.
     asked: usize,
+    /// The pulls that may be open. A status of another one is about what was forgotten with a lost connection.
+    pulls: HashMap<u64, Instant>,
+    last_pull: u64,
     heard: Instant,
 }
 
@@ -100,6 +104,8 @@ impl Puller {
             slots,
             permits: Vec::new(),
             asked: 0,
+            pulls: HashMap::new(),
+            last_pull: 0,
             heard: Instant::now(),
         }
     }
@@ -116,11 +122,14 @@ impl Puller {
         intake: CancellationToken,
     ) -> Result<(), BusError> {
         let doing = "subscribe to pulled messages";
-        let subscription = self.client.subscribe(self.inbox.clone()).await;
+        let subscription = self.client.subscribe(format!("{}.*", self.inbox)).await;
         let mut subscription = subscription.map_err(|error| BusError::unavailable(doing, error))?;
         let mut epoch = bus.epoch();
         loop {
-            self.ask().await;
+            if bus.is_connected() {
+                // While disconnected the client would keep every pull and send them all at once.
+                self.ask().await;
+            }
             tokio::select! {
                 () = intake.cancelled() => break,
                 message = subscription.next() => match message {
@@ -130,9 +139,14 @@ impl Puller {
                 permit = Arc::clone(&self.slots).acquire_owned(), if self.permits.len() < self.share => {
                     self.permits.extend(permit);
                 }
-                () = sleep_until(self.heard + Self::SILENCE_MAX), if self.asked > 0 => self.asked = 0,
+                () = sleep_until(self.heard + Self::SILENCE_MAX), if self.asked > 0 => self.forget(),
                 // A new connection: the server has forgotten what we asked for.
-                changed = epoch.changed() => if changed.is_ok() { self.asked = 0 },
+                changed = epoch.changed() => match changed {
+                    Ok(()) => self.forget(),
+                    Err(_client_is_gone) => break,
+                },
+                // Nothing else wakes us when the client has its connection back before it says so.
+                () = tokio::time::sleep(Self::PAUSE), if !bus.is_connected() => {}
             }
         }
         self.hand_back(&mut subscription).await;
@@ -155,18 +169,31 @@ impl Puller {
             Self::EXPIRES.as_nanos(),
             Self::HEARTBEAT.as_nanos()
         );
-        let asking = self.client.publish_with_reply(
-            self.subject.clone(),
-            self.inbox.clone(),
-            request.into(),
-        );
+        self.last_pull += 1;
+        let inbox = format!("{}.{}", self.inbox, self.last_pull);
+        let asking = self
+            .client
+            .publish_with_reply(self.subject.clone(), inbox, request.into());
         // A connection that is down takes a bounded number of messages and then blocks for ever.
         if matches!(
             tokio::time::timeout(Duration::from_secs(2), asking).await,
             Ok(Ok(()))
         ) {
             self.asked = self.permits.len();
+            if self.last_pull.is_multiple_of(256) {
+                // A pull that was filled ends without a status.
+                self.pulls
+                    .retain(|_, sent| sent.elapsed() < 2 * Self::EXPIRES);
+            }
+            self.pulls.insert(self.last_pull, Instant::now());
         }
+        self.heard = Instant::now();
+    }
+
+    /// The server knows nothing of our pulls any more.
+    fn forget(&mut self) {
+        self.asked = 0;
+        self.pulls.clear();
         self.heard = Instant::now();
     }
 
@@ -196,14 +223,20 @@ impl Puller {
             }
             StatusCode::IDLE_HEARTBEAT => {}
             status => {
-                let pending = message
-                    .headers
-                    .as_ref()
-                    .and_then(|headers| headers.get("Nats-Pending-Messages"));
-                let unused = pending
-                    .and_then(|count| count.as_str().parse().ok())
-                    .unwrap_or(self.asked);
-                self.asked = self.asked.saturating_sub(unused);
+                let pull = message
+                    .subject
+                    .rsplit('.')
+                    .next()
+                    .and_then(|pull| pull.parse().ok());
+                if !pull.is_some_and(|pull| self.pulls.remove(&pull).is_some()) {
+                    return;
+                }
+                let headers = message.headers.as_ref();
+                let pending = headers.and_then(|headers| headers.get("Nats-Pending-Messages"));
+                match pending.and_then(|count| count.as_str().parse::<usize>().ok()) {
+                    Some(unused) => self.asked = self.asked.saturating_sub(unused),
+                    None => self.forget(),
+                }
                 if status != StatusCode::TIMEOUT {
                     tracing::debug!(%status, "pull ended");
                     tokio::time::sleep(Self::PAUSE).await;
@@ -214,17 +247,25 @@ impl Puller {
 
     /// Gives back what arrives for pulls that are still open, until the server has nothing more of them in flight.
     async fn hand_back(&self, subscription: &mut Subscriber) {
-        let unsubscribed =
-            subscription.unsubscribe().await.is_ok() && self.client.flush().await.is_ok();
-        while unsubscribed && let Some(message) = subscription.next().await {
-            if message.status.is_none_or(|status| status == StatusCode::OK) {
-                Acker {
-                    client: self.client.clone(),
-                    reply: message.reply,
+        let giving_back = async {
+            let unsubscribed =
+                subscription.unsubscribe().await.is_ok() && self.client.flush().await.is_ok();
+            while unsubscribed && let Some(message) = subscription.next().await {
+                if message.status.is_none_or(|status| status == StatusCode::OK) {
+                    let acker = Acker {
+                        client: self.client.clone(),
+                        reply: message.reply,
+                    };
+                    acker.again_after(Duration::ZERO).await;
                 }
-                .again_after(Duration::ZERO)
-                .await;
             }
+        };
+        // Without NATS nothing can be given back; the acknowledgement time runs out instead.
+        if tokio::time::timeout(Duration::from_secs(2), giving_back)
+            .await
+            .is_err()
+        {
+            tracing::debug!("messages were not given back; they will come again");
         }
     }
 }

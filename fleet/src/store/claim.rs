@@ -30,10 +30,14 @@ pub struct Claimed {
     pub call_id: CallId,
     /// The attempt's number, from 1.
     pub attempt: u32,
-    /// How many attempts before it were lost with their worker: they are not counted as spent.
-    pub lost_attempts: u32,
+    /// How many attempts before it the platform took back or lost: no tool has spent them.
+    pub unspent_attempts: u32,
+    /// Whether an attempt before it may have had its effect.
+    pub effect_unknown: bool,
     /// What running it again would mean.
     pub effect: Effect,
+    /// Its tool.
+    pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
     /// Hash of the arguments in the row.
@@ -146,7 +150,9 @@ fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
     Ok(Claimed {
         call_id: CallId(row.try_get::<Uuid, _>("call_id")?),
         attempt: u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(u32::MAX),
-        lost_attempts: u32::try_from(row.try_get::<i32, _>("lost_attempts")?).unwrap_or(0),
+        unspent_attempts: u32::try_from(row.try_get::<i32, _>("unspent_attempts")?).unwrap_or(0),
+        effect_unknown: row.try_get("effect_unknown")?,
+        tool: row.try_get("tool")?,
         effect: word("effect")?
             .parse()
             .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,

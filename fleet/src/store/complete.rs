@@ -61,14 +61,25 @@ pub enum EndingKind {
     Again {
         /// How long.
         pause_ms: i64,
-        /// Whether the attempt was lost by the platform and is not spent.
-        lost: bool,
+        /// Who pays for the attempt that ended.
+        cost: AttemptCost,
     },
     /// Nobody knows whether the effect happened.
     Doubt {
         /// The error as callers will read it, JSON text.
         error: String,
     },
+}
+
+/// Who pays for an attempt that is followed by another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptCost {
+    /// The tool: it was run.
+    Spent,
+    /// Nobody: the platform took it back before anything was started.
+    Unspent,
+    /// The platform: the worker died under it. Counted apart, for a call that kills its workers must not go on.
+    Lost,
 }
 
 impl EndingKind {
@@ -146,7 +157,8 @@ struct Columns<'a> {
     result: Option<&'a str>,
     error: Option<&'a str>,
     pause_ms: Option<i64>,
-    lost: bool,
+    lost: i32,
+    unspent: i32,
 }
 
 fn columns(ending: &Ending) -> Columns<'_> {
@@ -167,9 +179,10 @@ fn columns(ending: &Ending) -> Columns<'_> {
             error: error.as_deref(),
             ..Columns::default()
         },
-        EndingKind::Again { pause_ms, lost } => Columns {
+        EndingKind::Again { pause_ms, cost } => Columns {
             pause_ms: Some(*pause_ms),
-            lost: *lost,
+            lost: i32::from(*cost == AttemptCost::Lost),
+            unspent: i32::from(*cost != AttemptCost::Spent),
             error: ending
                 .attempt
                 .as_ref()
@@ -242,6 +255,7 @@ impl Statement for Complete {
                 .bind(attempt(|a| a.error.as_deref()))
                 .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+                .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut ended = HashMap::with_capacity(decided.len());

@@ -1,14 +1,15 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. A lane is never cancelled: there is no `select!`, `timeout` or `abort` around its statements, the limits
-//! are the server's. When a server answers with an error, nothing was changed and the batch is sent again, first without
+//! its commits. A lane is never cancelled: there is no `select!` or `abort` around its statements, their limits are the
+//! server's, and when the server is silent for longer the connection goes with the statement. When a server answers with an error, nothing was changed and the batch is sent again, first without
 //! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours. When the answer is
 //! *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to find out.
 
 use std::{
     collections::HashSet,
     hash::Hash,
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -99,6 +100,8 @@ impl<S: Statement> std::fmt::Debug for Lane<S> {
 pub const BATCH_ROWS_MAX: usize = 500;
 /// Bytes in one batch at most, unless a single row is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// How long a lane waits for an answer: the server gives up before that by itself.
+const ANSWER_MAX: Duration = Postgres::STATEMENT_TIMEOUT.saturating_add(Duration::from_secs(3));
 /// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Rows that wait for a batch at most; more callers wait to be heard.
@@ -136,49 +139,54 @@ struct Runner<S: Statement> {
     statement: Arc<S>,
     postgres: Postgres,
     receiver: mpsc::Receiver<Waiting<S>>,
+    /// What did not fit by its bytes; never more than a batch.
     held_back: Vec<Waiting<S>>,
+}
+
+/// What goes out together. The rivals named a key that is in it already.
+struct Batch<S: Statement> {
+    rows: Vec<S::Row>,
+    answers: Vec<oneshot::Sender<Reply<S::Answer>>>,
+    rivals: Vec<oneshot::Sender<Reply<S::Answer>>>,
 }
 
 impl<S: Statement> Runner<S> {
     async fn run(mut self) {
         let mut connection: Option<PgConnection> = None;
         let mut reconnect = Reconnect::default();
-        loop {
-            let batch = self.next_batch().await;
-            if batch.is_empty() {
-                return;
-            }
-            if connection.is_none() {
-                match self.postgres.connect().await {
-                    Ok(connected) => {
-                        reconnect.reached();
-                        connection = Some(connected);
-                    }
-                    Err(error) => {
-                        tracing::warn!(statement = S::NAME, error = %crate::telemetry::report(&error), "ledger is not reachable");
-                        for (_, answer) in batch {
-                            tell(answer, Reply::NotSent);
-                        }
-                        // Cut short, for callers stand in the lane meanwhile; a pause is cancel-safe.
-                        drop(tokio::time::timeout(PAUSE_MAX, reconnect.pause()).await);
-                        continue;
+        while let Some(Batch {
+            rows,
+            answers,
+            rivals,
+        }) = self.next_batch().await
+        {
+            let connected = match connection.take() {
+                Some(connected) => Ok(connected),
+                None => self.postgres.connect().await,
+            };
+            match connected {
+                Ok(connected) => {
+                    reconnect.reached();
+                    connection = self.execute(connected, rows, answers).await;
+                    for rival in rivals {
+                        tell(rival, Reply::Undecided);
                     }
                 }
-            }
-            let (rows, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-            let healthy = match connection.as_mut() {
-                Some(connection) => self.execute(connection, rows, answers).await,
-                None => continue,
-            };
-            if !healthy {
-                // Closing may wait for a server that is gone; dropping closes the socket.
-                drop(connection.take());
+                Err(error) => {
+                    let error = crate::telemetry::report(&error);
+                    tracing::warn!(statement = S::NAME, error, "ledger is not reachable");
+                    for answer in answers.into_iter().chain(rivals) {
+                        tell(answer, Reply::NotSent);
+                    }
+                    // Cut short, for callers stand in the lane meanwhile; a pause is cancel-safe.
+                    drop(tokio::time::timeout(PAUSE_MAX, reconnect.pause()).await);
+                }
             }
         }
     }
 
-    /// Waits for a row, then takes what else is there: distinct keys, bounded rows and bytes. Empty: all senders are gone.
-    async fn next_batch(&mut self) -> Vec<Waiting<S>> {
+    /// Waits for a row, then takes what else is there: distinct keys, bounded rows and bytes. `None`: all senders are gone.
+    async fn next_batch(&mut self) -> Option<Batch<S>> {
         let mut arrived = std::mem::take(&mut self.held_back);
         if arrived.is_empty() {
             self.receiver.recv_many(&mut arrived, BATCH_ROWS_MAX).await;
@@ -189,32 +197,49 @@ impl<S: Statement> Runner<S> {
                 arrived.push(waiting);
             }
         }
-        let (mut batch, mut keys, mut bytes) =
-            (Vec::with_capacity(arrived.len()), HashSet::new(), 0);
-        for waiting in arrived {
-            let weight = S::weight(&waiting.0);
-            let fits = batch.is_empty() || bytes + weight <= BATCH_BYTES_MAX;
-            if fits && keys.insert(S::key(&waiting.0)) {
+        let mut batch = Batch {
+            rows: Vec::new(),
+            answers: Vec::new(),
+            rivals: Vec::new(),
+        };
+        let (mut keys, mut bytes) = (HashSet::new(), 0);
+        for (row, answer) in arrived {
+            let weight = S::weight(&row);
+            if keys.contains(&S::key(&row)) {
+                // Told to look again once the batch is through: a hot key must not hold up the others.
+                batch.rivals.push(answer);
+            } else if batch.rows.is_empty() || bytes + weight <= BATCH_BYTES_MAX {
+                keys.insert(S::key(&row));
                 bytes += weight;
-                batch.push(waiting);
+                batch.rows.push(row);
+                batch.answers.push(answer);
             } else {
-                self.held_back.push(waiting);
+                self.held_back.push((row, answer));
             }
         }
-        batch
+        (!batch.rows.is_empty()).then_some(batch)
     }
 
-    /// Runs a batch and tells every row. False when the connection cannot be used any more.
+    /// Runs a batch and tells every row. Gives the connection back while it can be used.
     async fn execute(
         &self,
-        connection: &mut PgConnection,
+        mut connection: PgConnection,
         rows: Vec<S::Row>,
         answers: Vec<oneshot::Sender<Reply<S::Answer>>>,
-    ) -> bool {
+    ) -> Option<PgConnection> {
         let mut parts = vec![(rows, answers, Locks::Wait)];
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
-            let result = self.statement.run(connection, &rows, locks).await;
+            let running = self.statement.run(&mut connection, &rows, locks);
+            // Longer than the server takes to give up by itself. Past it the wire is dead, and future and connection are
+            // dropped together: the connection is nobody else's, so nothing can be left open in it.
+            let result = match tokio::time::timeout(ANSWER_MAX, running).await {
+                Ok(result) => result,
+                Err(late) => Err(sqlx::Error::Io(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    late,
+                ))),
+            };
             metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {
@@ -227,6 +252,11 @@ impl<S: Statement> Runner<S> {
                     tracing::debug!(statement = S::NAME, rows = rows.len(), %error, "batch was refused");
                     if locks == Locks::Wait && is_lock_timeout(&error) {
                         parts.push((rows, answers, Locks::Skip));
+                    } else if passes(&error) {
+                        // No row is to blame, so there is nothing to find by halving.
+                        for answer in answers {
+                            tell(answer, Reply::NotSent);
+                        }
                     } else if rows.len() > 1 {
                         let half = rows.len() / 2;
                         let (later_rows, later_answers) =
@@ -234,12 +264,7 @@ impl<S: Statement> Runner<S> {
                         parts.push((later_rows, later_answers, locks));
                         parts.push((rows, answers, locks));
                     } else if let Some(answer) = answers.pop() {
-                        let reply = if passes(&error) {
-                            Reply::NotSent
-                        } else {
-                            Reply::Refused(error)
-                        };
-                        tell(answer, reply);
+                        tell(answer, Reply::Refused(error));
                     }
                 }
                 Err(error) => {
@@ -247,16 +272,14 @@ impl<S: Statement> Runner<S> {
                     for answer in answers {
                         tell(answer, Reply::Unknown);
                     }
-                    for (_, answers, _) in parts {
-                        for answer in answers {
-                            tell(answer, Reply::NotSent);
-                        }
+                    for answer in parts.into_iter().flat_map(|(_, answers, _)| answers) {
+                        tell(answer, Reply::NotSent);
                     }
-                    return false;
+                    return None;
                 }
             }
         }
-        true
+        Some(connection)
     }
 }
 

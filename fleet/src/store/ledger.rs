@@ -2,7 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::task::JoinSet;
+use sqlx::PgConnection;
+use tokio::{sync::Mutex, task::JoinSet};
 
 use super::{
     StoreError,
@@ -10,9 +11,12 @@ use super::{
     claim::{Claim, ClaimRow, Claimed, read_back},
     complete::{Complete, Ended, Ending},
     lane::{Lane, Reply, Statement as _},
-    session::Postgres,
+    session::{Postgres, within},
 };
-use crate::{delay::Reconnect, ids::WorkerId};
+use crate::{
+    delay::Reconnect,
+    ids::{AttemptId, CallId, WorkerId},
+};
 
 /// Rows heavier than this take the second lane, so that they do not hold up small ones.
 const HEAVY_BYTES: usize = 64 * 1024;
@@ -51,6 +55,8 @@ impl Accepting {
 pub struct Claiming {
     lane: Lane<Claim>,
     postgres: Postgres,
+    /// One connection for reading claims back, used in turn: after an outage every claim in flight wants it at once.
+    reading_back: Arc<Mutex<Option<PgConnection>>>,
 }
 
 impl Claiming {
@@ -61,17 +67,18 @@ impl Claiming {
         Self {
             lane,
             postgres: postgres.clone(),
+            reading_back: Arc::default(),
         }
     }
 
     /// Claims one call. `None`: it is not ours, and nothing may run.
     ///
-    /// When the answer is missing, the claim is read back on a new connection with a row lock. When that fails too the
-    /// call must not run either; the worker finds such a claim among its own running rows later.
+    /// When the answer is missing, the claim is read back on another connection with a row lock.
     ///
     /// # Errors
     ///
-    /// The ledger could not be asked, or did not say.
+    /// The ledger could not be asked, or did not confirm the claim. Nothing may run, and the claim may have been committed,
+    /// or be committed yet: whoever gives it up must look for it later.
     pub async fn claim(&self, row: ClaimRow) -> Result<Option<Claimed>, StoreError> {
         let doing = "claim a call";
         let (call, attempt) = (row.call_id, row.attempt_id);
@@ -84,14 +91,38 @@ impl Claiming {
                 source: sqlx::Error::WorkerCrashed,
             }),
             Reply::Unknown => {
-                let mut connection = self.postgres.connect().await?;
-                read_back(&mut connection, call, attempt)
-                    .await
-                    .map_err(|error| StoreError::from_sqlx(doing, error))
+                let claimed = within(doing, READ_BACK_MAX, self.read_back(call, attempt)).await?;
+                let unconfirmed = || StoreError::Unavailable {
+                    doing,
+                    source: sqlx::Error::WorkerCrashed,
+                };
+                claimed.map(Some).ok_or_else(unconfirmed)
             }
         }
     }
 }
+
+impl Claiming {
+    async fn read_back(
+        &self,
+        call: CallId,
+        attempt: AttemptId,
+    ) -> Result<Option<Claimed>, StoreError> {
+        let mut idle = self.reading_back.lock().await;
+        // Taken out: if we are given up in the middle, the connection is dropped with us.
+        let mut connection = match idle.take() {
+            Some(connection) => connection,
+            None => self.postgres.connect().await?,
+        };
+        let read = read_back(&mut connection, call, attempt).await;
+        let read = read.map_err(|error| StoreError::from_sqlx("read a claim back", error))?;
+        *idle = Some(connection);
+        Ok(read)
+    }
+}
+
+/// How long reading one claim back may take, with waiting for its turn.
+const READ_BACK_MAX: Duration = Duration::from_secs(15);
 
 /// Ends attempts and calls. Held by workers, and by the sweep of dispatchers.
 #[derive(Debug, Clone)]

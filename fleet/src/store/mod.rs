@@ -5,7 +5,7 @@
 //! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
 //! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
 
-pub use sqlx::PgPool;
+pub use sqlx::{PgConnection, PgPool};
 
 pub mod accept;
 pub mod claim;
@@ -13,6 +13,7 @@ pub mod complete;
 pub mod lane;
 pub mod ledger;
 pub mod migrate;
+pub mod postpone;
 pub mod read;
 pub mod session;
 pub mod sweep;

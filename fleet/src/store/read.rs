@@ -1,10 +1,12 @@
 //! Read: where a call stands, for callers, for waiters and for whoever's statement moved nothing.
 
+use std::time::Duration;
+
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, session::within};
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     ids::{AttemptId, CallId, Label},
@@ -32,6 +34,8 @@ pub struct CallRow {
     pub accepted_at: OffsetDateTime,
     /// How many attempts were made.
     pub attempts: i32,
+    /// Whether it is still open although its deadline has passed.
+    pub overdue: bool,
     outcome: Option<String>,
     source: Option<String>,
     effect_known: Option<String>,
@@ -44,13 +48,13 @@ pub struct CallRow {
 }
 
 const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
-    NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    deadline_at <= now() AS overdue, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls";
 const FINISHED: &str = "SELECT call_id, tenant, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
-    outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+    false, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
@@ -88,11 +92,10 @@ async fn find_many(
         "{OPEN} WHERE call_id = ANY($1) {only} UNION ALL {FINISHED} WHERE call_id = ANY($1)"
     );
     // Made of constants of this file.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let reading = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(ids)
-        .fetch_all(pool)
-        .await;
-    let rows = rows.map_err(|error| StoreError::from_sqlx("read calls", error))?;
+        .fetch_all(pool);
+    let rows = answer("read calls", reading).await?;
     rows.iter().map(read_row).collect()
 }
 
@@ -122,7 +125,7 @@ pub async fn find_key(
     key_hash: &[u8; 32],
 ) -> Result<Option<KeyRow>, StoreError> {
     let doing = "look a key up";
-    let row = sqlx::query(
+    let reading = sqlx::query(
         "SELECT k.call_id, k.tool, k.args_hash, k.original_hash, \
                 coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
          FROM toolfleet.idempotency_keys k \
@@ -131,9 +134,8 @@ pub async fn find_key(
     )
     .bind(tenant.as_str())
     .bind(&key_hash[..])
-    .fetch_optional(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    .fetch_optional(pool);
+    let row = answer(doing, reading).await?;
     let read = |row: PgRow| -> Result<KeyRow, sqlx::Error> {
         Ok(KeyRow {
             call_id: CallId(row.try_get("call_id")?),
@@ -154,11 +156,27 @@ pub async fn find_key(
 ///
 /// Postgres does not answer.
 pub async fn arguments(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
-    sqlx::query_scalar("SELECT args::text FROM toolfleet.open_calls WHERE call_id = $1")
-        .bind(call.0)
-        .fetch_optional(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx("read arguments", error))
+    let reading =
+        sqlx::query_scalar("SELECT args::text FROM toolfleet.open_calls WHERE call_id = $1")
+            .bind(call.0)
+            .fetch_optional(pool);
+    answer("read arguments", reading).await
+}
+
+/// How long a read waits, for a connection and for its answer.
+const READ_MAX: Duration = Duration::from_secs(10);
+
+/// A read may be given up: it changes nothing, and the pool tests the connection before it hands it out again.
+async fn answer<T>(
+    doing: &'static str,
+    reading: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, StoreError> {
+    let reading = async {
+        reading
+            .await
+            .map_err(|error| StoreError::from_sqlx(doing, error))
+    };
+    within(doing, READ_MAX, reading).await
 }
 
 fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
@@ -180,6 +198,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
             accepted_at: row.try_get("accepted_at")?,
             attempts: row.try_get("attempts")?,
+            overdue: row.try_get("overdue")?,
             outcome: row.try_get("outcome")?,
             source: row.try_get("source")?,
             effect_known: row.try_get("effect_known")?,

@@ -66,20 +66,13 @@ impl Postgres {
             ("enable_mergejoin", "off"),
         ]);
         // Dropping a connection attempt closes its socket; it never was in a pool.
-        let connecting =
-            tokio::time::timeout(Self::CONNECT_TIMEOUT, PgConnection::connect_with(&options)).await;
-        let mut connection = match connecting {
-            Ok(connection) => connection.map_err(|error| StoreError::from_sqlx(doing, error))?,
-            Err(elapsed) => {
-                let late = std::io::Error::new(std::io::ErrorKind::TimedOut, elapsed);
-                return Err(StoreError::Unavailable {
-                    doing,
-                    source: sqlx::Error::Io(late),
-                });
-            }
-        };
-        check_ground(&mut connection).await?;
-        Ok(connection)
+        within(doing, Self::CONNECT_TIMEOUT, async {
+            let connecting = PgConnection::connect_with(&options).await;
+            let mut connection = connecting.map_err(|error| StoreError::from_sqlx(doing, error))?;
+            check_ground(&mut connection).await?;
+            Ok(connection)
+        })
+        .await
     }
 
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
@@ -92,12 +85,51 @@ impl Postgres {
             .connect_lazy_with(self.options.clone())
     }
 
+    /// A connection for upkeep, whose statements may take minutes.
+    ///
+    /// # Errors
+    ///
+    /// Postgres cannot be reached within five seconds.
+    pub async fn connect_for_upkeep(&self) -> Result<PgConnection, StoreError> {
+        let doing = "connect to Postgres for upkeep";
+        let options = self
+            .options
+            .clone()
+            .options([("statement_timeout", "10min"), ("lock_timeout", "2s")]);
+        within(doing, Self::CONNECT_TIMEOUT, async {
+            let connecting = PgConnection::connect_with(&options).await;
+            connecting.map_err(|error| StoreError::from_sqlx(doing, error))
+        })
+        .await
+    }
+
     /// The options, for migrations, which need a transaction of their own.
     pub(super) fn options_for_migration(&self) -> PgConnectOptions {
         self.options
             .clone()
             .options([("statement_timeout", "0"), ("lock_timeout", "10s")])
     }
+}
+
+/// Gives up on an answer that does not come: the wire is dead. Only for what holds no transaction.
+///
+/// # Errors
+///
+/// [`StoreError::Unavailable`] after `limit`, else what `doing` comes to.
+pub async fn within<T>(
+    doing: &'static str,
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::time::timeout(limit, work)
+        .await
+        .unwrap_or_else(|late| {
+            let late = std::io::Error::new(std::io::ErrorKind::TimedOut, late);
+            Err(StoreError::Unavailable {
+                doing,
+                source: sqlx::Error::Io(late),
+            })
+        })
 }
 
 /// Refuses a server that forgets what it commits, or that does not take writes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgPool, Row as _, postgres::PgRow};
+use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::StoreError;
@@ -84,9 +84,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
     let doing = "walk over open calls";
     let sql = format!(
         "SELECT {POINTER}, rev, effect::text AS effect, deadline_at <= now() AS expired, \
-                deadline_at <= now() AND attempts > 0 AND EXISTS ( \
-                    SELECT FROM toolfleet.ended_attempts a \
-                    WHERE a.call_id = step.call_id AND a.number = step.attempts AND a.outcome = 'unknown') AS unknown, \
+                effect_unknown, \
                 state = 'queued' AND NOT held AND due_at IS NULL \
                 AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
                 state = 'queued' AS queued \
@@ -112,7 +110,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
                     .try_get::<String, _>("effect")?
                     .parse()
                     .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                unknown: row.try_get("unknown")?,
+                unknown: row.try_get("effect_unknown")?,
             });
         } else if row.try_get("waiting")? {
             step.waiting.push(publishable(row)?);
@@ -143,12 +141,12 @@ pub struct Lost {
     pub overdue: bool,
 }
 
-/// Running calls without a live worker, and those that are overdue by far. At most [`STEP_ROWS`].
+/// Running calls without a live worker and, when asked for, those that are overdue by far. At most [`STEP_ROWS`].
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn lost(pool: &PgPool) -> Result<Vec<Lost>, StoreError> {
+pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreError> {
     let doing = "look for calls without a worker";
     let sql = format!(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, \
@@ -156,11 +154,14 @@ pub async fn lost(pool: &PgPool) -> Result<Vec<Lost>, StoreError> {
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
          WHERE o.state = 'running' \
            AND (w.worker_id IS NULL OR w.state NOT IN ('live', 'draining') \
-                OR o.attempt_until < now() - make_interval(secs => {OVERDUE_AFTER_MS} / 1000.0)) \
+                OR $1 AND o.attempt_until < now() - make_interval(secs => {OVERDUE_AFTER_MS} / 1000.0)) \
          LIMIT {STEP_ROWS}"
     );
     // Made of constants of this file.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await;
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(overdue_too)
+        .fetch_all(pool)
+        .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let read = |row: &PgRow| -> Result<Lost, sqlx::Error> {
         Ok(Lost {
@@ -217,57 +218,80 @@ pub async fn answers(pool: &PgPool) -> bool {
     sqlx::query("SELECT 1").execute(pool).await.is_ok()
 }
 
-/// Creates history partitions ahead and drops the days before the horizon; returns how many were made and dropped.
+/// What upkeep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Upkeep {
+    /// Partitions made ahead.
+    pub made: i32,
+    /// Days of history dropped.
+    pub dropped_days: i32,
+}
+
+/// Creates history partitions ahead, drops the days before the horizon and forgets the workers that ended before it.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn keep_partitions(
-    pool: &PgPool,
+    connection: &mut PgConnection,
     retention_days: Option<i32>,
-) -> Result<(i32, i64), StoreError> {
+) -> Result<Upkeep, StoreError> {
     let doing = "keep partitions";
+    let failed = |error| StoreError::from_sqlx(doing, error);
     let made: i32 = sqlx::query_scalar("SELECT toolfleet.ensure_partitions(7)")
-        .fetch_one(pool)
+        .fetch_one(&mut *connection)
         .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let Some(days) = retention_days else {
-        return Ok((made, 0));
+        .map_err(failed)?;
+    let mut done = Upkeep {
+        made,
+        dropped_days: 0,
     };
-    let dropped: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM toolfleet.drop_history(now() - make_interval(days => $1))",
-    )
-    .bind(days)
-    .fetch_one(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let Some(days) = retention_days else {
+        return Ok(done);
+    };
+    // A day each, so that the locks of a drop are held for a moment only.
+    let drop_one = "SELECT toolfleet.drop_history(now() - make_interval(days => $1)) IS NOT NULL";
+    while done.dropped_days < DAYS_DROPPED_MAX {
+        let dropping = sqlx::query_scalar(drop_one)
+            .bind(days)
+            .fetch_one(&mut *connection)
+            .await;
+        if !dropping.map_err(failed)? {
+            break;
+        }
+        done.dropped_days += 1;
+    }
     sqlx::query(
         "DELETE FROM toolfleet.worker_processes w \
          WHERE state IN ('left', 'dead', 'fenced') AND ended_at < now() - make_interval(days => $1) \
            AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id)",
     )
     .bind(days)
-    .execute(pool)
+    .execute(connection)
     .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    Ok((made, dropped))
+    .map_err(failed)?;
+    Ok(done)
 }
+
+/// Days dropped in one go; the next hour goes on.
+const DAYS_DROPPED_MAX: i32 = 400;
 
 /// Gives the dead rows of the hot table back; autovacuum's one-minute nap is too long for it.
 ///
 /// # Errors
 ///
-/// Postgres does not answer, or another dispatcher is at it.
-pub async fn vacuum(pool: &PgPool) -> Result<(), StoreError> {
+/// Postgres does not answer.
+pub async fn vacuum(connection: &mut PgConnection) -> Result<(), StoreError> {
     let dirty: bool = sqlx::query_scalar(
-        "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables WHERE relid = 'toolfleet.open_calls'::regclass), false)",
+        "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables \
+                          WHERE relid = 'toolfleet.open_calls'::regclass), false)",
     )
-    .fetch_one(pool)
+    .fetch_one(&mut *connection)
     .await
     .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
     if dirty {
         sqlx::query("VACUUM (SKIP_LOCKED) toolfleet.open_calls")
-            .execute(pool)
+            .execute(connection)
             .await
             .map_err(|error| StoreError::from_sqlx("vacuum open calls", error))?;
     }

@@ -86,22 +86,31 @@ pub async fn set_state(
     .map_err(|error| StoreError::from_sqlx("leave", error))
 }
 
-/// The calls this worker is running, as the ledger sees it.
+/// Those of these claims, given up by this process, that were committed all the same. Read by primary key.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn running(
+pub async fn still_claimed(
     connection: &mut PgConnection,
-    worker: WorkerId,
+    given_up: &[(CallId, AttemptId)],
 ) -> Result<Vec<(CallId, AttemptId)>, StoreError> {
+    let (calls, attempts): (Vec<Uuid>, Vec<Uuid>) = given_up
+        .iter()
+        .map(|(call, attempt)| (call.0, attempt.0))
+        .unzip();
     let rows: Result<Vec<(Uuid, Uuid)>, _> = sqlx::query_as(
-        "SELECT call_id, attempt_id FROM toolfleet.open_calls WHERE worker_id = $1 AND state = 'running'",
+        "SELECT o.call_id, o.attempt_id \
+         FROM unnest($1::uuid[], $2::uuid[]) AS given_up (call_id, attempt_id) \
+         JOIN toolfleet.open_calls o ON o.call_id = given_up.call_id AND o.attempt_id = given_up.attempt_id \
+         WHERE o.state = 'running'",
     )
-    .bind(worker.0)
+    .bind(calls)
+    .bind(attempts)
     .fetch_all(connection)
     .await;
-    let rows = rows.map_err(|error| StoreError::from_sqlx("read own running calls", error))?;
+    let rows =
+        rows.map_err(|error| StoreError::from_sqlx("look for claims that were given up", error))?;
     Ok(rows
         .into_iter()
         .map(|(call, attempt)| (CallId(call), AttemptId(attempt)))

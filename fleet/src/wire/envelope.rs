@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     ids::CallId,
-    wire::error::ErrorBody,
+    outcome::ToolFailure,
+    wire::{code::Code, error::ErrorBody},
 };
 
 /// The answer while a call is not decided.
@@ -116,6 +117,20 @@ impl Envelope {
         }
     }
 
+    /// The same answer without the result, which is too large to be carried. What happened stays as it is.
+    #[must_use]
+    pub fn without_result(mut self, bytes: usize, bytes_max: usize) -> Self {
+        let what = format!(
+            "the answer has {bytes} bytes and {bytes_max} can be carried; it is kept in the ledger"
+        );
+        self.error = Some(ErrorBody::failed(
+            &ToolFailure::new(Code::OutputTooLarge, what),
+            self.effect,
+        ));
+        self.result = None;
+        self
+    }
+
     /// As bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an envelope has only string keys")
@@ -138,7 +153,6 @@ pub const fn is_error(outcome: CallOutcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::code::Code;
 
     #[test]
     fn a_refusal_reads_as_the_contract_says() {

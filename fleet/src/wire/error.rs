@@ -81,6 +81,46 @@ impl ErrorBody {
         }
     }
 
+    /// The ledger did not say whether it took the call: it may have, and then it will be run.
+    pub fn unconfirmed(has_key: bool) -> Self {
+        let suggestion = if has_key {
+            Suggestion::RetryLater
+        } else {
+            Suggestion::CheckState
+        };
+        let next = if has_key {
+            "Send it again with the same idempotency key: it is then run once, whatever has become of this one."
+        } else {
+            suggestion.sentence()
+        };
+        Self {
+            code: Code::StoreUnavailable,
+            message: format!(
+                "The ledger did not confirm the call; it may have been accepted. {next}"
+            ),
+            retryable: has_key,
+            retry_after_ms: has_key.then_some(1_000),
+            suggestion,
+            path: None,
+            details: None,
+        }
+    }
+
+    /// The ledger cannot be read: nothing is known from here.
+    pub fn unreadable() -> Self {
+        let suggestion = Suggestion::RetryLater;
+        Self {
+            code: Code::StoreUnavailable,
+            message: "The ledger cannot be read at the moment; what has become of the call is not known here. Ask again later."
+                .to_owned(),
+            retryable: true,
+            retry_after_ms: Some(1_000),
+            suggestion,
+            path: None,
+            details: None,
+        }
+    }
+
     /// What a failed attempt means for the caller.
     pub fn failed(failure: &ToolFailure, effect: EffectKnown) -> Self {
         let suggestion = suggestion(failure.code, effect);

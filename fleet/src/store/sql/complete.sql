@@ -1,10 +1,10 @@
 WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-                $9::text[], $10::text[], $11::bigint[], $12::boolean[], $13::text[], $14::text[], $15::text[],
+                $9::text[], $10::text[], $11::bigint[], $12::int[], $18::int[], $13::text[], $14::text[], $15::text[],
                 $16::text[], $17::text[])
         AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
-                  lost, attempt_outcome, attempt_effect, attempt_error, actor, reason)
+                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason)
 ), mine AS MATERIALIZED (
     SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms
     FROM input i
@@ -43,13 +43,21 @@ WITH input AS MATERIALIZED (
         attempt_started_at = NULL, attempt_until = NULL, attempt_timeout_ms = NULL,
         not_before = now() + make_interval(secs => m.pause_ms / 1000.0),
         due_at = now() + make_interval(secs => m.pause_ms / 1000.0),
-        publish_n = o.publish_n + 1, lost_attempts = o.lost_attempts + m.lost::int, last_error = m.error::json
+        publish_n = o.publish_n + 1, lost_attempts = o.lost_attempts + m.lost,
+        unspent_attempts = o.unspent_attempts + m.unspent,
+        -- What an attempt before may have done is settled only by the tool's own answer, which recognises the key.
+        effect_unknown = CASE m.attempt_outcome
+            WHEN 'unknown' THEN true
+            WHEN 'definite_failure' THEN false
+            ELSE o.effect_unknown END,
+        last_error = m.error::json
     FROM mine m
     WHERE o.call_id = m.call_id AND m.kind = 'again'
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, last_error = m.error::json
+    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, due_at = NULL,
+        last_error = m.error::json
     FROM mine m
     WHERE o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
@@ -64,7 +72,7 @@ WITH input AS MATERIALIZED (
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
     SELECT call_id, rev + 1, state, CASE kind WHEN 'again' THEN 'queued' ELSE 'in_doubt' END::toolfleet.call_state,
         actor, reason, by_attempt,
-        CASE kind WHEN 'again' THEN json_build_object('pause_ms', pause_ms, 'lost', lost) END
+        CASE kind WHEN 'again' THEN json_build_object('pause_ms', pause_ms, 'spent', unspent = 0) END
     FROM mine
     WHERE kind IN ('again', 'doubt')
 )

@@ -1,0 +1,93 @@
+//! Claim: the start mark. Before it nothing has happened; after it this process, and no other, may run the call once.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    call::State,
+    ids::{AttemptId, CallId},
+    registry::Tool,
+    store::{
+        claim::{ClaimRow, Claimed},
+        read,
+    },
+    telemetry::{
+        metrics, report, spans,
+        trace::{self, Relation},
+    },
+};
+use tokio::time::Instant;
+use tracing::Span;
+
+use crate::{dispose::Skip, executors::Prepared, gate::Gated, worker::Worker};
+
+/// A claimed call.
+pub(crate) struct Running {
+    pub(crate) claimed: Claimed,
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) tool: Arc<Tool>,
+    /// Hash of the arguments that were prepared; the row's are the truth.
+    pub(crate) args_hash: [u8; 32],
+    pub(crate) prepared: Box<dyn Prepared>,
+    /// When the claim was sent, before the ledger's clock started: the attempt ends by it.
+    pub(crate) claim_sent: Instant,
+}
+
+/// Claims a call that has passed the gate.
+pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip> {
+    let Gated {
+        call,
+        tool,
+        args_hash,
+        prepared,
+    } = gated;
+    if !worker.may_start() {
+        return Err(Skip::NoLease);
+    }
+    // Made and remembered before the claim is sent: what was not answered can be found again.
+    let attempt_id = AttemptId::generate();
+    let claim_sent = Instant::now();
+    let timeout_ms = i64::try_from(tool.manifest.timeout.as_millis()).unwrap_or(i64::MAX);
+    let claimed = match worker
+        .claiming
+        .claim(ClaimRow {
+            call_id: call,
+            attempt_id,
+            timeout_ms,
+        })
+        .await
+    {
+        Ok(Some(claimed)) => claimed,
+        Ok(None) => return Err(why_not(worker, call).await),
+        Err(error) => {
+            tracing::debug!(error = report(&error), "claim was given up");
+            worker.give_up(call, attempt_id);
+            return Err(Skip::StoreSilent);
+        }
+    };
+    // The span of the attempt gets its parent with the claim: only the row knows the trace for certain.
+    let span = Span::current();
+    trace::relate(&span, &claimed.trace, Relation::of(claimed.attempt, true));
+    spans::numbered(&span, claimed.attempt);
+    metrics().claimed(Duration::from_millis(
+        u64::try_from(claimed.queued_ms).unwrap_or(0),
+    ));
+    Ok(Running {
+        claimed,
+        attempt_id,
+        tool,
+        args_hash,
+        prepared,
+        claim_sent,
+    })
+}
+
+/// The claim took nothing: the row says why.
+async fn why_not(worker: &Worker, call: CallId) -> Skip {
+    match read::find(&worker.pool, call).await {
+        Ok(Some(row)) if row.state != State::Queued => Skip::NotQueued(row.state),
+        Ok(Some(row)) if row.overdue => Skip::Overdue,
+        Ok(Some(_)) => Skip::NotYet,
+        Ok(None) => Skip::Gone,
+        Err(_silent) => Skip::StoreSilent,
+    }
+}

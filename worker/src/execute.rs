@@ -1,0 +1,200 @@
+//! Execute: the only step that touches the world.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use fleet::{
+    canonical,
+    ids::AttemptId,
+    outcome::{Outcome, OutcomeWord, ToolFailure},
+    registry::Tool,
+    retry,
+    store::claim::Claimed,
+    telemetry::{
+        metrics,
+        spans::{self, Step},
+        trace,
+    },
+    wire::code::Code,
+};
+use futures_util::FutureExt;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+use crate::{
+    claim::Running,
+    executors::{AttemptContext, LINGER_MAX, Prepared},
+    gate,
+    worker::Worker,
+};
+
+/// An attempt that is over; the world may have changed.
+pub(crate) struct Executed {
+    pub(crate) claimed: Claimed,
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) claim_sent: Instant,
+    pub(crate) execution: Execution,
+}
+
+/// What came of a claimed attempt.
+#[derive(Debug)]
+pub(crate) enum Execution {
+    /// The executor was run, and says this.
+    Ran(Outcome),
+    /// The platform took the attempt back before anything was started: no tool has spent it.
+    TakenBack(ToolFailure),
+    /// Nothing was started, for an attempt before may have had its effect and the tool would not recognise its key.
+    KeyForgotten(ToolFailure),
+}
+
+impl Execution {
+    /// The word for how the attempt ended.
+    pub(crate) const fn word(&self) -> OutcomeWord {
+        match self {
+            Self::Ran(outcome) => outcome.word(),
+            Self::TakenBack(_) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
+        }
+    }
+
+    /// Why it did not do what was asked, if it did not.
+    pub(crate) const fn failure(&self) -> Option<&ToolFailure> {
+        match self {
+            Self::Ran(outcome) => outcome.failure(),
+            Self::TakenBack(failure) | Self::KeyForgotten(failure) => Some(failure),
+        }
+    }
+}
+
+/// How much longer than it promises an executor may take before its attempt is given up.
+const BACKSTOP: Duration = Duration::from_secs(2);
+
+/// Runs the tool once, or finds a reason not to.
+pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
+    let Running {
+        claimed,
+        attempt_id,
+        tool,
+        args_hash,
+        prepared,
+        claim_sent,
+    } = running;
+    let until = claim_sent + Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
+    let started = Instant::now();
+    let execution = match ready(worker, &claimed, &tool, args_hash, prepared).await {
+        Ok(prepared) => {
+            let outer = spans::step(Step::Execute);
+            let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
+            let context = context(worker, &claimed, attempt_id, &tool, until, &span);
+            // Checked right before the first byte: the claim may have taken long.
+            if !worker.may_start() {
+                taken_back("the worker's lease ran out before the tool was started")
+            } else if Instant::now() >= until {
+                taken_back("the claim took longer than the attempt may")
+            } else if forgotten(&claimed, &tool, claim_sent.elapsed()) {
+                let what = "an earlier attempt may have done it, and the tool no longer recognises the call's key";
+                Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
+            } else {
+                let outcome = run(prepared, context)
+                    .instrument(span.clone())
+                    .instrument(outer)
+                    .await;
+                if let Some(failure) = outcome.failure() {
+                    spans::failed(&span, failure.code);
+                }
+                metrics().executed(&tool.manifest.name, outcome.word(), started.elapsed());
+                Execution::Ran(outcome)
+            }
+        }
+        Err(taken_back) => taken_back,
+    };
+    Executed {
+        claimed,
+        attempt_id,
+        tool,
+        claim_sent,
+        execution,
+    }
+}
+
+async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Outcome {
+    let until = context.until + LINGER_MAX + BACKSTOP;
+    let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
+    match timeout_at(until, running).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_panic)) => Outcome::Unknown(ToolFailure::new(
+            Code::ToolCrashed,
+            "the tool's executor panicked",
+        )),
+        Err(_elapsed) => Outcome::Unknown(ToolFailure::new(
+            Code::Timeout,
+            "the tool did not end in its time",
+        )),
+    }
+}
+
+/// The request to send. A pointer may carry other things than its row: the row is the truth.
+async fn ready(
+    worker: &Worker,
+    claimed: &Claimed,
+    tool: &Tool,
+    args_hash: [u8; 32],
+    prepared: Box<dyn Prepared>,
+) -> Result<Box<dyn Prepared>, Execution> {
+    let manifest = &tool.manifest;
+    if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
+        return Err(taken_back("the message named another tool than the call"));
+    }
+    if claimed.args_hash == args_hash {
+        return Ok(prepared);
+    }
+    tracing::warn!("a message carried other arguments than its call; going on with the call's");
+    let args = gate::read_args(worker, claimed.call_id).await.ok();
+    let prepared = args
+        .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
+        .and_then(|args| gate::prepare(worker, tool, &args).ok());
+    prepared.ok_or_else(|| taken_back("the call's arguments could not be read"))
+}
+
+fn taken_back(why: &'static str) -> Execution {
+    Execution::TakenBack(ToolFailure::new(Code::Unavailable, why))
+}
+
+fn forgotten(claimed: &Claimed, tool: &Tool, elapsed: Duration) -> bool {
+    let since_first_start =
+        Duration::from_millis(u64::try_from(claimed.since_first_start_ms).unwrap_or(0));
+    let honoured = tool.manifest.idempotency.as_ref().map(|key| key.valid_for);
+    let left = honoured.map(|valid_for| valid_for.saturating_sub(since_first_start + elapsed));
+    retry::key_is_forgotten(claimed.effect, claimed.effect_unknown, left)
+}
+
+fn context(
+    worker: &Worker,
+    claimed: &Claimed,
+    attempt_id: AttemptId,
+    tool: &Tool,
+    until: Instant,
+    span: &tracing::Span,
+) -> AttemptContext {
+    AttemptContext {
+        call_id: claimed.call_id,
+        attempt_id,
+        attempt: claimed.attempt,
+        tool: tool.manifest.name.clone(),
+        tool_version: claimed.tool_version,
+        // The call's id: constant over its attempts, and another one once the caller's key has lapsed.
+        idempotency_key: claimed.call_id.to_string(),
+        deadline_at: claimed.attempt_until,
+        until,
+        tenant: claimed.tenant.clone(),
+        session: claimed.session.clone(),
+        run: claimed.run.clone(),
+        meta: claimed
+            .meta
+            .clone()
+            .and_then(|meta| RawValue::from_string(meta).ok()),
+        language: claimed.language,
+        trace: trace::context_of(span, &claimed.trace),
+        stop: worker.work.child_token(),
+    }
+}
