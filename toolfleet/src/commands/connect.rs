@@ -17,8 +17,17 @@ const NAME: &str = "toolfleet";
 /// How long looking at the schema may take, the connection included.
 const SCHEMA_MAX: Duration = Duration::from_secs(10);
 
-/// The ledger, if the URL is one.
+/// The ledger, if the URL is one. The driver would take any scheme.
 pub(super) fn postgres(url: &SecretString) -> Result<Postgres, ConfigError> {
+    let schemes = ["postgres://", "postgresql://"];
+    if !schemes
+        .iter()
+        .any(|scheme| url.expose_secret().starts_with(scheme))
+    {
+        return Err(ConfigError(vec![
+            "DATABASE_URL is not a postgres:// URL".to_owned(),
+        ]));
+    }
     Postgres::new(url, NAME).map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
 }
 

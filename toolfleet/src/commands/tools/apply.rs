@@ -160,9 +160,12 @@ const fn word(applied: Applied) -> &'static str {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    if (1..=128).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+    if text.is_empty() {
+        // An empty USER is as good as none.
+        Ok("cli".to_owned())
+    } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
     } else {
-        Err("a name has 1 to 128 characters and no control characters".to_owned())
+        Err("a name has at most 128 characters and no control characters".to_owned())
     }
 }

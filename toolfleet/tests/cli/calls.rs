@@ -1,0 +1,111 @@
+//! The history as the command line shows it.
+
+use fleet::{
+    call::{Effect, Language, Priority},
+    canonical,
+    ids::{CallId, DispatcherId},
+    store::{
+        accept::{Accept, NewCall},
+        lane::{Locks, Statement},
+        migrate::migrate,
+    },
+    wire::trace::TraceContext,
+};
+use uuid::Uuid;
+
+use crate::support::{Ran, folder, ledger, postgres, program, run};
+
+#[tokio::test]
+async fn calls_are_listed_the_newest_first_and_shown_with_their_moves() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    let (first, second) = (
+        call("look", "default", "{\"what\":\"\u{202e}\u{9b}2J\"}"),
+        call("write", "acme", "{}"),
+    );
+    for call in [&first, &second] {
+        let accepted = Accept
+            .run(&mut connection, std::slice::from_ref(call), Locks::Wait)
+            .await;
+        assert!(accepted.unwrap()[0].is_some());
+    }
+    let calls = |arguments: &[&str]| -> Ran {
+        let mut command = program(&[&["calls"], arguments].concat());
+        command.env("DATABASE_URL", postgres.url());
+        let ran = run(command);
+        assert_eq!(ran.err, "", "{arguments:?}");
+        ran
+    };
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let rows = calls(&[&["list", "--json"], arguments].concat()).json();
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["call_id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (first, second) = (first.call_id.to_string(), second.call_id.to_string());
+    assert_eq!(ids(&[]), [second.as_str(), &first]);
+    assert_eq!(ids(&["--limit", "1"]), [second.as_str()]);
+    assert_eq!(ids(&["--tool", "look"]), [first.as_str()]);
+    assert_eq!(ids(&["--tenant", "acme"]), [second.as_str()]);
+    assert_eq!(
+        ids(&["--state", "queued", "--tenant", "default"]),
+        [first.as_str()]
+    );
+    assert!(ids(&["--state", "in_doubt"]).is_empty());
+    let table = calls(&["list"]).out;
+    assert!(
+        table.starts_with("CALL ") && table.lines().nth(1).unwrap().starts_with(&second),
+        "{table}"
+    );
+
+    let text = calls(&["show", &first]).out;
+    assert!(text.contains("\\u202e\\u009b2J"), "{text}");
+    assert!(!text.contains(['\u{202e}', '\u{9b}']), "{text}");
+    let story = calls(&["show", &first, "--json"]).json();
+    assert_eq!(story["call"]["args"]["what"], "\u{202e}\u{9b}2J");
+    assert_eq!(story["attempts"], serde_json::json!([]));
+    assert_eq!(story["events"][0]["reason"], "accepted");
+
+    let unknown = CallId::generate().to_string();
+    let ran = run(program(&[
+        "calls",
+        "show",
+        &unknown,
+        "--database-url",
+        &postgres.url(),
+    ]));
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err.contains(&format!("there is no call {unknown}")),
+        "{}",
+        ran.err
+    );
+    postgres.stop().await;
+}
+
+fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
+    NewCall {
+        call_id: CallId::generate(),
+        tenant: tenant.parse().unwrap(),
+        tool: tool.parse().unwrap(),
+        tool_version: 1,
+        effect: Effect::Read,
+        queue: "default".parse().unwrap(),
+        priority: Priority::Normal,
+        key: None,
+        key_retention_ms: 0,
+        args: args.to_owned(),
+        args_hash: canonical::hash(&serde_json::from_str(args).unwrap()),
+        session: None,
+        run: None,
+        meta: None,
+        language: Language::En,
+        trace: TraceContext::default(),
+        dispatcher: DispatcherId(Uuid::new_v4()),
+        deadline_ms: 60_000,
+        run_deadline: None,
+    }
+}

@@ -1,0 +1,59 @@
+//! docs/history.md against the views it documents.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use fleet::store::migrate::migrate;
+use sqlx::AssertSqlSafe;
+
+use crate::support::{folder, ledger, postgres};
+
+#[tokio::test]
+async fn every_column_is_documented_and_every_query_of_the_page_runs() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/history.md");
+    let page = fs::read_to_string(page).unwrap();
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+
+    let columns: Vec<(String, String)> = sqlx::query_as(
+        "SELECT table_name::text, column_name::text FROM information_schema.columns
+         JOIN information_schema.views USING (table_schema, table_name)
+         WHERE table_schema = 'toolfleet'",
+    )
+    .fetch_all(&mut connection)
+    .await
+    .unwrap();
+    let there: BTreeSet<(String, String)> = columns.into_iter().collect();
+    assert_eq!(there, documented(&page));
+
+    let queries = page
+        .split("```sql\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    let queries: Vec<&str> = queries.collect();
+    assert_eq!(queries.len(), 6);
+    for query in queries {
+        // Our own page.
+        let ran = sqlx::query(AssertSqlSafe(query.to_owned()))
+            .fetch_all(&mut connection)
+            .await;
+        ran.unwrap_or_else(|refused| panic!("{refused}: {query}"));
+    }
+    postgres.stop().await;
+}
+
+/// The view and column of every line of the page's tables.
+fn documented(page: &str) -> BTreeSet<(String, String)> {
+    let sections = page.split("\n## toolfleet.").skip(1);
+    let sections = sections.filter_map(|section| section.split_once('\n'));
+    let rows = sections.flat_map(|(view, body)| {
+        let body = body.split("\n## ").next().unwrap();
+        let names = body
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        names.map(|(column, _meaning)| (view.to_owned(), column.to_owned()))
+    });
+    rows.collect()
+}

@@ -1,0 +1,11 @@
+//! The command line as its users meet it: the real program, its output and its exit code, on real servers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+
+mod calls;
+mod exits;
+mod help;
+mod history;
+mod migrate;
+mod support;
+mod tools;

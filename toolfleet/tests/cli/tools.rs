@@ -1,0 +1,205 @@
+//! Manifests in, definitions out.
+
+use std::{fs, process::Command, time::Duration};
+
+use fleet::store::migrate::migrate;
+use futures_util::StreamExt;
+use serde_json::json;
+use toolfleet::servers::free_ports;
+
+use crate::support::{folder, ledger, nats, postgres, program, run};
+
+const LOOK: &str = "\
+name: look
+version: 1
+description: Looks something up and tells what it found.
+effect: read
+input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}}
+executor: {process: {command: [look]}}
+";
+
+#[test]
+fn the_examples_have_nothing_to_object_to() {
+    let ran = run(program(&["tools", "lint", "examples/tools"]));
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out, "3 files: 0 problems, 0 warnings\n");
+}
+
+#[test]
+fn every_problem_of_every_file_is_named_by_file_and_pointer() {
+    let folder = folder();
+    fs::write(
+        folder.path().join("a.yaml"),
+        LOOK.replace("effect: read", "effect: maybe\nbogus: 1"),
+    )
+    .unwrap();
+    fs::write(
+        folder.path().join("b.yaml"),
+        LOOK.replace(", description: What to look up", ""),
+    )
+    .unwrap();
+    fs::write(folder.path().join("c.yaml"), "name: [").unwrap();
+    fs::write(folder.path().join("d.yaml"), LOOK).unwrap();
+    let mut lint = program(&["tools", "lint", "."]);
+    lint.current_dir(folder.path());
+    let ran = run(lint);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    let starts = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+    assert_eq!(starts("./a.yaml:/effect: "), 1, "{}", ran.out);
+    assert_eq!(starts("./a.yaml:/bogus: "), 1, "{}", ran.out);
+    assert_eq!(
+        starts("./b.yaml:/input_schema/properties/what: warning: "),
+        1,
+        "{}",
+        ran.out
+    );
+    assert_eq!(starts("./c.yaml: "), 1, "{}", ran.out);
+    assert_eq!(starts("./d.yaml"), 0, "{}", ran.out);
+    assert_eq!(lines.last(), Some(&"4 files: 3 problems, 1 warning"));
+
+    let mut lint = program(&["tools", "lint", "--json", "b.yaml"]);
+    lint.current_dir(folder.path());
+    let ran = run(lint);
+    assert_eq!(ran.code, 0, "warnings alone are no failure");
+    let found = &ran.json()[0];
+    assert_eq!(
+        (&found["file"], &found["problems"]),
+        (&json!("b.yaml"), &json!([]))
+    );
+    assert_eq!(
+        found["warnings"][0]["path"],
+        "/input_schema/properties/what"
+    );
+}
+
+#[tokio::test]
+async fn a_version_is_applied_once_and_never_changed() {
+    let folder = folder();
+    let (postgres, nats) = tokio::join!(postgres(folder.path(), true), nats(folder.path()));
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let client = async_nats::connect(nats.url()).await.unwrap();
+    let mut bell = client.subscribe("toolfleet.control.changed").await.unwrap();
+    client.flush().await.unwrap();
+    let file = folder.path().join("look.yaml");
+    let write = |text: &str| fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let on_servers = |arguments: &[&str]| -> Command {
+        let mut command = program(arguments);
+        command
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", nats.url());
+        command
+    };
+    let tools = |arguments: &[&str]| run(on_servers(&[&["tools"], arguments].concat()));
+
+    write(LOOK);
+    let first = tools(&["apply", path, "examples/tools", "--by", "ada\u{202e}"]);
+    assert_eq!(first.code, 0, "{}{}", first.out, first.err);
+    assert_eq!(
+        first.out,
+        "look version 1: created\ncharge_account version 1: created\ncount_words version 1: created\n\
+         get_weather version 1: created\n"
+    );
+    let heard = tokio::time::timeout(Duration::from_secs(30), bell.next()).await;
+    assert!(heard.unwrap().unwrap().payload.is_empty());
+    let again = tools(&["apply", path]);
+    assert_eq!(
+        (again.code, again.out.as_str()),
+        (0, "look version 1: unchanged\n")
+    );
+
+    write(&LOOK.replace("Looks", "Glances"));
+    let other = tools(&["apply", path]);
+    assert_eq!(other.code, 1);
+    assert!(
+        other.out.starts_with("look version 1: refused: "),
+        "{}",
+        other.out
+    );
+
+    // Nobody to tell is a warning: the fleet looks by itself.
+    write(
+        &LOOK
+            .replace("Looks", "Glances")
+            .replace("version: 1", "version: 2"),
+    );
+    let mut alone = on_servers(&["tools", "apply", path, "--json"]);
+    alone.env(
+        "NATS_URL",
+        format!("nats://127.0.0.1:{}", free_ports(1).unwrap()[0]),
+    );
+    let alone = run(alone);
+    assert_eq!(
+        (alone.code, alone.err.lines().count()),
+        (0, 1),
+        "{}",
+        alone.err
+    );
+    assert_eq!(
+        alone.json(),
+        json!([{"file": path, "tool": "look", "version": 2, "result": "created"}])
+    );
+
+    // One bad file, and none is applied.
+    let good = folder.path().join("good.yaml");
+    fs::write(&good, LOOK.replace("version: 1", "version: 3")).unwrap();
+    write("name: look");
+    let bad = tools(&["apply", good.to_str().unwrap(), path]);
+    assert_eq!(bad.code, 1);
+    assert!(bad.out.contains("look.yaml:/"), "{}", bad.out);
+
+    let listed = tools(&["list", "--json"]).json();
+    let of = |name: &str| {
+        listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["tool"] == name)
+            .unwrap()
+    };
+    assert_eq!(listed.as_array().unwrap().len(), 4);
+    assert_eq!(
+        (&of("look")["version"], &of("look")["executor"]),
+        (&json!(2), &json!("process"))
+    );
+    assert_eq!(
+        (&of("charge_account")["key"], &of("get_weather")["key"]),
+        (&json!("required"), &json!("optional"))
+    );
+    let table = tools(&["list", "--all"]).out;
+    assert_eq!(
+        table
+            .lines()
+            .filter(|line| line.starts_with("look "))
+            .count(),
+        2,
+        "{table}"
+    );
+    assert!(
+        table.contains("ada\\u{202e}") && !table.contains('\u{202e}'),
+        "{table}"
+    );
+
+    let shown = tools(&["show", "look", "--version", "1", "--format", "anthropic"]).json();
+    assert_eq!(
+        shown["description"],
+        "Looks something up and tells what it found."
+    );
+    assert!(shown["input_schema"].is_object() && shown.get("executor").is_none());
+    let manifest = tools(&["show", "look"]).json();
+    assert_eq!(
+        (&manifest["version"], &manifest["timeout"]),
+        (&json!(2), &json!("30s"))
+    );
+    for (missing, sentence) in [
+        (&["show", "look", "--version", "3"][..], "has no version 3"),
+        (&["show", "nope"], "no tool nope"),
+    ] {
+        let ran = tools(missing);
+        assert_eq!(ran.code, 1);
+        assert!(ran.err.contains(sentence), "{}", ran.err);
+    }
+    nats.stop().await;
+    postgres.stop().await;
+}
