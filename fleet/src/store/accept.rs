@@ -73,7 +73,9 @@ pub struct AcceptedAt {
     pub accepted_at: OffsetDateTime,
 }
 
-/// The statement. Own autocommit statement; guard: the key's primary key; a row that does not come back found its key
+/// The statement.
+///
+/// Own autocommit statement; guard: the key's primary key; a row that does not come back found its key
 /// taken (look it up in a new statement: this one may have waited and sees neither place); safe to repeat only with a key.
 #[derive(Debug)]
 pub struct Accept;

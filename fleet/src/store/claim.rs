@@ -64,7 +64,9 @@ pub struct Claimed {
     pub trace: TraceContext,
 }
 
-/// The statement. Own autocommit statement; guards: queued, due, in time, not taken back, and this worker alive (its row
+/// The statement.
+///
+/// Own autocommit statement; guards: queued, due, in time, not taken back, and this worker alive (its row
 /// is locked `FOR KEY SHARE`, so a fence and a claim exclude each other); a row that does not come back was not claimed
 /// (look again to learn why); a missing answer must be read back with a row lock before anything runs.
 #[derive(Debug)]

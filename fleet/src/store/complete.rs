@@ -116,7 +116,9 @@ pub struct Ended {
     pub run_ms: i64,
 }
 
-/// The statement. Own autocommit statement; guard: [`Guard`]; a row that does not come back did not move (look again: it
+/// The statement.
+///
+/// Own autocommit statement; guard: [`Guard`]; a row that does not come back did not move (look again: it
 /// may have moved before, even by this very ending); safe to repeat; locks its rows in the order of their ids.
 #[derive(Debug)]
 pub struct Complete {

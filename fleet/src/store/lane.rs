@@ -3,8 +3,9 @@
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
 //! its commits. A lane is never cancelled: there is no `select!`, `timeout` or `abort` around its statements, the limits
 //! are the server's. When a server answers with an error, nothing was changed and the batch is sent again, first without
-//! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours. When the answer is
-//! *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to find out.
+//! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours; what passes by itself (a
+//! locked table, a deadlock, a full disk) is blamed on no row. When the answer is *missing*, nobody knows: every row of
+//! the batch is told [`Reply::Unknown`], and its owner knows how to find out.
 
 use std::{
     collections::HashSet,

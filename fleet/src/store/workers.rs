@@ -125,7 +125,9 @@ pub async fn heartbeats(pool: &PgPool) -> Result<Vec<(WorkerId, i64)>, StoreErro
         .collect())
 }
 
-/// Declares a worker dead whose heartbeat has not moved. Takes its row `FOR UPDATE`, which a claim in flight excludes.
+/// Declares a worker dead whose heartbeat has not moved.
+///
+/// Takes its row `FOR UPDATE`, which a claim in flight excludes.
 /// Its calls are moved by a later statement. False: it has beaten meanwhile, or has ended already.
 ///
 /// # Errors
