@@ -1,11 +1,12 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. A lane is never cancelled: there is no `select!`, `timeout` or `abort` around its statements, the limits
-//! are the server's. When a server answers with an error, nothing was changed and the batch is sent again, first without
-//! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours; what passes by itself (a
-//! locked table, a deadlock, a full disk) is blamed on no row. When the answer is *missing*, nobody knows: every row of
-//! the batch is told [`Reply::Unknown`], and its owner knows how to find out.
+//! its commits. A statement is never cancelled and its connection used again: the limits are the server's, and a
+//! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
+//! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
+//! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
+//! the answer is *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
+//! find out.
 
 use std::{
     collections::HashSet,
@@ -215,7 +216,7 @@ impl<S: Statement> Runner<S> {
         let mut parts = vec![(rows, answers, Locks::Wait)];
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
-            let result = self.statement.run(connection, &rows, locks).await;
+            let result = Postgres::listen(self.statement.run(connection, &rows, locks)).await;
             metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {

@@ -85,7 +85,7 @@ impl Claiming {
             }),
             Reply::Unknown => {
                 let mut connection = self.postgres.connect().await?;
-                read_back(&mut connection, call, attempt)
+                Postgres::listen(read_back(&mut connection, call, attempt))
                     .await
                     .map_err(|error| StoreError::from_sqlx(doing, error))
             }
