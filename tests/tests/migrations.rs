@@ -13,7 +13,7 @@ use sqlx::migrate::Migrator;
 use toolfleet::servers::find::{self, Ground};
 
 #[tokio::test]
-async fn the_schema_is_as_it_is_written_down() {
+async fn the_schema_file_is_what_the_migrations_make() {
     let database = Database::fresh().await;
     let bin = find::postgres_bin(&Ground::of_this_process())
         .await
