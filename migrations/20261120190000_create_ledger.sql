@@ -234,25 +234,30 @@ CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamptz LANGUAGE sql
 $$;
 
 -- Creates the daily partitions from yesterday to `days` ahead; does nothing for those that are there.
--- Returns how many it made. The default partitions catch ids of other days, so that no completion ever fails for one.
+-- Returns how many it made. The default partitions catch ids of other days, so that no completion ever fails for one;
+-- a day of which they hold rows stays with them, and keeps no other day from its partitions.
 CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     today timestamptz := date_trunc('day', now(), 'UTC');
+    parents text[] := ARRAY['finished_calls', 'ended_attempts', 'call_notes'];
     parent text;
-    part text;
+    name text;
     made integer := 0;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('toolfleet.ensure_partitions'));
-    FOREACH parent IN ARRAY ARRAY['finished_calls', 'ended_attempts', 'call_notes'] LOOP
-        FOR day IN -1 .. days LOOP
-            part := parent || to_char((today + make_interval(days => day)) AT TIME ZONE 'UTC', '_YYYYMMDD');
-            IF to_regclass('toolfleet.' || part) IS NULL THEN
+    FOR day IN -1 .. days LOOP
+        name := to_char((today + make_interval(days => day)) AT TIME ZONE 'UTC', '_YYYYMMDD');
+        CONTINUE WHEN to_regclass('toolfleet.finished_calls' || name) IS NOT NULL;
+        BEGIN
+            FOREACH parent IN ARRAY parents LOOP
                 EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)',
-                    part, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
+                    parent || name, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
                     toolfleet.uuid_floor(today + make_interval(days => day + 1)));
-                made := made + 1;
-            END IF;
-        END LOOP;
+            END LOOP;
+            made := made + cardinality(parents);
+        EXCEPTION WHEN check_violation THEN
+            RAISE WARNING 'the default partitions hold rows of %', ltrim(name, '_');
+        END;
     END LOOP;
     RETURN made;
 END $$;

@@ -265,6 +265,12 @@ async fn create_archive(archive: &Path) {
         &["data", "postgres.password"],
     )
     .expect("pack the cluster");
+    let cache = archive.parent().expect("the archive lies in the cache");
+    for old in fs::read_dir(cache).expect("read the cache").flatten() {
+        if old.path().extension().is_some_and(|kind| kind == "tar") {
+            fs::remove_file(old.path()).expect("remove the archive of other migrations");
+        }
+    }
     fs::rename(&unfinished, archive).expect("keep the archive");
 }
 

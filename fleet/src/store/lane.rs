@@ -1,15 +1,16 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. A lane is never cancelled: there is no `select!` or `abort` around its statements, their limits are the
-//! server's, and when the server is silent for longer the connection goes with the statement. When a server answers with an error, nothing was changed and the batch is sent again, first without
-//! waiting for locks, then in halves, so that one bad or locked row never fails its neighbours. When the answer is
-//! *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to find out.
+//! its commits. A statement is never cancelled and its connection used again: the limits are the server's, and a
+//! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
+//! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
+//! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
+//! the answer is *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
+//! find out.
 
 use std::{
     collections::HashSet,
     hash::Hash,
-    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -100,8 +101,6 @@ impl<S: Statement> std::fmt::Debug for Lane<S> {
 pub const BATCH_ROWS_MAX: usize = 500;
 /// Bytes in one batch at most, unless a single row is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How long a lane waits for an answer: the server gives up before that by itself.
-const ANSWER_MAX: Duration = Postgres::STATEMENT_TIMEOUT.saturating_add(Duration::from_secs(3));
 /// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Rows that wait for a batch at most; more callers wait to be heard.
@@ -230,16 +229,7 @@ impl<S: Statement> Runner<S> {
         let mut parts = vec![(rows, answers, Locks::Wait)];
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
-            let running = self.statement.run(&mut connection, &rows, locks);
-            // Longer than the server takes to give up by itself. Past it the wire is dead, and future and connection are
-            // dropped together: the connection is nobody else's, so nothing can be left open in it.
-            let result = match tokio::time::timeout(ANSWER_MAX, running).await {
-                Ok(result) => result,
-                Err(late) => Err(sqlx::Error::Io(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    late,
-                ))),
-            };
+            let result = Postgres::listen(self.statement.run(&mut connection, &rows, locks)).await;
             metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {

@@ -1,6 +1,6 @@
 //! The ledger in Postgres: the only folder that knows SQL, one file per verb.
 //!
-//! Writes that move a call go through [`ledger::Ledger`]: single autocommit statements over arrays on connections that
+//! Writes that move a call go through the lanes of [`ledger`]: single autocommit statements over arrays on connections that
 //! belong to no pool, grouped by whatever arrives while the one before is in flight, never cancelled.
 //! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
 //! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.

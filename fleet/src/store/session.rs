@@ -1,12 +1,13 @@
 //! A connection to Postgres: its settings, and the check of the ground it stands on.
 
-use std::{str::FromStr, time::Duration};
+use std::{io, str::FromStr, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
     ConnectOptions, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio::time::{error::Elapsed, timeout};
 
 use super::StoreError;
 
@@ -21,6 +22,8 @@ impl Postgres {
     pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+    /// How long we listen for the answer of a statement.
+    const SILENCE_MAX: Duration = Duration::from_secs(10);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
     /// Reads a `postgres://` URL.
@@ -75,6 +78,18 @@ impl Postgres {
         .await
     }
 
+    /// Listens for the answer of a statement on a connection that the caller drops when there is none.
+    ///
+    /// The limits are the server's, which ends every statement within [`Self::STATEMENT_TIMEOUT`] and says so: an answer
+    /// that is this late does not come, because the wire broke without a word. It is missing, not negative.
+    pub(super) async fn listen<T>(
+        statement: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, sqlx::Error> {
+        timeout(Self::SILENCE_MAX, statement)
+            .await
+            .unwrap_or_else(|elapsed| Err(silence(elapsed)))
+    }
+
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
     pub fn pool(&self, connections_max: u32) -> PgPool {
         PgPoolOptions::new()
@@ -121,15 +136,14 @@ pub async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    tokio::time::timeout(limit, work)
-        .await
-        .unwrap_or_else(|late| {
-            let late = std::io::Error::new(std::io::ErrorKind::TimedOut, late);
-            Err(StoreError::Unavailable {
-                doing,
-                source: sqlx::Error::Io(late),
-            })
-        })
+    timeout(limit, work).await.unwrap_or_else(|elapsed| {
+        let source = silence(elapsed);
+        Err(StoreError::Unavailable { doing, source })
+    })
+}
+
+fn silence(elapsed: Elapsed) -> sqlx::Error {
+    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, elapsed))
 }
 
 /// Refuses a server that forgets what it commits, or that does not take writes.

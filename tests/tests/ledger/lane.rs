@@ -9,6 +9,7 @@ use fleet::{
         lane::Reply,
         ledger::{Accepting, Completing},
         read::{find, find_key},
+        session::Postgres,
         workers,
     },
 };
@@ -170,6 +171,31 @@ async fn a_completion_is_repeated_until_it_is_answered_and_counts_once() {
         answer.unwrap().map(|ended| ended.state),
         Some(State::Succeeded)
     );
+}
+
+#[tokio::test]
+async fn a_wire_that_falls_silent_is_given_up() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let worker = worker_behind(&mut ledger, &proxy).await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
+    let call = ledger.queued().await;
+    // Nobody closes anything: this is a cable that was pulled.
+    proxy.swallow(From::Server);
+    let patience = Postgres::STATEMENT_TIMEOUT * 5;
+    let (accepted, claimed) = tokio::time::timeout(patience, async {
+        tokio::join!(
+            accepting.accept(new_call()),
+            worker.claiming.claim(claim_of(call))
+        )
+    })
+    .await
+    .expect("the lanes give up");
+    assert!(matches!(accepted, Reply::Unknown), "{accepted:?}");
+    assert!(claimed.is_err(), "and nothing runs: {claimed:?}");
+    proxy.cut();
+    assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
 }
 
 #[tokio::test]

@@ -1,0 +1,708 @@
+-- The schema after all migrations, as pg_dump prints it, for reading: `make schema` writes it.
+-- Without the daily partitions of the history.
+
+CREATE SCHEMA toolfleet;
+
+CREATE TYPE toolfleet.attempt_outcome AS ENUM (
+    'applied',
+    'not_started',
+    'definite_failure',
+    'unknown'
+);
+
+CREATE TYPE toolfleet.call_outcome AS ENUM (
+    'success',
+    'business_error',
+    'fallback',
+    'system_error',
+    'unknown'
+);
+
+CREATE TYPE toolfleet.call_state AS ENUM (
+    'queued',
+    'running',
+    'in_doubt',
+    'awaiting_client',
+    'succeeded',
+    'failed',
+    'cancelled',
+    'expired'
+);
+
+CREATE TYPE toolfleet.effect AS ENUM (
+    'read',
+    'idempotent',
+    'once',
+    'transaction'
+);
+
+CREATE TYPE toolfleet.effect_known AS ENUM (
+    'none',
+    'applied',
+    'not_applied',
+    'unknown'
+);
+
+CREATE TYPE toolfleet.source AS ENUM (
+    'live',
+    'cache',
+    'stale',
+    'stub',
+    'error',
+    'settled'
+);
+
+CREATE TYPE toolfleet.worker_state AS ENUM (
+    'live',
+    'draining',
+    'left',
+    'dead',
+    'fenced'
+);
+
+CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS SETOF date
+    LANGUAGE plpgsql
+    AS $_$
+DECLARE
+    part record;
+    low uuid;
+    high uuid;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.ensure_partitions'));
+    FOR part IN
+        SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+        WHERE i.inhparent = 'toolfleet.finished_calls'::regclass AND c.relname ~ '^finished_calls_[0-9]{8}$'
+        ORDER BY 1
+    LOOP
+        CONTINUE WHEN (part.day + 1)::timestamp AT TIME ZONE 'UTC' > horizon;
+        low := toolfleet.uuid_floor(part.day::timestamp AT TIME ZONE 'UTC');
+        high := toolfleet.uuid_floor((part.day + 1)::timestamp AT TIME ZONE 'UTC');
+        CONTINUE WHEN EXISTS (SELECT FROM toolfleet.open_calls WHERE call_id >= low AND call_id < high);
+        CONTINUE WHEN EXISTS (
+            SELECT FROM toolfleet.idempotency_keys k LEFT JOIN toolfleet.finished_calls f USING (call_id)
+            WHERE k.call_id >= low AND k.call_id < high
+              AND (f.call_id IS NULL OR f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) > now()));
+        DELETE FROM toolfleet.idempotency_keys WHERE call_id >= low AND call_id < high;
+        EXECUTE format('DROP TABLE toolfleet.%I, toolfleet.%I, toolfleet.%I',
+            'finished_calls' || to_char(part.day, '_YYYYMMDD'),
+            'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
+            'call_notes' || to_char(part.day, '_YYYYMMDD'));
+        RETURN NEXT part.day;
+    END LOOP;
+END $_$;
+
+CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    today timestamptz := date_trunc('day', now(), 'UTC');
+    parents text[] := ARRAY['finished_calls', 'ended_attempts', 'call_notes'];
+    parent text;
+    name text;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('toolfleet.ensure_partitions'));
+    FOR day IN -1 .. days LOOP
+        name := to_char((today + make_interval(days => day)) AT TIME ZONE 'UTC', '_YYYYMMDD');
+        CONTINUE WHEN to_regclass('toolfleet.finished_calls' || name) IS NOT NULL;
+        BEGIN
+            FOREACH parent IN ARRAY parents LOOP
+                EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)',
+                    parent || name, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
+                    toolfleet.uuid_floor(today + make_interval(days => day + 1)));
+            END LOOP;
+            made := made + cardinality(parents);
+        EXCEPTION WHEN check_violation THEN
+            RAISE WARNING 'the default partitions hold rows of %', ltrim(name, '_');
+        END;
+    END LOOP;
+    RETURN made;
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'history of call % does not change', OLD.call_id USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
+    LANGUAGE sql IMMUTABLE STRICT
+    AS $$
+    SELECT (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+$$;
+
+CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE STRICT
+    AS $$
+    SELECT to_timestamp(('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint / 1000.0)
+$$;
+
+CREATE TABLE toolfleet.ended_attempts (
+    call_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    number integer NOT NULL,
+    claim_rev integer NOT NULL,
+    worker_id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeout_ms bigint NOT NULL,
+    outcome toolfleet.attempt_outcome NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    error json,
+    late boolean DEFAULT false NOT NULL
+)
+PARTITION BY RANGE (call_id);
+
+CREATE TABLE toolfleet.finished_calls (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    state toolfleet.call_state NOT NULL,
+    outcome toolfleet.call_outcome NOT NULL,
+    source toolfleet.source NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    result json,
+    error json,
+    degraded json,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    accepted_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    first_started_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL,
+    queued_ms bigint NOT NULL,
+    run_ms bigint NOT NULL,
+    attempts integer NOT NULL,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamp with time zone,
+    attempt_timeout_ms bigint,
+    attempt_outcome toolfleet.attempt_outcome,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
+)
+PARTITION BY RANGE (call_id);
+
+CREATE TABLE toolfleet.open_calls (
+    call_id uuid NOT NULL,
+    rev integer DEFAULT 0 NOT NULL,
+    state toolfleet.call_state DEFAULT 'queued'::toolfleet.call_state NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    tracestate text,
+    baggage text,
+    dispatcher_id uuid NOT NULL,
+    accepted_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    not_before timestamp with time zone NOT NULL,
+    due_at timestamp with time zone,
+    publish_n integer DEFAULT 1 NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    lost_attempts integer DEFAULT 0 NOT NULL,
+    first_started_at timestamp with time zone,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamp with time zone,
+    attempt_until timestamp with time zone,
+    attempt_timeout_ms bigint,
+    last_error json,
+    doubt_since timestamp with time zone,
+    doubt_reason text,
+    CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
+    CONSTRAINT open_calls_check1 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
+    CONSTRAINT open_calls_check2 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
+    CONSTRAINT open_calls_priority_check CHECK (((priority >= 0) AND (priority <= 2))),
+    CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state])))
+)
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+
+CREATE TABLE toolfleet.worker_processes (
+    worker_id uuid NOT NULL,
+    name text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    version text NOT NULL,
+    queues text[] NOT NULL,
+    concurrency integer NOT NULL,
+    state toolfleet.worker_state DEFAULT 'live'::toolfleet.worker_state NOT NULL,
+    beat bigint DEFAULT 0 NOT NULL,
+    beat_at timestamp with time zone DEFAULT now() NOT NULL,
+    started_at timestamp with time zone DEFAULT now() NOT NULL,
+    ended_at timestamp with time zone,
+    ended_by text
+)
+WITH (fillfactor='50');
+
+CREATE VIEW toolfleet.attempts AS
+ SELECT a.call_id,
+    a.attempt_id,
+    a.number,
+    COALESCE(w.name, (a.worker_id)::text) AS worker,
+    a.started_at,
+    a.finished_at,
+    a.timeout_ms,
+    a.outcome,
+    a.error,
+    a.effect,
+    a.late
+   FROM (( SELECT ended_attempts.call_id,
+            ended_attempts.attempt_id,
+            ended_attempts.number,
+            ended_attempts.worker_id,
+            ended_attempts.started_at,
+            ended_attempts.finished_at,
+            ended_attempts.timeout_ms,
+            (ended_attempts.outcome)::text AS outcome,
+            ended_attempts.error,
+            (ended_attempts.effect_known)::text AS effect,
+            ended_attempts.late
+           FROM toolfleet.ended_attempts
+        UNION ALL
+         SELECT finished_calls.call_id,
+            finished_calls.attempt_id,
+            finished_calls.attempts,
+            finished_calls.worker_id,
+            finished_calls.attempt_started_at,
+            finished_calls.finished_at,
+            finished_calls.attempt_timeout_ms,
+            (finished_calls.attempt_outcome)::text AS attempt_outcome,
+            finished_calls.error,
+            (finished_calls.effect_known)::text AS effect_known,
+            false
+           FROM toolfleet.finished_calls
+          WHERE ((finished_calls.attempt_id IS NOT NULL) AND (finished_calls.attempt_outcome IS NOT NULL) AND (finished_calls.from_state = 'running'::toolfleet.call_state))
+        UNION ALL
+         SELECT open_calls.call_id,
+            open_calls.attempt_id,
+            open_calls.attempts,
+            open_calls.worker_id,
+            open_calls.attempt_started_at,
+            NULL::timestamp with time zone,
+            open_calls.attempt_timeout_ms,
+            NULL::text,
+            NULL::json AS json,
+            NULL::text,
+            false
+           FROM toolfleet.open_calls
+          WHERE (open_calls.state = 'running'::toolfleet.call_state)) a
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id));
+
+CREATE TABLE toolfleet.call_notes (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    to_state toolfleet.call_state NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    attempt_id uuid,
+    details json
+)
+PARTITION BY RANGE (call_id);
+
+CREATE VIEW toolfleet.call_events AS
+ SELECT accepted.call_id,
+    0 AS revision,
+    accepted.accepted_at AS at,
+    NULL::text AS from_state,
+    'queued'::text AS to_state,
+    'dispatcher'::text AS actor,
+    'accepted'::text AS reason,
+    NULL::uuid AS attempt_id,
+    NULL::json AS details
+   FROM ( SELECT open_calls.call_id,
+            open_calls.accepted_at
+           FROM toolfleet.open_calls
+        UNION ALL
+         SELECT finished_calls.call_id,
+            finished_calls.accepted_at
+           FROM toolfleet.finished_calls) accepted
+UNION ALL
+ SELECT claimed.call_id,
+    claimed.claim_rev AS revision,
+    claimed.started_at AS at,
+    'queued'::text AS from_state,
+    'running'::text AS to_state,
+    ('worker '::text || claimed.worker_id) AS actor,
+    'claimed'::text AS reason,
+    claimed.attempt_id,
+    NULL::json AS details
+   FROM ( SELECT ended_attempts.call_id,
+            ended_attempts.claim_rev,
+            ended_attempts.started_at,
+            ended_attempts.worker_id,
+            ended_attempts.attempt_id
+           FROM toolfleet.ended_attempts
+          WHERE (NOT ended_attempts.late)
+        UNION ALL
+         SELECT finished_calls.call_id,
+            finished_calls.claim_rev,
+            finished_calls.attempt_started_at,
+            finished_calls.worker_id,
+            finished_calls.attempt_id
+           FROM toolfleet.finished_calls
+          WHERE (finished_calls.from_state = 'running'::toolfleet.call_state)
+        UNION ALL
+         SELECT open_calls.call_id,
+            open_calls.claim_rev,
+            open_calls.attempt_started_at,
+            open_calls.worker_id,
+            open_calls.attempt_id
+           FROM toolfleet.open_calls
+          WHERE (open_calls.state = 'running'::toolfleet.call_state)) claimed
+UNION ALL
+ SELECT call_notes.call_id,
+    call_notes.rev AS revision,
+    call_notes.at,
+    (call_notes.from_state)::text AS from_state,
+    (call_notes.to_state)::text AS to_state,
+    call_notes.actor,
+    call_notes.reason,
+    call_notes.attempt_id,
+    call_notes.details
+   FROM toolfleet.call_notes
+UNION ALL
+ SELECT finished_calls.call_id,
+    finished_calls.rev AS revision,
+    finished_calls.finished_at AS at,
+    (finished_calls.from_state)::text AS from_state,
+    (finished_calls.state)::text AS to_state,
+    finished_calls.actor,
+    finished_calls.reason,
+    finished_calls.attempt_id,
+    NULL::json AS details
+   FROM toolfleet.finished_calls;
+
+CREATE TABLE toolfleet.call_notes_default (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    to_state toolfleet.call_state NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    attempt_id uuid,
+    details json
+);
+
+CREATE VIEW toolfleet.calls AS
+ SELECT c.call_id,
+    c.tenant,
+    c.tool,
+    c.tool_version,
+    (c.effect)::text AS effect,
+    (c.state)::text AS state,
+    c.outcome,
+    c.source,
+    c.held,
+    encode(c.key_hash, 'hex'::text) AS idempotency_key_hash,
+    c.args,
+    COALESCE(c.original_args, c.args) AS original_args,
+    COALESCE(c.coercions, '[]'::json) AS coercions,
+    c.result,
+    c.error,
+    c.degraded,
+    c.attempts,
+    c.not_before,
+    c.deadline_at,
+    c.session,
+    c.run,
+    (ARRAY['high'::text, 'normal'::text, 'low'::text])[(c.priority + 1)] AS priority,
+    c.accepted_at,
+    c.started_at,
+    c.finished_at,
+    COALESCE(w.name, (c.worker_id)::text) AS worker,
+    split_part(c.traceparent, '-'::text, 2) AS trace_id,
+    c.queue,
+    c.language,
+    c.meta,
+    c.queued_ms,
+    c.run_ms
+   FROM (( SELECT open_calls.call_id,
+            open_calls.tenant,
+            open_calls.tool,
+            open_calls.tool_version,
+            open_calls.effect,
+            open_calls.state,
+            NULL::text AS outcome,
+            NULL::text AS source,
+            open_calls.held,
+            open_calls.key_hash,
+            open_calls.args,
+            open_calls.original_args,
+            open_calls.coercions,
+            NULL::json AS result,
+            open_calls.last_error AS error,
+            NULL::json AS degraded,
+            open_calls.attempts,
+            open_calls.not_before,
+            open_calls.deadline_at,
+            open_calls.session,
+            open_calls.run,
+            open_calls.priority,
+            open_calls.accepted_at,
+            open_calls.first_started_at AS started_at,
+            NULL::timestamp with time zone AS finished_at,
+            open_calls.worker_id,
+            open_calls.traceparent,
+            open_calls.queue,
+            open_calls.language,
+            open_calls.meta,
+            NULL::bigint AS queued_ms,
+            NULL::bigint AS run_ms
+           FROM toolfleet.open_calls
+        UNION ALL
+         SELECT finished_calls.call_id,
+            finished_calls.tenant,
+            finished_calls.tool,
+            finished_calls.tool_version,
+            finished_calls.effect,
+            finished_calls.state,
+            (finished_calls.outcome)::text AS outcome,
+            (finished_calls.source)::text AS source,
+            false,
+            finished_calls.key_hash,
+            finished_calls.args,
+            finished_calls.original_args,
+            finished_calls.coercions,
+            finished_calls.result,
+            finished_calls.error,
+            finished_calls.degraded,
+            finished_calls.attempts,
+            NULL::timestamp with time zone,
+            finished_calls.deadline_at,
+            finished_calls.session,
+            finished_calls.run,
+            finished_calls.priority,
+            finished_calls.accepted_at,
+            finished_calls.first_started_at,
+            finished_calls.finished_at,
+            finished_calls.worker_id,
+            finished_calls.traceparent,
+            finished_calls.queue,
+            finished_calls.language,
+            finished_calls.meta,
+            finished_calls.queued_ms,
+            finished_calls.run_ms
+           FROM toolfleet.finished_calls) c
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id));
+
+CREATE TABLE toolfleet.ended_attempts_default (
+    call_id uuid NOT NULL,
+    attempt_id uuid NOT NULL,
+    number integer NOT NULL,
+    claim_rev integer NOT NULL,
+    worker_id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone DEFAULT now() NOT NULL,
+    timeout_ms bigint NOT NULL,
+    outcome toolfleet.attempt_outcome NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    error json,
+    late boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE toolfleet.finished_calls_default (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    state toolfleet.call_state NOT NULL,
+    outcome toolfleet.call_outcome NOT NULL,
+    source toolfleet.source NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    result json,
+    error json,
+    degraded json,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    accepted_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    first_started_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL,
+    queued_ms bigint NOT NULL,
+    run_ms bigint NOT NULL,
+    attempts integer NOT NULL,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamp with time zone,
+    attempt_timeout_ms bigint,
+    attempt_outcome toolfleet.attempt_outcome,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
+);
+
+CREATE TABLE toolfleet.fleet (
+    only_row boolean DEFAULT true NOT NULL,
+    registry_rev bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT fleet_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE toolfleet.idempotency_keys (
+    tenant text NOT NULL,
+    key_hash bytea NOT NULL,
+    call_id uuid NOT NULL,
+    replaced uuid,
+    tool text NOT NULL,
+    args_hash bytea NOT NULL,
+    original_hash bytea NOT NULL
+);
+
+CREATE VIEW toolfleet.in_doubt AS
+ SELECT o.call_id,
+    o.tenant,
+    o.tool,
+    o.tool_version,
+    o.doubt_since AS since,
+    o.doubt_reason AS why,
+    COALESCE(w.name, (o.worker_id)::text) AS worker,
+    COALESCE((w.state = 'fenced'::toolfleet.worker_state), false) AS worker_fenced,
+    o.attempt_id,
+    o.attempt_until,
+    o.args,
+    o.last_error AS error
+   FROM (toolfleet.open_calls o
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+  WHERE (o.state = 'in_doubt'::toolfleet.call_state);
+
+CREATE TABLE toolfleet.tool_versions (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    rev bigint NOT NULL,
+    manifest json NOT NULL,
+    manifest_hash bytea NOT NULL,
+    schema_hash bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    applied_by text NOT NULL,
+    CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
+);
+
+CREATE VIEW toolfleet.tools AS
+ SELECT tool_versions.tool,
+    tool_versions.version,
+    (tool_versions.version = max(tool_versions.version) OVER (PARTITION BY tool_versions.tool)) AS current,
+    (tool_versions.manifest ->> 'effect'::text) AS effect,
+    (tool_versions.manifest ->> 'queue'::text) AS queue,
+    tool_versions.manifest,
+    encode(tool_versions.schema_hash, 'hex'::text) AS schema_hash,
+    tool_versions.applied_at,
+    tool_versions.applied_by
+   FROM toolfleet.tool_versions;
+
+CREATE VIEW toolfleet.workers AS
+ SELECT w.worker_id,
+    w.name,
+    w.host,
+    w.pid,
+    w.version,
+    (w.state)::text AS state,
+    w.queues,
+    w.concurrency,
+    w.beat_at,
+    w.started_at,
+    w.ended_at,
+    w.ended_by,
+    ( SELECT count(*) AS count
+           FROM toolfleet.open_calls o
+          WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running
+   FROM toolfleet.worker_processes w;
+ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
+ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;
+ALTER TABLE ONLY toolfleet.finished_calls ATTACH PARTITION toolfleet.finished_calls_default DEFAULT;
+ALTER TABLE ONLY toolfleet.call_notes
+    ADD CONSTRAINT call_notes_pkey PRIMARY KEY (call_id, rev);
+ALTER TABLE ONLY toolfleet.call_notes_default
+    ADD CONSTRAINT call_notes_default_pkey PRIMARY KEY (call_id, rev);
+ALTER TABLE ONLY toolfleet.ended_attempts
+    ADD CONSTRAINT ended_attempts_pkey PRIMARY KEY (call_id, attempt_id, late);
+ALTER TABLE ONLY toolfleet.ended_attempts_default
+    ADD CONSTRAINT ended_attempts_default_pkey PRIMARY KEY (call_id, attempt_id, late);
+ALTER TABLE ONLY toolfleet.finished_calls
+    ADD CONSTRAINT finished_calls_pkey PRIMARY KEY (call_id);
+ALTER TABLE ONLY toolfleet.finished_calls_default
+    ADD CONSTRAINT finished_calls_default_pkey PRIMARY KEY (call_id);
+ALTER TABLE ONLY toolfleet.fleet
+    ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
+ALTER TABLE ONLY toolfleet.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key_hash);
+ALTER TABLE ONLY toolfleet.open_calls
+    ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
+ALTER TABLE ONLY toolfleet.tool_versions
+    ADD CONSTRAINT tool_versions_pkey PRIMARY KEY (tool, version);
+ALTER TABLE ONLY toolfleet.tool_versions
+    ADD CONSTRAINT tool_versions_rev_key UNIQUE (rev);
+ALTER TABLE ONLY toolfleet.worker_processes
+    ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
+
+CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
+ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
+ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
+ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;
+
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+
+CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (((((old.state <> 'queued'::toolfleet.call_state) OR (new.state <> 'running'::toolfleet.call_state)) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.state <> 'queued'::toolfleet.call_state))) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.state <> 'in_doubt'::toolfleet.call_state))) AND ((old.state <> 'queued'::toolfleet.call_state) OR (new.state <> 'in_doubt'::toolfleet.call_state))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();

@@ -1,0 +1,315 @@
+//! What the sweep reads: each call that is due once, each that waits or has expired, each that nobody runs.
+
+use std::collections::HashSet;
+
+use fleet::{
+    ids::CallId,
+    store::{
+        accept::NewCall,
+        sweep::{self, LOST_AFTER_MS, OVERDUE_AFTER_MS, STEP_ROWS},
+        workers,
+    },
+    wire::pointer::Pointer,
+};
+
+use crate::support::{Ledger, again, doubted, ending, new_call, repeated, succeeded};
+
+#[tokio::test]
+async fn what_is_due_is_handed_out_once() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let mut due = HashSet::new();
+    for _ in 0..100 {
+        let (call, attempt) = ledger.running(&worker).await;
+        ledger.ends(repeated(call, attempt)).await;
+        due.insert(call);
+    }
+    let other = ledger.database.postgres.pool(4);
+    let takers = (0..8).map(|index| {
+        sweep::take_due(if index % 2 == 0 {
+            &ledger.database.pool
+        } else {
+            &other
+        })
+    });
+    let taken = futures_util::future::join_all(takers).await;
+    let taken: Vec<CallId> = taken
+        .into_iter()
+        .flat_map(Result::unwrap)
+        .map(|taken| {
+            assert_eq!(taken.n, 2, "a new attempt has a new subject");
+            taken.pointer.call_id
+        })
+        .collect();
+    assert_eq!(taken.len(), 100, "each once");
+    assert_eq!(taken.into_iter().collect::<HashSet<_>>(), due);
+    assert!(sweep::take_due(&other).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_not_yet_due_stays() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let mut later = repeated(call, attempt);
+    later.kind = fleet::store::complete::EndingKind::Again {
+        pause_ms: 60_000,
+        lost: false,
+    };
+    ledger.ends(later).await;
+    assert!(
+        sweep::take_due(&ledger.database.pool)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_call_handed_out_and_then_forgotten_is_found_by_its_age() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    ledger.ends(repeated(call, attempt)).await;
+    assert_eq!(
+        sweep::take_due(&ledger.database.pool).await.unwrap().len(),
+        1
+    );
+    // Nobody published it.
+    assert!(walk(&ledger).await.waiting.is_empty(), "it may still come");
+    ledger
+        .meddle(
+            call,
+            "UPDATE toolfleet.open_calls SET accepted_at = accepted_at - interval '1 hour', \
+             not_before = now() - interval '1 hour' WHERE call_id = $1",
+        )
+        .await;
+    assert_eq!(walk(&ledger).await.waiting, [call]);
+}
+
+#[tokio::test]
+async fn the_walk_finds_what_waits_and_what_has_expired_and_comes_round() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let steps = usize::try_from(STEP_ROWS).unwrap();
+    let calls = ledger.many_queued(2 * steps + 10).await;
+    let mut in_order = calls.clone();
+    in_order.sort_unstable();
+    // One in each step, and the last one.
+    let (waiting, expired) = ([0, steps + 1, 2 * steps + 9], [1, steps, 2 * steps]);
+    for index in waiting {
+        age(&ledger, in_order[index], LOST_AFTER_MS + 1).await;
+    }
+    for index in expired {
+        expire(&ledger, in_order[index]).await;
+    }
+    let running = worker.claims(in_order[2]).await;
+    expire(&ledger, in_order[2]).await;
+    worker.claims(in_order[3]).await;
+    age(&ledger, in_order[3], 10 * LOST_AFTER_MS).await;
+    let fresh = LOST_AFTER_MS - 2_000;
+    age(&ledger, in_order[4], fresh).await;
+    ledger
+        .meddle(
+            in_order[5],
+            "UPDATE toolfleet.open_calls SET held = true WHERE call_id = $1",
+        )
+        .await;
+    age(&ledger, in_order[5], 10 * LOST_AFTER_MS).await;
+
+    let seen = walk(&ledger).await;
+    assert_eq!(seen.waiting, waiting.map(|index| in_order[index]));
+    assert_eq!(seen.expired, expired.map(|index| in_order[index]));
+    assert_eq!(seen.steps, 3);
+    ledger.ends(doubted(in_order[2], running)).await;
+    assert_eq!(walk(&ledger).await, seen, "the next round sees the same");
+}
+
+#[tokio::test]
+async fn an_expired_call_whose_last_attempt_is_unknown_says_so() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let mut expected = Vec::new();
+    for outcome in [None, Some("unknown"), Some("not_started")] {
+        let call = ledger.queued().await;
+        if let Some(outcome) = outcome {
+            let attempt = worker.claims(call).await;
+            let mut again = ending(
+                call,
+                fleet::store::complete::Guard::Attempt(attempt),
+                again(),
+            );
+            again.attempt.as_mut().unwrap().outcome = outcome.parse().unwrap();
+            ledger.ends(again).await;
+        }
+        expire(&ledger, call).await;
+        expected.push((call, outcome == Some("unknown")));
+    }
+    let step = sweep::walk(&ledger.database.pool, None).await.unwrap();
+    let seen: Vec<_> = step
+        .expired
+        .iter()
+        .map(|e| (e.call_id, e.unknown))
+        .collect();
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn a_running_call_without_a_live_worker_is_lost() {
+    let mut ledger = Ledger::fresh().await;
+    let (live, dead, left) = (
+        ledger.worker().await,
+        ledger.worker().await,
+        ledger.worker().await,
+    );
+    let gone = ledger.worker().await;
+    ledger.running(&live).await;
+    let mut lost = Vec::new();
+    for worker in [&dead, &left, &gone] {
+        lost.push(ledger.running(worker).await);
+    }
+    let (finished, attempt) = ledger.running(&dead).await;
+    ledger.ends(succeeded(finished, attempt)).await;
+    ledger.in_doubt(&dead).await;
+    let pool = &ledger.database.pool;
+    assert!(sweep::lost(pool).await.unwrap().is_empty());
+
+    let mut connection = ledger.database.connect().await;
+    assert!(workers::declare_dead(pool, dead.id, 0).await.unwrap());
+    workers::set_state(&mut connection, left.id, "left")
+        .await
+        .unwrap();
+    sqlx::query("DELETE FROM toolfleet.worker_processes WHERE worker_id = $1")
+        .bind(gone.id.0)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let found = sweep::lost(pool).await.unwrap();
+    let found: HashSet<_> = found
+        .iter()
+        .map(|found| {
+            assert!(!found.overdue);
+            (found.call_id, found.attempt_id)
+        })
+        .collect();
+    assert_eq!(found, lost.into_iter().collect());
+}
+
+#[tokio::test]
+async fn an_attempt_long_overdue_is_lost_although_its_worker_lives() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let (late, _) = ledger.running(&worker).await;
+    for (call, by) in [
+        (call, OVERDUE_AFTER_MS + 1_000),
+        (late, OVERDUE_AFTER_MS - 10_000),
+    ] {
+        sqlx::query(
+            "UPDATE toolfleet.open_calls SET attempt_until = now() - make_interval(secs => $2 / 1000.0) WHERE call_id = $1",
+        )
+        .bind(call.0)
+        .bind(by)
+        .execute(&ledger.database.pool)
+        .await
+        .unwrap();
+    }
+    let found = sweep::lost(&ledger.database.pool).await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].call_id, found[0].attempt_id), (call, attempt));
+    assert!(found[0].overdue);
+}
+
+#[tokio::test]
+async fn a_worker_that_beat_meanwhile_is_not_declared_dead() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let pool = &ledger.database.pool;
+    let mut connection = ledger.database.connect().await;
+    assert_eq!(workers::heartbeats(pool).await.unwrap(), [(worker.id, 0)]);
+    assert!(workers::beat(&mut connection, worker.id).await.unwrap());
+    assert!(!workers::declare_dead(pool, worker.id, 0).await.unwrap());
+    assert!(workers::declare_dead(pool, worker.id, 1).await.unwrap());
+    assert!(
+        !workers::beat(&mut connection, worker.id).await.unwrap(),
+        "it learns of it"
+    );
+    assert!(
+        !workers::declare_dead(pool, worker.id, 1).await.unwrap(),
+        "once"
+    );
+    assert!(workers::heartbeats(pool).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn small_arguments_travel_with_the_pointer_and_large_ones_do_not() {
+    let ledger = Ledger::fresh().await;
+    let of = |bytes: usize| format!("\"{}\"", "é".repeat((bytes - 2) / 2));
+    let fits = of(Pointer::ARGS_INLINE_MAX);
+    let exceeds = of(Pointer::ARGS_INLINE_MAX + 2);
+    for args in [&fits, &exceeds] {
+        let call = ledger
+            .accepted(NewCall {
+                args: args.clone(),
+                ..new_call()
+            })
+            .await;
+        age(&ledger, call, 2 * LOST_AFTER_MS).await;
+    }
+    let step = sweep::walk(&ledger.database.pool, None).await.unwrap();
+    let carried: Vec<Option<&str>> = step
+        .waiting
+        .iter()
+        .map(|one| one.pointer.args.as_deref().map(|raw| raw.get()))
+        .collect();
+    assert_eq!(carried, [Some(fits.as_str()), None]);
+}
+
+/// What one whole round of the walk saw.
+#[derive(Debug, PartialEq, Eq)]
+struct Round {
+    waiting: Vec<CallId>,
+    expired: Vec<CallId>,
+    steps: usize,
+}
+
+async fn walk(ledger: &Ledger) -> Round {
+    let mut round = Round {
+        waiting: Vec::new(),
+        expired: Vec::new(),
+        steps: 0,
+    };
+    let mut cursor = None;
+    loop {
+        let step = sweep::walk(&ledger.database.pool, cursor).await.unwrap();
+        round.steps += 1;
+        round
+            .waiting
+            .extend(step.waiting.iter().map(|one| one.pointer.call_id));
+        round
+            .expired
+            .extend(step.expired.iter().map(|one| one.call_id));
+        cursor = step.cursor;
+        if cursor.is_none() {
+            return round;
+        }
+    }
+}
+
+async fn age(ledger: &Ledger, call: CallId, by_ms: i64) {
+    sqlx::query(
+        "UPDATE toolfleet.open_calls SET accepted_at = now() - make_interval(secs => $2 / 1000.0), \
+         not_before = now() - make_interval(secs => $2 / 1000.0) WHERE call_id = $1",
+    )
+    .bind(call.0)
+    .bind(by_ms)
+    .execute(&ledger.database.pool)
+    .await
+    .unwrap();
+}
+
+async fn expire(ledger: &Ledger, call: CallId) {
+    ledger
+        .meddle(call, "UPDATE toolfleet.open_calls SET deadline_at = now() - interval '1 second' WHERE call_id = $1")
+        .await;
+}

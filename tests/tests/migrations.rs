@@ -1,0 +1,201 @@
+//! The schema: as it is written down, reached from any state a release left behind, and refused when it is not known.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+
+use std::{borrow::Cow, fs, path::PathBuf, process::Command};
+
+use fleet::store::{
+    StoreError,
+    migrate::{check_schema, migrate, migrator},
+};
+use fleet_tests::postgres::{Cluster, Database};
+use sqlx::migrate::Migrator;
+use toolfleet::servers::find::{self, Ground};
+
+#[tokio::test]
+async fn the_schema_file_is_what_the_migrations_make() {
+    let database = Database::fresh().await;
+    let bin = find::postgres_bin(&Ground::of_this_process())
+        .await
+        .unwrap();
+    // On a PATH there may be links to some of a server's programs only.
+    let server = fs::canonicalize(bin.join("postgres")).unwrap();
+    let mut dump = Command::new(server.with_file_name("pg_dump"));
+    dump.args([
+        "--schema-only",
+        "--no-owner",
+        "--no-privileges",
+        "--schema=toolfleet",
+    ])
+    // What depends on the day, and what sqlx keeps for itself.
+    .args(["--exclude-table=toolfleet.*_2[0-9][0-9][0-9][0-9][0-9][0-9][0-9]"])
+    .args([
+        "--exclude-table=toolfleet._migrations",
+        "--dbname",
+        &database.url,
+    ]);
+    let output = dump.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let is = normalised(&String::from_utf8(output.stdout).unwrap());
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../migrations/schema.sql");
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        fs::write(&file, &is).unwrap();
+    }
+    let written = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        is == written,
+        "migrations/schema.sql is not what the migrations make, first at {:?}; `make schema` writes it anew",
+        is.lines()
+            .zip(written.lines())
+            .find(|(is, written)| is != written)
+    );
+}
+
+/// The dump without what differs between two runs or two servers: settings, versions, blank lines.
+fn normalised(dump: &str) -> String {
+    let lines = dump.lines().filter(|line| {
+        let noise = ["--", "SET ", "SELECT pg_catalog.set_config", "\\"];
+        !line.trim().is_empty() && !noise.iter().any(|start| line.starts_with(start))
+    });
+    let mut text = String::from(
+        "-- The schema after all migrations, as pg_dump prints it, for reading: `make schema` writes it.\n\
+         -- Without the daily partitions of the history.\n",
+    );
+    for line in lines {
+        if line.starts_with("CREATE ") {
+            text.push('\n');
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}
+
+#[tokio::test]
+async fn migrating_twice_does_nothing() {
+    let database = Cluster::shared().await.empty_database().await;
+    let all = migrator().iter().count();
+    assert_eq!(migrate(&database.postgres).await.unwrap(), all);
+    assert_eq!(migrate(&database.postgres).await.unwrap(), 0);
+    check_schema(&database.postgres).await.unwrap();
+}
+
+#[tokio::test]
+async fn many_who_migrate_at_once_migrate_once() {
+    let database = Cluster::shared().await.empty_database().await;
+    let migrating = (0..8).map(|_| migrate(&database.postgres));
+    for migrated in futures_util::future::join_all(migrating).await {
+        migrated.unwrap();
+    }
+    check_schema(&database.postgres).await.unwrap();
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet._migrations")
+        .fetch_one(&database.pool)
+        .await
+        .unwrap();
+    assert_eq!(rows, i64::try_from(migrator().iter().count()).unwrap());
+}
+
+#[tokio::test]
+async fn a_database_that_holds_calls_migrates() {
+    let database = at_first_migration().await;
+    for (table, more, values) in [
+        ("open_calls", "not_before", "now()"),
+        (
+            "finished_calls",
+            "rev, from_state, state, outcome, source, effect_known, finished_at, queued_ms, run_ms, attempts, actor, reason",
+            "1, 'running', 'succeeded', 'success', 'live', 'applied', now(), 0, 0, 1, 'test', 'test'",
+        ),
+    ] {
+        let insert = format!(
+            "INSERT INTO toolfleet.{table} (call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, \
+             args, args_hash, language, dispatcher_id, accepted_at, deadline_at, {more}) \
+             VALUES (toolfleet.uuid_floor(now()), 't', 'tool', 1, 'once', 'q', 1, 0, '{{}}', '', 'en', gen_random_uuid(), \
+             now(), now(), {values})"
+        );
+        let insert = if table == "finished_calls" {
+            insert
+                .replace("dispatcher_id, ", "")
+                .replace("gen_random_uuid(), ", "")
+        } else {
+            insert
+        };
+        // Made above.
+        sqlx::query(sqlx::AssertSqlSafe(insert))
+            .execute(&database.pool)
+            .await
+            .unwrap();
+    }
+    assert_eq!(
+        migrate(&database.postgres).await.unwrap(),
+        migrator().iter().count() - 1
+    );
+    let states: Vec<String> =
+        sqlx::query_scalar("SELECT state FROM toolfleet.calls ORDER BY state")
+            .fetch_all(&database.pool)
+            .await
+            .unwrap();
+    assert_eq!(states, ["queued", "succeeded"]);
+}
+
+#[tokio::test]
+async fn a_schema_that_is_missing_or_too_old_is_refused() {
+    let empty = Cluster::shared().await.empty_database().await;
+    assert_refused(&empty, "toolfleet migrate").await;
+    assert_refused(&at_first_migration().await, "toolfleet migrate").await;
+}
+
+#[tokio::test]
+async fn a_schema_that_a_newer_program_migrated_is_refused() {
+    let database = Database::fresh().await;
+    sqlx::query(
+        "INSERT INTO toolfleet._migrations (version, description, success, checksum, execution_time) \
+         VALUES (29991231235959, 'of the future', true, '', 0)",
+    )
+    .execute(&database.pool)
+    .await
+    .unwrap();
+    assert_refused(&database, "upgrade the program").await;
+    let migrated = migrate(&database.postgres).await;
+    assert!(
+        matches!(migrated, Err(StoreError::UnknownSchema(_))),
+        "{migrated:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_migration_that_was_changed_after_it_was_applied_is_refused() {
+    let database = Database::fresh().await;
+    sqlx::query("UPDATE toolfleet._migrations SET checksum = 'other'")
+        .execute(&database.pool)
+        .await
+        .unwrap();
+    let migrated = migrate(&database.postgres).await;
+    assert!(
+        matches!(migrated, Err(StoreError::UnknownSchema(_))),
+        "{migrated:?}"
+    );
+}
+
+async fn assert_refused(database: &Database, advice: &str) {
+    let refused = check_schema(&database.postgres).await.unwrap_err();
+    assert!(
+        matches!(&refused, StoreError::UnknownSchema(why) if why.contains(advice)),
+        "{refused}"
+    );
+}
+
+/// A database as the first release left it.
+async fn at_first_migration() -> Database {
+    let database = Cluster::shared().await.empty_database().await;
+    let all = migrator();
+    let first = Migrator {
+        migrations: Cow::Owned(all.iter().take(1).cloned().collect()),
+        ..all
+    };
+    first.run(&mut database.connect().await).await.unwrap();
+    database
+}
