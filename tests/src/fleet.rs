@@ -466,11 +466,11 @@ impl Process {
     /// It fails, or does not stop in time.
     pub async fn until_left(&mut self) {
         let left = timeout(LONG, self.running.join_next()).await;
-        match left.unwrap_or_else(|_| panic!("{} does not stop", self.name)) {
-            Some(ended) => ended
+        let left = left.unwrap_or_else(|_| panic!("{} does not stop", self.name));
+        if let Some(ended) = left {
+            ended
                 .expect("a process does not panic")
-                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name)),
-            None => {}
+                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name));
         }
     }
 

@@ -24,3 +24,5 @@ mod backpressure;
 mod registry;
 
 mod garbage;
+
+mod leases;
