@@ -157,6 +157,8 @@ pub async fn run(
         dispatcher,
     });
     let endpoints = Endpoints::start(&door).await?;
+    // Ready means that a caller is heard, so NATS must know the endpoints.
+    bus.round_trip().await?;
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
     let mut serving =

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, HeaderMap, Message, Request};
+use async_nats::{Client, HeaderMap, Message, Request, RequestError};
 use bytes::Bytes;
 use fleet::ids::CallId;
 use serde_json::Value;
@@ -84,23 +84,27 @@ impl Submission {
     ///
     /// Nobody answers.
     pub async fn wait(self) -> Answer {
-        self.try_wait().await.expect("a dispatcher answers")
+        self.send().await.expect("a dispatcher answers")
     }
 
     /// The same by a caller who may be let down: `None` when no answer comes.
     pub async fn try_wait(self) -> Option<Answer> {
+        self.send().await.ok()
+    }
+
+    async fn send(self) -> Result<Answer, RequestError> {
         let request = Request::new()
             .headers(self.headers)
             .payload(self.body)
             .timeout(Some(self.patience));
         let subject = format!("toolfleet.v1.{}.call.{}", self.tenant, self.tool);
-        let answer = Answer::read(self.client.send_request(subject, request).await.ok()?);
+        let answer = Answer::read(self.client.send_request(subject, request).await?);
         if let Some(call) = answer["call_id"].as_str() {
             let call = call.parse().expect("a call id is a UUIDv7");
             let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
             accepted.insert(call);
         }
-        Some(answer)
+        Ok(answer)
     }
 
     /// Makes the call and returns as soon as it is accepted.

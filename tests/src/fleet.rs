@@ -158,8 +158,17 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_dispatcher(&mut self) -> &mut Process {
+        self.add_dispatcher_with(&[]).await
+    }
+
+    /// Starts one more dispatcher with these flags and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub async fn add_dispatcher_with(&mut self, flags: &[&str]) -> &mut Process {
         let name = format!("dispatcher-{}", self.dispatchers.len() + 1);
-        let config: dispatcher::Config = self.settings(&name, &[]);
+        let config: dispatcher::Config = self.settings(&name, flags);
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
@@ -251,8 +260,9 @@ impl Fleet {
         ping.await.expect("ask");
         let mut heard = 0;
         // Nobody knows how many will answer: silence ends it.
-        while let Ok(Some(_)) = timeout(SILENCE, answers.next()).await {
-            heard += 1;
+        while let Ok(Some(answer)) = timeout(SILENCE, answers.next()).await {
+            // The server itself answers when nobody is there, with a status.
+            heard += usize::from(answer.status.is_none());
         }
         heard
     }
@@ -456,11 +466,11 @@ impl Process {
     /// It fails, or does not stop in time.
     pub async fn until_left(&mut self) {
         let left = timeout(LONG, self.running.join_next()).await;
-        match left.unwrap_or_else(|_| panic!("{} does not stop", self.name)) {
-            Some(ended) => ended
+        let left = left.unwrap_or_else(|_| panic!("{} does not stop", self.name));
+        if let Some(ended) = left {
+            ended
                 .expect("a process does not panic")
-                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name)),
-            None => {}
+                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name));
         }
     }
 

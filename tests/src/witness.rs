@@ -48,6 +48,8 @@ pub enum Reply {
     DoneWhenReleased,
     /// Does it, and says so after a while.
     DoneAfter(Duration),
+    /// Does nothing, and answers with this status when the test releases the effect.
+    StatusWhenReleased(u16),
 }
 
 /// One request as it arrived.
@@ -253,7 +255,11 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     let reply = next_reply(&shared, &what);
     let applied = !matches!(
         reply,
-        Reply::Status(_) | Reply::RetryAfter(..) | Reply::No(_) | Reply::Hang
+        Reply::Status(_)
+            | Reply::StatusWhenReleased(_)
+            | Reply::RetryAfter(..)
+            | Reply::No(_)
+            | Reply::Hang
     );
     shared.seen.send_modify(|seen| {
         seen.requests.push(Request {
@@ -286,16 +292,24 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
             Response::new(Body::from_stream(broken))
         }
         Reply::DoneWhenReleased => {
-            let mut seen = shared.seen.subscribe();
-            let released = seen.wait_for(|seen| seen.released.contains(&what)).await;
-            drop(released.expect("the witness lives"));
+            released(&shared, &what).await;
             done()
+        }
+        Reply::StatusWhenReleased(status) => {
+            released(&shared, &what).await;
+            code(status).into_response()
         }
         Reply::DoneAfter(while_) => {
             tokio::time::sleep(while_).await;
             done()
         }
     }
+}
+
+async fn released(shared: &Shared, what: &str) {
+    let mut seen = shared.seen.subscribe();
+    let released = seen.wait_for(|seen| seen.released.contains(what)).await;
+    drop(released.expect("the witness lives"));
 }
 
 fn next_reply(shared: &Shared, what: &str) -> Reply {

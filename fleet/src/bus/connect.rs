@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event};
+use bytes::Bytes;
+use futures_util::StreamExt;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::watch;
 
@@ -24,6 +26,7 @@ impl Bus {
     /// The oldest server that has what we need and none of the holes we know.
     const SERVER_MIN: [u64; 3] = [2, 12, 6];
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+    const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 
     /// Connects, and refuses a server that is too old. After that the client reconnects by itself, for ever.
     ///
@@ -72,6 +75,30 @@ impl Bus {
             subjects: Subjects::new(prefix),
             epoch,
         })
+    }
+
+    /// Waits, a few seconds at most, until the server has taken what was sent before; a flush only waits for the socket.
+    ///
+    /// # Errors
+    ///
+    /// It did not answer.
+    pub async fn round_trip(&self) -> Result<(), BusError> {
+        let doing = "wait for NATS";
+        let inbox = self.client.new_inbox();
+        let echo = async {
+            let mut echo = self
+                .client
+                .subscribe(inbox.clone())
+                .await
+                .map_err(|error| BusError::unavailable(doing, error))?;
+            let sent = self.client.publish(inbox, Bytes::new()).await;
+            sent.map_err(|error| BusError::unavailable(doing, error))?;
+            drop(echo.next().await);
+            Ok(())
+        };
+        tokio::time::timeout(Self::ROUND_TRIP_MAX, echo)
+            .await
+            .unwrap_or_else(|elapsed| Err(BusError::unavailable(doing, elapsed)))
     }
 
     /// Whether the connection stands now.

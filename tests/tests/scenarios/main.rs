@@ -4,4 +4,25 @@
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
+// In reading order.
 mod life_of_a_call;
+
+mod errors;
+
+mod retry;
+
+mod in_doubt;
+
+mod sweep;
+
+mod fencing;
+
+mod drain;
+
+mod backpressure;
+
+mod registry;
+
+mod garbage;
+
+mod leases;

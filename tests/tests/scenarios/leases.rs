@@ -1,0 +1,158 @@
+//! Silence that is nobody's death.
+
+use std::{fs, time::Duration};
+
+use fleet::lease::{LEASE, OBSERVATION_GAP_MAX};
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    postgres::Cluster,
+    wait::until_so,
+    witness::{Reply, Witness},
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::json;
+
+/// A whole Postgres that stands still. Dropping it lets it go on.
+struct Paused(Vec<Pid>);
+
+impl Paused {
+    /// Stops the server that this process belongs to, with all it has started. The parent first: then there are no more.
+    fn server_of(backend: i32) -> Self {
+        let parent = parent(backend).unwrap();
+        let mut stopped = Self(Vec::new());
+        stopped.stop(parent);
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let pid = entry.file_name().to_string_lossy().parse();
+            if let Ok(pid) = pid
+                && self::parent(pid) == Some(parent)
+            {
+                stopped.stop(pid);
+            }
+        }
+        stopped
+    }
+
+    fn stop(&mut self, pid: i32) {
+        let pid = Pid::from_raw(pid);
+        // One that has just ended needs no stopping.
+        if kill(pid, Signal::SIGSTOP).is_ok() {
+            self.0.push(pid);
+        }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            // As above.
+            kill(*pid, Signal::SIGCONT).ok();
+        }
+    }
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
+}
+
+#[tokio::test]
+#[ignore = "slow: Postgres stands still for longer than a lease"]
+async fn a_postgres_that_stands_still_kills_nobody_and_doubles_nothing() {
+    let witness = Witness::start().await;
+    let cluster = Cluster::alone(true).await;
+    let tools = [witness.tool("charge", "once"), witness.tool("look", "read")];
+    let spec = Spec::with(tools).dispatchers(2).workers(2, &[]);
+    let fleet = Fleet::start_on(cluster.database().await, spec).await;
+    let mut calls = Vec::new();
+    for key in ["1", "2", "3", "4"] {
+        for tool in ["charge", "look"] {
+            let what = format!("{tool} {key}");
+            witness.always(&what, Reply::DoneWhenReleased);
+            let call = fleet.submit(tool, &json!({"what": what}));
+            calls.push((
+                call.key(&format!("{tool}{key}"))
+                    .asynchronous()
+                    .await
+                    .call_id(),
+                what,
+            ));
+        }
+    }
+    for (_, what) in &calls {
+        witness.until_asked(what, 1).await;
+    }
+    let backend = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&fleet.database.pool)
+        .await;
+    let paused = Paused::server_of(backend.unwrap());
+    // Half of the answers come while nobody can write them down.
+    for (_, what) in calls.iter().step_by(2) {
+        witness.release(what);
+    }
+    // The one place where time itself is the fact.
+    tokio::time::sleep(LEASE + OBSERVATION_GAP_MAX).await;
+    drop(paused);
+    for (_, what) in &calls {
+        witness.release(what);
+    }
+    for (call, what) in &calls {
+        let row = fleet.until_state(*call, "succeeded").await;
+        assert_eq!(
+            (&row["attempts"], witness.asked(what)),
+            (&json!(1), 1),
+            "{what}"
+        );
+    }
+    // Everybody is observed for another lease, and beats.
+    let alive = "SELECT count(*) FROM toolfleet.workers WHERE state = 'live' AND beat_at > now() - interval '4 seconds'";
+    tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
+    until_so("both workers to beat", async || {
+        fleet.count(alive).await == 2
+    })
+    .await;
+    let answer = fleet
+        .submit("charge", &json!({"what": "after"}))
+        .key("after")
+        .wait()
+        .await;
+    assert_eq!(answer["state"], "succeeded");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: a worker is silent for a whole lease"]
+async fn a_worker_that_is_killed_is_found_dead_after_its_lease() {
+    let witness = Witness::start().await;
+    let tools = [witness.tool("charge", "once"), witness.tool("look", "read")];
+    let mut fleet = Fleet::start(Spec::with(tools)).await;
+    witness.always("once", Reply::DoneThenHang);
+    witness.first("read", [Reply::Hang]);
+    let once = fleet
+        .submit("charge", &json!({"what": "once"}))
+        .key("k")
+        .asynchronous()
+        .await;
+    let read = fleet
+        .submit("look", &json!({"what": "read"}))
+        .asynchronous()
+        .await;
+    witness.until_asked("once", 1).await;
+    witness.until_asked("read", 1).await;
+    fleet.workers.remove(0).kill().await;
+    fleet.add_worker(&[]).await;
+    let row = fleet.until_state(once.call_id(), "in_doubt").await;
+    assert_eq!(row["attempts"], 1);
+    let row = fleet.until_state(read.call_id(), "succeeded").await;
+    assert_eq!(row["attempts"], 2);
+    assert_eq!(witness.asked("once"), 1);
+    invariants::hold(&fleet, &witness).await;
+}

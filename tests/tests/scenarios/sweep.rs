@@ -1,0 +1,187 @@
+//! Whatever a message, a stream or a process loses, Postgres still has, and the sweep finds.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use fleet::{
+    call::{Effect, Language, Priority},
+    canonical,
+    ids::{CallId, DispatcherId},
+    store::{accept::NewCall, lane::Reply as Told, ledger::Accepting},
+    wire::trace::TraceContext,
+};
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::until_so,
+    witness::{Reply, Witness},
+};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+/// Accepts this many calls for effects `0`, `1`, …
+async fn accept(fleet: &Fleet, tool: &str, calls: usize) -> Vec<CallId> {
+    let mut accepted = Vec::new();
+    for what in 0..calls {
+        let what = what.to_string();
+        let call = fleet.submit(tool, &json!({"what": what})).key(&what);
+        accepted.push(call.asynchronous().await.call_id());
+    }
+    accepted
+}
+
+/// Waits until all have succeeded, each with one attempt and one effect.
+async fn all_ran_once(fleet: &Fleet, witness: &Witness, calls: &[CallId]) {
+    for (what, call) in calls.iter().enumerate() {
+        let row = fleet.until_state(*call, "succeeded").await;
+        assert_eq!(row["attempts"], 1);
+        assert_eq!(witness.asked(&what.to_string()), 1);
+    }
+    invariants::hold(fleet, witness).await;
+}
+
+#[tokio::test]
+async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    let args = json!({"what": "0"}).to_string();
+    let call = NewCall {
+        call_id: CallId::generate(),
+        tenant: "default".parse().unwrap(),
+        tool: "charge".parse().unwrap(),
+        tool_version: 1,
+        effect: Effect::Once,
+        queue: "default".parse().unwrap(),
+        priority: Priority::Normal,
+        key: None,
+        key_retention_ms: 86_400_000,
+        args_hash: canonical::hash_text(&args),
+        args,
+        session: None,
+        run: None,
+        meta: None,
+        language: Language::En,
+        trace: TraceContext::default(),
+        dispatcher: DispatcherId::generate(),
+        deadline_ms: 60_000,
+        run_deadline: None,
+    };
+    let mut lanes = JoinSet::new();
+    let accepting = Accepting::start(&fleet.database.postgres, &mut lanes);
+    let id = call.call_id;
+    assert!(matches!(accepting.accept(call).await, Told::Done(_)));
+    all_ran_once(&fleet, &witness, &[id]).await;
+}
+
+#[tokio::test]
+async fn nats_may_lose_everything_it_has() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    let calls = accept(&fleet, "charge", 5).await;
+    fleet.stop_nats().await;
+    fleet.wipe_nats();
+    fleet.start_nats().await;
+    fleet.add_worker(&[]).await;
+    all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn what_runs_while_nats_is_away_is_recorded() {
+    let witness = Witness::start().await;
+    let mut fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    witness.always("0", Reply::DoneWhenReleased);
+    let calls = accept(&fleet, "charge", 1).await;
+    witness.until_asked("0", 1).await;
+    fleet.stop_nats().await;
+    witness.release("0");
+    fleet.until_state(calls[0], "succeeded").await;
+    fleet.start_nats().await;
+    until_so("the dispatcher to be back", async || {
+        fleet.dispatchers_heard().await == 1
+    })
+    .await;
+    let answer = fleet.get(&json!({"call_id": calls[0]})).await;
+    assert_eq!(answer["state"], "succeeded");
+    all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_deleted_comes_back_and_calls_run() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    let jetstream = jetstream::new(fleet.client.clone());
+    jetstream.delete_stream("TOOLFLEET_JOBS").await.unwrap();
+    let calls = accept(&fleet, "charge", 3).await;
+    all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_deleted_comes_back_and_calls_run() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    let stream = fleet.stream().await.unwrap();
+    stream.delete_consumer("q_default").await.unwrap();
+    let calls = accept(&fleet, "charge", 3).await;
+    all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn messages_that_are_purged_are_published_again() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    let calls = accept(&fleet, "charge", 5).await;
+    until_so("all pointers to be there", async || {
+        fleet.pointers().await == Some(5)
+    })
+    .await;
+    fleet.stream().await.unwrap().purge().await.unwrap();
+    fleet.add_worker(&[]).await;
+    all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_too_long_expires() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    let call = fleet.submit("charge", &json!({"what": "a"})).key("k");
+    let answer = call.deadline(Duration::from_millis(300)).wait().await;
+    assert_eq!(
+        (&answer["state"], answer.code()),
+        (&json!("expired"), "deadline_exceeded")
+    );
+    assert_eq!(
+        (&answer["effect"], &answer["attempts"]),
+        (&json!("not_applied"), &json!(0))
+    );
+    // Its pointer finds nothing to do.
+    fleet.add_worker(&[]).await;
+    invariants::hold(&fleet, &witness).await;
+    assert_eq!(witness.asked("a"), 0);
+}
+
+#[tokio::test]
+async fn dispatchers_that_sweep_at_once_double_nothing() {
+    let witness = Witness::start().await;
+    let retry = "retry: {strategy: fixed, max_attempts: 2, base: 100ms}\n";
+    let tools = [
+        witness.tool("charge", "once"),
+        witness.tool("look", "read") + retry,
+    ];
+    let spec = Spec::with(tools).dispatchers(3).workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    let calls = accept(&fleet, "charge", 30).await;
+    let retried = fleet
+        .submit("look", &json!({"what": "again"}))
+        .asynchronous()
+        .await;
+    witness.first("again", [Reply::Status(503)]);
+    fleet.stream().await.unwrap().purge().await.unwrap();
+    fleet.add_worker(&[]).await;
+    fleet.add_worker(&[]).await;
+    fleet.until_state(retried.call_id(), "succeeded").await;
+    assert_eq!(witness.asked("again"), 2);
+    all_ran_once(&fleet, &witness, &calls).await;
+}
