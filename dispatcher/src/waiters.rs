@@ -172,9 +172,7 @@ impl Waiting {
             }
             std::future::pending().await
         };
-        let Some(decided) = self.decided.as_mut() else {
-            return None;
-        };
+        let decided = self.decided.as_mut()?;
         tokio::select! {
             decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
             envelope = heard => Some(envelope),

@@ -50,7 +50,7 @@ pub(crate) fn conclude(
         attempt: Some(EndedAttempt {
             outcome: execution.word(),
             effect,
-            error: execution.failure().map(|failure| json(failure)),
+            error: execution.failure().map(json),
         }),
         actor,
         reason: execution

@@ -228,7 +228,8 @@ impl Puller {
                     .rsplit('.')
                     .next()
                     .and_then(|pull| pull.parse().ok());
-                if !pull.is_some_and(|pull| self.pulls.remove(&pull).is_some()) {
+                let ours = pull.and_then(|pull| self.pulls.remove(&pull));
+                if ours.is_none() {
                     return;
                 }
                 let headers = message.headers.as_ref();

@@ -91,7 +91,13 @@ impl Claiming {
                 source: sqlx::Error::WorkerCrashed,
             }),
             Reply::Unknown => {
-                let claimed = within(doing, READ_BACK_MAX, self.read_back(call, attempt)).await?;
+                // Boxed: the rare way must not make every claim's future large.
+                let claimed = within(
+                    doing,
+                    READ_BACK_MAX,
+                    Box::pin(self.read_back(call, attempt)),
+                )
+                .await?;
                 let unconfirmed = || StoreError::Unavailable {
                     doing,
                     source: sqlx::Error::WorkerCrashed,
