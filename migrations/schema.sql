@@ -60,7 +60,7 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
-CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS SETOF date
+CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS date
     LANGUAGE plpgsql
     AS $_$
 DECLARE
@@ -88,8 +88,9 @@ BEGIN
             'finished_calls' || to_char(part.day, '_YYYYMMDD'),
             'ended_attempts' || to_char(part.day, '_YYYYMMDD'),
             'call_notes' || to_char(part.day, '_YYYYMMDD'));
-        RETURN NEXT part.day;
+        RETURN part.day;
     END LOOP;
+    RETURN NULL;
 END $_$;
 
 CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer
@@ -242,6 +243,8 @@ CREATE TABLE toolfleet.open_calls (
     publish_n integer DEFAULT 1 NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
     lost_attempts integer DEFAULT 0 NOT NULL,
+    unspent_attempts integer DEFAULT 0 NOT NULL,
+    effect_unknown boolean DEFAULT false NOT NULL,
     first_started_at timestamp with time zone,
     attempt_id uuid,
     worker_id uuid,
@@ -310,7 +313,10 @@ CREATE VIEW toolfleet.attempts AS
             finished_calls.finished_at,
             finished_calls.attempt_timeout_ms,
             (finished_calls.attempt_outcome)::text AS attempt_outcome,
-            finished_calls.error,
+                CASE
+                    WHEN ((finished_calls.error ->> 'code'::text) = ANY (ARRAY['retries_exhausted'::text, 'deadline_exceeded'::text])) THEN COALESCE(((finished_calls.error -> 'details'::text) -> 'last'::text), finished_calls.error)
+                    ELSE finished_calls.error
+                END AS error,
             (finished_calls.effect_known)::text AS effect_known,
             false
            FROM toolfleet.finished_calls
@@ -693,6 +699,8 @@ ALTER TABLE ONLY toolfleet.tool_versions
     ADD CONSTRAINT tool_versions_rev_key UNIQUE (rev);
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
+
+CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING btree (call_id);
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;

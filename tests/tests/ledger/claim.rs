@@ -44,8 +44,17 @@ async fn a_call_is_claimed_once_however_many_race_for_it() {
     );
     for (worker, claims) in [(&one, &by_one), (&other, &by_other)] {
         let mut connection = ledger.database.connect().await;
-        let running = workers::running(&mut connection, worker.id).await.unwrap();
-        assert_eq!(running.len(), claims.iter().flatten().count());
+        let running: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM toolfleet.open_calls WHERE worker_id = $1 AND state = 'running'",
+        )
+        .bind(worker.id.0)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+        assert_eq!(
+            running,
+            i64::try_from(claims.iter().flatten().count()).unwrap()
+        );
     }
 }
 
@@ -170,7 +179,7 @@ async fn a_fence_waits_for_a_claim_and_the_sweep_then_finds_it() {
     let pool = &ledger.database.pool;
     let (declared, ()) = tokio::join!(workers::declare_dead(pool, worker.id, 0), committing);
     assert!(declared.unwrap());
-    let lost = sweep::lost(pool).await.unwrap();
+    let lost = sweep::lost(pool, true).await.unwrap();
     assert_eq!(lost.len(), 1);
     assert_eq!(
         (lost[0].call_id, lost[0].attempt_id),
@@ -191,7 +200,7 @@ async fn fences_and_claims_at_full_speed_never_miss_each_other() {
         racers.spawn(async move {
             assert!(workers::declare_dead(&pool, id, 0).await.unwrap());
             // What the fence found right after it is all there will ever be.
-            let found = sweep::lost(&pool).await.unwrap();
+            let found = sweep::lost(&pool, true).await.unwrap();
             found
                 .into_iter()
                 .map(|lost| lost.call_id)
@@ -258,11 +267,11 @@ async fn attempts_are_counted_and_lost_ones_remembered() {
     let mut lost = repeated(call, worker.claims(call).await);
     lost.kind = fleet::store::complete::EndingKind::Again {
         pause_ms: 0,
-        lost: true,
+        cost: fleet::store::complete::AttemptCost::Lost,
     };
     ledger.ends(lost).await;
     let claimed = worker.tries(call).await.unwrap();
-    assert_eq!((claimed.attempt, claimed.lost_attempts), (3, 1));
+    assert_eq!((claimed.attempt, claimed.unspent_attempts), (3, 1));
 }
 
 #[tokio::test]

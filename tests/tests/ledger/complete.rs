@@ -150,7 +150,7 @@ async fn a_call_that_waits_again_belongs_to_no_attempt() {
     let (call, attempt) = ledger.running(&worker).await;
     let pause = EndingKind::Again {
         pause_ms: 60_000,
-        lost: true,
+        cost: fleet::store::complete::AttemptCost::Lost,
     };
     ledger
         .ends(ending(call, Guard::Attempt(attempt), pause))
@@ -265,7 +265,7 @@ async fn of_a_worker_and_a_sweep_that_race_one_ends_the_attempt() {
             let lost = match index % 2 {
                 0 => EndingKind::Again {
                     pause_ms: 0,
-                    lost: true,
+                    cost: fleet::store::complete::AttemptCost::Lost,
                 },
                 _ => end_in(State::Failed),
             };

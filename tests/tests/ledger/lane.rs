@@ -10,7 +10,6 @@ use fleet::{
         ledger::{Accepting, Completing},
         read::{find, find_key},
         session::Postgres,
-        workers,
     },
 };
 use fleet_tests::{
@@ -104,7 +103,8 @@ async fn a_claim_that_never_arrived_is_nobodys() {
         worker.claiming.claim(claim_of(call)),
         cut_once_swallowed(&proxy)
     );
-    assert!(claimed.unwrap().is_none());
+    // Not ours as far as anybody can tell; it might still be on its way.
+    assert!(!matches!(claimed, Ok(Some(_))), "{claimed:?}");
     assert_eq!(ledger.state(call).await, State::Queued);
     assert!(worker.tries(call).await.is_some(), "the lane works again");
 }
@@ -319,8 +319,14 @@ async fn however_often_the_wire_is_cut_a_call_runs_for_one_attempt_at_a_time() {
     // A claim that was given up and committed later is found among its worker's own.
     let mut owned = HashSet::new();
     for worker in [&one, &other] {
-        let running = workers::running(&mut ledger.database.connect().await, worker.id).await;
-        owned.extend(running.unwrap().into_iter().map(|(call, _)| call));
+        let running: Vec<uuid::Uuid> = sqlx::query_scalar(
+            "SELECT call_id FROM toolfleet.open_calls WHERE worker_id = $1 AND state = 'running'",
+        )
+        .bind(worker.id.0)
+        .fetch_all(&ledger.database.pool)
+        .await
+        .unwrap();
+        owned.extend(running.into_iter().map(CallId));
     }
     for call in calls {
         match ledger.state(call).await {

@@ -55,7 +55,7 @@ async fn an_outage_is_told_at_once_and_ends_with_the_server_back() {
             .await
             .is_err()
     );
-    assert!(sweep::lost(&ledger.database.pool).await.is_err());
+    assert!(sweep::lost(&ledger.database.pool, true).await.is_err());
 
     let ending = succeeded(call, attempt);
     let (ended, ()) = tokio::join!(

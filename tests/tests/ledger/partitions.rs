@@ -18,18 +18,25 @@ use crate::support::{Ledger, keyed_call, new_call, new_key, succeeded, tenant};
 const OLD: i32 = 40;
 const RETENTION: Option<i32> = Some(30);
 
+/// Partitions made and days dropped.
+async fn kept(ledger: &Ledger, retention: Option<i32>) -> (i32, i32) {
+    let mut connection = ledger.database.postgres.connect_for_upkeep().await.unwrap();
+    let kept = keep_partitions(&mut connection, retention).await.unwrap();
+    (kept.made, kept.dropped_days)
+}
+
 #[tokio::test]
 async fn partitions_are_made_once() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;
-    assert_eq!(keep_partitions(pool, None).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, None).await, (0, 0));
     assert_eq!(days(pool).await.len(), 9, "yesterday, today and a week");
     let more: i32 = sqlx::query_scalar("SELECT toolfleet.ensure_partitions(9)")
         .fetch_one(pool)
         .await
         .unwrap();
     assert_eq!(more, 2 * 3);
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
 }
 
 #[tokio::test]
@@ -70,11 +77,11 @@ async fn an_old_day_goes_with_its_lapsed_keys_and_those_keys_are_new_again() {
     add_day(pool, OLD).await;
     let (call, key) = (id_of(pool, OLD).await, new_key());
     finished(pool, call, Some(key), 0).await;
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 1));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
     assert_eq!(days(pool).await.len(), 9);
     assert!(find(pool, call).await.unwrap().is_none());
     assert!(find_key(pool, &tenant(), &key).await.unwrap().is_none());
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
     ledger.accepted(keyed_call(key)).await;
 }
 
@@ -91,7 +98,7 @@ async fn a_day_stays_while_one_of_its_calls_is_open() {
             ..new_call()
         })
         .await;
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
     assert_eq!(days(pool).await.len(), 10);
 }
 
@@ -104,7 +111,7 @@ async fn a_day_stays_while_a_key_into_it_lives() {
     let call = id_of(pool, OLD).await;
     finished(pool, call, Some(living), 60 * 24 * 3_600_000).await;
     finished(pool, id_of(pool, OLD).await, Some(lapsed), 0).await;
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
     assert_eq!(days(pool).await.len(), 10);
     for key in [living, lapsed] {
         let reply = ledger.accepting.accept(keyed_call(key)).await;
@@ -121,7 +128,7 @@ async fn a_day_stays_while_a_key_into_it_names_a_call_that_is_nowhere() {
     add_day(pool, OLD).await;
     let key = new_key();
     name(pool, id_of(pool, OLD).await, key).await;
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 0));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 0));
     let reply = ledger.accepting.accept(keyed_call(key)).await;
     assert!(matches!(reply, Reply::Undecided), "{reply:?}");
 }
@@ -136,7 +143,7 @@ async fn a_key_taken_over_survives_the_day_of_its_old_call() {
     let mut taker = keyed_call(key);
     taker.key.as_mut().unwrap().replaces = Some(old);
     let new = ledger.accepted(taker).await;
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 1));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
     assert_eq!(
         find_key(pool, &tenant(), &key)
             .await
@@ -154,7 +161,7 @@ async fn a_day_goes_only_when_it_is_over() {
     for day in [29, 30, 31] {
         add_day(pool, day).await;
     }
-    assert_eq!(keep_partitions(pool, RETENTION).await.unwrap(), (0, 1));
+    assert_eq!(kept(&ledger, RETENTION).await, (0, 1));
     assert_eq!(days(pool).await.len(), 9 + 2);
 }
 

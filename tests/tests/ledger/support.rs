@@ -242,7 +242,7 @@ pub(crate) fn end_in(state: State) -> EndingKind {
 pub(crate) fn again() -> EndingKind {
     EndingKind::Again {
         pause_ms: 0,
-        lost: false,
+        cost: fleet::store::complete::AttemptCost::Spent,
     }
 }
 

@@ -54,7 +54,7 @@ async fn what_is_not_yet_due_stays() {
     let mut later = repeated(call, attempt);
     later.kind = fleet::store::complete::EndingKind::Again {
         pause_ms: 60_000,
-        lost: false,
+        cost: fleet::store::complete::AttemptCost::Spent,
     };
     ledger.ends(later).await;
     assert!(
@@ -172,7 +172,7 @@ async fn a_running_call_without_a_live_worker_is_lost() {
     ledger.ends(succeeded(finished, attempt)).await;
     ledger.in_doubt(&dead).await;
     let pool = &ledger.database.pool;
-    assert!(sweep::lost(pool).await.unwrap().is_empty());
+    assert!(sweep::lost(pool, true).await.unwrap().is_empty());
 
     let mut connection = ledger.database.connect().await;
     assert!(workers::declare_dead(pool, dead.id, 0).await.unwrap());
@@ -184,7 +184,7 @@ async fn a_running_call_without_a_live_worker_is_lost() {
         .execute(&mut connection)
         .await
         .unwrap();
-    let found = sweep::lost(pool).await.unwrap();
+    let found = sweep::lost(pool, true).await.unwrap();
     let found: HashSet<_> = found
         .iter()
         .map(|found| {
@@ -214,7 +214,7 @@ async fn an_attempt_long_overdue_is_lost_although_its_worker_lives() {
         .await
         .unwrap();
     }
-    let found = sweep::lost(&ledger.database.pool).await.unwrap();
+    let found = sweep::lost(&ledger.database.pool, true).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].call_id, found[0].attempt_id), (call, attempt));
     assert!(found[0].overdue);

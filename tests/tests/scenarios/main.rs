@@ -13,6 +13,7 @@ mod retry;
 
 mod in_doubt;
 
+mod silence;
 mod sweep;
 
 mod fencing;

@@ -1,0 +1,123 @@
+//! The ledger refuses or falls silent in the middle: nothing is run twice, and nobody is told that nothing happened.
+
+use std::time::Duration;
+
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::until_so,
+    witness::{Reply, Witness},
+};
+use serde_json::json;
+use sqlx::Connection;
+
+/// How often the worker has beaten since `from`.
+async fn beats(fleet: &Fleet) -> i64 {
+    fleet
+        .count("SELECT coalesce(max(beat), 0) FROM toolfleet.worker_processes")
+        .await
+}
+
+#[tokio::test]
+async fn a_completion_that_the_ledger_refuses_for_a_while_does_not_run_a_once_tool_again() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    witness.always("a", Reply::DoneWhenReleased);
+    let accepted = fleet
+        .submit("charge", &json!({"what": "a"}))
+        .key("k")
+        .asynchronous()
+        .await;
+    witness.until_asked("a", 1).await;
+
+    let mut locking = fleet.database.connect().await;
+    let mut hold = locking.begin().await.unwrap();
+    sqlx::query("LOCK TABLE toolfleet.finished_calls")
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    let before = beats(&fleet).await;
+    witness.release("a");
+    // Long enough for the completion to be refused, and for the worker to look after what it has given up.
+    until_so("two beats", async || beats(&fleet).await >= before + 2).await;
+    hold.rollback().await.unwrap();
+
+    let call = fleet.until_state(accepted.call_id(), "succeeded").await;
+    assert_eq!(call["attempts"], 1);
+    assert_eq!((witness.asked("a"), witness.applied("a")), (1, 1));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn whoever_submitted_a_call_is_told_its_id_even_when_it_cannot_be_read_again() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    witness.always("a", Reply::DoneWhenReleased);
+    let mut locking = fleet.database.connect().await;
+    let mut hold = locking.begin().await.unwrap();
+    // Reading a call looks at the history too; accepting one does not.
+    sqlx::query("LOCK TABLE toolfleet.finished_calls")
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    let submission = fleet.submit("charge", &json!({"what": "a"})).key("k");
+    let answer = submission.header("Prefer", "wait=0").wait().await;
+    hold.rollback().await.unwrap();
+    assert!(answer["call_id"].is_string(), "{}", *answer);
+    assert!(answer.get("error").is_none(), "{}", *answer);
+    witness.release("a");
+    fleet.until_state(answer.call_id(), "succeeded").await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn what_an_earlier_attempt_may_have_done_is_not_forgotten_when_later_ones_do_not_start() {
+    let witness = Witness::start().await;
+    let mut manifest = witness.tool("put", "idempotent");
+    manifest.push_str("timeout: 300ms\nnot_applied_statuses: [503]\nretry: {strategy: fixed, base: 100ms, max_attempts: 3}\n");
+    let fleet = Fleet::start(Spec::with([manifest])).await;
+    witness.first("a", [Reply::DoneWhenReleased]);
+    witness.always("a", Reply::Status(503));
+    let answer = fleet.submit("put", &json!({"what": "a"})).wait().await;
+    assert_eq!(
+        (&answer["state"], &answer["effect"]),
+        (&json!("in_doubt"), &json!("unknown")),
+        "{}",
+        *answer
+    );
+    assert_eq!(witness.asked("a"), 3);
+    witness.release("a");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_tool_that_has_forgotten_its_key_is_not_asked_again() {
+    let witness = Witness::start().await;
+    let manifest = witness.tool("put", "idempotent").replace(
+        "{header: Idempotency-Key}",
+        "{header: Idempotency-Key, valid_for: 1s}",
+    );
+    let manifest = format!(
+        "{manifest}timeout: 500ms\nretry: {{strategy: fixed, base: 300ms, max_attempts: 9}}\n"
+    );
+    let fleet = Fleet::start(Spec::with([manifest])).await;
+    witness.always("a", Reply::DoneWhenReleased);
+    let answer = fleet
+        .submit("put", &json!({"what": "a"}))
+        .patience(Duration::from_secs(30))
+        .wait()
+        .await;
+    assert_eq!(
+        (&answer["state"], &answer["effect"]),
+        (&json!("in_doubt"), &json!("unknown")),
+        "{}",
+        *answer
+    );
+    assert!(
+        witness.asked("a") <= 2,
+        "asked {} times",
+        witness.asked("a")
+    );
+    witness.release("a");
+    invariants::hold(&fleet, &witness).await;
+}
