@@ -34,6 +34,7 @@ use fleet::{
         headers::{Prefer, RequestHeaders},
         pointer::Pointer,
         subjects::Subjects,
+        trace::TraceContext,
     },
 };
 use serde_json::{Value, value::RawValue};
@@ -320,6 +321,11 @@ impl Door {
             args: inline
                 .then(|| RawValue::from_string(call.args.clone()).ok())
                 .flatten(),
+            trace: TraceContext {
+                baggage: None,
+                ..call.trace.clone()
+            },
+            attempts: 0,
         };
         let span = spans::step(Step::Publish);
         self.publisher

@@ -24,7 +24,6 @@ use fleet::{
 use futures_util::StreamExt;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
-use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -37,6 +36,7 @@ use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
 use crate::{
     caller::{Answer, Submission},
     postgres::Database,
+    run_folder::RunFolder,
     wait::{LONG, until_so},
 };
 
@@ -99,7 +99,8 @@ pub struct Fleet {
     accepted: Arc<Mutex<BTreeSet<CallId>>>,
     nats: Option<Nats>,
     nats_port: u16,
-    nats_folder: TempDir,
+    // After the server: dropping it ends what still runs.
+    nats_folder: RunFolder,
 }
 
 /// How long a dispatcher may need to answer a question about itself.
@@ -124,7 +125,7 @@ impl Fleet {
     /// Something does not start; the message says what.
     pub async fn start_on(database: Database, spec: Spec) -> Self {
         start_process();
-        let nats_folder = tempfile::tempdir().expect("a folder for nats-server");
+        let nats_folder = RunFolder::create().expect("a folder for nats-server");
         let nats = start_nats(&nats_folder, None).await;
         let client = async_nats::connect(nats.url())
             .await
@@ -521,7 +522,7 @@ pub fn counter(series: &str) -> f64 {
     value.unwrap_or(0.0)
 }
 
-async fn start_nats(folder: &TempDir, port: Option<u16>) -> Nats {
+async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Nats {
     let options = NatsOptions {
         store: folder.path().join("store"),
         port,

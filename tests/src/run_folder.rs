@@ -1,4 +1,4 @@
-//! A folder that goes when this process ends, however it ends, and with it the Postgres that runs inside.
+//! A folder that goes when this process ends, however it ends, and with it the servers that run inside.
 //!
 //! Test processes are killed, panic and leave through `exit`, none of which drops a static. So a small shell watches
 //! over a pipe: it reads until the writing end, which only we hold, is closed, and then clears up.
@@ -20,15 +20,18 @@ const MEMORY_FREE_MIN: u64 = 2 << 30;
 const WATCH: &str = r#"
 trap '' HUP INT TERM
 cat > /dev/null
-lock="$1/data/postmaster.pid"
-pid=$(head -n 1 "$lock" 2> /dev/null)
-command=$(tr '\0' ' ' < "/proc/$pid/cmdline" 2> /dev/null || ps -o args= -p "$pid" 2> /dev/null)
-case "$command" in *"$1/"*)
-    kill -QUIT "$pid"
+folder=$1
+runs_here() {
+    command=$(tr '\0' ' ' < "/proc/$1/cmdline" 2> /dev/null || ps -o args= -p "$1" 2> /dev/null)
+    case "$command" in *"$folder/"*) return 0 ;; *) return 1 ;; esac
+}
+for lock in "$folder/data/postmaster.pid" "$folder/store/nats-server.pid"; do
+    pid=$(head -n 1 "$lock" 2> /dev/null)
+    [ -n "$pid" ] && runs_here "$pid" && kill -QUIT "$pid"
     tries=0
-    while [ -e "$lock" ] && [ "$tries" -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
-esac
-rm -rf "$1"
+    while [ -n "$pid" ] && runs_here "$pid" && [ "$tries" -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+done
+rm -rf "$folder"
 "#;
 
 /// The folder. Dropping it ends what runs inside, removes it, and waits for both.

@@ -15,10 +15,11 @@ use fleet::{
     telemetry::{
         metrics, report,
         spans::{self, Step},
+        trace::{self, Relation},
     },
     wire::pointer::Pointer,
 };
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::{
     claim::claim,
@@ -39,7 +40,10 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
     let skipped = match Pointer::read(&body) {
         Ok(pointer) => {
             let span = spans::attempt(pointer.call_id, &pointer.tool, worker.id);
-            attempt(&worker, pointer, &acker)
+            // Before the first step, for a span that has children keeps its parent.
+            let relation = Relation::of(pointer.attempts.saturating_add(1), true);
+            trace::relate(&span, &pointer.trace, relation);
+            Box::pin(attempt(&worker, pointer, &acker))
                 .instrument(span)
                 .await
                 .err()
@@ -61,7 +65,10 @@ async fn attempt(worker: &Worker, pointer: Pointer, acker: &Acker) -> Result<(),
     let gated = gate::pass(worker, pointer)
         .instrument(spans::step(Step::Gate))
         .await?;
-    let running = claim(worker, gated).await?;
+    let running = claim(worker, gated)
+        .instrument(spans::step(Step::Claim))
+        .await?;
+    spans::numbered(&Span::current(), running.claimed.attempt);
     dispose(acker, Disposal::Ack)
         .instrument(spans::step(Step::Ack))
         .await;

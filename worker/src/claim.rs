@@ -10,13 +10,9 @@ use fleet::{
         claim::{ClaimRow, Claimed},
         read,
     },
-    telemetry::{
-        metrics, report, spans,
-        trace::{self, Relation},
-    },
+    telemetry::{metrics, report},
 };
 use tokio::time::Instant;
-use tracing::Span;
 
 use crate::{dispose::Skip, executors::Prepared, gate::Gated, worker::Worker};
 
@@ -64,10 +60,6 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
             return Err(Skip::StoreSilent);
         }
     };
-    // The span of the attempt gets its parent with the claim: only the row knows the trace for certain.
-    let span = Span::current();
-    trace::relate(&span, &claimed.trace, Relation::of(claimed.attempt, true));
-    spans::numbered(&span, claimed.attempt);
     metrics().claimed(Duration::from_millis(
         u64::try_from(claimed.queued_ms).unwrap_or(0),
     ));

@@ -10,7 +10,7 @@ use crate::{
     call::{Effect, State},
     ids::{AttemptId, CallId, QueueName},
     telemetry::LedgerFigures,
-    wire::pointer::Pointer,
+    wire::{pointer::Pointer, trace::TraceContext},
 };
 
 /// A call to publish.
@@ -32,6 +32,7 @@ pub const LOST_AFTER_MS: i64 = 3_000;
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
+                       attempts, traceparent, tracestate, \
                        CASE WHEN octet_length(args::text) <= $1 THEN args::text END AS args";
 
 /// Takes calls whose wait is over and hands them out for publication. Own statement; rows that another dispatcher is
@@ -340,6 +341,12 @@ fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
             tool_version: row.try_get("tool_version")?,
             args_hash: row.try_get("args_hash")?,
             args: args.map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            trace: TraceContext {
+                traceparent: row.try_get("traceparent")?,
+                tracestate: row.try_get("tracestate")?,
+                baggage: None,
+            },
+            attempts: u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(u32::MAX),
         },
     })
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::trace::TraceContext;
 use crate::ids::{CallId, ToolName};
 
 /// What a worker finds in a message. It decides nothing: the claim reads the row, and any pointer may claim.
@@ -19,6 +20,12 @@ pub struct Pointer {
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
+    /// The trace the call belongs to, for the spans before its claim. Without the caller's baggage.
+    #[serde(default)]
+    pub trace: TraceContext,
+    /// How many attempts were made before: only the first one is part of the caller's trace.
+    #[serde(default)]
+    pub attempts: u32,
 }
 
 impl Pointer {
