@@ -1,6 +1,6 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, nothing left behind.
 //!
-//! [`run`] starts the program under a guard and observes; `verdict` says what the observation means;
+//! `run` starts the program under a guard and observes; `verdict` says what the observation means;
 //! `environment` says what the program gets to see.
 
 mod environment;
