@@ -13,14 +13,13 @@ use fleet::{
     bus::{connect::Bus, publish::Publisher},
     call::State,
     canonical,
-    ids::{CallId, DispatcherId, IdempotencyKey, Label, ToolName},
+    ids::{CallId, DispatcherId, Label, ToolName},
     registry::{Registry, Tool},
     store::{
         PgPool, StoreError,
         accept::{AcceptedAt, NewCall, NewKey},
         lane::Reply,
         ledger::Accepting,
-        read::{self, CallRow, KeyRow},
     },
     telemetry::{
         metrics, report,
@@ -29,7 +28,7 @@ use fleet::{
     },
     wire::{
         code::Code,
-        envelope::{Accepted, Envelope},
+        envelope::Accepted,
         error::ErrorBody,
         headers::{Prefer, RequestHeaders},
         pointer::Pointer,
@@ -44,6 +43,7 @@ use tracing::Instrument;
 
 use crate::{
     answer::{Answer, Refusal},
+    replay::key_hash,
     waiters::{Waiters, Waiting},
 };
 
@@ -60,14 +60,14 @@ pub(crate) struct Door {
 }
 
 /// A submission that is well formed; whether it is acceptable is still open.
-struct Submission {
-    tenant: Label,
-    tool: ToolName,
-    headers: RequestHeaders,
+pub(crate) struct Submission {
+    pub(crate) tenant: Label,
+    pub(crate) tool: ToolName,
+    pub(crate) headers: RequestHeaders,
     args: Value,
     args_text: String,
-    args_hash: [u8; 32],
-    original_hash: [u8; 32],
+    pub(crate) args_hash: [u8; 32],
+    pub(crate) original_hash: [u8; 32],
 }
 
 /// How often an accept whose answer is missing is sent again, through its key.
@@ -333,110 +333,6 @@ impl Door {
             .instrument(span)
             .await;
     }
-
-    /// Answers with the call that a key names.
-    async fn replay(&self, submission: &Submission, found: &KeyRow) -> Result<Answer, Refusal> {
-        let same_tool = found.tool == submission.tool.as_str();
-        let same_args = found.original_hash == submission.original_hash
-            || found.args_hash == submission.args_hash;
-        if !(same_tool && same_args) {
-            let what =
-                "this idempotency key already names a call with another tool or other arguments";
-            return Err(Refusal::new(Code::IdempotencyKeyReused, what));
-        }
-        self.attach(submission, found.call_id, true).await
-    }
-
-    async fn attach(
-        &self,
-        submission: &Submission,
-        call: CallId,
-        replayed: bool,
-    ) -> Result<Answer, Refusal> {
-        match submission.headers.prefer {
-            Prefer::RespondAsync => self.as_it_stands(call, &submission.tenant, replayed).await,
-            Prefer::Wait(wait) => {
-                self.wait_for(call, &submission.tenant, wait, replayed)
-                    .await
-            }
-        }
-    }
-
-    /// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, look, then wait.
-    pub(crate) async fn wait_for(
-        &self,
-        call: CallId,
-        tenant: &Label,
-        wait: Duration,
-        replayed: bool,
-    ) -> Result<Answer, Refusal> {
-        let mut waiting = self.waiters.register(call);
-        let elsewhere = self
-            .bus
-            .client
-            .subscribe(self.bus.subjects.done_of_call(call))
-            .await
-            .ok();
-        // In place before the row is read. Without it the poll finds out within a second.
-        self.bus.flush().await;
-        let row = self.find(call, tenant).await?;
-        if !row.state.answers_waiters()
-            && let Some(envelope) = waiting.decided(wait, elsewhere).await
-        {
-            return Ok(self.result(Envelope {
-                replayed,
-                ..Arc::unwrap_or_clone(envelope)
-            }));
-        }
-        self.as_it_stands(call, tenant, replayed).await
-    }
-
-    /// The result envelope of a call that is decided, the accepted envelope of one that is not.
-    pub(crate) async fn as_it_stands(
-        &self,
-        call: CallId,
-        tenant: &Label,
-        replayed: bool,
-    ) -> Result<Answer, Refusal> {
-        let row = self.find(call, tenant).await?;
-        match row
-            .envelope(replayed)
-            .map_err(|error| Refusal::unreadable(&error))?
-        {
-            Some(envelope) => Ok(self.result(envelope)),
-            None => Ok(Answer::accepted(&row.accepted(replayed))),
-        }
-    }
-
-    /// A result, as large as NATS carries it, with room for headers and protocol.
-    fn result(&self, envelope: Envelope) -> Answer {
-        Answer::result(envelope, self.bus.payload_max().saturating_sub(4 * 1024))
-    }
-
-    /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.
-    async fn find(&self, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
-        let row = read::find(&self.pool, call)
-            .await
-            .map_err(|error| Refusal::unreadable(&error))?;
-        row.filter(|row| row.tenant == *tenant)
-            .ok_or_else(Refusal::not_found)
-    }
-
-    pub(crate) async fn find_key(
-        &self,
-        tenant: &Label,
-        key: &IdempotencyKey,
-    ) -> Result<Option<KeyRow>, Refusal> {
-        let found = read::find_key(&self.pool, tenant, &key_hash(tenant, key)).await;
-        found.map_err(|error| Refusal::unreadable(&error))
-    }
-
-    async fn find_taken_key(&self, submission: &Submission) -> Result<Option<KeyRow>, Refusal> {
-        match &submission.headers.key {
-            Some(key) => self.find_key(&submission.tenant, key).await,
-            None => Ok(None),
-        }
-    }
 }
 
 fn read_headers(headers: Option<&HeaderMap>) -> Result<RequestHeaders, Refusal> {
@@ -464,14 +360,4 @@ fn violated(violations: &Violations) -> Refusal {
     };
     let details = serde_json::to_value(violations).expect("violations have only string keys");
     error.with_details(details).into()
-}
-
-/// SHA-256 of the tenant and the key: the key itself is not stored.
-fn key_hash(tenant: &Label, key: &IdempotencyKey) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(tenant.as_str())
-        .chain_update([0])
-        .chain_update(key.as_str())
-        .finalize()
-        .into()
 }

@@ -1,11 +1,12 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
-//! In the order a call meets them: `service` hears the request, `accept` is the door, `waiters` hold the callers who
-//! wait, `answer` is what they get; `sweep` runs beside and finds what was lost.
+//! In the order a call meets them: `service` hears the request, `accept` is the door, `replay` is for a call that is there
+//! already, `waiters` hold the callers who wait, `answer` is what they get; `sweep` runs beside and finds what was lost.
 
 mod accept;
 mod answer;
 mod config;
+mod replay;
 mod service;
 mod sweep;
 mod waiters;

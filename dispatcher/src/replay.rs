@@ -1,0 +1,138 @@
+//! A call that is there already: whose key it is, where it stands, and waiting for it.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    ids::{CallId, IdempotencyKey, Label},
+    store::read::{self, CallRow, KeyRow},
+    wire::{code::Code, envelope::Envelope, headers::Prefer},
+};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    accept::{Door, Submission},
+    answer::{Answer, Refusal},
+};
+
+impl Door {
+    /// Answers with the call that a key names.
+    pub(crate) async fn replay(
+        &self,
+        submission: &Submission,
+        found: &KeyRow,
+    ) -> Result<Answer, Refusal> {
+        let same_tool = found.tool == submission.tool.as_str();
+        let same_args = found.original_hash == submission.original_hash
+            || found.args_hash == submission.args_hash;
+        if !(same_tool && same_args) {
+            let what =
+                "this idempotency key already names a call with another tool or other arguments";
+            return Err(Refusal::new(Code::IdempotencyKeyReused, what));
+        }
+        self.attach(submission, found.call_id, true).await
+    }
+
+    pub(crate) async fn attach(
+        &self,
+        submission: &Submission,
+        call: CallId,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        match submission.headers.prefer {
+            Prefer::RespondAsync => self.as_it_stands(call, &submission.tenant, replayed).await,
+            Prefer::Wait(wait) => {
+                self.wait_for(call, &submission.tenant, wait, replayed)
+                    .await
+            }
+        }
+    }
+
+    /// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, look, then wait.
+    pub(crate) async fn wait_for(
+        &self,
+        call: CallId,
+        tenant: &Label,
+        wait: Duration,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        let mut waiting = self.waiters.register(call);
+        let elsewhere = self
+            .bus
+            .client
+            .subscribe(self.bus.subjects.done_of_call(call))
+            .await
+            .ok();
+        // In place before the row is read. Without it the poll finds out within a second.
+        self.bus.flush().await;
+        let row = self.find(call, tenant).await?;
+        if !row.state.answers_waiters()
+            && let Some(envelope) = waiting.decided(wait, elsewhere).await
+        {
+            return Ok(self.result(Envelope {
+                replayed,
+                ..Arc::unwrap_or_clone(envelope)
+            }));
+        }
+        self.as_it_stands(call, tenant, replayed).await
+    }
+
+    /// The result envelope of a call that is decided, the accepted envelope of one that is not.
+    pub(crate) async fn as_it_stands(
+        &self,
+        call: CallId,
+        tenant: &Label,
+        replayed: bool,
+    ) -> Result<Answer, Refusal> {
+        let row = self.find(call, tenant).await?;
+        match row
+            .envelope(replayed)
+            .map_err(|error| Refusal::unreadable(&error))?
+        {
+            Some(envelope) => Ok(self.result(envelope)),
+            None => Ok(Answer::accepted(&row.accepted(replayed))),
+        }
+    }
+
+    /// A result, as large as NATS carries it, with room for headers and protocol.
+    pub(crate) fn result(&self, envelope: Envelope) -> Answer {
+        Answer::result(envelope, self.bus.payload_max().saturating_sub(4 * 1024))
+    }
+
+    /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.
+    async fn find(&self, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
+        let row = read::find(&self.pool, call)
+            .await
+            .map_err(|error| Refusal::unreadable(&error))?;
+        row.filter(|row| row.tenant == *tenant)
+            .ok_or_else(Refusal::not_found)
+    }
+
+    pub(crate) async fn find_key(
+        &self,
+        tenant: &Label,
+        key: &IdempotencyKey,
+    ) -> Result<Option<KeyRow>, Refusal> {
+        let found = read::find_key(&self.pool, tenant, &key_hash(tenant, key)).await;
+        found.map_err(|error| Refusal::unreadable(&error))
+    }
+
+    pub(crate) async fn find_taken_key(
+        &self,
+        submission: &Submission,
+    ) -> Result<Option<KeyRow>, Refusal> {
+        match &submission.headers.key {
+            Some(key) => self.find_key(&submission.tenant, key).await,
+            None => Ok(None),
+        }
+    }
+}
+
+/// SHA-256 of the tenant and the key: the key itself is not stored.
+pub(crate) fn key_hash(tenant: &Label, key: &IdempotencyKey) -> [u8; 32] {
+    Sha256::new()
+        .chain_update(tenant.as_str())
+        .chain_update([0])
+        .chain_update(key.as_str())
+        .finalize()
+        .into()
+}
