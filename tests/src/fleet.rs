@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeSet,
-    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
@@ -23,19 +22,13 @@ use fleet::{
 };
 use futures_util::StreamExt;
 use serde_json::Value;
-use sqlx::AssertSqlSafe;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::timeout,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
 
 use crate::{
     caller::{Answer, Submission},
     postgres::Database,
+    process::Process,
     run_folder::RunFolder,
     wait::{LONG, until_so},
 };
@@ -274,81 +267,6 @@ impl Fleet {
         accepted.iter().copied().collect()
     }
 
-    /// What an operator's query finds, a JSON object a row; `$1` is the call.
-    ///
-    /// # Panics
-    ///
-    /// Postgres refuses the query.
-    pub async fn rows(&self, sql: &str, call: CallId) -> Vec<Value> {
-        let sql = format!("SELECT to_json(found)::text FROM ({sql}) found");
-        // Made of constants of tests.
-        let rows: Vec<String> = sqlx::query_scalar(AssertSqlSafe(sql))
-            .bind(call.0)
-            .fetch_all(&self.database.pool)
-            .await
-            .expect("a test's query is good");
-        rows.iter()
-            .map(|row| serde_json::from_str(row).expect("Postgres makes JSON"))
-            .collect()
-    }
-
-    /// The call as the view `calls` shows it.
-    ///
-    /// # Panics
-    ///
-    /// There is not exactly one.
-    pub async fn call(&self, call: CallId) -> Value {
-        let mut rows = self
-            .rows("SELECT * FROM toolfleet.calls WHERE call_id = $1", call)
-            .await;
-        assert_eq!(rows.len(), 1, "call {call} is in {} places", rows.len());
-        rows.remove(0)
-    }
-
-    /// Its attempts, from the first.
-    pub async fn attempts(&self, call: CallId) -> Vec<Value> {
-        let sql = "SELECT *, extract(epoch FROM started_at) AS started, extract(epoch FROM finished_at) AS finished \
-                   FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number";
-        self.rows(sql, call).await
-    }
-
-    /// Its moves, from the first.
-    pub async fn events(&self, call: CallId) -> Vec<Value> {
-        let sql = "SELECT * FROM toolfleet.call_events WHERE call_id = $1 ORDER BY revision";
-        self.rows(sql, call).await
-    }
-
-    /// Waits until the call is in this state.
-    ///
-    /// # Panics
-    ///
-    /// It is not in time.
-    pub async fn until_state(&self, call: CallId, state: &str) -> Value {
-        let what = format!("call {call} to be {state}");
-        until_so(&what, async || self.call(call).await["state"] == state).await;
-        self.call(call).await
-    }
-
-    /// Does something behind everybody's back; returns how many rows it touched.
-    ///
-    /// # Panics
-    ///
-    /// Postgres refuses it.
-    pub async fn sql(&self, statement: &'static str) -> u64 {
-        let done = sqlx::query(statement).execute(&self.database.pool).await;
-        done.expect("a test's statement is good").rows_affected()
-    }
-
-    /// How many rows a query counts.
-    ///
-    /// # Panics
-    ///
-    /// Postgres refuses it.
-    pub async fn count(&self, sql: &'static str) -> i64 {
-        let count = sqlx::query_scalar(sql).fetch_one(&self.database.pool).await;
-        count.expect("a test's query is good")
-    }
-
     /// The stream of pointers, if it is there.
     pub async fn stream(&self) -> Option<jetstream::stream::Stream> {
         let jetstream = jetstream::new(self.client.clone());
@@ -409,106 +327,6 @@ impl Fleet {
 struct Flags<C: Args> {
     #[command(flatten)]
     config: C,
-}
-
-/// A dispatcher or worker that runs in this process. Dropping it is a kill.
-#[derive(Debug)]
-pub struct Process {
-    name: String,
-    address: SocketAddr,
-    stop: CancellationToken,
-    running: JoinSet<Result<(), String>>,
-}
-
-impl Process {
-    async fn start<R>(name: &str, run: impl FnOnce(TcpListener, CancellationToken) -> R) -> Self
-    where
-        R: Future<Output = Result<(), String>> + Send + 'static,
-    {
-        let listener = TcpListener::bind(("127.0.0.1", 0))
-            .await
-            .expect("a port is free");
-        let address = listener.local_addr().expect("a bound port has an address");
-        let stop = CancellationToken::new();
-        let mut running = JoinSet::new();
-        running.spawn(run(listener, stop.clone()));
-        Self {
-            name: name.to_owned(),
-            address,
-            stop,
-            running,
-        }
-    }
-
-    /// Its label, as in the view `workers`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Asks it to stop, as SIGTERM does, and does not wait.
-    pub fn ask_to_stop(&self) {
-        self.stop.cancel();
-    }
-
-    /// Asks it to stop and waits until it has.
-    ///
-    /// # Panics
-    ///
-    /// It fails, or does not stop in time.
-    pub async fn drain(&mut self) {
-        self.ask_to_stop();
-        self.until_left().await;
-    }
-
-    /// Waits until it has stopped.
-    ///
-    /// # Panics
-    ///
-    /// It fails, or does not stop in time.
-    pub async fn until_left(&mut self) {
-        let left = timeout(LONG, self.running.join_next()).await;
-        let left = left.unwrap_or_else(|_| panic!("{} does not stop", self.name));
-        if let Some(ended) = left {
-            ended
-                .expect("a process does not panic")
-                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name));
-        }
-    }
-
-    /// Ends it without a word.
-    pub async fn kill(mut self) {
-        self.running.shutdown().await;
-    }
-
-    /// What it answers to a GET: status and body. `None` while nobody answers.
-    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut connection = TcpStream::connect(self.address).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, body.to_owned()))
-    }
-
-    /// Waits until it says that it is ready.
-    ///
-    /// # Panics
-    ///
-    /// It ends, or is not ready in time.
-    pub async fn ready(&mut self) {
-        let what = format!("{} to be ready", self.name);
-        until_so(&what, async || {
-            if let Some(ended) = self.running.try_join_next() {
-                panic!("{} ended while it started: {ended:?}", self.name);
-            }
-            self.get("/readyz")
-                .await
-                .is_some_and(|(status, _)| status == 200)
-        })
-        .await;
-    }
 }
 
 /// One counter of this process, over all fleets in it, with the labels it is written with: `name{label="value"}`.

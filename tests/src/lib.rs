@@ -1,20 +1,24 @@
 //! What tests of the whole fleet stand on: real servers that leave nothing behind, a wire that can be cut, waiting for facts.
 //!
 //! ```text
-//! run_folder   a folder that goes with this process, and with it the Postgres inside
+//! run_folder   a folder that goes with this process, and with it the servers inside
 //! postgres     a cluster shared by the tests of a process; a migrated database for each
 //! proxy        a wire to a server that can swallow what it carries, and be cut
 //! wait         waiting for a fact, bounded
 //! witness      the world outside, which remembers every effect and misbehaves when told to
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
+//! history      what its ledger says
+//! process      one dispatcher or worker of them
 //! caller       whoever submits calls, with a plain NATS client
 //! invariants   what is true at the end of every scenario
 //! ```
 
 pub mod caller;
 pub mod fleet;
+mod history;
 pub mod invariants;
 pub mod postgres;
+pub mod process;
 pub mod proxy;
 pub mod run_folder;
 pub mod wait;

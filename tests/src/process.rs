@@ -1,0 +1,116 @@
+//! A dispatcher or a worker inside this process: asking it things, stopping it, killing it.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::wait::{LONG, until_so};
+
+/// A dispatcher or worker that runs in this process. Dropping it is a kill.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    address: SocketAddr,
+    stop: CancellationToken,
+    running: JoinSet<Result<(), String>>,
+}
+
+impl Process {
+    pub(crate) async fn start<R>(
+        name: &str,
+        run: impl FnOnce(TcpListener, CancellationToken) -> R,
+    ) -> Self
+    where
+        R: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a port is free");
+        let address = listener.local_addr().expect("a bound port has an address");
+        let stop = CancellationToken::new();
+        let mut running = JoinSet::new();
+        running.spawn(run(listener, stop.clone()));
+        Self {
+            name: name.to_owned(),
+            address,
+            stop,
+            running,
+        }
+    }
+
+    /// Its label, as in the view `workers`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks it to stop, as SIGTERM does, and does not wait.
+    pub fn ask_to_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Asks it to stop and waits until it has.
+    ///
+    /// # Panics
+    ///
+    /// It fails, or does not stop in time.
+    pub async fn drain(&mut self) {
+        self.ask_to_stop();
+        self.until_left().await;
+    }
+
+    /// Waits until it has stopped.
+    ///
+    /// # Panics
+    ///
+    /// It fails, or does not stop in time.
+    pub async fn until_left(&mut self) {
+        let left = timeout(LONG, self.running.join_next()).await;
+        let left = left.unwrap_or_else(|_| panic!("{} does not stop", self.name));
+        if let Some(ended) = left {
+            ended
+                .expect("a process does not panic")
+                .unwrap_or_else(|error| panic!("{} failed: {error}", self.name));
+        }
+    }
+
+    /// Ends it without a word.
+    pub async fn kill(mut self) {
+        self.running.shutdown().await;
+    }
+
+    /// What it answers to a GET: status and body. `None` while nobody answers.
+    pub async fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut connection = TcpStream::connect(self.address).await.ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    }
+
+    /// Waits until it says that it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It ends, or is not ready in time.
+    pub async fn ready(&mut self) {
+        let what = format!("{} to be ready", self.name);
+        until_so(&what, async || {
+            if let Some(ended) = self.running.try_join_next() {
+                panic!("{} ended while it started: {ended:?}", self.name);
+            }
+            self.get("/readyz")
+                .await
+                .is_some_and(|(status, _)| status == 200)
+        })
+        .await;
+    }
+}
