@@ -327,10 +327,13 @@ impl Door {
             },
             attempts: 0,
         };
-        let span = spans::step(Step::Publish);
+        let step = spans::step(Step::Publish);
+        let destination = self.bus.subjects.jobs_of_queue(&call.queue);
+        let sending = step.in_scope(|| spans::publish(destination.trim_end_matches(".>")));
         self.publisher
             .publish(&call.queue, 1, &pointer)
-            .instrument(span)
+            .instrument(sending)
+            .instrument(step)
             .await;
     }
 }

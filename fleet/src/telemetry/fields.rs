@@ -23,14 +23,12 @@ pub const ERROR_TYPE: &str = "error.type";
 pub const MESSAGING_SYSTEM: &str = "messaging.system";
 /// The value of [`MESSAGING_SYSTEM`].
 pub const NATS: &str = "nats";
-/// What was done with messages, in the system's words: [`PUBLISH`] or [`PROCESS`].
+/// What was done with messages, in the system's words: [`PUBLISH`].
 pub const MESSAGING_OPERATION_NAME: &str = "messaging.operation.name";
-/// What was done with messages, in the convention's words: [`PUBLISH`] or [`PROCESS`].
+/// What was done with messages, in the convention's words: [`PUBLISH`].
 pub const MESSAGING_OPERATION_TYPE: &str = "messaging.operation.type";
 /// A message was handed to the server.
 pub const PUBLISH: &str = "publish";
-/// A message was worked on.
-pub const PROCESS: &str = "process";
 /// The subject up to the queue, or the stream: never with an id in it.
 pub const MESSAGING_DESTINATION_NAME: &str = "messaging.destination.name";
 

@@ -23,8 +23,6 @@ words! {
         Commit = "commit",
         /// Its pointer goes to NATS.
         Publish = "publish",
-        /// A worker got the pointer.
-        Deliver = "deliver",
         /// What may refuse without touching the world.
         Gate = "gate",
         /// The worker takes the call.
@@ -58,7 +56,6 @@ pub fn step(step: Step) -> Span {
         Step::Validate => named!("validate"),
         Step::Commit => named!("commit"),
         Step::Publish => named!("publish"),
-        Step::Deliver => named!("deliver"),
         Step::Gate => named!("gate"),
         Step::Claim => named!("claim"),
         Step::Ack => named!("ack"),
@@ -68,7 +65,7 @@ pub fn step(step: Step) -> Span {
     }
 }
 
-/// The span of one attempt, from deliver to reply. Set its parent or link with [`super::trace::relate`] at once.
+/// The span of one attempt, from gate to reply. Set its parent or link with [`super::trace::relate`] at once.
 ///
 /// The number of the attempt is known after the claim: record it with [`numbered`].
 pub fn attempt(call: CallId, tool: &ToolName, worker: WorkerId) -> Span {
@@ -116,21 +113,6 @@ pub fn publish(destination: &str) -> Span {
         { fields::MESSAGING_SYSTEM } = fields::NATS,
         { fields::MESSAGING_OPERATION_NAME } = fields::PUBLISH,
         { fields::MESSAGING_OPERATION_TYPE } = fields::PUBLISH,
-        { fields::MESSAGING_DESTINATION_NAME } = destination,
-        { fields::ERROR_TYPE } = Empty,
-        { fields::OTEL_STATUS_CODE } = Empty
-    )
-}
-
-/// The standard span around working on a pointer from NATS: `process {destination}`, a subject without ids in it.
-pub fn process(destination: &str) -> Span {
-    debug_span!(
-        "process_message",
-        { fields::OTEL_NAME } = format!("{} {destination}", fields::PROCESS),
-        { fields::OTEL_KIND } = "consumer",
-        { fields::MESSAGING_SYSTEM } = fields::NATS,
-        { fields::MESSAGING_OPERATION_NAME } = fields::PROCESS,
-        { fields::MESSAGING_OPERATION_TYPE } = fields::PROCESS,
         { fields::MESSAGING_DESTINATION_NAME } = destination,
         { fields::ERROR_TYPE } = Empty,
         { fields::OTEL_STATUS_CODE } = Empty
