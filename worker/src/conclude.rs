@@ -136,7 +136,8 @@ fn succeeded(outcome: &Outcome, effect: EffectKnown) -> EndingKind {
     }
 }
 
-fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
+/// The call did not do what was asked, and will not be tried again.
+pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
     let business = failure.code == Code::ToolError;
     EndingKind::End {
         state: State::Failed,
@@ -197,7 +198,7 @@ pub(crate) fn without_result(ending: Ending) -> Ending {
 }
 
 /// What is known of the world after an attempt ended like this.
-const fn effect_of(effect: Effect, word: OutcomeWord) -> EffectKnown {
+pub(crate) const fn effect_of(effect: Effect, word: OutcomeWord) -> EffectKnown {
     match effect {
         Effect::Read => EffectKnown::None,
         Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
@@ -254,6 +255,7 @@ pub(crate) fn envelope(call: CallId, ended: &Ended, kind: EndingKind) -> Option<
     })
 }
 
-fn json(value: &impl serde::Serialize) -> String {
+/// As it is stored.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("errors have only string keys")
 }

@@ -6,10 +6,10 @@ use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Limits},
-    call::{CallOutcome, Effect, EffectKnown, Source, State},
+    call::{Effect, State},
     canonical,
     ids::CallId,
-    outcome::ToolFailure,
+    outcome::{OutcomeWord, ToolFailure},
     registry::Tool,
     store::{
         complete::{Ending, EndingKind, Guard},
@@ -19,7 +19,13 @@ use fleet::{
     wire::{code::Code, error::ErrorBody, pointer::Pointer},
 };
 
-use crate::{complete, dispose::Skip, executors::Prepared, worker::Worker};
+use crate::{
+    complete,
+    conclude::{effect_of, failed, json},
+    dispose::Skip,
+    executors::Prepared,
+    worker::Worker,
+};
 
 /// A call whose request is ready to go out.
 pub(crate) struct Gated {
@@ -164,33 +170,15 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
     };
     // An attempt before this one may have had its effect.
     let doubtful = row.attempts > 0 && manifest.effect == Effect::Idempotent;
-    let effect = if manifest.effect == Effect::Read {
-        EffectKnown::None
-    } else {
-        EffectKnown::NotApplied
-    };
     let kind = if doubtful {
         EndingKind::Doubt {
             error: json(&ErrorBody::in_doubt(&failure)),
         }
     } else {
-        let business = failure.code == Code::ToolError;
-        EndingKind::End {
-            state: State::Failed,
-            outcome: if business {
-                CallOutcome::BusinessError
-            } else {
-                CallOutcome::SystemError
-            },
-            source: if business {
-                Source::Live
-            } else {
-                Source::Error
-            },
-            effect,
-            result: None,
-            error: Some(json(&ErrorBody::failed(&failure, effect))),
-        }
+        failed(
+            &failure,
+            effect_of(manifest.effect, OutcomeWord::NotStarted),
+        )
     };
     Ok(Some(Ending {
         call_id: call,
@@ -200,8 +188,4 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
         actor: worker.actor(),
         reason: "refused_at_the_gate".to_owned(),
     }))
-}
-
-fn json(error: &ErrorBody) -> String {
-    serde_json::to_string(error).expect("an error has only string keys")
 }
