@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::watch;
 
@@ -36,7 +37,15 @@ impl Bus {
     pub async fn connect(url: &SecretString, name: &str, prefix: Prefix) -> Result<Self, BusError> {
         let doing = "connect to NATS";
         let (sender, epoch) = watch::channel(0);
-        let options = ConnectOptions::new()
+        // Its message may quote the URL.
+        let address: Result<ServerAddr, _> = url.expose_secret().parse();
+        let address = address.map_err(|_has_the_url| BusError::BadUrl)?;
+        let options = match credentials(&address) {
+            Some((user, Some(password))) => ConnectOptions::with_user_and_password(user, password),
+            Some((token, None)) => ConnectOptions::with_token(token),
+            None => ConnectOptions::new(),
+        };
+        let options = options
             .name(name)
             .ping_interval(Duration::from_secs(10))
             .client_capacity(8192)
@@ -46,7 +55,7 @@ impl Bus {
                 std::future::ready(())
             });
         let connecting =
-            tokio::time::timeout(Self::CONNECT_TIMEOUT, options.connect(url.expose_secret())).await;
+            tokio::time::timeout(Self::CONNECT_TIMEOUT, options.connect(address)).await;
         let client = match connecting {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(BusError::unavailable(doing, error)),
@@ -129,6 +138,13 @@ impl Bus {
     }
 }
 
+/// User and password of a URL, or a token alone. The client itself does not look for them there.
+fn credentials(address: &ServerAddr) -> Option<(String, Option<String>)> {
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = address.username().map(plain)?;
+    Some((user, address.password().map(plain)))
+}
+
 fn notice(event: &Event, epoch: &watch::Sender<u64>) {
     match event {
         Event::Connected => {
@@ -149,5 +165,28 @@ fn notice(event: &Event, epoch: &watch::Sender<u64>) {
         Event::LameDuckMode | Event::Draining | Event::Closed => {
             tracing::info!(%event, "NATS connection")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Option<(String, Option<String>)> {
+        credentials(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn the_url_says_who_connects() {
+        let (user, password) = read("nats://fleet:a%40b%3Ac@127.0.0.1:4222").unwrap();
+        assert_eq!(
+            (user.as_str(), password.as_deref()),
+            ("fleet", Some("a@b:c"))
+        );
+        assert_eq!(
+            read("tls://t0ken@nats.example"),
+            Some(("t0ken".to_owned(), None))
+        );
+        assert_eq!(read("nats://127.0.0.1:4222"), None);
     }
 }
