@@ -187,7 +187,7 @@ async fn a_wire_that_falls_silent_is_given_up() {
     let (accepted, claimed) = tokio::time::timeout(patience, async {
         tokio::join!(
             accepting.accept(new_call()),
-            worker.claiming.claim(claim_of(call))
+            Box::pin(worker.claiming.claim(claim_of(call)))
         )
     })
     .await
@@ -358,9 +358,10 @@ async fn under_cuts<T>(proxy: &Proxy, work: impl Future<Output = T>) -> T {
 
 async fn worker_behind(ledger: &mut Ledger, proxy: &Proxy) -> Worker {
     let postgres = ledger.database.through(proxy.port());
-    let worker = ledger.worker_through(&postgres).await;
+    let worker = Box::pin(ledger.worker_through(&postgres)).await;
     // The lane is connected and its statement prepared: the next bytes are a claim.
-    worker.claims(ledger.queued().await).await;
+    let call = Box::pin(ledger.queued()).await;
+    Box::pin(worker.claims(call)).await;
     worker
 }
 
