@@ -44,6 +44,7 @@ use tracing::Instrument;
 use crate::{
     answer::{Answer, Refusal},
     replay::key_hash,
+    service::tool_of,
     waiters::{Waiters, Waiting},
 };
 
@@ -82,7 +83,7 @@ impl Door {
         body: &[u8],
     ) -> Answer {
         let span = spans::step(Step::Accept);
-        let named = subject.splitn(5, '.').nth(4).unwrap_or_default();
+        let named = tool_of(subject);
         let answered = async {
             let submission = self.read(subject, headers, body)?;
             trace::set_parent(&tracing::Span::current(), &submission.headers.trace);

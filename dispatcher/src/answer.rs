@@ -61,9 +61,9 @@ impl Answer {
         }
     }
 
-    pub(crate) fn json(value: &serde_json::Value) -> Self {
+    pub(crate) fn json(text: String) -> Self {
         Self {
-            body: value.to_string().into(),
+            body: text.into(),
             refused: None,
             call: None,
         }

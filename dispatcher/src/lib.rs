@@ -47,6 +47,9 @@ pub enum RunError {
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
+    /// A part of the process ended by itself, most likely by a panic: going on without it would be limping.
+    #[error("a part of the process ended by itself")]
+    PartEnded,
     /// The address for probes.
     #[error("http")]
     Http(#[from] std::io::Error),
@@ -165,7 +168,9 @@ pub async fn run(
     let mut serving =
         pin!(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
     tokio::select! {
-        () = &mut serving => tracing::error!("the NATS service ended by itself"),
+        () = &mut serving => return Err(RunError::PartEnded),
+        Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
+        Some(_ended) = tasks.join_next() => return Err(RunError::PartEnded),
         () = shutdown => {
             tracing::info!("dispatcher takes no new requests");
             readiness.set("service", false);

@@ -93,9 +93,14 @@ impl Door {
         }
     }
 
-    /// A result, as large as NATS carries it, with room for headers and protocol.
+    /// The most bytes of an answer, with room for headers and protocol.
+    pub(crate) fn payload_max(&self) -> usize {
+        self.bus.payload_max().saturating_sub(4 * 1024)
+    }
+
+    /// A result, as large as NATS carries it.
     pub(crate) fn result(&self, envelope: Envelope) -> Answer {
-        Answer::result(envelope, self.bus.payload_max().saturating_sub(4 * 1024))
+        Answer::result(envelope, self.payload_max())
     }
 
     /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.

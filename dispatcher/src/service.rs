@@ -127,10 +127,20 @@ impl Endpoints {
                 Err(_full) => {
                     metrics().rejected(Code::Overloaded);
                     let full = Refusal::new(Code::Overloaded, "too many requests are waiting here");
-                    respond(&request, Answer::refusal("", full)).await;
+                    let named = tool_of(&request.message.subject);
+                    respond(&request, Answer::refusal(named, full)).await;
                 }
             }
         }
+    }
+}
+
+/// The tool that a submission's subject names; empty for another subject.
+pub(crate) fn tool_of(subject: &str) -> &str {
+    let mut tokens = subject.splitn(5, '.').skip(3);
+    match tokens.next() {
+        Some("call") => tokens.next().unwrap_or_default(),
+        Some(_) | None => "",
     }
 }
 
@@ -303,10 +313,19 @@ fn tools(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
     let body = if body.is_empty() { b"{}" } else { body };
     let asked: ToolsRequest = read(body, "format: openai, anthropic, mcp or full")?;
     let tools = door.registry.all_current();
-    Ok(Answer::json(&serde_json::json!({
+    let listing = serde_json::json!({
         "tools": definitions(tools.iter().map(|tool| &tool.manifest), asked.format),
         "instructions": { "en": instructions(Language::En), "zh": instructions(Language::Zh) },
-    })))
+    });
+    let (bytes, bytes_max) = (listing.to_string(), door.payload_max());
+    if bytes.len() > bytes_max {
+        let what = format!(
+            "the definitions have {} bytes and {bytes_max} can be carried",
+            bytes.len()
+        );
+        return Err(Refusal::new(Code::PayloadTooLarge, &what));
+    }
+    Ok(Answer::json(bytes))
 }
 
 fn tenant(door: &Door, subject: &str) -> Result<Label, Refusal> {

@@ -51,6 +51,20 @@ words! {
 }
 
 impl Outcome {
+    /// With every text of its failure changed as `change` says.
+    #[must_use]
+    pub fn reworded(self, change: impl Fn(&str) -> Option<String>) -> Self {
+        match self {
+            Self::Applied { result, flaw } => Self::Applied {
+                result,
+                flaw: flaw.map(|flaw| flaw.reworded(change)),
+            },
+            Self::NotStarted(failure) => Self::NotStarted(failure.reworded(change)),
+            Self::DefiniteFailure(failure) => Self::DefiniteFailure(failure.reworded(change)),
+            Self::Unknown(failure) => Self::Unknown(failure.reworded(change)),
+        }
+    }
+
     /// The word for it.
     pub const fn word(&self) -> OutcomeWord {
         match self {
@@ -103,10 +117,25 @@ impl ToolFailure {
         }
     }
 
-    /// With diagnostics for people.
+    /// With diagnostics for people. NUL characters, which Postgres cannot read out of JSON, are replaced.
     #[must_use]
-    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+    pub fn with_details(mut self, mut details: serde_json::Value) -> Self {
+        replace_texts(&mut details, &|text| {
+            text.contains('\0').then(|| text.replace('\0', "\u{fffd}"))
+        });
         self.details = Some(details);
+        self
+    }
+
+    /// With every text in it changed as `change` says; `None` leaves a text as it is.
+    #[must_use]
+    pub fn reworded(mut self, change: impl Fn(&str) -> Option<String>) -> Self {
+        if let Some(message) = change(&self.message) {
+            self.message = message;
+        }
+        if let Some(details) = self.details.as_mut() {
+            replace_texts(details, &change);
+        }
         self
     }
 
@@ -115,5 +144,24 @@ impl ToolFailure {
     pub fn with_retry_after(mut self, pause: Option<Duration>) -> Self {
         self.retry_after_ms = pause.map(|p| u64::try_from(p.as_millis()).unwrap_or(u64::MAX));
         self
+    }
+}
+
+fn replace_texts(value: &mut serde_json::Value, change: &impl Fn(&str) -> Option<String>) {
+    match value {
+        serde_json::Value::String(text) => {
+            if let Some(changed) = change(text) {
+                *text = changed;
+            }
+        }
+        serde_json::Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| replace_texts(item, change)),
+        serde_json::Value::Object(members) => {
+            members
+                .values_mut()
+                .for_each(|member| replace_texts(member, change));
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
     }
 }

@@ -70,6 +70,9 @@ pub enum RunError {
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
+    /// A part of the process ended by itself, most likely by a panic: going on without it would be limping.
+    #[error("a part of the process ended by itself")]
+    PartEnded,
     /// The address for probes, or the machine's name.
     #[error("system")]
     System(#[from] std::io::Error),
@@ -159,6 +162,8 @@ pub async fn run(
     tokio::select! {
         // Declared gone: it has stopped by itself, and what it ran is over.
         () = &mut working => {}
+        Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
+        Some(_ended) = tasks.join_next() => return Err(RunError::PartEnded),
         () = shutdown => {
             tracing::info!("worker takes nothing new and finishes what it runs");
             mark(&postgres, id, "draining").await;

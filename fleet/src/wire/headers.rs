@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
+    arguments::{self, Limits},
     call::{Language, Priority},
+    canonical,
     ids::{IdempotencyKey, Label},
     manifest::Manifest,
     wire::{code::Code, trace::TraceContext},
@@ -124,14 +126,12 @@ impl RequestHeaders {
                 None => None,
             },
             run_deadline: match one("Toolfleet-Run-Deadline").map_err(as_deadline)? {
-                Some(text) => Some(OffsetDateTime::parse(text, &Rfc3339).map_err(
-                    |_unreadable| {
-                        as_deadline(invalid(
-                            "Toolfleet-Run-Deadline",
-                            "an RFC 3339 time such as 2026-01-31T12:00:00Z",
-                        ))
-                    },
-                )?),
+                Some(text) => Some(read_time(text).ok_or_else(|| {
+                    as_deadline(invalid(
+                        "Toolfleet-Run-Deadline",
+                        "an RFC 3339 time such as 2026-01-31T12:00:00Z",
+                    ))
+                })?),
                 None => None,
             },
             run: label("Toolfleet-Run")?,
@@ -235,15 +235,21 @@ fn read_deadline(text: &str) -> Option<Duration> {
     (!deadline.is_zero() && deadline <= Manifest::DEADLINE_MAX).then_some(deadline)
 }
 
+/// In UTC: an offset can push the last day of the last year out of what can be represented.
+fn read_time(text: &str) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(text, &Rfc3339)
+        .ok()?
+        .checked_to_offset(UtcOffset::UTC)
+}
+
+/// By the door's own parser: what it lets through can be stored and read by everybody.
 fn read_meta(text: &str) -> Option<Box<RawValue>> {
-    if text.len() > RequestHeaders::META_MAX || text.contains("\\u0000") {
-        return None;
-    }
-    // Parsed as a value too: a raw value alone would let half of a surrogate pair through.
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    value
-        .is_object()
-        .then(|| serde_json::value::to_raw_value(&value).ok())?
+    let limits = Limits {
+        bytes: RequestHeaders::META_MAX,
+        ..Limits::DEFAULT
+    };
+    let value = arguments::parse(text.as_bytes(), &limits).ok()?;
+    RawValue::from_string(canonical::to_text(&value)).ok()
 }
 
 fn digits(text: &str) -> bool {
@@ -272,6 +278,16 @@ mod tests {
                 Code::DeadlineInvalid,
             ),
             ("Toolfleet-Run-Deadline", "tomorrow", Code::DeadlineInvalid),
+            (
+                "Toolfleet-Run-Deadline",
+                "9999-12-31T23:59:59-23:59",
+                Code::DeadlineInvalid,
+            ),
+            (
+                "Toolfleet-Meta",
+                "{\"a\":{\"$serde_json::private::RawValue\":\"1\"}}",
+                Code::HeaderInvalid,
+            ),
             ("Toolfleet-Run", "a.b", Code::HeaderInvalid),
             ("Toolfleet-Session", "", Code::HeaderInvalid),
             ("Toolfleet-Priority", "urgent", Code::HeaderInvalid),

@@ -23,7 +23,10 @@ impl TraceContext {
     /// Keeps what is well formed.
     pub fn from_headers(mut get: impl FnMut(&str) -> Option<String>) -> Self {
         let extra = |value: Option<String>| {
-            value.filter(|text| text.len() <= Self::EXTRA_MAX && text.is_ascii())
+            value.filter(|text| {
+                text.len() <= Self::EXTRA_MAX
+                    && text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t'))
+            })
         };
         let traceparent = get("traceparent").filter(|text| Self::is_traceparent(text));
         let follows = traceparent.is_some();
@@ -52,6 +55,15 @@ impl TraceContext {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_postgres_could_not_store_is_dropped() {
+        for bad in ["a=\0", "a=\u{1b}[2J", "a=\u{e9}"] {
+            let read =
+                TraceContext::from_headers(|name| (name == "baggage").then(|| bad.to_owned()));
+            assert_eq!(read.baggage, None, "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_malformed_parent_is_dropped_with_its_state() {

@@ -6,6 +6,7 @@
 pub mod http;
 pub mod output;
 pub mod process;
+mod veil;
 
 use std::time::Duration;
 

@@ -42,6 +42,8 @@ pub fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         nix::sys::prctl::set_child_subreaper(true)?;
+        // Tools run with our user id: without this they could read our environment, which holds the ledger's password.
+        nix::sys::prctl::set_dumpable(false)?;
         ADOPTING.store(true, Ordering::Relaxed);
     }
     Ok(())
@@ -107,11 +109,17 @@ pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
 }
 
 fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
-    let guards = GUARDS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    // Looked at on both sides of the scan: a guard that comes or goes meanwhile is not an orphan.
+    let known = || {
+        GUARDS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    };
+    let before = known();
     let all = tree::all();
+    let after = known();
+    let is_guard = |pid: Pid| before.contains(&pid.as_raw()) || after.contains(&pid.as_raw());
     let handed_to_us = |process: &Process| {
         ADOPTING.load(Ordering::Relaxed)
             && process.parent == Pid::this()
@@ -119,7 +127,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
     };
     let mut orphans: Vec<Process> = all
         .iter()
-        .filter(|process| !guards.contains(&process.pid.as_raw()) && process.pid != guard)
+        .filter(|process| !is_guard(process.pid) && process.pid != guard)
         .filter(|process| {
             process.session == guard || handed_to_us(process) || carries(process.pid, marker)
         })

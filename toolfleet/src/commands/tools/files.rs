@@ -59,6 +59,9 @@ pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestPro
             message,
         }]
     };
+    if !path.is_file() {
+        return Err(whole_file("is not a regular file".to_owned()));
+    }
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes))

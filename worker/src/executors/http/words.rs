@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
+
+use crate::executors::veil::veil;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
@@ -29,7 +31,7 @@ pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
         .or_else(|| said(&body["message"]))
         .or_else(|| said(&body["error"]))
         .or_else(problem)?;
-    Some(veil(text, secrets))
+    Some(veil(&text, secrets).unwrap_or(text))
 }
 
 /// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.
@@ -44,15 +46,6 @@ pub(super) fn pause(retry_after: Option<&str>, date: Option<&str>) -> Option<Dur
         }
     };
     Some(pause.min(RETRY_AFTER_MAX))
-}
-
-/// Servers like to repeat the key that they refuse.
-fn veil(text: String, secrets: &[SecretString]) -> String {
-    let known = secrets
-        .iter()
-        .map(ExposeSecret::expose_secret)
-        .filter(|secret| !secret.is_empty());
-    known.fold(text, |text, secret| text.replace(secret, "[secret]"))
 }
 
 #[cfg(test)]

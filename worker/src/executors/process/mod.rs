@@ -20,7 +20,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{AttemptContext, Executor, Prepared};
+use super::{AttemptContext, Executor, Prepared, veil::veil};
 
 /// Runs programs, each under a guard of its own.
 #[derive(Debug, Clone)]
@@ -95,6 +95,18 @@ struct PreparedProcess {
     effect: Effect,
 }
 
+impl PreparedProcess {
+    /// Those of its environment that are secrets.
+    fn secrets(&self) -> Vec<SecretString> {
+        let is_secret = |name: &String| {
+            let value = self.spec.env.get(name);
+            value.is_some_and(|value| value.starts_with(Secrets::SCHEME))
+        };
+        let secrets = self.env.iter().filter(|(name, _)| is_secret(name));
+        secrets.map(|(_, secret)| secret.clone()).collect()
+    }
+}
+
 impl Prepared for PreparedProcess {
     fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
         if let (Some(name), Value::Object(members)) =
@@ -104,7 +116,8 @@ impl Prepared for PreparedProcess {
         }
         async move {
             let observed = run::run(&self, &context).await;
-            verdict::verdict(observed, self.effect)
+            let secrets = self.secrets();
+            verdict::verdict(observed, self.effect).reworded(|text| veil(text, &secrets))
         }
         .boxed()
     }

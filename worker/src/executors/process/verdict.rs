@@ -157,8 +157,9 @@ fn refusal(stdout: &[u8], overflow: bool) -> (String, Option<String>) {
     #[derive(Deserialize)]
     struct Reason {
         message: String,
+        /// As it stands: a parsed value could turn into something that was never checked.
         #[serde(default)]
-        code: Value,
+        code: Option<Box<RawValue>>,
     }
 
     let parsed = output::json(stdout).ok().filter(|_| !overflow);
@@ -166,11 +167,11 @@ fn refusal(stdout: &[u8], overflow: bool) -> (String, Option<String>) {
         Some(Refusal {
             error: Reason { message, code },
         }) => {
-            let code = match code {
-                Value::String(code) => Some(code),
-                Value::Number(code) => Some(code.to_string()),
-                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-            };
+            let code = code.and_then(|code| match code.get().as_bytes().first() {
+                Some(b'"') => serde_json::from_str::<String>(code.get()).ok(),
+                Some(b'-' | b'0'..=b'9') => Some(code.get().to_owned()),
+                Some(_) | None => None,
+            });
             let bounded = |mut code: String| {
                 code.truncate(code.floor_char_boundary(CODE_MAX));
                 // The escape for NUL was replaced; the character cannot stand in JSON by itself.
