@@ -26,4 +26,6 @@ mod registry;
 
 mod garbage;
 
+mod hostile;
+
 mod leases;

@@ -1,0 +1,86 @@
+//! Callers and tools that mean harm: the history stays readable, secrets stay where they are.
+
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    witness::Witness,
+};
+use serde_json::json;
+
+/// A tool that runs this Python program.
+fn program(name: &str, effect: &str, source: &str, more: &str) -> String {
+    let command = json!(["python3", "-c", source]);
+    format!(
+        "name: {name}\nversion: 1\ndescription: Runs a program that means harm.\neffect: {effect}\n\
+         input_schema: {{type: object}}\nexecutor: {{process: {{command: {command}{more}}}}}\n"
+    )
+}
+
+#[tokio::test]
+async fn no_word_of_a_tool_makes_the_history_unreadable() {
+    let witness = Witness::start().await;
+    let nul = r#"print('{"error":{"message":"a\\u0000b","code":{"$serde_json::private::RawValue":"\\"\\\\u0000\\""}}}'); raise SystemExit(10)"#;
+    let stderr = r"import sys; sys.stderr.buffer.write(b'\x00\xff\x1b[2J'); sys.exit(1)";
+    let tools = [
+        program("says_no", "read", nul, ""),
+        program("dies", "once", stderr, ""),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    let no = fleet.submit("says_no", &json!({})).wait().await;
+    assert_eq!(
+        (no.code(), &no["state"]),
+        ("tool_error", &json!("failed")),
+        "{}",
+        *no
+    );
+    let dead = fleet.submit("dies", &json!({})).key("k").wait().await;
+    assert_eq!(dead.code(), "in_doubt", "{}", *dead);
+    // Each of these fails when any row holds what cannot be read.
+    for sql in [
+        "SELECT count(error->>'message') + count(error->'details'->>'code') FROM toolfleet.calls",
+        "SELECT count(error->>'message') + count(error->'details'->>'stderr') FROM toolfleet.attempts",
+        "SELECT count(meta->>'a') + count(args->>'a') + count(result::text) FROM toolfleet.calls",
+    ] {
+        assert!(fleet.count(sql).await >= 0);
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_secret_that_a_tool_repeats_does_not_leave_the_worker() {
+    let witness = Witness::start().await;
+    let secrets = tempfile::tempdir().unwrap();
+    std::fs::write(secrets.path().join("TOKEN"), "hunter2-hunter2").unwrap();
+    let source = "import os, sys; print(os.environ['TOKEN'], file=sys.stderr); sys.exit(1)";
+    let tool = program("tells", "read", source, ", env: {TOKEN: secret://TOKEN}")
+        + "retry: {strategy: none}\n";
+    let folder = secrets.path().to_str().unwrap().to_owned();
+    let fleet = Fleet::start(Spec::with([tool]).workers(1, &["--secrets", &folder])).await;
+    let answer = fleet.submit("tells", &json!({})).wait().await;
+    assert_eq!(answer.code(), "tool_crashed", "{}", *answer);
+    let told = answer.to_string();
+    assert!(
+        told.contains("[secret]") && !told.contains("hunter2"),
+        "{told}"
+    );
+    let stored = fleet
+        .count("SELECT count(*) FROM toolfleet.calls WHERE error::text LIKE '%hunter2%'")
+        .await;
+    assert_eq!(stored, 0);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_deadline_at_the_end_of_time_stops_nobody_else() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let submission = fleet.submit("look", &json!({"what": "a"}));
+    let refused = submission
+        .header("Toolfleet-Run-Deadline", "9999-12-31T23:59:59-23:59")
+        .wait()
+        .await;
+    assert_eq!(refused.code(), "deadline_invalid", "{}", *refused);
+    let next = fleet.submit("look", &json!({"what": "b"})).wait().await;
+    assert_eq!(next["state"], "succeeded", "{}", *next);
+    invariants::hold(&fleet, &witness).await;
+}
