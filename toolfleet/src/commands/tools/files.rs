@@ -59,8 +59,11 @@ pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestPro
             message,
         }]
     };
-    if !path.is_file() {
-        return Err(whole_file("is not a regular file".to_owned()));
+    // Opening a pipe would wait for somebody to write into it.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(whole_file(
+            "cannot be read: it is not a regular file".to_owned(),
+        ));
     }
     let mut bytes = Vec::new();
     File::open(path)
