@@ -11,7 +11,7 @@ mod service;
 mod sweep;
 mod waiters;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 pub use config::Config;
 use fleet::{
@@ -30,7 +30,7 @@ use fleet::{
     telemetry::{metrics, report},
 };
 use futures_util::FutureExt;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{accept::Door, service::Endpoints, sweep::Sweep, waiters::Waiters};
@@ -166,7 +166,7 @@ pub async fn run(
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
     let mut serving =
-        pin!(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
+        Box::pin(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
     tokio::select! {
         () = &mut serving => return Err(RunError::PartEnded),
         Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
@@ -175,12 +175,16 @@ pub async fn run(
             tracing::info!("dispatcher takes no new requests");
             readiness.set("service", false);
             intake.cancel();
-            if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
+            if timeout(GRACE, &mut serving).await.is_err() {
                 work.cancel();
-                serving.await;
+                // Without NATS the endpoints never hear that they have ended.
+                if timeout(Duration::from_secs(1), &mut serving).await.is_err() {
+                    tracing::debug!("the NATS service was left as it was");
+                }
             }
         }
     }
+    drop(serving);
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     // Every sender is gone now, so the lanes end when they have written what they hold.
@@ -194,7 +198,7 @@ pub async fn run(
 async fn watch_connections(bus: Bus, pool: PgPool, readiness: Readiness, stop: CancellationToken) {
     loop {
         readiness.set("nats", bus.is_connected());
-        let answered = tokio::time::timeout(Duration::from_secs(2), swept::answers(&pool)).await;
+        let answered = timeout(Duration::from_secs(2), swept::answers(&pool)).await;
         readiness.set("postgres", answered.unwrap_or(false));
         tokio::select! {
             () = stop.cancelled() => return,

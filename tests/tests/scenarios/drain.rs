@@ -123,3 +123,12 @@ async fn a_dispatcher_does_not_wait_for_ever_and_its_callers_ask_again() {
     assert_eq!(witness.asked("a"), 1);
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn processes_stop_when_nats_is_gone() {
+    let witness = Witness::start().await;
+    let mut fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    fleet.stop_nats().await;
+    fleet.workers[0].drain().await;
+    fleet.dispatchers[0].drain().await;
+}
