@@ -8,6 +8,7 @@ use fleet::{
     outcome::Outcome,
     store::{
         StoreError,
+        claim::Claimed,
         complete::{Ended, Ending},
         read,
     },
@@ -60,7 +61,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
-        Ok(None) => look_again(worker, call, attempt_id, ending, &execution).await,
+        Ok(None) => look_again(worker, &claimed, attempt_id, ending, &execution).await,
         Err(error) => {
             tracing::error!(
                 error = report(&error),
@@ -93,11 +94,12 @@ async fn record(
 /// The completion moved nothing. Zero rows is not an answer: the row is.
 async fn look_again(
     worker: &Worker,
-    call: CallId,
+    claimed: &Claimed,
     attempt: AttemptId,
     ending: Ending,
     execution: &Execution,
 ) {
+    let call = claimed.call_id;
     let Some(row) = find_patiently(worker, call).await else {
         metrics().fenced();
         tracing::error!("a completed call is not in the ledger");
@@ -109,7 +111,7 @@ async fn look_again(
             return;
         }
         // In doubt because of this very attempt: what it proves now settles it.
-        if let Some(settling) = proven_not_applied(&ending, execution) {
+        if let Some(settling) = proven_not_applied(&ending, execution, claimed.effect_unknown) {
             match worker.completing.complete(&settling, PATIENCE).await {
                 Ok(Some(ended)) => return reply(worker, call, &ended, settling).await,
                 Ok(None) => {}

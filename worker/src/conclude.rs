@@ -158,16 +158,28 @@ pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
 }
 
 /// How the call ends when the same attempt proves, after the call went in doubt, that nothing happened.
-pub(crate) fn proven_not_applied(ending: &Ending, execution: &Execution) -> Option<Ending> {
-    match execution {
-        Execution::Ran(Outcome::NotStarted(failure) | Outcome::DefiniteFailure(failure))
-        | Execution::TakenBack(failure) => Some(Ending {
-            kind: failed(failure, EffectKnown::NotApplied),
-            ..ending.clone()
-        }),
-        Execution::Ran(Outcome::Applied { .. } | Outcome::Unknown(_))
-        | Execution::KeyForgotten(_) => None,
-    }
+///
+/// That this attempt never started proves nothing about an earlier one that may have had its effect; the tool's own answer does.
+pub(crate) fn proven_not_applied(
+    ending: &Ending,
+    execution: &Execution,
+    earlier_unknown: bool,
+) -> Option<Ending> {
+    let failure = match execution {
+        Execution::Ran(Outcome::DefiniteFailure(failure)) => failure,
+        Execution::Ran(Outcome::NotStarted(failure)) | Execution::TakenBack(failure)
+            if !earlier_unknown =>
+        {
+            failure
+        }
+        Execution::Ran(Outcome::NotStarted(_) | Outcome::Applied { .. } | Outcome::Unknown(_))
+        | Execution::TakenBack(_)
+        | Execution::KeyForgotten(_) => return None,
+    };
+    Some(Ending {
+        kind: failed(failure, EffectKnown::NotApplied),
+        ..ending.clone()
+    })
 }
 
 /// The same ending without the tool's answer, which could not be kept.
@@ -258,4 +270,41 @@ pub(crate) fn envelope(call: CallId, ended: &Ended, kind: EndingKind) -> Option<
 /// As it is stored.
 pub(crate) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("errors have only string keys")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_never_started_proves_nothing_about_an_earlier_one() {
+        let failure = || ToolFailure::new(Code::Unavailable, "x");
+        let ending = Ending {
+            call_id: CallId::generate(),
+            guard: Guard::Attempt(AttemptId::generate()),
+            kind: EndingKind::Again {
+                pause_ms: 0,
+                cost: AttemptCost::Spent,
+            },
+            attempt: None,
+            actor: "worker".to_owned(),
+            reason: "unavailable".to_owned(),
+        };
+        let settles = |execution: Execution, earlier_unknown| {
+            proven_not_applied(&ending, &execution, earlier_unknown).is_some()
+        };
+        for earlier_unknown in [false, true] {
+            let proven = !earlier_unknown;
+            assert_eq!(
+                settles(Execution::TakenBack(failure()), earlier_unknown),
+                proven
+            );
+            let not_started = Execution::Ran(Outcome::NotStarted(failure()));
+            assert_eq!(settles(not_started, earlier_unknown), proven);
+            let answered = Execution::Ran(Outcome::DefiniteFailure(failure()));
+            assert!(settles(answered, earlier_unknown));
+            let unknown = Execution::Ran(Outcome::Unknown(failure()));
+            assert!(!settles(unknown, earlier_unknown));
+        }
+    }
 }
