@@ -16,7 +16,13 @@ CREATE TYPE toolfleet.worker_state AS ENUM ('live', 'draining', 'left', 'dead', 
 -- One row: what the whole fleet agrees on.
 CREATE TABLE toolfleet.fleet (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    registry_rev bigint NOT NULL DEFAULT 0
+    registry_rev bigint NOT NULL DEFAULT 0,
+    -- Where the ledger stands: another timeline, or a position behind the remembered one, means that writes were lost.
+    system_identifier text,
+    timeline integer,
+    wal_lsn pg_lsn,
+    -- How often that has happened.
+    quarantines integer NOT NULL DEFAULT 0
 );
 INSERT INTO toolfleet.fleet DEFAULT VALUES;
 
@@ -47,7 +53,12 @@ CREATE TABLE toolfleet.worker_processes (
     beat_at timestamptz NOT NULL DEFAULT now(),
     started_at timestamptz NOT NULL DEFAULT now(),
     ended_at timestamptz,
-    ended_by text
+    ended_by text,
+    -- Proven gone, with everything it had started: when, who says so, and how they know.
+    fenced_at timestamptz,
+    fenced_by text,
+    fence_note text,
+    CHECK (state <> 'fenced' OR (fenced_at IS NOT NULL AND fenced_by IS NOT NULL))
 ) WITH (fillfactor = 50);
 
 -- Everything that is not terminal. Claimed by primary key; no index on a column that the claim changes,
@@ -81,6 +92,8 @@ CREATE TABLE toolfleet.open_calls (
     dispatcher_id uuid NOT NULL,
     accepted_at timestamptz NOT NULL,
     deadline_at timestamptz NOT NULL,
+    -- Until when its first attempt must have started.
+    queue_until timestamptz,
     not_before timestamptz NOT NULL,
     due_at timestamptz,
     publish_n integer NOT NULL DEFAULT 1,
@@ -98,6 +111,13 @@ CREATE TABLE toolfleet.open_calls (
     last_error json,
     doubt_since timestamptz,
     doubt_reason text,
+    -- In doubt because Postgres lost writes: which attempts there were cannot be known.
+    quarantined boolean NOT NULL DEFAULT false,
+    -- The call in doubt that this call asks about, and on that call: the last one that asked, and what came of asking.
+    probe_of uuid,
+    probe_id uuid,
+    probes integer NOT NULL DEFAULT 0,
+    probe_state text,
     CHECK (state <> 'queued' OR attempt_id IS NULL),
     CHECK (state <> 'running' OR (attempt_id IS NOT NULL AND worker_id IS NOT NULL AND attempt_until IS NOT NULL)),
     CHECK (state <> 'in_doubt' OR (doubt_since IS NOT NULL AND doubt_reason IS NOT NULL))
@@ -162,8 +182,10 @@ CREATE TABLE toolfleet.finished_calls (
     attempt_started_at timestamptz,
     attempt_timeout_ms bigint,
     attempt_outcome toolfleet.attempt_outcome,
+    probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
+    details json,
     PRIMARY KEY (call_id),
     CONSTRAINT finished_calls_legal_move CHECK ((from_state, state) IN (
         ('queued', 'succeeded'), ('queued', 'failed'), ('queued', 'cancelled'), ('queued', 'expired'),
@@ -176,7 +198,7 @@ CREATE TABLE toolfleet.ended_attempts (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
     number integer NOT NULL,
-    claim_rev integer NOT NULL,
+    claim_rev integer,
     worker_id uuid NOT NULL,
     started_at timestamptz NOT NULL,
     finished_at timestamptz NOT NULL DEFAULT now(),
@@ -184,11 +206,14 @@ CREATE TABLE toolfleet.ended_attempts (
     outcome toolfleet.attempt_outcome NOT NULL,
     effect_known toolfleet.effect_known NOT NULL,
     error json,
+    -- The worker itself has seen the attempt end: nothing of it can act any more.
+    over boolean NOT NULL,
+    -- It came after the attempt had been taken from its worker: evidence, not a move.
     late boolean NOT NULL DEFAULT false,
     PRIMARY KEY (call_id, attempt_id, late)
 ) PARTITION BY RANGE (call_id);
 
--- History: moves that no column tells.
+-- History: moves that no column tells, and remarks, which lead from a state to the same state.
 CREATE TABLE toolfleet.call_notes (
     call_id uuid NOT NULL,
     rev integer NOT NULL,

@@ -8,19 +8,20 @@ SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect::text AS effect, c.
        c.result, c.error, c.degraded, c.attempts, c.not_before, c.deadline_at, c.session, c.run,
        (ARRAY['high', 'normal', 'low'])[c.priority + 1] AS priority,
        c.accepted_at, c.started_at, c.finished_at, coalesce(w.name, c.worker_id::text) AS worker,
-       split_part(c.traceparent, '-', 2) AS trace_id, c.queue, c.language, c.meta, c.queued_ms, c.run_ms
+       split_part(c.traceparent, '-', 2) AS trace_id, c.queue, c.language, c.meta, c.queued_ms, c.run_ms,
+       c.cancel_requested, c.queue_until, c.probe_of
 FROM (
     SELECT call_id, tenant, tool, tool_version, effect, state, NULL::text AS outcome, NULL::text AS source, held, key_hash,
            args, original_args, coercions, NULL::json AS result, last_error AS error, NULL::json AS degraded, attempts,
            not_before, deadline_at, session, run, priority, accepted_at, first_started_at AS started_at,
            NULL::timestamptz AS finished_at, worker_id, traceparent, queue, language, meta,
-           NULL::bigint AS queued_ms, NULL::bigint AS run_ms
+           NULL::bigint AS queued_ms, NULL::bigint AS run_ms, cancel_requested, queue_until, probe_of
     FROM toolfleet.open_calls
     UNION ALL
     SELECT call_id, tenant, tool, tool_version, effect, state, outcome::text, source::text, false, key_hash,
            args, original_args, coercions, result, error, degraded, attempts,
            NULL, deadline_at, session, run, priority, accepted_at, first_started_at,
-           finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms
+           finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms, false, NULL, probe_of
     FROM toolfleet.finished_calls
 ) c
 LEFT JOIN toolfleet.worker_processes w USING (worker_id);
@@ -67,13 +68,36 @@ UNION ALL
 SELECT call_id, rev, at, from_state::text, to_state::text, actor, reason, attempt_id, details
 FROM toolfleet.call_notes
 UNION ALL
-SELECT call_id, rev, finished_at, from_state::text, state::text, actor, reason, attempt_id, NULL
+SELECT call_id, rev, finished_at, from_state::text, state::text, actor, reason, attempt_id, details
 FROM toolfleet.finished_calls;
+
+-- Whether everything that was started for a call in doubt is proven gone. For every attempt that may have had the effect,
+-- its worker has seen it end, or has itself left in order or been fenced. After lost writes nobody can know.
+CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT NOT o.quarantined AND NOT EXISTS (
+        SELECT FROM toolfleet.ended_attempts a
+        LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+        WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.over AND NOT a.late
+          AND coalesce(w.state NOT IN ('left', 'fenced'), true))
+    FROM toolfleet.open_calls o
+    WHERE o.call_id = call
+$$;
+
+-- From when on nothing of a fenced call's attempts could act any more: what was seen before that moment is too early.
+CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at ELSE coalesce(w.fenced_at, w.ended_at) END))
+    FROM toolfleet.open_calls o
+    LEFT JOIN toolfleet.ended_attempts a ON a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late
+    LEFT JOIN toolfleet.worker_processes w ON w.worker_id = a.worker_id
+    WHERE o.call_id = call
+    GROUP BY o.call_id, o.attempt_until
+$$;
 
 CREATE VIEW toolfleet.in_doubt AS
 SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.doubt_since AS since, o.doubt_reason AS why,
-       coalesce(w.name, o.worker_id::text) AS worker, coalesce(w.state = 'fenced', false) AS worker_fenced,
-       o.attempt_id, o.attempt_until, o.args, o.last_error AS error
+       coalesce(w.name, o.worker_id::text) AS worker, toolfleet.is_fenced(o.call_id) AS worker_fenced,
+       o.attempt_id, o.attempt_until, o.args, o.last_error AS error, o.quarantined,
+       o.probe_state, o.probes, o.probe_id, o.due_at AS next_probe_at
 FROM toolfleet.open_calls o
 LEFT JOIN toolfleet.worker_processes w USING (worker_id)
 WHERE o.state = 'in_doubt';
@@ -85,6 +109,6 @@ FROM toolfleet.tool_versions;
 
 CREATE VIEW toolfleet.workers AS
 SELECT worker_id, name, host, pid, version, state::text AS state, queues, concurrency, beat_at, started_at, ended_at,
-       ended_by, (SELECT count(*) FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id AND o.state = 'running')
+       ended_by, fenced_at, fenced_by, fence_note, (SELECT count(*) FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id AND o.state = 'running')
        AS running
 FROM toolfleet.worker_processes w;

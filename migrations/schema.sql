@@ -60,6 +60,59 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.cancel(call uuid, actor text, reason text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, worker_id uuid, dispatcher_id uuid)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    o toolfleet.open_calls;
+    f toolfleet.finished_calls;
+    details json := CASE WHEN cancel.reason IS NOT NULL THEN json_build_object('reason', left(cancel.reason, 2000)) END;
+BEGIN
+    IF coalesce(length(btrim(cancel.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'actor must say who cancels it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT * INTO o FROM toolfleet.open_calls c
+    WHERE c.call_id = cancel.call AND (cancel.in_tenant IS NULL OR c.tenant = cancel.in_tenant) FOR UPDATE;
+    IF NOT FOUND THEN
+        SELECT * INTO f FROM toolfleet.finished_calls c
+        WHERE c.call_id = cancel.call AND (cancel.in_tenant IS NULL OR c.tenant = cancel.in_tenant);
+        RETURN QUERY SELECT CASE WHEN f.call_id IS NULL THEN 'not_found' ELSE 'already_terminal' END, f.state::text,
+            NULL::uuid, NULL::uuid;
+        RETURN;
+    END IF;
+    IF o.state = 'in_doubt' THEN
+        RETURN QUERY SELECT 'in_doubt', o.state::text, NULL::uuid, o.dispatcher_id;
+    ELSIF o.state = 'running' THEN
+        IF NOT o.cancel_requested THEN
+            UPDATE toolfleet.open_calls c SET cancel_requested = true, rev = c.rev + 1 WHERE c.call_id = o.call_id;
+            INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
+            VALUES (o.call_id, o.rev + 1, 'running', 'running', cancel.actor, 'cancel_requested', o.attempt_id, details);
+        END IF;
+        RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
+    ELSIF o.effect_unknown AND o.effect <> 'read' THEN
+        UPDATE toolfleet.open_calls c
+        SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', due_at = now(),
+            last_error = json_build_object('code', 'in_doubt', 'message',
+                'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
+                'carried out. Do not repeat the call; ask a person to find out.',
+                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat')
+        WHERE c.call_id = o.call_id;
+        INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
+        VALUES (o.call_id, o.rev + 1, 'queued', 'in_doubt', cancel.actor, 'cancelled', details);
+        RETURN QUERY SELECT 'in_doubt', 'in_doubt', NULL::uuid, o.dispatcher_id;
+    ELSE
+        PERFORM toolfleet.finish(o, 'cancelled', 'system_error', 'error',
+            CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL,
+            json_build_object('code', 'cancelled', 'message',
+                'The call was cancelled before it ran. Nothing was changed. Call again only if it is wanted after all.',
+                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
+            cancel.actor, 'cancelled', details);
+        RETURN QUERY SELECT 'cancelled', 'cancelled', NULL::uuid, o.dispatcher_id;
+    END IF;
+END $$;
+
 CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS date
     LANGUAGE plpgsql
     AS $_$
@@ -121,6 +174,110 @@ BEGIN
     RETURN made;
 END $$;
 
+CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at ELSE coalesce(w.fenced_at, w.ended_at) END))
+    FROM toolfleet.open_calls o
+    LEFT JOIN toolfleet.ended_attempts a ON a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late
+    LEFT JOIN toolfleet.worker_processes w ON w.worker_id = a.worker_id
+    WHERE o.call_id = call
+    GROUP BY o.call_id, o.attempt_until
+$$;
+
+CREATE TABLE toolfleet.open_calls (
+    call_id uuid NOT NULL,
+    rev integer DEFAULT 0 NOT NULL,
+    state toolfleet.call_state DEFAULT 'queued'::toolfleet.call_state NOT NULL,
+    held boolean DEFAULT false NOT NULL,
+    cancel_requested boolean DEFAULT false NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    tracestate text,
+    baggage text,
+    dispatcher_id uuid NOT NULL,
+    accepted_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    queue_until timestamp with time zone,
+    not_before timestamp with time zone NOT NULL,
+    due_at timestamp with time zone,
+    publish_n integer DEFAULT 1 NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    lost_attempts integer DEFAULT 0 NOT NULL,
+    unspent_attempts integer DEFAULT 0 NOT NULL,
+    effect_unknown boolean DEFAULT false NOT NULL,
+    first_started_at timestamp with time zone,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamp with time zone,
+    attempt_until timestamp with time zone,
+    attempt_timeout_ms bigint,
+    last_error json,
+    doubt_since timestamp with time zone,
+    doubt_reason text,
+    quarantined boolean DEFAULT false NOT NULL,
+    probe_of uuid,
+    probe_id uuid,
+    probes integer DEFAULT 0 NOT NULL,
+    probe_state text,
+    CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
+    CONSTRAINT open_calls_check1 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
+    CONSTRAINT open_calls_check2 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
+    CONSTRAINT open_calls_priority_check CHECK (((priority >= 0) AND (priority <= 2))),
+    CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state])))
+)
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+
+CREATE FUNCTION toolfleet.finish(o toolfleet.open_calls, state toolfleet.call_state, outcome toolfleet.call_outcome, source toolfleet.source, effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
+    INSERT INTO toolfleet.finished_calls (
+        call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
+        key_hash, key_retention_ms, args, original_args, coercions, args_hash, result, error, session, run, meta, language,
+        traceparent, accepted_at, deadline_at, first_started_at, finished_at, queued_ms, run_ms, attempts, attempt_id,
+        worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason, details)
+    VALUES (
+        o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
+        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, o.args, o.original_args, o.coercions,
+        o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
+        o.deadline_at, o.first_started_at, now(),
+        (extract(epoch FROM coalesce(o.first_started_at, now()) - o.accepted_at) * 1000)::bigint,
+        (extract(epoch FROM now() - coalesce(o.first_started_at, now())) * 1000)::bigint, o.attempts, o.attempt_id,
+        o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, NULL, o.probe_of, finish.actor, finish.reason,
+        finish.details);
+END $$;
+
+CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT NOT o.quarantined AND NOT EXISTS (
+        SELECT FROM toolfleet.ended_attempts a
+        LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+        WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.over AND NOT a.late
+          AND coalesce(w.state NOT IN ('left', 'fenced'), true))
+    FROM toolfleet.open_calls o
+    WHERE o.call_id = call
+$$;
+
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -133,6 +290,75 @@ CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     AS $$
 BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text, result json DEFAULT NULL::json, by_time_only boolean DEFAULT false, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, decided_by text, decided_at timestamp with time zone)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    o toolfleet.open_calls;
+    f toolfleet.finished_calls;
+    fenced boolean;
+    details json;
+BEGIN
+    IF settle.outcome IS NULL OR settle.outcome NOT IN ('applied', 'not_applied') THEN
+        RAISE EXCEPTION 'outcome must be applied or not_applied' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(length(btrim(settle.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'actor must say who settles it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF coalesce(length(btrim(settle.note)), 0) NOT BETWEEN 1 AND 2000 THEN
+        RAISE EXCEPTION 'note must say how that is known, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF settle.result IS NOT NULL AND settle.outcome = 'not_applied' THEN
+        RAISE EXCEPTION 'what was not applied has no result' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- Refuses what could be stored and not be read again: NUL and half surrogate pairs.
+    PERFORM settle.result::jsonb;
+    SELECT * INTO o FROM toolfleet.open_calls c
+    WHERE c.call_id = settle.call AND (settle.in_tenant IS NULL OR c.tenant = settle.in_tenant) FOR UPDATE;
+    IF NOT FOUND THEN
+        -- In a statement of its own: whoever we waited for may have moved it.
+        SELECT * INTO f FROM toolfleet.finished_calls c
+        WHERE c.call_id = settle.call AND (settle.in_tenant IS NULL OR c.tenant = settle.in_tenant);
+        IF NOT FOUND THEN
+            RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz;
+        ELSIF f.from_state = 'in_doubt' AND f.source = 'settled' AND f.effect_known::text = settle.outcome THEN
+            RETURN QUERY SELECT 'settled', f.state::text, f.actor, f.finished_at;
+        ELSE
+            RETURN QUERY SELECT 'conflict', f.state::text, f.actor, f.finished_at;
+        END IF;
+        RETURN;
+    END IF;
+    IF o.state <> 'in_doubt' THEN
+        RETURN QUERY SELECT 'conflict', o.state::text, NULL::text, NULL::timestamptz;
+        RETURN;
+    END IF;
+    fenced := toolfleet.is_fenced(o.call_id);
+    details := json_build_object('note', settle.note, 'worker_fenced', fenced, 'by_time_only',
+        settle.outcome = 'not_applied' AND NOT fenced);
+    IF settle.outcome = 'applied' THEN
+        PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
+            'settled_applied', details);
+        RETURN QUERY SELECT 'settled', 'succeeded', settle.actor, now();
+        RETURN;
+    END IF;
+    IF NOT fenced AND NOT settle.by_time_only THEN
+        RETURN QUERY SELECT 'worker_not_fenced', o.state::text, NULL::text, NULL::timestamptz;
+        RETURN;
+    END IF;
+    IF o.attempt_until > clock_timestamp() THEN
+        RETURN QUERY SELECT 'too_early', o.state::text, NULL::text, o.attempt_until;
+        RETURN;
+    END IF;
+    PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
+        json_build_object('code', 'not_applied', 'message',
+            'It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.',
+            'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
+        settle.actor, 'settled_not_applied', details);
+    RETURN QUERY SELECT 'settled', 'failed', settle.actor, now();
 END $$;
 
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
@@ -151,7 +377,7 @@ CREATE TABLE toolfleet.ended_attempts (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
     number integer NOT NULL,
-    claim_rev integer NOT NULL,
+    claim_rev integer,
     worker_id uuid NOT NULL,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -159,6 +385,7 @@ CREATE TABLE toolfleet.ended_attempts (
     outcome toolfleet.attempt_outcome NOT NULL,
     effect_known toolfleet.effect_known NOT NULL,
     error json,
+    over boolean NOT NULL,
     late boolean DEFAULT false NOT NULL
 )
 PARTITION BY RANGE (call_id);
@@ -204,64 +431,13 @@ CREATE TABLE toolfleet.finished_calls (
     attempt_started_at timestamp with time zone,
     attempt_timeout_ms bigint,
     attempt_outcome toolfleet.attempt_outcome,
+    probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
+    details json,
     CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
 )
 PARTITION BY RANGE (call_id);
-
-CREATE TABLE toolfleet.open_calls (
-    call_id uuid NOT NULL,
-    rev integer DEFAULT 0 NOT NULL,
-    state toolfleet.call_state DEFAULT 'queued'::toolfleet.call_state NOT NULL,
-    held boolean DEFAULT false NOT NULL,
-    cancel_requested boolean DEFAULT false NOT NULL,
-    tenant text NOT NULL,
-    tool text NOT NULL,
-    tool_version integer NOT NULL,
-    effect toolfleet.effect NOT NULL,
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    key_hash bytea,
-    key_retention_ms bigint NOT NULL,
-    args json NOT NULL,
-    original_args json,
-    coercions json,
-    args_hash bytea NOT NULL,
-    session text,
-    run text,
-    meta json,
-    language text NOT NULL,
-    traceparent text,
-    tracestate text,
-    baggage text,
-    dispatcher_id uuid NOT NULL,
-    accepted_at timestamp with time zone NOT NULL,
-    deadline_at timestamp with time zone NOT NULL,
-    not_before timestamp with time zone NOT NULL,
-    due_at timestamp with time zone,
-    publish_n integer DEFAULT 1 NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    lost_attempts integer DEFAULT 0 NOT NULL,
-    unspent_attempts integer DEFAULT 0 NOT NULL,
-    effect_unknown boolean DEFAULT false NOT NULL,
-    first_started_at timestamp with time zone,
-    attempt_id uuid,
-    worker_id uuid,
-    claim_rev integer,
-    attempt_started_at timestamp with time zone,
-    attempt_until timestamp with time zone,
-    attempt_timeout_ms bigint,
-    last_error json,
-    doubt_since timestamp with time zone,
-    doubt_reason text,
-    CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
-    CONSTRAINT open_calls_check1 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
-    CONSTRAINT open_calls_check2 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
-    CONSTRAINT open_calls_priority_check CHECK (((priority >= 0) AND (priority <= 2))),
-    CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state])))
-)
-WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
 CREATE TABLE toolfleet.worker_processes (
     worker_id uuid NOT NULL,
@@ -276,7 +452,11 @@ CREATE TABLE toolfleet.worker_processes (
     beat_at timestamp with time zone DEFAULT now() NOT NULL,
     started_at timestamp with time zone DEFAULT now() NOT NULL,
     ended_at timestamp with time zone,
-    ended_by text
+    ended_by text,
+    fenced_at timestamp with time zone,
+    fenced_by text,
+    fence_note text,
+    CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
 
@@ -420,7 +600,7 @@ UNION ALL
     finished_calls.actor,
     finished_calls.reason,
     finished_calls.attempt_id,
-    NULL::json AS details
+    finished_calls.details
    FROM toolfleet.finished_calls;
 
 CREATE TABLE toolfleet.call_notes_default (
@@ -467,7 +647,10 @@ CREATE VIEW toolfleet.calls AS
     c.language,
     c.meta,
     c.queued_ms,
-    c.run_ms
+    c.run_ms,
+    c.cancel_requested,
+    c.queue_until,
+    c.probe_of
    FROM (( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -499,7 +682,10 @@ CREATE VIEW toolfleet.calls AS
             open_calls.language,
             open_calls.meta,
             NULL::bigint AS queued_ms,
-            NULL::bigint AS run_ms
+            NULL::bigint AS run_ms,
+            open_calls.cancel_requested,
+            open_calls.queue_until,
+            open_calls.probe_of
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -533,7 +719,10 @@ CREATE VIEW toolfleet.calls AS
             finished_calls.language,
             finished_calls.meta,
             finished_calls.queued_ms,
-            finished_calls.run_ms
+            finished_calls.run_ms,
+            false,
+            NULL::timestamp with time zone,
+            finished_calls.probe_of
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id));
 
@@ -541,7 +730,7 @@ CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
     number integer NOT NULL,
-    claim_rev integer NOT NULL,
+    claim_rev integer,
     worker_id uuid NOT NULL,
     started_at timestamp with time zone NOT NULL,
     finished_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -549,6 +738,7 @@ CREATE TABLE toolfleet.ended_attempts_default (
     outcome toolfleet.attempt_outcome NOT NULL,
     effect_known toolfleet.effect_known NOT NULL,
     error json,
+    over boolean NOT NULL,
     late boolean DEFAULT false NOT NULL
 );
 
@@ -593,14 +783,20 @@ CREATE TABLE toolfleet.finished_calls_default (
     attempt_started_at timestamp with time zone,
     attempt_timeout_ms bigint,
     attempt_outcome toolfleet.attempt_outcome,
+    probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
+    details json,
     CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
 );
 
 CREATE TABLE toolfleet.fleet (
     only_row boolean DEFAULT true NOT NULL,
     registry_rev bigint DEFAULT 0 NOT NULL,
+    system_identifier text,
+    timeline integer,
+    wal_lsn pg_lsn,
+    quarantines integer DEFAULT 0 NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -622,11 +818,16 @@ CREATE VIEW toolfleet.in_doubt AS
     o.doubt_since AS since,
     o.doubt_reason AS why,
     COALESCE(w.name, (o.worker_id)::text) AS worker,
-    COALESCE((w.state = 'fenced'::toolfleet.worker_state), false) AS worker_fenced,
+    toolfleet.is_fenced(o.call_id) AS worker_fenced,
     o.attempt_id,
     o.attempt_until,
     o.args,
-    o.last_error AS error
+    o.last_error AS error,
+    o.quarantined,
+    o.probe_state,
+    o.probes,
+    o.probe_id,
+    o.due_at AS next_probe_at
    FROM (toolfleet.open_calls o
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE (o.state = 'in_doubt'::toolfleet.call_state);
@@ -668,6 +869,9 @@ CREATE VIEW toolfleet.workers AS
     w.started_at,
     w.ended_at,
     w.ended_by,
+    w.fenced_at,
+    w.fenced_by,
+    w.fence_note,
     ( SELECT count(*) AS count
            FROM toolfleet.open_calls o
           WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running

@@ -212,7 +212,7 @@ async fn respond(request: &Request, answer: Answer) {
 const fn service_code(code: Code) -> u16 {
     match code {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
-        Code::IdempotencyKeyReused => 409,
+        Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
         Code::PayloadTooLarge => 413,
         Code::Overloaded | Code::StoreUnavailable => 503,
         Code::MalformedJson
@@ -242,7 +242,9 @@ const fn service_code(code: Code) -> u16 {
         | Code::OutputTooLarge
         | Code::RetriesExhausted
         | Code::DeadlineExceeded
+        | Code::Cancelled
         | Code::InDoubt
+        | Code::NotApplied
         | Code::ToolGone => 500,
     }
 }

@@ -362,6 +362,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
             outcome: OutcomeWord::Unknown,
             effect,
             error: Some(json(&failure)),
+            over: false,
         }),
         actor: "sweep".to_owned(),
         reason: why.to_owned(),

@@ -134,7 +134,7 @@ pub fn key_is_forgotten(
     write && earlier_unknown && key_remaining.is_some_and(|left| left.is_zero())
 }
 
-/// How often a call may lose its worker before it is set aside: a call that kills its workers must not go on.
+/// A call that has lost this many workers is set aside: one that kills its workers must not go on.
 pub const LOST_ATTEMPTS_MAX: u32 = 2;
 
 /// What follows when the worker of a running call died: nobody knows how far it came.
@@ -143,8 +143,8 @@ pub const LOST_ATTEMPTS_MAX: u32 = 2;
 pub const fn after_loss(effect: Effect, lost_attempts: u32) -> RetryDecision {
     match effect {
         Effect::Once | Effect::Transaction => RetryDecision::Doubt,
-        Effect::Read if lost_attempts > LOST_ATTEMPTS_MAX => RetryDecision::Fail,
-        Effect::Idempotent if lost_attempts > LOST_ATTEMPTS_MAX => RetryDecision::Doubt,
+        Effect::Read if lost_attempts >= LOST_ATTEMPTS_MAX => RetryDecision::Fail,
+        Effect::Idempotent if lost_attempts >= LOST_ATTEMPTS_MAX => RetryDecision::Doubt,
         Effect::Read | Effect::Idempotent => RetryDecision::Again(Duration::ZERO),
     }
 }
@@ -437,11 +437,11 @@ mod tests {
     #[test]
     fn a_call_that_kills_its_workers_is_set_aside() {
         assert_eq!(
-            after_loss(Effect::Read, 2),
+            after_loss(Effect::Read, 1),
             RetryDecision::Again(Duration::ZERO)
         );
-        assert_eq!(after_loss(Effect::Read, 3), RetryDecision::Fail);
-        assert_eq!(after_loss(Effect::Idempotent, 3), RetryDecision::Doubt);
+        assert_eq!(after_loss(Effect::Read, 2), RetryDecision::Fail);
+        assert_eq!(after_loss(Effect::Idempotent, 2), RetryDecision::Doubt);
         assert_eq!(after_loss(Effect::Once, 1), RetryDecision::Doubt);
     }
 }

@@ -34,7 +34,9 @@ pub(crate) fn conclude(
 ) -> Ending {
     let effect = effect_of(claimed.effect, execution.word());
     let kind = match execution {
-        Execution::Ran(outcome) => after(claimed, manifest, outcome, elapsed, effect),
+        Execution::Ran(outcome) | Execution::Abandoned(outcome) => {
+            after(claimed, manifest, outcome, elapsed, effect)
+        }
         Execution::TakenBack(_) => EndingKind::Again {
             pause_ms: TAKEN_BACK_PAUSE_MS,
             cost: AttemptCost::Unspent,
@@ -51,6 +53,7 @@ pub(crate) fn conclude(
             outcome: execution.word(),
             effect,
             error: execution.failure().map(json),
+            over: execution.is_over(),
         }),
         actor,
         reason: execution
@@ -173,6 +176,7 @@ pub(crate) fn proven_not_applied(
             failure
         }
         Execution::Ran(Outcome::NotStarted(_) | Outcome::Applied { .. } | Outcome::Unknown(_))
+        | Execution::Abandoned(_)
         | Execution::TakenBack(_)
         | Execution::KeyForgotten(_) => return None,
     };

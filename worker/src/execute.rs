@@ -42,6 +42,8 @@ pub(crate) struct Executed {
 pub(crate) enum Execution {
     /// The executor was run, and says this.
     Ran(Outcome),
+    /// The executor did not come back, or came back by a panic: what it started may still act.
+    Abandoned(Outcome),
     /// The platform took the attempt back before anything was started: no tool has spent it.
     TakenBack(ToolFailure),
     /// Nothing was started, for an attempt before may have had its effect and the tool would not recognise its key.
@@ -52,15 +54,23 @@ impl Execution {
     /// The word for how the attempt ended.
     pub(crate) const fn word(&self) -> OutcomeWord {
         match self {
-            Self::Ran(outcome) => outcome.word(),
+            Self::Ran(outcome) | Self::Abandoned(outcome) => outcome.word(),
             Self::TakenBack(_) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
+        }
+    }
+
+    /// Whether nothing that was started for the attempt can act any more.
+    pub(crate) const fn is_over(&self) -> bool {
+        match self {
+            Self::Ran(_) | Self::TakenBack(_) | Self::KeyForgotten(_) => true,
+            Self::Abandoned(_) => false,
         }
     }
 
     /// Why it did not do what was asked, if it did not.
     pub(crate) const fn failure(&self) -> Option<&ToolFailure> {
         match self {
-            Self::Ran(outcome) => outcome.failure(),
+            Self::Ran(outcome) | Self::Abandoned(outcome) => outcome.failure(),
             Self::TakenBack(failure) | Self::KeyForgotten(failure) => Some(failure),
         }
     }
@@ -95,15 +105,15 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
                 let what = "an earlier attempt may have done it, and the tool no longer recognises the call's key";
                 Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
             } else {
-                let outcome = run(prepared, context)
+                let execution = run(prepared, context)
                     .instrument(span.clone())
                     .instrument(outer)
                     .await;
-                if let Some(failure) = outcome.failure() {
+                if let Some(failure) = execution.failure() {
                     spans::failed(&span, failure.code);
                 }
-                metrics().executed(&tool.manifest.name, outcome.word(), started.elapsed());
-                Execution::Ran(outcome)
+                metrics().executed(&tool.manifest.name, execution.word(), started.elapsed());
+                execution
             }
         }
         Err(taken_back) => taken_back,
@@ -117,19 +127,19 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
     }
 }
 
-async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Outcome {
+async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution {
     let until = context.until + LINGER_MAX + BACKSTOP;
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_panic)) => Outcome::Unknown(ToolFailure::new(
+        Ok(Ok(outcome)) => Execution::Ran(outcome),
+        Ok(Err(_panic)) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::ToolCrashed,
             "the tool's executor panicked",
-        )),
-        Err(_elapsed) => Outcome::Unknown(ToolFailure::new(
+        ))),
+        Err(_elapsed) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::Timeout,
             "the tool did not end in its time",
-        )),
+        ))),
     }
 }
 

@@ -134,6 +134,7 @@ fn returned(worker: &Worker, call_id: CallId, attempt: AttemptId) -> Ending {
             outcome: OutcomeWord::NotStarted,
             effect: EffectKnown::NotApplied,
             error: serde_json::to_string(&failure).ok(),
+            over: true,
         }),
         actor: worker.actor(),
         reason: "claim_given_up".to_owned(),

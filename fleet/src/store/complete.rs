@@ -102,6 +102,8 @@ pub struct EndedAttempt {
     pub effect: EffectKnown,
     /// The failure, JSON text.
     pub error: Option<String>,
+    /// Whether its worker has seen it end: nothing that was started for it can act any more.
+    pub over: bool,
 }
 
 /// What the ledger says of a call that moved.
@@ -256,6 +258,11 @@ impl Statement for Complete {
                 .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
                 .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
+                .bind(
+                    rows.iter()
+                        .map(|row| row.attempt.as_ref().map(|attempt| attempt.over))
+                        .collect::<Vec<_>>(),
+                )
                 .fetch_all(connection)
                 .await?;
             let mut ended = HashMap::with_capacity(decided.len());

@@ -72,8 +72,12 @@ words! {
         RetriesExhausted = "retries_exhausted",
         /// The call's time ran out.
         DeadlineExceeded = "deadline_exceeded",
+        /// The caller took it back.
+        Cancelled = "cancelled",
         /// The effect may have happened.
         InDoubt = "in_doubt",
+        /// It was in doubt, and it was found out that the effect did not happen.
+        NotApplied = "not_applied",
         /// The tool cannot be run here any more.
         ToolGone = "tool_gone",
 
@@ -82,5 +86,9 @@ words! {
         NotFound = "not_found",
         /// Not a call id.
         InvalidId = "invalid_id",
+        /// The call does not stand where the request needs it.
+        Conflict = "conflict",
+        /// What was started for the call may still act, so that it was not applied cannot be known yet.
+        WorkerNotFenced = "worker_not_fenced",
     }
 }

@@ -221,8 +221,10 @@ fn suggestion(code: Code, effect: EffectKnown) -> Suggestion {
             EffectKnown::Applied | EffectKnown::Unknown => Suggestion::CheckState,
         },
         Code::ToolError => Suggestion::FixArguments,
-        Code::ToolGone => Suggestion::AskUser,
+        Code::ToolGone | Code::Cancelled | Code::NotApplied => Suggestion::AskUser,
         Code::InDoubt => Suggestion::DoNotRepeat,
+        Code::Conflict => Suggestion::CheckState,
+        Code::WorkerNotFenced => Suggestion::AskUser,
     }
 }
 

@@ -57,8 +57,8 @@ async fn history_refuses_every_change() {
         .await
         .unwrap();
     for insert in [
-        "INSERT INTO toolfleet.ended_attempts (call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known) \
-         VALUES ($1, gen_random_uuid(), 1, 1, gen_random_uuid(), now(), 1, 'unknown', 'unknown')",
+        "INSERT INTO toolfleet.ended_attempts (call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, over) \
+         VALUES ($1, gen_random_uuid(), 1, 1, gen_random_uuid(), now(), 1, 'unknown', 'unknown', true)",
         "INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason) \
          VALUES ($1, 1, 'running', 'queued', 'test', 'test')",
     ] {

@@ -113,7 +113,7 @@ async fn a_worker_that_is_gone_claims_nothing() {
     let fenced = ledger.worker().await;
     run_for(
         &mut connection,
-        "UPDATE toolfleet.worker_processes SET state = 'fenced' WHERE worker_id = $1",
+        "UPDATE toolfleet.worker_processes SET state = 'fenced', fenced_at = now(), fenced_by = 'test' WHERE worker_id = $1",
         fenced.id,
     )
     .await;

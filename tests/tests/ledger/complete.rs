@@ -378,6 +378,7 @@ async fn an_attempt_that_failed_keeps_its_own_account() {
         outcome: fleet::outcome::OutcomeWord::DefiniteFailure,
         effect: fleet::call::EffectKnown::NotApplied,
         error: Some("{\"code\":\"unavailable\"}".into()),
+        over: true,
     });
     ledger.ends(failed).await;
     let (outcome, effect, error): (String, String, String) = sqlx::query_as(

@@ -211,6 +211,7 @@ pub(crate) fn ending(call: CallId, guard: Guard, kind: EndingKind) -> Ending {
         },
         effect: EffectKnown::Unknown,
         error: None,
+        over: true,
     });
     Ending {
         call_id: call,

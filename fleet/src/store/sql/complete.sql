@@ -2,9 +2,9 @@ WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
                 $9::text[], $10::text[], $11::bigint[], $12::int[], $18::int[], $13::text[], $14::text[], $15::text[],
-                $16::text[], $17::text[])
+                $16::text[], $17::text[], $19::boolean[])
         AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
-                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason)
+                  lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over)
 ), mine AS MATERIALIZED (
     SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms
     FROM input i
@@ -26,7 +26,7 @@ WITH input AS MATERIALIZED (
         call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
         key_hash, key_retention_ms, args, original_args, coercions, args_hash, result, error, session, run, meta, language,
         traceparent, accepted_at, deadline_at, first_started_at, finished_at, queued_ms, run_ms, attempts, attempt_id,
-        worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, actor, reason)
+        worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason)
     SELECT call_id, rev + 1, from_state, new_state::toolfleet.call_state, outcome::toolfleet.call_outcome,
         source::toolfleet.source, effect_known::toolfleet.effect_known, tenant, tool, tool_version, effect, queue, priority,
         key_hash, key_retention_ms, args, original_args, coercions, args_hash, result::json, error::json, session, run, meta,
@@ -34,7 +34,7 @@ WITH input AS MATERIALIZED (
         (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
         (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
-        attempt_outcome::toolfleet.attempt_outcome, actor, reason
+        attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
     RETURNING call_id, state, tool, tool_version, tenant, attempts, coercions, queued_ms, run_ms
 ), again AS (
@@ -56,16 +56,17 @@ WITH input AS MATERIALIZED (
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, due_at = NULL,
-        last_error = m.error::json
+    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason,
+        -- From here on a probe may ask.
+        due_at = greatest(now(), o.attempt_until), last_error = m.error::json
     FROM mine m
     WHERE o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
 ), ended_attempts AS (
     INSERT INTO toolfleet.ended_attempts (
-        call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error)
+        call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
     SELECT call_id, by_attempt, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms,
-        attempt_outcome::toolfleet.attempt_outcome, attempt_effect::toolfleet.effect_known, attempt_error::json
+        attempt_outcome::toolfleet.attempt_outcome, attempt_effect::toolfleet.effect_known, attempt_error::json, over
     FROM mine
     WHERE kind IN ('again', 'doubt') AND by_attempt IS NOT NULL
 ), notes AS (
