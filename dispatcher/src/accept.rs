@@ -309,6 +309,7 @@ impl Door {
             dispatcher: self.dispatcher,
             deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
             run_deadline: headers.run_deadline,
+            queue_wait_ms: manifest.max_queue_wait.map(millis),
         }
     }
 

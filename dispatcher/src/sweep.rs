@@ -295,10 +295,12 @@ fn warn(pass: &'static str, swept: Result<(), StoreError>) {
 
 /// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
 fn expired(call: Expired) -> Ending {
-    let failure = ToolFailure::new(
-        Code::DeadlineExceeded,
-        "the call's deadline passed before it could run",
-    );
+    let what = if call.waited_too_long {
+        "the call waited longer for its first attempt than its tool allows"
+    } else {
+        "the call's deadline passed before it could run"
+    };
+    let failure = ToolFailure::new(Code::DeadlineExceeded, what);
     let kind = if call.unknown && !matches!(call.effect, Effect::Read) {
         EndingKind::Doubt {
             error: json(&ErrorBody::in_doubt(&failure)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, format_duration, request};
+use super::{ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, format_duration, probe, request};
 use crate::{
     arguments::{Schema, pointer_segment},
     call::Effect,
@@ -23,6 +23,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
+    probe::check(manifest, &mut problems);
     answers(manifest, &mut problems);
     match &manifest.executor {
         ExecutorSpec::Http(spec) => request::check(spec, manifest, &mut problems),
@@ -43,6 +44,16 @@ pub fn lint(manifest: &Manifest) -> Vec<ManifestProblem> {
         warnings.add(
             "/description",
             "a model chooses by the description; say in a sentence what the tool does and when",
+        );
+    }
+    if manifest
+        .probe
+        .as_ref()
+        .is_some_and(|probe| probe.not_applied_when.is_none())
+    {
+        warnings.add(
+            "/probe",
+            "every answer for which applied_when is false counts as a no; say with not_applied_when what proves it",
         );
     }
     let schema = &manifest.input_schema;
@@ -184,6 +195,14 @@ fn times(manifest: &Manifest, problems: &mut Problems) {
         problems.add(
             "/timeout",
             format!("an attempt cannot take longer than the call; the deadline is {deadline}"),
+        );
+    }
+    if let Some(wait) = manifest.max_queue_wait
+        && (wait.is_zero() || wait > manifest.deadline)
+    {
+        problems.add(
+            "/max_queue_wait",
+            "the wait for the first attempt is part of the call's time; write more than 0 and at most the deadline",
         );
     }
     if manifest.key_retention < Manifest::KEY_RETENTION_MIN || manifest.key_retention > YEAR {

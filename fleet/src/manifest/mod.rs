@@ -6,6 +6,7 @@ mod check;
 mod document;
 mod duration;
 mod parse;
+mod probe;
 mod request;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -17,6 +18,7 @@ pub use self::{
     check::lint,
     duration::{format_duration, parse_duration},
     parse::{ManifestProblem, parse},
+    probe::ProbeSpec,
 };
 use crate::{
     call::{Effect, Language, words},
@@ -58,9 +60,15 @@ pub struct Manifest {
     /// How long the whole call may take, from acceptance. A caller can ask for another one.
     #[serde(default = "Manifest::default_deadline", with = "duration")]
     pub deadline: Duration,
+    /// How long its first attempt may be waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional")]
+    pub max_queue_wait: Option<Duration>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
+    /// How a call in doubt is looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<ProbeSpec>,
     /// HTTP statuses that mean "the tool said no".
     #[serde(default = "Manifest::default_business_statuses")]
     pub business_statuses: Vec<u16>,
@@ -280,6 +288,33 @@ impl RetryPolicy {
             Some(codes) => codes.contains(&code),
             None => matches!(code, Code::Timeout | Code::Unavailable | Code::ToolCrashed),
         }
+    }
+}
+
+/// A duration that may be absent.
+mod optional {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::{format_duration, parse_duration};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => serializer.serialize_str(&format_duration(*duration)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| parse_duration(&text).map_err(D::Error::custom))
+            .transpose()
     }
 }
 

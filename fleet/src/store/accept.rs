@@ -53,6 +53,8 @@ pub struct NewCall {
     pub deadline_ms: i64,
     /// The caller's cap on every call of its run.
     pub run_deadline: Option<OffsetDateTime>,
+    /// How long its first attempt may be waited for.
+    pub queue_wait_ms: Option<i64>,
 }
 
 /// A key that a call takes.
@@ -145,6 +147,7 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.dispatcher.0).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.deadline_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.queue_wait_ms).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

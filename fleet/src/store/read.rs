@@ -48,7 +48,7 @@ pub struct CallRow {
 }
 
 const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
-    deadline_at <= now() AS overdue, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \

@@ -74,6 +74,8 @@ pub struct Expired {
     pub effect: Effect,
     /// Whether an attempt before left its effect unknown.
     pub unknown: bool,
+    /// Whether it is only that its first attempt did not start in time.
+    pub waited_too_long: bool,
 }
 
 /// Walks over at most [`STEP_ROWS`] open calls behind the cursor.
@@ -85,6 +87,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
     let doing = "walk over open calls";
     let sql = format!(
         "SELECT {POINTER}, rev, effect::text AS effect, deadline_at <= now() AS expired, \
+                attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
                 effect_unknown, \
                 state = 'queued' AND NOT held AND due_at IS NULL \
                 AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
@@ -103,7 +106,8 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
     let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
         step.cursor = Some(call);
-        if row.try_get("queued")? && row.try_get("expired")? {
+        let waited_too_long = row.try_get("waited_too_long")?;
+        if row.try_get("queued")? && (row.try_get("expired")? || waited_too_long) {
             step.expired.push(Expired {
                 call_id: call,
                 rev: row.try_get("rev")?,
@@ -112,6 +116,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
                     .parse()
                     .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
                 unknown: row.try_get("effect_unknown")?,
+                waited_too_long,
             });
         } else if row.try_get("waiting")? {
             step.waiting.push(publishable(row)?);

@@ -15,10 +15,12 @@ pub enum Applied {
     Unchanged,
     /// The same version is there with other content: refused.
     Conflict,
+    /// The tool that its probe asks is not there, or is no `read`: refused.
+    ProbeUnfit,
 }
 
-/// Applies one manifest. One autocommit statement; guard: the version is new; it takes the fleet's row, so versions are
-/// numbered in the order they commit.
+/// Applies one manifest. One autocommit statement; guards: the version is new, the tool that its probe asks is a `read`; it
+/// takes the fleet's row, so versions are numbered in the order they commit.
 ///
 /// # Errors
 ///
@@ -37,6 +39,8 @@ pub async fn apply(
         "WITH ordered AS ( \
              UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1 \
              WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2) \
+               AND ($7::text IS NULL OR 'read' = ( \
+                   SELECT manifest->>'effect' FROM toolfleet.tool_versions WHERE tool = $7 ORDER BY version DESC LIMIT 1)) \
              RETURNING registry_rev) \
          INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
          SELECT $1, $2, registry_rev, $3::json, $4, $5, $6 FROM ordered \
@@ -48,24 +52,25 @@ pub async fn apply(
     .bind(&hash[..])
     .bind(&canonical::hash(&manifest.input_schema)[..])
     .bind(by)
+    .bind(manifest.probe.as_ref().map(|probe| probe.tool.as_str()))
     .execute(&mut *connection)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
     if created.rows_affected() == 1 {
         return Ok(Applied::Created);
     }
-    let stored: Vec<u8> = sqlx::query_scalar(
+    let stored: Option<Vec<u8>> = sqlx::query_scalar(
         "SELECT manifest_hash FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2",
     )
     .bind(manifest.name.as_str())
     .bind(manifest.version)
-    .fetch_one(connection)
+    .fetch_optional(connection)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    Ok(if stored == hash {
-        Applied::Unchanged
-    } else {
-        Applied::Conflict
+    Ok(match stored {
+        Some(stored) if stored == hash => Applied::Unchanged,
+        Some(_) => Applied::Conflict,
+        None => Applied::ProbeUnfit,
     })
 }
 

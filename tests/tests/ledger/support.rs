@@ -172,6 +172,7 @@ pub(crate) fn new_call() -> NewCall {
         dispatcher: DispatcherId::generate(),
         deadline_ms: 600_000,
         run_deadline: None,
+        queue_wait_ms: None,
     }
 }
 

@@ -65,6 +65,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         dispatcher: DispatcherId::generate(),
         deadline_ms: 60_000,
         run_deadline: None,
+        queue_wait_ms: None,
     };
     let mut lanes = JoinSet::new();
     let accepting = Accepting::start(&fleet.database.postgres, &mut lanes);
@@ -184,4 +185,30 @@ async fn dispatchers_that_sweep_at_once_double_nothing() {
     fleet.until_state(retried.call_id(), "succeeded").await;
     assert_eq!(witness.asked("again"), 2);
     all_ran_once(&fleet, &witness, &calls).await;
+}
+
+#[tokio::test]
+async fn a_call_whose_first_attempt_does_not_start_in_time_expires() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("note", "once") + "max_queue_wait: 1s\n";
+    let mut fleet = Fleet::start(Spec::with([tool]).workers(0, &[])).await;
+    let answer = fleet
+        .submit("note", &json!({"what": "a"}))
+        .key("a")
+        .wait()
+        .await;
+    assert_eq!(
+        (&answer["state"], answer.code(), &answer["effect"]),
+        (
+            &json!("expired"),
+            "deadline_exceeded",
+            &json!("not_applied")
+        ),
+        "{}",
+        *answer
+    );
+    // Its pointer is thrown away by whoever gets it.
+    fleet.add_worker(&[]).await;
+    invariants::hold(&fleet, &witness).await;
+    assert_eq!(witness.asked("a"), 0);
 }

@@ -79,6 +79,9 @@ async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
             Applied::Unchanged => return Ok(Vec::new()),
             // Somebody else took it just now: look again.
             Applied::Conflict => {}
+            Applied::ProbeUnfit => {
+                bail!("the tool of its probe is not applied, or has another effect than read")
+            }
         }
     }
     bail!(

@@ -12,6 +12,7 @@ WITH me AS MATERIALIZED (
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
     WHERE o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
+      AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 )

@@ -52,6 +52,8 @@ impl Apply {
         if manifests.len() < files.len() {
             return self.refuse(&files);
         }
+        // A probe's tool has to be there before the tool that is asked about.
+        manifests.sort_by_key(|(_, manifest)| manifest.probe.is_some());
         let mut connection = connect::writer(&self.store.database_url).await?;
         let mut done = Vec::new();
         let ended = self.apply_all(&manifests, &mut connection, &mut done).await;
@@ -65,7 +67,7 @@ impl Apply {
         ended.context("not everything was applied")?;
         let refused = done
             .iter()
-            .any(|(.., applied)| *applied == Applied::Conflict);
+            .any(|(.., applied)| matches!(applied, Applied::Conflict | Applied::ProbeUnfit));
         Ok(ExitCode::from(u8::from(refused)))
     }
 
@@ -117,10 +119,14 @@ impl Apply {
             return Ok(());
         }
         for (_path, manifest, applied) in done {
-            let hint = if *applied == Applied::Conflict {
-                ": this version is there with other content; raise the version"
-            } else {
-                ""
+            let hint = match applied {
+                Applied::Conflict => {
+                    ": this version is there with other content; raise the version"
+                }
+                Applied::ProbeUnfit => {
+                    ": the tool of its probe is not applied, or has another effect than read"
+                }
+                Applied::Created | Applied::Unchanged => "",
             };
             let (tool, version, word) = (&manifest.name, manifest.version, word(*applied));
             output::print(&format!("{tool} version {version}: {word}{hint}"))?;
@@ -155,7 +161,7 @@ const fn word(applied: Applied) -> &'static str {
     match applied {
         Applied::Created => "created",
         Applied::Unchanged => "unchanged",
-        Applied::Conflict => "refused",
+        Applied::Conflict | Applied::ProbeUnfit => "refused",
     }
 }
 

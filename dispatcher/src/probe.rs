@@ -1,0 +1,332 @@
+//! The pass `probe`: asks what became of calls in doubt, and settles what the answers prove.
+//!
+//! A probe is an ordinary call of a `read` tool: accepted, published, claimed and recorded like any other, so it survives
+//! restarts of everything, and its history shows what was asked and answered. The call in doubt remembers its id.
+//!
+//! | the answer says | it counts |
+//! |---|---|
+//! | applied | at once |
+//! | not applied | when everything that was started for the call is proven gone, and the probe asked after that, after the attempt's own time and, unless the remote is authoritative, after the settle window |
+//! | a contradiction | nobody but a person decides |
+//! | anything else, or nothing | not; it is asked again later, at most [`PROBES_MAX`] times |
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fleet::{
+    arguments::{self, Limits},
+    bus::{connect::Bus, publish::Publisher},
+    call::{CallOutcome, Effect, State},
+    canonical,
+    ids::{CallId, DispatcherId},
+    manifest::ProbeSpec,
+    probe::{self, Finding, PROBES_MAX, Said, Subject},
+    registry::{Registry, Tool},
+    store::{
+        DecisionError, PgPool, StoreError,
+        probe::{self as asked, Doubted, NewProbe, ProbeAnswer, ProbeState, Remark},
+        settle::{self, Settlement, Verdict},
+    },
+    telemetry::{metrics, report},
+};
+use futures_util::future::join_all;
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// What the pass needs.
+#[derive(Clone)]
+pub(crate) struct Probing {
+    pub(crate) bus: Bus,
+    pub(crate) pool: PgPool,
+    pub(crate) publisher: Publisher,
+    pub(crate) registry: Registry,
+    pub(crate) dispatcher: DispatcherId,
+}
+
+/// How long a probe may take, with its own retries.
+const PROBE_MAX: Duration = Duration::from_secs(60);
+/// Added to a wait for a moment of Postgres's clock, so that it is over when the probe asks.
+const AFTER: Duration = Duration::from_millis(100);
+
+impl Probing {
+    /// Runs until it is dropped. Cancel-safe: what was taken is due again, and each step is one statement.
+    pub(crate) async fn run(self) {
+        let mut ticks = interval(Duration::from_millis(500));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.pass().await {
+                tracing::warn!(
+                    pass = "probe",
+                    error = report(&error),
+                    "a sweep was cut short; the next one goes on"
+                );
+            }
+        }
+    }
+
+    async fn pass(&self) -> Result<(), StoreError> {
+        loop {
+            let due = asked::take(&self.pool).await?;
+            let full = i64::try_from(due.len()).unwrap_or(i64::MAX) >= asked::STEP_CALLS;
+            join_all(due.iter().map(|doubted| async {
+                if let Err(error) = self.look_into(doubted).await {
+                    tracing::warn!(
+                        call = %doubted.call_id,
+                        error = report(&error),
+                        "a call in doubt was not looked into; it is tried again"
+                    );
+                }
+            }))
+            .await;
+            if !full {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn look_into(&self, doubted: &Doubted) -> Result<(), StoreError> {
+        let Some(tool) = self.registry.version(&doubted.tool, doubted.tool_version) else {
+            // Applied a moment ago, or by a newer program: due again soon.
+            return Ok(());
+        };
+        let Some(spec) = &tool.manifest.probe else {
+            return asked::leave(&self.pool, doubted.call_id).await;
+        };
+        let subject = Subject {
+            call_id: doubted.call_id,
+            tool: doubted.tool.to_string(),
+            tool_version: doubted.tool_version,
+            tenant: doubted.tenant.to_string(),
+            args: read(&doubted.args),
+        };
+        match doubted.probe {
+            None => self.ask(doubted, spec, &subject).await,
+            Some(id) => match asked::answer(&self.pool, id).await? {
+                ProbeAnswer::Open => Ok(()),
+                ProbeAnswer::Lost => {
+                    let lost = Finding::Inconclusive("the probe was lost".to_owned());
+                    self.conclude(doubted, spec, id, lost, None, None).await
+                }
+                ProbeAnswer::Ended {
+                    state,
+                    outcome,
+                    result,
+                    error,
+                    seen_at,
+                } => {
+                    let finding = found(spec, &subject, state, outcome, &result, &error);
+                    self.conclude(doubted, spec, id, finding, result, seen_at)
+                        .await
+                }
+            },
+        }
+    }
+
+    /// Makes a probe, if there is something to ask and somebody to be asked.
+    async fn ask(
+        &self,
+        doubted: &Doubted,
+        spec: &ProbeSpec,
+        subject: &Subject,
+    ) -> Result<(), StoreError> {
+        let (tool, args) = match self.question(spec, subject) {
+            Ok(question) => question,
+            Err(why) => {
+                let remark = inconclusive(doubted, "sweep".to_owned(), why);
+                return asked::remark(&self.pool, doubted, &remark).await.map(drop);
+            }
+        };
+        let args = canonical::to_text(&args);
+        let probe = NewProbe {
+            call_id: CallId::generate(),
+            tool: tool.manifest.name.clone(),
+            tool_version: tool.manifest.version,
+            queue: tool.manifest.queue.clone(),
+            args_hash: canonical::hash_text(&args),
+            args,
+            deadline: tool.manifest.deadline.min(PROBE_MAX),
+            dispatcher: self.dispatcher,
+        };
+        let started = asked::start(&self.pool, doubted.call_id, doubted.rev, probe).await?;
+        if let Some(call) = started {
+            metrics().swept("probe", 1);
+            self.publisher
+                .publish(&call.queue, call.n, &call.pointer)
+                .await;
+        }
+        Ok(())
+    }
+
+    /// The tool that is asked, as it is now, and its arguments.
+    fn question(
+        &self,
+        spec: &ProbeSpec,
+        subject: &Subject,
+    ) -> Result<(std::sync::Arc<Tool>, Value), String> {
+        let tool = self.registry.current(&spec.tool);
+        let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
+        if tool.manifest.effect != Effect::Read {
+            return Err(format!(
+                "the probe's tool {} is no read any more",
+                spec.tool
+            ));
+        }
+        let args = probe::arguments(spec, subject)?;
+        // As a caller's arguments: parsed by the door's own rules, held against the schema.
+        let args = arguments::parse(canonical::to_text(&args).as_bytes(), &Limits::DEFAULT)
+            .map_err(|error| format!("the probe's arguments: {}", error.message))?;
+        let violations = tool.schema.validate(&args);
+        if violations.is_empty() {
+            Ok((tool, args))
+        } else {
+            Err("the probe's arguments do not fit its tool's schema".to_owned())
+        }
+    }
+
+    async fn conclude(
+        &self,
+        doubted: &Doubted,
+        spec: &ProbeSpec,
+        probe: CallId,
+        finding: Finding,
+        result: Option<String>,
+        seen_at: Option<OffsetDateTime>,
+    ) -> Result<(), StoreError> {
+        let actor = format!("probe {probe}");
+        let remark = match finding {
+            Finding::Applied => {
+                return self
+                    .settle(doubted, settle::Finding::Applied, &actor, result.as_deref())
+                    .await;
+            }
+            Finding::NotApplied => match counts_from(doubted, spec) {
+                Some(from) if seen_at.is_some_and(|seen_at| seen_at >= from) => {
+                    return self
+                        .settle(doubted, settle::Finding::NotApplied, &actor, None)
+                        .await;
+                }
+                Some(from) => Remark {
+                    why: "the probe asked before a no can count".to_owned(),
+                    again_after: again_after(doubted).map(|_| wait_until(from)),
+                    state: ProbeState::NotYetApplied,
+                    actor,
+                },
+                None => Remark {
+                    why: "the worker is not fenced, so the effect may still come".to_owned(),
+                    again_after: again_after(doubted),
+                    state: ProbeState::NotYetApplied,
+                    actor,
+                },
+            },
+            Finding::Conflict => Remark {
+                why: "the answer contradicts the call".to_owned(),
+                again_after: None,
+                state: ProbeState::Conflict,
+                actor,
+            },
+            Finding::Inconclusive(why) => inconclusive(doubted, actor, why),
+        };
+        asked::remark(&self.pool, doubted, &remark).await.map(drop)
+    }
+
+    async fn settle(
+        &self,
+        doubted: &Doubted,
+        finding: settle::Finding,
+        actor: &str,
+        result: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let settlement = Settlement {
+            call: doubted.call_id,
+            tenant: None,
+            finding,
+            actor,
+            note: "found out by its probe",
+            result,
+            by_time_only: false,
+        };
+        let verdict = match settle::settle(&self.pool, &settlement).await {
+            Ok(verdict) => verdict,
+            Err(DecisionError::Store(error)) => return Err(error),
+            Err(DecisionError::Invalid(why)) => {
+                let remark = inconclusive(doubted, actor.to_owned(), why);
+                return asked::remark(&self.pool, doubted, &remark).await.map(drop);
+            }
+        };
+        if let Verdict::Settled {
+            tell: Some(dispatcher),
+            ..
+        } = verdict
+        {
+            tracing::info!(call = %doubted.call_id, %finding, "a call in doubt was settled by its probe");
+            // Only the bell: the dispatcher that holds the waiter reads the row.
+            let subject = self.bus.subjects.done(dispatcher, doubted.call_id);
+            let ringing = self.bus.client.publish(subject, Bytes::new());
+            if tokio::time::timeout(AFTER, ringing).await.is_err() {
+                tracing::debug!("waiters were not told; they find out by themselves");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn found(
+    spec: &ProbeSpec,
+    subject: &Subject,
+    state: State,
+    outcome: CallOutcome,
+    result: &Option<String>,
+    error: &Option<String>,
+) -> Finding {
+    let said = match (state, outcome) {
+        (State::Succeeded, CallOutcome::Success) => {
+            Said::Result(result.as_deref().map_or(Value::Null, read))
+        }
+        (State::Failed, CallOutcome::BusinessError) => {
+            Said::No(error.as_deref().map_or(Value::Null, read))
+        }
+        (_, _) => return Finding::Inconclusive(format!("the probe itself ended as {state}")),
+    };
+    probe::judge(spec, subject, &said)
+}
+
+/// From when on a "no" counts; `None` while something that was started for the call may still act.
+fn counts_from(doubted: &Doubted, spec: &ProbeSpec) -> Option<OffsetDateTime> {
+    let window = if spec.authoritative {
+        Duration::ZERO
+    } else {
+        spec.settle
+    };
+    doubted.fenced_since.map(|since| since + window)
+}
+
+/// How long until this moment of Postgres's clock, by this machine's: a courtesy, the probe's own start decides.
+fn wait_until(moment: OffsetDateTime) -> Duration {
+    let left = Duration::try_from(moment - OffsetDateTime::now_utc()).unwrap_or_default();
+    left.max(Duration::from_millis(500)) + AFTER
+}
+
+fn inconclusive(doubted: &Doubted, actor: String, why: String) -> Remark {
+    Remark {
+        state: if again_after(doubted).is_some() {
+            ProbeState::Inconclusive
+        } else {
+            ProbeState::GivenUp
+        },
+        again_after: again_after(doubted),
+        actor,
+        why,
+    }
+}
+
+/// The pause before the next probe, if there may be one.
+fn again_after(doubted: &Doubted) -> Option<Duration> {
+    (doubted.probes < PROBES_MAX).then(|| probe::pause(doubted.call_id, doubted.probes))
+}
+
+/// What the ledger holds is JSON.
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or(Value::Null)
+}

@@ -1,0 +1,332 @@
+//! Probe: what the sweep reads and writes about calls in doubt that are looked into. It decides nothing here.
+
+use std::time::Duration;
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{StoreError, sweep::Publishable};
+use crate::{
+    call::{CallOutcome, State, words},
+    ids::{CallId, DispatcherId, Label, QueueName, ToolName, WorkerId},
+    wire::{pointer::Pointer, trace::TraceContext},
+};
+
+/// A call in doubt whose probe is due.
+#[derive(Debug, Clone)]
+pub struct Doubted {
+    /// The call.
+    pub call_id: CallId,
+    /// How often it has moved.
+    pub rev: i32,
+    /// Who asked.
+    pub tenant: Label,
+    /// Its tool.
+    pub tool: ToolName,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// Its arguments.
+    pub args: String,
+    /// Who accepted it.
+    pub dispatcher: DispatcherId,
+    /// How often it was asked about.
+    pub probes: u32,
+    /// The probe that is under way.
+    pub probe: Option<CallId>,
+    /// Whether everything that was started for it is proven gone, and since when.
+    pub fenced_since: Option<OffsetDateTime>,
+    /// What is recorded of the last probe.
+    pub state: Option<ProbeState>,
+}
+
+words! {
+    /// What came of asking so far.
+    ProbeState {
+        /// Its tool has no probe.
+        None = "none",
+        /// A probe is under way.
+        Asking = "asking",
+        /// The last probe proved nothing.
+        Inconclusive = "inconclusive",
+        /// The last probe did not see the effect, and that is too early to count.
+        NotYetApplied = "not_yet_applied",
+        /// The answer contradicts the call; it is not asked again.
+        Conflict = "conflict",
+        /// It was asked as often as it may be.
+        GivenUp = "given_up",
+    }
+}
+
+/// Calls taken by one step of the pass.
+pub const STEP_CALLS: i64 = 100;
+
+/// Takes calls in doubt whose probe is due, and lets them be due again a little later, for whoever takes them may die.
+/// Own statement; rows that another dispatcher is taking are skipped.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
+    let doing = "take calls in doubt";
+    let rows = sqlx::query(
+        "WITH due AS MATERIALIZED ( \
+             SELECT call_id FROM toolfleet.open_calls \
+             WHERE due_at <= now() AND state = 'in_doubt' ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) \
+         UPDATE toolfleet.open_calls o \
+         SET due_at = now() + CASE WHEN probe_id IS NULL THEN interval '15 seconds' ELSE interval '500 ms' END \
+         FROM due d WHERE o.call_id = d.call_id AND o.state = 'in_doubt' \
+         RETURNING o.call_id, rev, tenant, tool, tool_version, args::text AS args, dispatcher_id, probes, probe_id, probe_state, \
+             CASE WHEN toolfleet.is_fenced(o.call_id) THEN coalesce(toolfleet.fenced_since(o.call_id), doubt_since) END \
+                 AS fenced_since",
+    )
+    .bind(STEP_CALLS)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |row: &PgRow| -> Result<Doubted, sqlx::Error> {
+        let word = |error: Box<dyn std::error::Error + Send + Sync>| sqlx::Error::Decode(error);
+        let state: Option<String> = row.try_get("probe_state")?;
+        Ok(Doubted {
+            call_id: CallId(row.try_get("call_id")?),
+            rev: row.try_get("rev")?,
+            tenant: row
+                .try_get::<String, _>("tenant")?
+                .parse()
+                .map_err(|e| word(Box::new(e)))?,
+            tool: row
+                .try_get::<String, _>("tool")?
+                .parse()
+                .map_err(|e| word(Box::new(e)))?,
+            tool_version: row.try_get("tool_version")?,
+            args: row.try_get("args")?,
+            dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
+            probes: u32::try_from(row.try_get::<i32, _>("probes")?).unwrap_or(u32::MAX),
+            probe: row.try_get::<Option<Uuid>, _>("probe_id")?.map(CallId),
+            fenced_since: row.try_get("fenced_since")?,
+            state: state
+                .map(|state| state.parse())
+                .transpose()
+                .map_err(|e| word(Box::new(e)))?,
+        })
+    };
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// A probe to be made: an ordinary call of a `read` tool.
+#[derive(Debug, Clone)]
+pub struct NewProbe {
+    /// Made by the dispatcher.
+    pub call_id: CallId,
+    /// The tool that is asked.
+    pub tool: ToolName,
+    /// Its version.
+    pub tool_version: i32,
+    /// Which workers run it.
+    pub queue: QueueName,
+    /// Its arguments in canonical form.
+    pub args: String,
+    /// SHA-256 of them.
+    pub args_hash: [u8; 32],
+    /// How long it may take.
+    pub deadline: Duration,
+    /// Who makes it.
+    pub dispatcher: DispatcherId,
+}
+
+/// Accepts a probe as a call of its own and remembers it at the call in doubt. One statement; guard: in doubt, not moved since
+/// `rev`, no probe under way. `None`: it has moved. What is returned is to be published; if that is lost, the walk finds it.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn start(
+    pool: &PgPool,
+    call: CallId,
+    rev: i32,
+    probe: NewProbe,
+) -> Result<Option<Publishable>, StoreError> {
+    let doing = "start a probe";
+    let row: Option<(Option<String>, Option<String>)> =
+        sqlx::query_as(include_str!("sql/probe_start.sql"))
+            .bind(call.0)
+            .bind(rev)
+            .bind(probe.call_id.0)
+            .bind(probe.tool.as_str())
+            .bind(probe.tool_version)
+            .bind(probe.queue.as_str())
+            .bind(&probe.args)
+            .bind(&probe.args_hash[..])
+            .bind(probe.dispatcher.0)
+            .bind(i64::try_from(probe.deadline.as_millis()).unwrap_or(i64::MAX))
+            .fetch_optional(pool)
+            .await
+            .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    Ok(row.map(|(traceparent, tracestate)| Publishable {
+        queue: probe.queue,
+        n: 1,
+        pointer: Pointer {
+            call_id: probe.call_id,
+            tool: probe.tool,
+            tool_version: probe.tool_version,
+            args_hash: hex::encode(probe.args_hash),
+            // The gate reads them; a probe is no hot path.
+            args: None,
+            trace: TraceContext {
+                traceparent,
+                tracestate,
+                baggage: None,
+            },
+            attempts: 0,
+        },
+    }))
+}
+
+/// Where a probe stands.
+#[derive(Debug, Clone)]
+pub enum ProbeAnswer {
+    /// It is not over.
+    Open,
+    /// The ledger does not know it: Postgres lost it.
+    Lost,
+    /// It is over.
+    Ended {
+        /// How.
+        state: State,
+        /// What it came to.
+        outcome: CallOutcome,
+        /// The tool's answer.
+        result: Option<String>,
+        /// The error.
+        error: Option<String>,
+        /// When the attempt started that brought it: what it saw cannot be older.
+        seen_at: Option<OffsetDateTime>,
+    },
+}
+
+/// Where a probe stands. One statement, so it is seen in exactly one place.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn answer(pool: &PgPool, probe: CallId) -> Result<ProbeAnswer, StoreError> {
+    let doing = "read a probe";
+    let row = sqlx::query(
+        "SELECT state::text AS state, outcome::text AS outcome, result::text AS result, error::text AS error, attempt_started_at \
+         FROM toolfleet.finished_calls WHERE call_id = $1 \
+         UNION ALL \
+         SELECT state::text, NULL, NULL, NULL, NULL FROM toolfleet.open_calls WHERE call_id = $1",
+    )
+    .bind(probe.0)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let Some(row) = row else {
+        return Ok(ProbeAnswer::Lost);
+    };
+    let read = || -> Result<ProbeAnswer, sqlx::Error> {
+        let state: State = row
+            .try_get::<String, _>("state")?
+            .parse()
+            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+        let Some(outcome) = row.try_get::<Option<String>, _>("outcome")? else {
+            return Ok(ProbeAnswer::Open);
+        };
+        Ok(ProbeAnswer::Ended {
+            state,
+            outcome: outcome
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            result: row.try_get("result")?,
+            error: row.try_get("error")?,
+            seen_at: row.try_get("attempt_started_at")?,
+        })
+    };
+    read().map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// What is recorded of a probe that did not settle its call.
+#[derive(Debug, Clone)]
+pub struct Remark {
+    /// What came of asking.
+    pub state: ProbeState,
+    /// Who: the pass, or the probe.
+    pub actor: String,
+    /// A clause for people.
+    pub why: String,
+    /// When it is asked again; `None`: not any more.
+    pub again_after: Option<Duration>,
+}
+
+/// Records what came of a probe and when the next one asks. One statement; guard: in doubt and not moved since `rev`;
+/// false: it has moved. It leaves a row in the events only when it says something new.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result<bool, StoreError> {
+    let news = doubted.state != Some(ProbeState::Asking) && doubted.state != Some(remark.state)
+        || doubted.probes <= 1
+        || remark.again_after.is_none();
+    let done = sqlx::query(
+        "WITH remarked AS ( \
+             UPDATE toolfleet.open_calls \
+             SET probe_id = NULL, probe_state = $3, due_at = now() + make_interval(secs => $4), rev = rev + $5::boolean::integer \
+             WHERE call_id = $1 AND rev = $2 AND state = 'in_doubt' \
+             RETURNING call_id, rev, attempt_id, probes), \
+         noted AS ( \
+             INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details) \
+             SELECT call_id, rev, 'in_doubt', 'in_doubt', $6, 'probe_' || $3, attempt_id, \
+                 json_build_object('why', $7::text, 'probes', probes) \
+             FROM remarked WHERE $5) \
+         SELECT FROM remarked",
+    )
+    .bind(doubted.call_id.0)
+    .bind(doubted.rev)
+    .bind(remark.state.as_str())
+    .bind(remark.again_after.map(|pause| pause.as_secs_f64()))
+    .bind(news)
+    .bind(&remark.actor)
+    .bind(&remark.why)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("remark on a probe", error))?;
+    Ok(done.is_some())
+}
+
+/// Takes note that a call's tool has no probe: nothing is due any more. One statement; guard: in doubt.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn leave(pool: &PgPool, call: CallId) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE toolfleet.open_calls SET due_at = NULL, probe_state = 'none' WHERE call_id = $1 AND state = 'in_doubt'",
+    )
+    .bind(call.0)
+    .execute(pool)
+    .await
+    .map(drop)
+    .map_err(|error| StoreError::from_sqlx("leave a call in doubt", error))
+}
+
+/// Asks at once about the calls that this worker left in doubt: it has been fenced, so a "no" counts now.
+/// One statement; calls that are not asked about any more stay so.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn hasten(pool: &PgPool, worker: WorkerId) -> Result<u64, StoreError> {
+    let done = sqlx::query(
+        "UPDATE toolfleet.open_calls SET due_at = least(due_at, greatest(now(), attempt_until)) \
+         WHERE worker_id = $1 AND state = 'in_doubt' AND due_at IS NOT NULL AND probe_id IS NULL",
+    )
+    .bind(worker.0)
+    .execute(pool)
+    .await;
+    done.map(|done| done.rows_affected())
+        .map_err(|error| StoreError::from_sqlx("hasten probes", error))
+}

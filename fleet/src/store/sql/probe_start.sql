@@ -1,0 +1,13 @@
+WITH doubted AS (
+    UPDATE toolfleet.open_calls
+    SET probe_id = $3, probes = probes + 1, probe_state = 'asking', due_at = now() + interval '1 second'
+    WHERE call_id = $1 AND rev = $2 AND state = 'in_doubt' AND probe_id IS NULL
+    RETURNING call_id, tenant, session, run, language, traceparent, tracestate
+)
+INSERT INTO toolfleet.open_calls (
+    call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, args, args_hash, session, run, language,
+    traceparent, tracestate, dispatcher_id, accepted_at, deadline_at, not_before, probe_of)
+SELECT $3, tenant, $4, $5, 'read', $6, 0, 0, $7::json, $8, session, run, language, traceparent, tracestate, $9, now(),
+    now() + make_interval(secs => $10::bigint / 1000.0), now(), call_id
+FROM doubted
+RETURNING traceparent, tracestate
