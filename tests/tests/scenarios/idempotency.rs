@@ -294,6 +294,24 @@ async fn a_tool_can_take_its_keys_from_the_arguments() {
 }
 
 #[tokio::test]
+async fn a_key_is_found_in_the_history_by_its_hash() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("send", "once") + "key: from_arguments\n";
+    let fleet = Fleet::start(Spec::with([tool])).await;
+    let send = fleet.submit("send", &json!({"what": "a"})).tenant("acme");
+    let with_key = send.clone().key("order-1").wait().await;
+    let without = send.wait().await;
+    let own = "SELECT call_id FROM toolfleet.calls WHERE call_id = $1 AND idempotency_key_hash = \
+               encode(sha256('acme'::bytea || '\\x00'::bytea || 'order-1'::bytea), 'hex')";
+    let made = "SELECT call_id FROM toolfleet.calls WHERE call_id = $1 AND idempotency_key_hash = \
+                encode(sha256('acme'::bytea || '\\x0001'::bytea || 'send'::bytea || '\\x00'::bytea \
+                              || sha256('{\"what\":\"a\"}')), 'hex')";
+    assert_eq!(fleet.rows(own, with_key.call_id()).await.len(), 1);
+    assert_eq!(fleet.rows(made, without.call_id()).await.len(), 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn a_tool_applied_anew_does_not_do_again_what_its_old_version_did() {
     let witness = Witness::start().await;
     let tool = witness.tool("charge", "once") + "key: from_arguments\n";
