@@ -28,6 +28,7 @@ async fn sixty_four_callers_of_each_of_a_thousand_keys_make_one_call_of_it() {
 }
 
 /// Every other key is a caller's own; the others the tool makes of the arguments.
+#[expect(clippy::print_stdout, reason = "whoever runs it wants the counts")]
 async fn race(keys: usize) {
     let witness = Witness::start().await;
     let tool = witness.tool("charge", "once") + "key: from_arguments\n";
