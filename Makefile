@@ -15,7 +15,7 @@ ARGS ?= --tools examples/tools
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: C compiler, Postgres, nats-server, Python client (idle the second time)
+setup: ## install what is missing: C compiler, Postgres, nats-server, Python client, Node (idle the second time)
 	@$(PYTHON3) scripts/setup.py
 
 build: setup ## compile everything
@@ -38,9 +38,10 @@ test: build ## every test, then the black-box proofs in their short form
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios
 	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
 
-prove: build ## the black-box proofs in full, and the scenarios that wait out a whole lease
+prove: build ## the black-box proofs in full, the scenarios that wait out a lease, the races in full
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
 	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- leases --ignored
+	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- key_race --ignored --nocapture
 
 lint: setup ## formatting, clippy and documentation, warnings denied
 	cargo fmt --all --check

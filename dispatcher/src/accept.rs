@@ -14,6 +14,7 @@ use fleet::{
     call::State,
     canonical,
     ids::{CallId, DispatcherId, Label, ToolName},
+    manifest::KeyPolicy,
     registry::{Registry, Tool},
     store::{
         PgPool, StoreError,
@@ -43,7 +44,7 @@ use tracing::Instrument;
 
 use crate::{
     answer::{Answer, Refusal},
-    replay::key_hash,
+    key,
     service::tool_of,
     waiters::{Waiters, Waiting},
 };
@@ -120,16 +121,6 @@ impl Door {
             Refusal::new(code, "a tool name has 1 to 64 characters of a-z, 0-9 and _")
         })?;
         let headers = read_headers(headers)?;
-        // By this process's clock, so only a courtesy: the claim decides by Postgres's.
-        if headers
-            .run_deadline
-            .is_some_and(|deadline| deadline <= OffsetDateTime::now_utc())
-        {
-            return Err(Refusal::new(
-                Code::DeadlineInvalid,
-                "header Toolfleet-Run-Deadline must be in the future",
-            ));
-        }
         let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
             let refused = ErrorBody::refused(error.code, &error.message);
             Refusal::from(if error.path.is_empty() {
@@ -162,7 +153,8 @@ impl Door {
             (Err(refusal), None) => return Err(refusal),
             // The key comes first: what it names is answered even where a new call would be refused.
             (Err(refusal), Some(key)) => {
-                return match self.find_key(&submission.tenant, key).await? {
+                let key = key::hash_of_callers(&submission.tenant, key);
+                return match self.find_key(&submission.tenant, &key).await? {
                     Some(found) if !found.lapsed => self.replay(&submission, &found).await,
                     Some(_) | None => Err(refusal),
                 };
@@ -173,6 +165,17 @@ impl Door {
 
     /// Everything about a new call that needs no ledger.
     fn check(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
+        // By this process's clock, so only a courtesy: the claim decides by Postgres's.
+        if submission
+            .headers
+            .run_deadline
+            .is_some_and(|deadline| deadline <= OffsetDateTime::now_utc())
+        {
+            return Err(Refusal::new(
+                Code::DeadlineInvalid,
+                "header Toolfleet-Run-Deadline must be in the future",
+            ));
+        }
         let name = &submission.tool;
         let tool = match submission.headers.tool_version {
             None => self.registry.current(name),
@@ -189,7 +192,7 @@ impl Door {
                 }
             }
         })?;
-        if tool.manifest.key_required() && submission.headers.key.is_none() {
+        if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
             let what = format!(
                 "the tool {name} needs the header Idempotency-Key, so that it is never run twice by mistake"
             );
@@ -205,7 +208,6 @@ impl Door {
 
     async fn commit(&self, submission: Submission, tool: &Tool) -> Result<Answer, Refusal> {
         let mut call = self.new_call(&submission, tool, CallId::generate());
-        let has_key = submission.headers.key.is_some();
         let mut silent = false;
         for _ in 0..ACCEPTS_MAX {
             // Before the commit, so that no decision is missed.
@@ -216,7 +218,7 @@ impl Door {
             let accepting = self.accepting.accept(call.clone());
             match accepting.instrument(spans::step(Step::Commit)).await {
                 Reply::Done(at) => return Ok(self.committed(&call, at, waiting).await),
-                Reply::Undecided => match self.find_taken_key(&submission).await? {
+                Reply::Undecided => match self.find_taken_key(&call).await? {
                     Some(found) if found.call_id == call.call_id => {
                         // An earlier try of ours was committed although its answer never came.
                         self.publish(&call).await;
@@ -236,7 +238,7 @@ impl Door {
                     None => {}
                 },
                 // Repeated only through its key: without one, nobody could tell whether it was committed.
-                Reply::Unknown if has_key => silent = true,
+                Reply::Unknown if call.key.is_some() => silent = true,
                 Reply::Unknown => return Err(Refusal::unconfirmed(false)),
                 Reply::NotSent => break,
                 Reply::Refused(source) => {
@@ -250,7 +252,7 @@ impl Door {
             }
         }
         if silent {
-            return Err(Refusal::unconfirmed(has_key));
+            return Err(Refusal::unconfirmed(true));
         }
         let what = "the ledger cannot take calls at the moment";
         Err(Refusal::new(Code::StoreUnavailable, what))
@@ -284,6 +286,13 @@ impl Door {
 
     fn new_call(&self, submission: &Submission, tool: &Tool, call_id: CallId) -> NewCall {
         let (manifest, headers) = (&tool.manifest, &submission.headers);
+        let key = key::hash_for_call(
+            &submission.tenant,
+            &submission.tool,
+            manifest.key_policy(),
+            headers.key.as_ref(),
+            &submission.args_hash,
+        );
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         NewCall {
             call_id,
@@ -293,8 +302,8 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
-            key: headers.key.as_ref().map(|key| NewKey {
-                hash: key_hash(&submission.tenant, key),
+            key: key.map(|hash| NewKey {
+                hash,
                 original_hash: submission.original_hash,
                 replaces: None,
             }),

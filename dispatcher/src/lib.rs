@@ -6,6 +6,7 @@
 mod accept;
 mod answer;
 mod config;
+mod key;
 mod probe;
 mod replay;
 mod service;

@@ -3,11 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    ids::{CallId, IdempotencyKey, Label},
-    store::read::{self, CallRow, KeyRow},
+    ids::{CallId, Label},
+    store::{
+        accept::NewCall,
+        read::{self, CallRow, KeyRow},
+    },
     wire::{code::Code, envelope::Envelope, headers::Prefer},
 };
-use sha2::{Digest, Sha256};
 
 use crate::{
     accept::{Door, Submission},
@@ -115,29 +117,16 @@ impl Door {
     pub(crate) async fn find_key(
         &self,
         tenant: &Label,
-        key: &IdempotencyKey,
+        key_hash: &[u8; 32],
     ) -> Result<Option<KeyRow>, Refusal> {
-        let found = read::find_key(&self.pool, tenant, &key_hash(tenant, key)).await;
+        let found = read::find_key(&self.pool, tenant, key_hash).await;
         found.map_err(|error| Refusal::unreadable(&error))
     }
 
-    pub(crate) async fn find_taken_key(
-        &self,
-        submission: &Submission,
-    ) -> Result<Option<KeyRow>, Refusal> {
-        match &submission.headers.key {
-            Some(key) => self.find_key(&submission.tenant, key).await,
+    pub(crate) async fn find_taken_key(&self, call: &NewCall) -> Result<Option<KeyRow>, Refusal> {
+        match &call.key {
+            Some(key) => self.find_key(&call.tenant, &key.hash).await,
             None => Ok(None),
         }
     }
-}
-
-/// SHA-256 of the tenant and the key: the key itself is not stored.
-pub(crate) fn key_hash(tenant: &Label, key: &IdempotencyKey) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(tenant.as_str())
-        .chain_update([0])
-        .chain_update(key.as_str())
-        .finalize()
-        .into()
 }

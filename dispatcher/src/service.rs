@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     accept::Door,
     answer::{Answer, Refusal},
+    key,
 };
 
 /// The endpoints of one dispatcher.
@@ -280,7 +281,7 @@ async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal>
         })?,
         (None, Some(tool), Some(key)) => {
             let found = door
-                .find_key(&tenant, &key)
+                .find_key(&tenant, &key::hash_of_callers(&tenant, &key))
                 .await?
                 .filter(|found| !found.lapsed && found.tool == tool.as_str());
             found.ok_or_else(Refusal::not_found)?.call_id

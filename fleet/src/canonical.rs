@@ -2,7 +2,8 @@
 //!
 //! Keys sorted by the code points of their names, numbers as the exact decimal text that was sent, the fewest escapes,
 //! no white space. Not JCS (RFC 8785), which rounds numbers to doubles: it turns 9007199254740993 into …992.
-//! A promise: stored hashes are compared with hashes made by later versions.
+//! A promise: stored hashes are compared with hashes made by later versions. `docs/canonical.md` says it for every
+//! language, `schemas/canonical.json` has test vectors.
 
 use std::fmt::Write;
 

@@ -60,7 +60,7 @@ fn definition(tool: &Manifest, format: Format) -> Value {
             "description": description,
             "effect": tool.effect,
             "input_schema": schema,
-            "key": if tool.key_required() { "required" } else { "optional" },
+            "key": tool.key_policy(),
             "timeout_ms": millis(tool.timeout),
             "deadline_ms": millis(tool.deadline),
             "queue": tool.queue,

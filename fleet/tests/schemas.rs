@@ -50,13 +50,16 @@ fn schemas() -> Vec<(String, Schema)> {
             .unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
         (name, schema)
     };
-    let json = |path: &PathBuf| {
+    let is_schema = |path: &PathBuf| {
         path.extension()
             .is_some_and(|extension| extension == "json")
+            && path
+                .file_name()
+                .is_some_and(|name| name != "canonical.json")
     };
     files(&folder())
         .into_iter()
-        .filter(json)
+        .filter(is_schema)
         .map(compile)
         .collect()
 }

@@ -67,6 +67,13 @@ pub fn lint(manifest: &Manifest) -> Vec<ManifestProblem> {
             "a write accepts properties that nobody declared; add additionalProperties: false",
         );
     }
+    if manifest.effect == Effect::Read && manifest.key_policy() == KeyPolicy::FromArguments {
+        warnings.add(
+            "/key",
+            "whoever asks with the same arguments gets the first answer until the key lapses, however old it is; \
+             leave key out unless the answer never changes",
+        );
+    }
     for (name, property) in properties(schema) {
         let path = format!("/input_schema/properties/{}", pointer_segment(name));
         if property.get("description").is_none() && property.get("$ref").is_none() {
@@ -127,7 +134,7 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
         problems.add(
             "/key",
             "a tool with effect once needs a key from every caller, or a repeated request runs it again; \
-             write required or leave the field out",
+             write required, or from_arguments where equal arguments always mean the same call",
         );
     }
     if manifest.effect == Effect::Transaction {

@@ -45,7 +45,7 @@ pub struct Manifest {
     /// Which workers run it.
     #[serde(default = "Manifest::default_queue")]
     pub queue: QueueName,
-    /// Whether a caller must send an idempotency key. `None`: required for `once`, else optional.
+    /// Where the idempotency key of a call comes from. `None`: required for `once`, else optional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyPolicy>,
     /// How long a key lives after its call is terminal; at least 24 hours.
@@ -135,22 +135,24 @@ impl Manifest {
         schema
     }
 
-    /// Whether a caller must send an idempotency key.
-    pub fn key_required(&self) -> bool {
-        match self.key {
-            Some(policy) => policy == KeyPolicy::Required,
-            None => matches!(self.effect, Effect::Once | Effect::Transaction),
-        }
+    /// Where the idempotency key of a call comes from, written or by default.
+    pub fn key_policy(&self) -> KeyPolicy {
+        self.key.unwrap_or(match self.effect {
+            Effect::Once | Effect::Transaction => KeyPolicy::Required,
+            Effect::Read | Effect::Idempotent => KeyPolicy::Optional,
+        })
     }
 }
 
 words! {
-    /// Whether a caller must send an idempotency key.
+    /// Where the idempotency key of a call comes from. A key that a caller sends always counts.
     KeyPolicy {
         /// A call without a key is refused.
         Required = "required",
         /// A call without a key is accepted, and a repetition is another call.
         Optional = "optional",
+        /// A call without a key gets one made of its tenant, tool and arguments: a repetition is the same call.
+        FromArguments = "from_arguments",
     }
 }
 

@@ -89,7 +89,7 @@ impl ErrorBody {
             Suggestion::CheckState
         };
         let next = if has_key {
-            "Send it again with the same idempotency key: it is then run once, whatever has become of this one."
+            "Send the same call again, with the same idempotency key if it had one: it is then run once, whatever has become of this one."
         } else {
             suggestion.sentence()
         };

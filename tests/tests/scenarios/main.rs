@@ -9,6 +9,9 @@ mod life_of_a_call;
 
 mod errors;
 
+mod idempotency;
+mod key_race;
+
 mod retry;
 
 mod in_doubt;

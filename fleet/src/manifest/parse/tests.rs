@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     call::Effect,
-    manifest::{ExecutorSpec, lint},
+    manifest::{ExecutorSpec, KeyPolicy, lint},
 };
 
 /// A manifest that is accepted, as JSON, with some fields replaced; `null` takes a field out.
@@ -81,7 +81,7 @@ fn a_manifest_in_yaml_is_read_with_its_defaults() {
         (manifest.retry.factor, manifest.retry.max_attempts),
         (1.5, 2)
     );
-    assert!(manifest.key_required());
+    assert_eq!(manifest.key_policy(), KeyPolicy::Required);
     assert_eq!(manifest.business_statuses, [400, 404, 409, 422]);
     assert_eq!(
         manifest.input_schema["properties"]["amount_cents"]["maximum"].to_string(),
@@ -98,6 +98,7 @@ fn what_is_stored_is_read_back() {
         process(&json!({"cwd": "/srv"})),
         json!({"effect": "idempotent", "idempotency": {"header": "Idempotency-Key", "valid_for": "48h"}}),
         json!({"effect": "idempotent", "idempotency": {"argument": "key"}}),
+        json!({"effect": "once", "key": "from_arguments"}),
         json!({"retry": {"factor": 1}, "not_applied_statuses": [503], "key_retention": "8784h", "language": "zh"}),
     ];
     for changes in changes {
@@ -165,9 +166,9 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             "needs a key from every caller",
         ),
         (
-            json!({"key": "from_arguments"}),
+            json!({"key": "sometimes"}),
             "/key",
-            "one of \"required\", \"optional\"",
+            "one of \"required\", \"optional\", \"from_arguments\"",
         ),
         (
             json!({"effect": "idempotent"}),
@@ -630,6 +631,23 @@ fn a_text_that_is_no_manifest_is_refused() {
     ] {
         let found = parse(text).unwrap_err();
         assert!(found[0].message.contains(why), "{found:?}");
+    }
+}
+
+#[test]
+fn every_effect_may_take_its_key_from_the_arguments() {
+    for changes in [
+        json!({"effect": "read"}),
+        json!({"effect": "once"}),
+        json!({"effect": "idempotent", "idempotency": {"header": "Idempotency-Key"}}),
+    ] {
+        let mut changes = changes;
+        changes["key"] = json!("from_arguments");
+        let manifest = parse(&with(&changes)).unwrap();
+        assert_eq!(manifest.key_policy(), KeyPolicy::FromArguments, "{changes}");
+        // An answer to a question grows old, the outcome of a write does not.
+        let warned = lint(&manifest).iter().any(|warning| warning.path == "/key");
+        assert_eq!(warned, manifest.effect == Effect::Read, "{changes}");
     }
 }
 
