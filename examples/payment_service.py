@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """A payment service that does not recognise repetitions: every charge it is sent, it makes.
 
-    POST /charges   {"account": "acme", "amount_cents": 4200}
-    201             {"charge_id": "ch_…", "account": "acme", "amount_cents": 4200}
+    POST /charges               {"account": "acme", "amount_cents": 4200}
+    201                         {"charge_id": "ch_…", "account": "acme", "amount_cents": 4200}
+    GET /charges?reference=…    {"charges": [{"charge_id": "ch_…", …}]}
 
-It ignores `Idempotency-Key` on purpose.
-Many real services do, and what protects the account then is whoever decides whether to send again.
+It notes the header `Idempotency-Key` as the charge's reference, and charges again all the same when it sees it twice.
+Many real services do no better, and what protects the account then is whoever decides whether to send again.
 A charge counts from the moment it stands in the ledger file; the answer comes `--slow-ms` later.
 
 The first line on stdout is {"port": N}.
@@ -17,6 +18,7 @@ import os
 import re
 import threading
 import time
+import urllib.parse
 import uuid
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +40,7 @@ class Ledger:
     """The charges, one JSON object a line; a line that returned from `append` survives a crash."""
 
     def __init__(self, path):
+        self._path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._one_at_a_time = threading.Lock()
 
@@ -46,6 +49,11 @@ class Ledger:
         with self._one_at_a_time:
             os.write(self._file, line)
             os.fsync(self._file)
+
+    def find(self, reference):
+        with open(self._path, encoding="utf-8") as file:
+            charges = [json.loads(line) for line in file]
+        return [charge for charge in charges if charge["reference"] == reference]
 
 
 def read_charge(body):
@@ -81,13 +89,22 @@ class Handler(BaseHTTPRequestHandler):
             body = {"error": {"code": refusal.code, "message": refusal.message}}
             self.answer(refusal.status, body)
 
+    def do_GET(self):
+        path, _, query = self.path.partition("?")
+        references = urllib.parse.parse_qs(query).get("reference", [])
+        if path != "/charges" or len(references) != 1:
+            body = {"error": {"code": "no_such_path", "message": "Ask GET /charges?reference=…"}}
+            return self.answer(404, body)
+        return self.answer(200, {"charges": self.server.ledger.find(references[0])})
+
     def charge(self):
         if self.path != "/charges":
             raise Refusal(404, "no_such_path", "Only POST /charges exists.")
         account, amount = read_charge(self.read_body())
         charge = {"charge_id": f"ch_{uuid.uuid4().hex}", "account": account, "amount_cents": amount}
         at = datetime.now(timezone.utc).isoformat()
-        self.server.ledger.append({**charge, "at": at})
+        reference = self.headers.get("Idempotency-Key", "")[:255]
+        self.server.ledger.append({**charge, "reference": reference, "at": at})
         time.sleep(self.server.slow_ms / 1000)
         return charge
 
