@@ -8,7 +8,7 @@ use async_nats::jetstream::{
     context::{
         CreateStreamErrorKind, DeleteStreamError, DeleteStreamErrorKind, GetStreamErrorKind,
     },
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
 use super::{BusError, connect::Bus};
@@ -56,6 +56,20 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
         }
     }
     Ok(())
+}
+
+/// The stream of pointers, if it is there.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.jobs_stream()).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(BusError::unavailable("look for the stream", error)),
+    }
 }
 
 /// Deletes the stream with its consumers and makes them anew: what was in it is gone. Safe to repeat.

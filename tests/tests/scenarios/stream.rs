@@ -4,11 +4,13 @@ use std::{
     collections::{BTreeSet, HashMap},
     fs,
     path::Path,
+    process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
 use async_nats::jetstream;
+use clap::Parser;
 use fleet::bus::{
     connect::Bus,
     orphans::{self, Repair},
@@ -24,6 +26,7 @@ use fleet_tests::{
 use secrecy::SecretString;
 use serde_json::json;
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+use toolfleet::commands::Program;
 
 const STREAM: &str = "TOOLFLEET_JOBS";
 /// Calls that are being submitted at a time.
@@ -163,6 +166,30 @@ async fn a_stream_that_is_deleted_under_load_costs_time_only() {
     until_asked(&witness, 100).await;
     let jetstream = jetstream::new(fleet.client.clone());
     jetstream.delete_stream(STREAM).await.unwrap();
+    all_ran_once(&fleet, &witness, callers, 300).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_rebuilt_under_load_costs_time_only() {
+    let witness = Witness::start().await;
+    let fleet = two_workers(&witness).await;
+    let callers = submit(&fleet, &witness, 0..300);
+    for asked in [50, 100, 150] {
+        until_asked(&witness, asked).await;
+        let (nats_url, database_url) = (fleet.nats_url(), &fleet.database.url);
+        let arguments = [
+            "toolfleet",
+            "doctor",
+            "--rebuild-stream",
+            "--nats-url",
+            &nats_url,
+            "--database-url",
+            database_url,
+        ];
+        let program = Program::try_parse_from(arguments).unwrap();
+        let done = Box::pin(program.command.run()).await.unwrap();
+        assert_eq!(done, ExitCode::SUCCESS);
+    }
     all_ran_once(&fleet, &witness, callers, 300).await;
 }
 
