@@ -38,10 +38,9 @@ test: build ## every test, then the black-box proofs in their short form
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios
 	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
 
-prove: build ## the black-box proofs in full, the scenarios that wait out a lease, the races in full
+prove: build ## the black-box proofs in full, and every test that waits out a lease, loses thousands of pointers or counts races
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
-	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- leases --ignored
-	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- key_race --ignored --nocapture
+	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios --test ledger -- --ignored --nocapture --test-threads=1
 
 lint: setup ## formatting, clippy and documentation, warnings denied
 	cargo fmt --all --check

@@ -7,7 +7,6 @@ mod accept;
 mod answer;
 mod config;
 mod key;
-mod probe;
 mod replay;
 mod service;
 mod sweep;
@@ -35,7 +34,7 @@ use futures_util::FutureExt;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{accept::Door, probe::Probing, service::Endpoints, sweep::Sweep, waiters::Waiters};
+use crate::{accept::Door, service::Endpoints, sweep::Sweep, waiters::Waiters};
 
 /// Why a dispatcher cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -135,21 +134,10 @@ pub async fn run(
         publisher: publisher.clone(),
         completing,
         registry: registry.clone(),
+        dispatcher,
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
     sweep.start(&mut tasks, &stop);
-    let probing = Probing {
-        bus: bus.clone(),
-        pool: pool.clone(),
-        publisher: publisher.clone(),
-        registry: registry.clone(),
-        dispatcher,
-    };
-    tasks.spawn(
-        stop.clone()
-            .run_until_cancelled_owned(probing.run())
-            .map(drop),
-    );
     let scrape = gauges(pool.clone());
     let state = HttpState::new(readiness.clone()).before_scrape(scrape);
     let (http_stop, watched) = (stop.clone(), bus.clone());

@@ -1,6 +1,8 @@
 //! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
 
 pub mod connect;
+pub mod drift;
+pub mod orphans;
 pub mod publish;
 pub mod pull;
 pub mod topology;
@@ -26,7 +28,8 @@ pub enum BusError {
 }
 
 impl BusError {
-    pub(crate) fn unavailable(
+    /// What we were doing did not work out, and why.
+    pub fn unavailable(
         doing: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {

@@ -5,8 +5,10 @@ use std::time::Duration;
 use async_nats::jetstream::{
     self, ErrorCode,
     consumer::{AckPolicy, pull},
-    context::{CreateStreamErrorKind, GetStreamErrorKind},
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+    context::{
+        CreateStreamErrorKind, DeleteStreamError, DeleteStreamErrorKind, GetStreamErrorKind,
+    },
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
 use super::{BusError, connect::Bus};
@@ -56,6 +58,59 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     Ok(())
 }
 
+/// The stream of pointers, if it is there.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.jobs_stream()).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(BusError::unavailable("look for the stream", error)),
+    }
+}
+
+/// Deletes the stream with its consumers and makes them anew: what was in it is gone. Safe to repeat.
+///
+/// Whoever publishes meanwhile finds no stream; the sweep publishes that again.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn rebuild(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.delete_stream(bus.subjects.jobs_stream()).await {
+        Ok(_deleted) => {}
+        Err(error) if is_gone(&error) => {}
+        Err(error) => return Err(BusError::unavailable("delete the stream", error)),
+    }
+    ensure(bus, queues).await
+}
+
+/// Deletes a queue's consumer and makes it anew: everything of the queue is delivered again. Safe to repeat.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusError> {
+    let doing = "delete a queue's consumer";
+    let jetstream = jetstream::new(bus.client.clone());
+    let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
+    let stream = stream
+        .await
+        .map_err(|error| BusError::unavailable(doing, error))?;
+    let consumer = Subjects::jobs_consumer(queue);
+    let deleted = stream.delete_consumer(&consumer).await;
+    deleted.map_err(|error| BusError::unavailable(doing, error))?;
+    ensure(bus, std::slice::from_ref(queue)).await
+}
+
+fn is_gone(error: &DeleteStreamError) -> bool {
+    matches!(error.kind(), DeleteStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
 fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
@@ -64,7 +119,8 @@ fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
     matches!(error.kind(), CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST)
 }
 
-fn stream_config(subjects: &Subjects) -> Config {
+/// The stream as we want it.
+pub fn stream_config(subjects: &Subjects) -> Config {
     Config {
         name: subjects.jobs_stream(),
         description: Some("Toolfleet: pointers to calls that may run now".to_owned()),
@@ -80,7 +136,8 @@ fn stream_config(subjects: &Subjects) -> Config {
     }
 }
 
-fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
+/// The consumer of a queue as we want it.
+pub fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
     pull::Config {
         durable_name: Some(Subjects::jobs_consumer(queue)),
         filter_subject: subjects.jobs_of_queue(queue),

@@ -18,6 +18,7 @@ mod in_doubt;
 mod probe;
 
 mod silence;
+mod stream;
 mod sweep;
 
 mod fencing;

@@ -98,8 +98,8 @@ async fn a_version_is_applied_once_and_never_changed() {
     assert_eq!(first.code, 0, "{}{}", first.out, first.err);
     assert_eq!(
         first.out,
-        "look version 1: created\ncharge_account version 1: created\ncount_words version 1: created\n\
-         get_weather version 1: created\n"
+        "look version 1: created\ncount_words version 1: created\nfind_charge version 1: created\n\
+         get_weather version 1: created\ncharge_account version 1: created\n"
     );
     let heard = tokio::time::timeout(Duration::from_secs(30), bell.next()).await;
     assert!(heard.unwrap().unwrap().payload.is_empty());

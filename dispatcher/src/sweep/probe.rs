@@ -12,18 +12,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use fleet::{
     arguments::{self, Limits},
-    bus::{connect::Bus, publish::Publisher},
     call::{CallOutcome, Effect, State},
     canonical,
-    ids::{CallId, DispatcherId},
+    ids::CallId,
     manifest::ProbeSpec,
     probe::{self, Finding, PROBES_MAX, Said, Subject},
-    registry::{Registry, Tool},
+    registry::Tool,
     store::{
-        DecisionError, PgPool, StoreError,
+        DecisionError, StoreError,
         probe::{self as asked, Doubted, NewProbe, ProbeAnswer, ProbeState, Remark},
         settle::{self, Settlement, Verdict},
     },
@@ -32,41 +30,25 @@ use fleet::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use time::OffsetDateTime;
-use tokio::time::{MissedTickBehavior, interval};
 
-/// What the pass needs.
-#[derive(Clone)]
-pub(crate) struct Probing {
-    pub(crate) bus: Bus,
-    pub(crate) pool: PgPool,
-    pub(crate) publisher: Publisher,
-    pub(crate) registry: Registry,
-    pub(crate) dispatcher: DispatcherId,
-}
+use super::{Sweep, every, warn};
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
 /// Added to a wait for a moment of Postgres's clock, so that it is over when the probe asks.
 const AFTER: Duration = Duration::from_millis(100);
 
-impl Probing {
-    /// Runs until it is dropped. Cancel-safe: what was taken is due again, and each step is one statement.
-    pub(crate) async fn run(self) {
-        let mut ticks = interval(Duration::from_millis(500));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+impl Sweep {
+    /// Asks and settles. Cancel-safe: what was taken is due again, and each step is one statement.
+    pub(super) async fn sweep_doubts(self) {
+        let mut ticks = every(Duration::from_millis(500));
         loop {
             ticks.tick().await;
-            if let Err(error) = self.pass().await {
-                tracing::warn!(
-                    pass = "probe",
-                    error = report(&error),
-                    "a sweep was cut short; the next one goes on"
-                );
-            }
+            warn("probe", self.doubts().await);
         }
     }
 
-    async fn pass(&self) -> Result<(), StoreError> {
+    async fn doubts(&self) -> Result<(), StoreError> {
         loop {
             let due = asked::take(&self.pool).await?;
             let full = i64::try_from(due.len()).unwrap_or(i64::MAX) >= asked::STEP_CALLS;
@@ -152,9 +134,7 @@ impl Probing {
         let started = asked::start(&self.pool, doubted.call_id, doubted.rev, probe).await?;
         if let Some(call) = started {
             metrics().swept("probe", 1);
-            self.publisher
-                .publish(&call.queue, call.n, &call.pointer)
-                .await;
+            self.publish(vec![call]).await;
         }
         Ok(())
     }
@@ -261,12 +241,7 @@ impl Probing {
         } = verdict
         {
             tracing::info!(call = %doubted.call_id, %finding, "a call in doubt was settled by its probe");
-            // Only the bell: the dispatcher that holds the waiter reads the row.
-            let subject = self.bus.subjects.done(dispatcher, doubted.call_id);
-            let ringing = self.bus.client.publish(subject, Bytes::new());
-            if tokio::time::timeout(AFTER, ringing).await.is_err() {
-                tracing::debug!("waiters were not told; they find out by themselves");
-            }
+            self.ring(dispatcher, doubted.call_id).await;
         }
         Ok(())
     }
