@@ -18,6 +18,7 @@ use std::time::Duration;
 use fleet::{
     bus::{connect::Bus, publish::Publisher, topology},
     call::{CallOutcome, Effect, EffectKnown, Source, State},
+    checkpoint::{Checkpoint, reached},
     ids::{CallId, QueueName},
     lease::Observations,
     outcome::{OutcomeWord, ToolFailure},
@@ -106,7 +107,11 @@ impl Sweep {
         loop {
             let due = sweep::take_due(&self.pool).await?;
             metrics().swept("due", due.len() as u64);
-            if due.is_empty() || !self.publish(due).await {
+            if due.is_empty() {
+                return Ok(());
+            }
+            reached(Checkpoint::DueTaken);
+            if !self.publish(due).await {
                 return Ok(());
             }
         }
@@ -144,8 +149,14 @@ impl Sweep {
             }
             let step = sweep::walk(&self.pool, circuit.cursor).await?;
             circuit.cursor = step.cursor;
+            if !step.expired.is_empty() {
+                reached(Checkpoint::ExpiredFound);
+            }
             self.end_all(step.expired.into_iter().map(expired).collect(), "expired")
                 .await;
+            if !step.waiting.is_empty() {
+                reached(Checkpoint::LostPointerFound);
+            }
             if self.bus.is_connected() {
                 metrics().swept("lost_pointer", step.waiting.len() as u64);
                 self.publish(step.waiting).await;
@@ -161,6 +172,7 @@ impl Sweep {
         let beats = workers::heartbeats(&self.pool).await?;
         for (worker, beat) in observations.observe(Instant::now(), &beats) {
             if workers::declare_dead(&self.pool, worker, beat).await? {
+                reached(Checkpoint::DeathDeclared);
                 tracing::warn!(%worker, "worker has been silent for a whole lease and is declared dead");
                 metrics().swept("dead_worker", 1);
             }
@@ -170,6 +182,9 @@ impl Sweep {
 
     async fn lost_attempts(&self, overdue_too: bool) -> Result<(), StoreError> {
         let lost = sweep::lost(&self.pool, overdue_too).await?;
+        if !lost.is_empty() {
+            reached(Checkpoint::LossFound);
+        }
         self.end_all(lost.iter().map(lost_attempt).collect(), "lost_attempt")
             .await;
         Ok(())
@@ -183,6 +198,7 @@ impl Sweep {
     async fn end(&self, ending: Ending, pass: &'static str) {
         match self.completing.complete(&ending, PATIENCE).await {
             Ok(Some(ended)) => {
+                reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 if ended.state.answers_waiters() && self.bus.is_connected() {
                     // Only the bell: the dispatcher that holds the waiter reads the row.

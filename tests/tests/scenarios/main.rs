@@ -13,6 +13,8 @@ mod retry;
 
 mod in_doubt;
 
+mod crash_points;
+
 mod silence;
 mod sweep;
 
