@@ -13,6 +13,7 @@ use fleet::{
     bus::{connect::Bus, publish::Publisher},
     call::State,
     canonical,
+    checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId, Label, ToolName},
     manifest::KeyPolicy,
     registry::{Registry, Tool},
@@ -208,6 +209,7 @@ impl Door {
 
     async fn commit(&self, submission: Submission, tool: &Tool) -> Result<Answer, Refusal> {
         let mut call = self.new_call(&submission, tool, CallId::generate());
+        reached(Checkpoint::Validated);
         let mut silent = false;
         for _ in 0..ACCEPTS_MAX {
             // Before the commit, so that no decision is missed.
@@ -265,10 +267,13 @@ impl Door {
         at: AcceptedAt,
         waiting: Option<(Waiting, Duration)>,
     ) -> Answer {
+        reached(Checkpoint::Committed);
         metrics().accepted(&call.tool);
         self.publish(call).await;
+        reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
             if let Some(envelope) = waiting.decided(wait, None).await {
+                reached(Checkpoint::Decided);
                 return self.result(Arc::unwrap_or_clone(envelope));
             }
             if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {

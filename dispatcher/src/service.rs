@@ -10,6 +10,7 @@ use fleet::{
     arguments::{self, Limits},
     bus::BusError,
     call::Language,
+    checkpoint::{Checkpoint, reached},
     definitions::{Format, definitions, instructions},
     ids::{CallId, IdempotencyKey, Label, ToolName},
     telemetry::metrics,
@@ -176,6 +177,7 @@ async fn handle(door: &Door, asked: Asked, request: &Request) {
         Asked::Tools => verdict(tools(door, subject, &message.payload)),
     };
     respond(request, answer).await;
+    reached(Checkpoint::Answered);
 }
 
 fn verdict(answer: Result<Answer, Refusal>) -> Answer {

@@ -33,6 +33,7 @@ pub mod bus;
 pub mod store;
 
 // What a process is made of.
+pub mod checkpoint;
 pub mod config;
 pub mod http;
 pub mod registry;

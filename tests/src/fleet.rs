@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -181,7 +181,7 @@ impl Fleet {
     pub async fn add_worker(&mut self, flags: &[&str]) -> &mut Process {
         let name = format!("worker-{}", self.workers.len() + 1);
         let mut config: worker::Config = self.settings(&name, flags);
-        config.guard_program = Some(guard_program());
+        config.guard_program = Some(built("fleet_tests_guard"));
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(worker::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
@@ -346,6 +346,11 @@ impl Fleet {
         self.nats_folder.path().join("store").join("jetstream")
     }
 
+    /// A folder that goes with this fleet.
+    pub(crate) fn folder(&self) -> &Path {
+        self.nats_folder.path()
+    }
+
     fn settings<C: Args>(&self, name: &str, flags: &[&str]) -> C {
         let nats_url = self.nats_url();
         let own = ["fleet-tests", "--name", name, "--nats-url", &nats_url];
@@ -385,13 +390,14 @@ async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Nats {
     Nats::start(options).await.expect("start nats-server")
 }
 
-fn guard_program() -> PathBuf {
+/// A program that was built with the tests.
+pub(crate) fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     let built = program
         .ancestors()
         .nth(2)
         .expect("a test runs in its build");
-    built.join("fleet_tests_guard")
+    built.join(name)
 }
 
 /// What the program does once, before it is a dispatcher or a worker: TLS, and telemetry, without which metrics count

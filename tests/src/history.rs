@@ -3,6 +3,7 @@
 use fleet::ids::CallId;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
+use uuid::Uuid;
 
 use crate::{fleet::Fleet, wait::until_so};
 
@@ -23,6 +24,18 @@ impl Fleet {
         rows.iter()
             .map(|row| serde_json::from_str(row).expect("Postgres makes JSON"))
             .collect()
+    }
+
+    /// Every call that there is.
+    ///
+    /// # Panics
+    ///
+    /// Postgres refuses the query.
+    pub async fn calls(&self) -> Vec<CallId> {
+        let found = sqlx::query_scalar("SELECT call_id FROM toolfleet.calls")
+            .fetch_all(&self.database.pool);
+        let found: Vec<Uuid> = found.await.expect("the view is there");
+        found.into_iter().map(CallId).collect()
     }
 
     /// The call as the view `calls` shows it.

@@ -1,6 +1,6 @@
 //! What is true at the end of every scenario, whatever was done to the fleet. One list.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fleet::{call::State, ids::CallId, state};
 use serde_json::Value;
@@ -13,7 +13,9 @@ use crate::{fleet::Fleet, wait::until_so, witness::Witness};
 ///
 /// Something is not so; the message says which call.
 pub async fn hold(fleet: &Fleet, witness: &Witness) {
-    let calls = fleet.accepted();
+    // Those that somebody was told of, and those that nobody was told of because their dispatcher died.
+    let mut calls: BTreeSet<CallId> = fleet.accepted().into_iter().collect();
+    calls.extend(fleet.calls().await);
     for call in &calls {
         each_call_has_one_place(fleet, *call).await;
         attempts_are_numbered_without_gaps(fleet, *call).await;

@@ -9,6 +9,7 @@
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
 //! history      what its ledger says
 //! process      one dispatcher or worker of them
+//! real         one in a process of its own, to be killed
 //! caller       whoever submits calls, with a plain NATS client
 //! invariants   what is true at the end of every scenario
 //! ```
@@ -20,6 +21,7 @@ pub mod invariants;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod real;
 pub mod run_folder;
 pub mod wait;
 pub mod witness;

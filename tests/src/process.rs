@@ -86,14 +86,7 @@ impl Process {
 
     /// What it answers to a GET: status and body. `None` while nobody answers.
     pub async fn get(&self, path: &str) -> Option<(u16, String)> {
-        let mut connection = TcpStream::connect(self.address).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, body.to_owned()))
+        get(self.address, path).await
     }
 
     /// Waits until it says that it is ready.
@@ -113,4 +106,16 @@ impl Process {
         })
         .await;
     }
+}
+
+/// What a process answers to a GET: status and body. `None` while nobody answers.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut connection = TcpStream::connect(address).await.ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fleet::wire::code::Code;
+use fleet::{checkpoint::Checkpoint, wire::code::Code};
 
 /// Lines of a source file at most; beyond that it has two subjects.
 const LINES_MAX: usize = 500;
@@ -47,6 +47,20 @@ fn every_error_code_has_a_page_and_every_page_a_code() {
             "{code} is not in the list"
         );
     }
+}
+
+#[test]
+fn every_checkpoint_has_a_row_and_every_row_a_checkpoint() {
+    let points: Vec<&str> = Checkpoint::ALL.iter().map(|point| point.as_str()).collect();
+    let map = read("ARCHITECTURE.md");
+    let (_, table) = map.split_once("\n## Where it may stop\n").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.split('|').nth(2)).skip(1);
+    let named: Vec<&str> = cells
+        .map(|cell| cell.trim().trim_matches('`'))
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert_eq!(points, named, "in the order in which they are reached");
 }
 
 #[test]

@@ -2,4 +2,5 @@
 
 pub mod commands;
 pub mod dev;
+pub mod program;
 pub mod servers;

@@ -1,42 +1,7 @@
-//! The program: a guard, or a subcommand on a runtime whose failure becomes one line and an exit code.
+//! The program. What it does is in the library, so that a test can start it as a process, too.
 
-use std::{io::Write, process::ExitCode, time::Duration};
-
-use clap::Parser;
-use tokio::runtime::Runtime;
-use toolfleet::commands::{self, Program};
-
-/// How long what still blocks a thread may hold up the end of the process.
-const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|verb| verb == "guard")
-    {
-        return worker::guard::main();
-    }
-    let program = Program::parse();
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .expect("nothing has installed a provider before main");
-    let runtime = match Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(problem) => return refuse(&anyhow::Error::new(problem).context("start the runtime")),
-    };
-    let ended = runtime.block_on(program.command.run());
-    runtime.shutdown_timeout(LEFTOVERS_MAX);
-    ended.unwrap_or_else(|problem| refuse(&problem))
-}
-
-/// Says what went wrong, in one line, and how the process ends.
-fn refuse(problem: &anyhow::Error) -> ExitCode {
-    let exit = commands::exit_code(problem);
-    if exit != commands::OK {
-        let line = commands::describe(problem);
-        // Nobody reads it: the exit code has to do.
-        writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
-    }
-    ExitCode::from(exit)
+    toolfleet::program::main()
 }

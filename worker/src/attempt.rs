@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use fleet::{
     bus::pull::{Acker, Delivered},
+    checkpoint::{Checkpoint, reached},
     telemetry::{
         metrics, report,
         spans::{self, Step},
@@ -37,6 +38,7 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
         acker,
         permit,
     } = delivered;
+    reached(Checkpoint::Delivered);
     let skipped = match Pointer::read(&body) {
         Ok(pointer) => {
             let span = spans::attempt(pointer.call_id, &pointer.tool, worker.id);
@@ -56,6 +58,7 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
     if let Some(skip) = skipped {
         metrics().skipped(skip.word());
         tracing::debug!(reason = skip.word(), "message did not become an attempt");
+        reached(Checkpoint::Skipped);
         dispose(&acker, skip.disposal()).await;
     }
     drop(permit);
@@ -65,14 +68,19 @@ async fn attempt(worker: &Worker, pointer: Pointer, acker: &Acker) -> Result<(),
     let gated = gate::pass(worker, pointer)
         .instrument(spans::step(Step::Gate))
         .await?;
+    reached(Checkpoint::Gated);
     let running = claim(worker, gated)
         .instrument(spans::step(Step::Claim))
         .await?;
+    reached(Checkpoint::Claimed);
     spans::numbered(&Span::current(), running.claimed.attempt);
     dispose(acker, Disposal::Ack)
         .instrument(spans::step(Step::Ack))
         .await;
+    reached(Checkpoint::Acked);
     let executed = execute(worker, running).await;
+    reached(Checkpoint::Executed);
     complete(worker, executed).await;
+    reached(Checkpoint::Replied);
     Ok(())
 }

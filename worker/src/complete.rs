@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
+    checkpoint::{Checkpoint, reached},
     delay::Reconnect,
     ids::{AttemptId, CallId},
     outcome::Outcome,
@@ -53,6 +54,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
     let recording = record(worker, &mut ending, &execution).instrument(spans::step(Step::Complete));
     match recording.await {
         Ok(Some(ended)) => {
+            reached(Checkpoint::Completed);
             metrics().ended(name, execution.word());
             if !ended.state.answers_waiters() {
                 metrics().retried(name);

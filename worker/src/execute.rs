@@ -4,6 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fleet::{
     canonical,
+    checkpoint::{Checkpoint, reached},
     ids::AttemptId,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
@@ -105,6 +106,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
                 let what = "an earlier attempt may have done it, and the tool no longer recognises the call's key";
                 Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
             } else {
+                reached(Checkpoint::Starting);
                 let execution = run(prepared, context)
                     .instrument(span.clone())
                     .instrument(outer)

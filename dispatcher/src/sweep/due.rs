@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
+    checkpoint::{Checkpoint, reached},
     store::{StoreError, sweep},
     telemetry::metrics,
 };
@@ -26,7 +27,11 @@ impl Sweep {
         loop {
             let due = sweep::take_due(&self.pool).await?;
             metrics().swept("due", due.len() as u64);
-            if due.is_empty() || !self.publish(due).await {
+            if due.is_empty() {
+                return Ok(());
+            }
+            reached(Checkpoint::DueTaken);
+            if !self.publish(due).await {
                 return Ok(());
             }
         }

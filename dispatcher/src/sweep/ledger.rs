@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Source, State},
+    checkpoint::{Checkpoint, reached},
     ids::CallId,
     lease::Observations,
     outcome::{OutcomeWord, ToolFailure},
@@ -61,8 +62,14 @@ impl Sweep {
             }
             let step = sweep::walk(&self.pool, circuit.cursor).await?;
             circuit.cursor = step.cursor;
+            if !step.expired.is_empty() {
+                reached(Checkpoint::ExpiredFound);
+            }
             self.end_all(step.expired.into_iter().map(expired).collect(), "expired")
                 .await;
+            if !step.waiting.is_empty() {
+                reached(Checkpoint::LostPointerFound);
+            }
             if self.bus.is_connected() {
                 metrics().swept("lost_pointer", step.waiting.len() as u64);
                 self.publish(step.waiting).await;
@@ -78,6 +85,7 @@ impl Sweep {
         let beats = workers::heartbeats(&self.pool).await?;
         for (worker, beat) in observations.observe(Instant::now(), &beats) {
             if workers::declare_dead(&self.pool, worker, beat).await? {
+                reached(Checkpoint::DeathDeclared);
                 tracing::warn!(%worker, "worker has been silent for a whole lease and is declared dead");
                 metrics().swept("dead_worker", 1);
             }
@@ -87,6 +95,9 @@ impl Sweep {
 
     async fn lost_attempts(&self, overdue_too: bool) -> Result<(), StoreError> {
         let lost = sweep::lost(&self.pool, overdue_too).await?;
+        if !lost.is_empty() {
+            reached(Checkpoint::LossFound);
+        }
         self.end_all(lost.iter().map(lost_attempt).collect(), "lost_attempt")
             .await;
         Ok(())

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use fleet::{
     bus::{connect::Bus, publish::Publisher},
+    checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId},
     registry::Registry,
     store::{
@@ -105,6 +106,7 @@ impl Sweep {
     async fn end(&self, ending: Ending, pass: &'static str) {
         match self.completing.complete(&ending, PATIENCE).await {
             Ok(Some(ended)) => {
+                reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 if ended.state.answers_waiters() {
                     self.ring(ended.dispatcher, ending.call_id).await;

@@ -36,7 +36,7 @@ impl Bus {
     /// No server answers within ten seconds, or it is unfit.
     pub async fn connect(url: &SecretString, name: &str, prefix: Prefix) -> Result<Self, BusError> {
         let doing = "connect to NATS";
-        let (sender, epoch) = watch::channel(0);
+        let (sender, mut epoch) = watch::channel(0);
         // Its message may quote the URL.
         let address: Result<ServerAddr, _> = url.expose_secret().parse();
         let address = address.map_err(|_has_the_url| BusError::BadUrl)?;
@@ -61,6 +61,13 @@ impl Bus {
             Ok(Err(error)) => return Err(BusError::unavailable(doing, error)),
             Err(elapsed) => return Err(BusError::unavailable(doing, elapsed)),
         };
+        // The client says so a moment later, by another way; from here on a change is a change.
+        let noticing = tokio::time::timeout(Self::CONNECT_TIMEOUT, epoch.wait_for(|n| n & 1 == 1));
+        match noticing.await {
+            Ok(Ok(_connected)) => {}
+            Ok(Err(gone)) => return Err(BusError::unavailable(doing, gone)),
+            Err(elapsed) => return Err(BusError::unavailable(doing, elapsed)),
+        }
         let server = client.server_info();
         let version: Vec<u64> = server
             .version
@@ -127,9 +134,11 @@ impl Bus {
         }
     }
 
-    /// Changes whenever the connection is lost or found. Wait on it with `changed`.
+    /// Changes whenever the connection is lost or found from now on. Wait on it with `changed`.
     pub fn epoch(&self) -> watch::Receiver<u64> {
-        self.epoch.clone()
+        let mut epoch = self.epoch.clone();
+        epoch.mark_unchanged();
+        epoch
     }
 
     /// The largest message the server takes.

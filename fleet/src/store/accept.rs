@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::lane::{Locks, Statement};
 use crate::{
     call::{Effect, Language, Priority},
+    checkpoint::Checkpoint,
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
     wire::trace::TraceContext,
 };
@@ -88,6 +89,7 @@ impl Statement for Accept {
     type Key = Result<(String, [u8; 32]), CallId>;
 
     const NAME: &'static str = "accept";
+    const SENT: Option<Checkpoint> = Some(Checkpoint::CommitSent);
 
     fn key(row: &NewCall) -> Self::Key {
         row.key

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::lane::{Locks, Statement};
 use crate::{
     call::{Effect, Language},
+    checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
     wire::trace::TraceContext,
 };
@@ -98,6 +99,7 @@ impl Statement for Claim {
     type Key = CallId;
 
     const NAME: &'static str = "claim";
+    const SENT: Option<Checkpoint> = Some(Checkpoint::ClaimSent);
 
     fn key(row: &ClaimRow) -> CallId {
         row.call_id

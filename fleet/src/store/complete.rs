@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::lane::{Locks, Statement};
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
+    checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label},
     outcome::OutcomeWord,
 };
@@ -204,6 +205,7 @@ impl Statement for Complete {
     type Key = CallId;
 
     const NAME: &'static str = "complete";
+    const SENT: Option<Checkpoint> = Some(Checkpoint::CompleteSent);
 
     fn key(row: &Ending) -> CallId {
         row.call_id

@@ -20,7 +20,11 @@ use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{answered, passes, session::Postgres};
-use crate::{delay::Reconnect, telemetry::metrics};
+use crate::{
+    checkpoint::{self, Checkpoint},
+    delay::Reconnect,
+    telemetry::metrics,
+};
 
 /// One statement over arrays.
 pub trait Statement: Send + Sync + 'static {
@@ -33,6 +37,8 @@ pub trait Statement: Send + Sync + 'static {
 
     /// The statement's name, for logs and metrics.
     const NAME: &'static str;
+    /// Where a process may stop while a batch is on its way.
+    const SENT: Option<Checkpoint>;
 
     /// What may occur only once in a batch; `None` where nothing does.
     fn key(row: &Self::Row) -> Self::Key;
@@ -229,7 +235,8 @@ impl<S: Statement> Runner<S> {
         let mut parts = vec![(rows, answers, Locks::Wait)];
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
-            let result = Postgres::listen(self.statement.run(&mut connection, &rows, locks)).await;
+            let sending = self.statement.run(&mut connection, &rows, locks);
+            let result = Postgres::listen(checkpoint::under_way(S::SENT, sending)).await;
             metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {

@@ -30,6 +30,27 @@ async fn a_worker_never_runs_more_than_it_has_slots() {
 }
 
 #[tokio::test]
+async fn a_worker_that_starts_is_given_no_more_than_it_has_slots() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    let mut accepted = Vec::new();
+    for key in ["1", "2", "3", "4"] {
+        let call = fleet.submit("charge", &json!({"what": "a"})).key(key);
+        accepted.push(call.asynchronous().await.call_id());
+    }
+    fleet.add_worker(&["--concurrency", "1"]).await;
+    for call in accepted {
+        fleet.until_state(call, "succeeded").await;
+    }
+    // What is given too much goes back, and is given again.
+    let stream = fleet.stream().await.unwrap();
+    let consumer = stream.consumer_info("q_default").await.unwrap();
+    assert_eq!(consumer.delivered.consumer_sequence, 4);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn slow_calls_do_not_hold_up_quick_ones_while_a_slot_is_free() {
     let witness = Witness::start().await;
     let spec = Spec::with([witness.tool("charge", "once")]).workers(1, &["--concurrency", "4"]);

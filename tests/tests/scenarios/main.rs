@@ -17,6 +17,8 @@ mod retry;
 mod in_doubt;
 mod probe;
 
+mod crash_points;
+
 mod silence;
 mod stream;
 mod sweep;

@@ -1,0 +1,81 @@
+//! What a test build does at a checkpoint. None of this is in a production build.
+
+use std::{
+    future::poll_fn,
+    io::Write,
+    pin::pin,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::Poll,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::Checkpoint;
+
+/// The variable that arms a process: `claimed`, or `claimed:3` for the third time it gets there.
+pub const VARIABLE: &str = "TOOLFLEET_CHECKPOINT";
+
+struct Armed {
+    at: Checkpoint,
+    times_left: AtomicU32,
+}
+
+/// Says that this process got here. An armed one goes no further: nothing is flushed, nobody is told.
+pub fn reached(point: Checkpoint) {
+    static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+    let Some(armed) = ARMED.get_or_init(arm) else {
+        return;
+    };
+    // Counted down past zero by other threads that get here before the kernel has ended them.
+    if armed.at == point && armed.times_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+        end(point);
+    }
+}
+
+/// Sends a statement, and says that it is on its way: written, and not yet answered.
+///
+/// The first statement on a connection is still being prepared then, so the one worth stopping at is the second.
+pub async fn under_way<F: Future>(point: Option<Checkpoint>, sending: F) -> F::Output {
+    let mut sending = pin!(sending);
+    let first = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
+    match (first, point) {
+        (Poll::Ready(answer), _) => return answer,
+        (Poll::Pending, Some(point)) => reached(point),
+        (Poll::Pending, None) => {}
+    }
+    sending.await
+}
+
+fn arm() -> Option<Armed> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "not a setting: production builds do not know it"
+    )]
+    let text = std::env::var(VARIABLE).ok()?;
+    let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
+    let at = name
+        .parse()
+        .expect("TOOLFLEET_CHECKPOINT names a checkpoint");
+    let times = times
+        .parse()
+        .expect("TOOLFLEET_CHECKPOINT counts from 1 behind the colon");
+    Some(Armed {
+        at,
+        times_left: AtomicU32::new(times),
+    })
+}
+
+/// Ends the process where it stands.
+fn end(point: Checkpoint) -> ! {
+    // For whoever started it: a process may be killed by others, too. What cannot be said is missed there.
+    writeln!(std::io::stderr(), "stopped at checkpoint {point}").unwrap_or_default();
+    kill(Pid::this(), Signal::SIGKILL).expect("a process may kill itself");
+    // Not reached: the signal is delivered before the call returns.
+    std::process::abort()
+}
