@@ -69,8 +69,10 @@ DECLARE
     o toolfleet.open_calls;
     f toolfleet.finished_calls;
     details json := CASE WHEN cancel.reason IS NOT NULL THEN json_build_object('reason', left(cancel.reason, 2000)) END;
+    -- When the last attempt that may have had the effect runs out of time: it may have ended before that.
+    until timestamptz;
 BEGIN
-    IF coalesce(length(btrim(cancel.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+    IF coalesce(btrim(cancel.actor), '') = '' OR length(cancel.actor) > 200 THEN
         RAISE EXCEPTION 'actor must say who cancels it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT * INTO o FROM toolfleet.open_calls c
@@ -92,12 +94,17 @@ BEGIN
         END IF;
         RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
     ELSIF o.effect_unknown AND o.effect <> 'read' THEN
+        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) INTO until
+        FROM toolfleet.ended_attempts a
+        WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
         UPDATE toolfleet.open_calls c
-        SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', due_at = now(),
+        SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
+            due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message',
                 'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
                 'carried out. Do not repeat the call; ask a person to find out.',
-                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat')
+                'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat',
+                'details', json_build_object('cause', o.last_error))
         WHERE c.call_id = o.call_id;
         INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
         VALUES (o.call_id, o.rev + 1, 'queued', 'in_doubt', cancel.actor, 'cancelled', details);
@@ -106,7 +113,9 @@ BEGIN
         PERFORM toolfleet.finish(o, 'cancelled', 'system_error', 'error',
             CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL,
             json_build_object('code', 'cancelled', 'message',
-                'The call was cancelled before it ran. Nothing was changed. Call again only if it is wanted after all.',
+                CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
+                     ELSE 'The call was cancelled before its next attempt.' END
+                || ' Nothing was changed. Call again only if it is wanted after all.',
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
             cancel.actor, 'cancelled', details);
         RETURN QUERY SELECT 'cancelled', 'cancelled', NULL::uuid, o.dispatcher_id;
@@ -261,13 +270,14 @@ BEGIN
         o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
         o.deadline_at, o.first_started_at, now(),
         (extract(epoch FROM coalesce(o.first_started_at, now()) - o.accepted_at) * 1000)::bigint,
-        (extract(epoch FROM now() - coalesce(o.first_started_at, now())) * 1000)::bigint, o.attempts, o.attempt_id,
+        (extract(epoch FROM now() - coalesce(o.first_started_at, now())) * 1000)::bigint, o.attempts, NULL,
         o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, NULL, o.probe_of, finish.actor, finish.reason,
         finish.details);
 END $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
     SELECT NOT o.quarantined AND NOT EXISTS (
         SELECT FROM toolfleet.ended_attempts a
@@ -292,7 +302,7 @@ BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
 
-CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text, result json DEFAULT NULL::json, by_time_only boolean DEFAULT false, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, decided_by text, decided_at timestamp with time zone)
+CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text, result json DEFAULT NULL::json, by_time_only boolean DEFAULT false, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, decided_by text, decided_at timestamp with time zone, dispatcher_id uuid)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
@@ -306,14 +316,18 @@ BEGIN
     IF settle.outcome IS NULL OR settle.outcome NOT IN ('applied', 'not_applied') THEN
         RAISE EXCEPTION 'outcome must be applied or not_applied' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF coalesce(length(btrim(settle.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+    IF coalesce(btrim(settle.actor), '') = '' OR length(settle.actor) > 200 THEN
         RAISE EXCEPTION 'actor must say who settles it, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF coalesce(length(btrim(settle.note)), 0) NOT BETWEEN 1 AND 2000 THEN
+    IF coalesce(btrim(settle.note), '') = '' OR length(settle.note) > 2000 THEN
         RAISE EXCEPTION 'note must say how that is known, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF settle.result IS NOT NULL AND settle.outcome = 'not_applied' THEN
         RAISE EXCEPTION 'what was not applied has no result' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- As large as the largest answer that a manifest can allow.
+    IF octet_length(settle.result::text) > 8388608 THEN
+        RAISE EXCEPTION 'result must have at most 8 MiB' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- Refuses what could be stored and not be read again: NUL and half surrogate pairs.
     PERFORM settle.result::jsonb;
@@ -324,16 +338,17 @@ BEGIN
         SELECT * INTO f FROM toolfleet.finished_calls c
         WHERE c.call_id = settle.call AND (settle.in_tenant IS NULL OR c.tenant = settle.in_tenant);
         IF NOT FOUND THEN
-            RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz;
-        ELSIF f.from_state = 'in_doubt' AND f.source = 'settled' AND f.effect_known::text = settle.outcome THEN
-            RETURN QUERY SELECT 'settled', f.state::text, f.actor, f.finished_at;
+            RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz, NULL::uuid;
+        ELSIF f.source = 'settled' AND f.effect_known::text = settle.outcome
+              AND (settle.result IS NULL OR settle.result::jsonb IS NOT DISTINCT FROM f.result::jsonb) THEN
+            RETURN QUERY SELECT 'settled', f.state::text, f.actor, f.finished_at, NULL::uuid;
         ELSE
-            RETURN QUERY SELECT 'conflict', f.state::text, f.actor, f.finished_at;
+            RETURN QUERY SELECT 'conflict', f.state::text, f.actor, f.finished_at, NULL::uuid;
         END IF;
         RETURN;
     END IF;
     IF o.state <> 'in_doubt' THEN
-        RETURN QUERY SELECT 'conflict', o.state::text, NULL::text, NULL::timestamptz;
+        RETURN QUERY SELECT 'conflict', o.state::text, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
     fenced := toolfleet.is_fenced(o.call_id);
@@ -342,15 +357,15 @@ BEGIN
     IF settle.outcome = 'applied' THEN
         PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
             'settled_applied', details);
-        RETURN QUERY SELECT 'settled', 'succeeded', settle.actor, now();
+        RETURN QUERY SELECT 'settled', 'succeeded', settle.actor, now(), o.dispatcher_id;
         RETURN;
     END IF;
     IF NOT fenced AND NOT settle.by_time_only THEN
-        RETURN QUERY SELECT 'worker_not_fenced', o.state::text, NULL::text, NULL::timestamptz;
+        RETURN QUERY SELECT 'worker_not_fenced', o.state::text, NULL::text, NULL::timestamptz, NULL::uuid;
         RETURN;
     END IF;
     IF o.attempt_until > clock_timestamp() THEN
-        RETURN QUERY SELECT 'too_early', o.state::text, NULL::text, o.attempt_until;
+        RETURN QUERY SELECT 'too_early', o.state::text, NULL::text, o.attempt_until, NULL::uuid;
         RETURN;
     END IF;
     PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
@@ -358,7 +373,7 @@ BEGIN
             'It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.',
             'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
         settle.actor, 'settled_not_applied', details);
-    RETURN QUERY SELECT 'settled', 'failed', settle.actor, now();
+    RETURN QUERY SELECT 'settled', 'failed', settle.actor, now(), o.dispatcher_id;
 END $$;
 
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid

@@ -8,6 +8,7 @@
 pub use sqlx::{PgConnection, PgPool};
 
 pub mod accept;
+pub mod cancel;
 pub mod claim;
 pub mod complete;
 pub mod lane;
@@ -16,6 +17,7 @@ pub mod migrate;
 pub mod postpone;
 pub mod read;
 pub mod session;
+pub mod settle;
 pub mod sweep;
 pub mod tools;
 pub mod workers;
@@ -55,6 +57,33 @@ pub enum StoreError {
     /// The schema is older or newer than this program.
     #[error("{0}")]
     UnknownSchema(String),
+}
+
+/// What can go wrong with a decision that somebody asks for.
+#[derive(Debug, thiserror::Error)]
+pub enum DecisionError {
+    /// What was asked for makes no sense; the sentence says what. Nothing was changed.
+    #[error("{0}")]
+    Invalid(String),
+    /// The ledger did not say; asking again is safe.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl DecisionError {
+    /// Sorts what a function of the ledger raised: data that it does not take (class 22, or nested too deep), or trouble.
+    fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
+        match &source {
+            sqlx::Error::Database(raised)
+                if raised
+                    .code()
+                    .is_some_and(|code| code.starts_with("22") || code == "54001") =>
+            {
+                Self::Invalid(raised.message().to_owned())
+            }
+            _ => StoreError::from_sqlx(doing, source).into(),
+        }
+    }
 }
 
 impl StoreError {

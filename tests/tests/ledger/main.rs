@@ -13,6 +13,9 @@ mod claim;
 mod complete;
 mod views;
 
+mod cancel;
+mod settle;
+
 mod lane;
 mod outage;
 

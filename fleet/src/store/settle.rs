@@ -1,0 +1,139 @@
+//! Settle: what a call in doubt turned out to be. Whether it may be settled like that is decided by `toolfleet.settle`
+//! in the database, for people with psql, for operators over NATS and for probes alike.
+
+use std::time::Duration;
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use time::OffsetDateTime;
+
+use super::{DecisionError, StoreError, session::within};
+use crate::{
+    call::{State, words},
+    ids::{CallId, DispatcherId, Label},
+};
+
+words! {
+    /// What was found out.
+    Finding {
+        /// The effect happened.
+        Applied = "applied",
+        /// It did not, and will not.
+        NotApplied = "not_applied",
+    }
+}
+
+/// What somebody says about a call.
+#[derive(Debug, Clone)]
+pub struct Settlement<'a> {
+    /// The call.
+    pub call: CallId,
+    /// Whose it must be; `None`: anybody's.
+    pub tenant: Option<&'a Label>,
+    /// What was found out.
+    pub finding: Finding,
+    /// By whom.
+    pub actor: &'a str,
+    /// How they know.
+    pub note: &'a str,
+    /// The tool's answer, JSON text, where it was found too.
+    pub result: Option<&'a str>,
+    /// Believe that it was not applied although something of its attempts may still be alive.
+    pub by_time_only: bool,
+}
+
+/// What the ledger says to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is settled like this.
+    Settled {
+        /// Where the call stands now.
+        state: State,
+        /// Who accepted it, when it was settled just now: its waiters are to be told.
+        tell: Option<DispatcherId>,
+    },
+    /// It is not in doubt, or was settled differently.
+    Conflict {
+        /// Where the call stands.
+        state: State,
+        /// Who decided it, if it is decided.
+        decided_by: Option<String>,
+        /// When.
+        decided_at: Option<OffsetDateTime>,
+    },
+    /// Something that was started for it may still act.
+    WorkerNotFenced,
+    /// Its attempt's own time is not over.
+    TooEarly {
+        /// When it is.
+        until: OffsetDateTime,
+        /// How long that is from now, by Postgres's clock.
+        wait: Duration,
+    },
+    /// There is no such call of this tenant.
+    NotFound,
+}
+
+const SQL: &str = "SELECT verdict, state, decided_by, decided_at, dispatcher_id, \
+    greatest(0, ceil(extract(epoch FROM decided_at - clock_timestamp()) * 1000))::bigint AS wait_ms \
+    FROM toolfleet.settle($1, $2, $3, $4, $5::json, $6, $7)";
+const DOING: &str = "settle a call";
+/// How long it waits, for a connection and for the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Settles a call. Own autocommit statement; guard: in doubt, and what proves the finding; the verdict says which did not
+/// hold; safe to repeat, for it recognises its own decision; locks the one row, and waits for whoever has it.
+///
+/// # Errors
+///
+/// [`DecisionError::Invalid`] for an actor, a note or a result that cannot be; otherwise Postgres does not answer.
+pub async fn settle(pool: &PgPool, settlement: &Settlement<'_>) -> Result<Verdict, DecisionError> {
+    let settling = async {
+        let row = sqlx::query(SQL)
+            .bind(settlement.call.0)
+            .bind(settlement.finding.as_str())
+            .bind(settlement.actor)
+            .bind(settlement.note)
+            .bind(settlement.result)
+            .bind(settlement.by_time_only)
+            .bind(settlement.tenant.map(Label::as_str))
+            .fetch_all(pool)
+            .await;
+        Ok(row)
+    };
+    let rows = within(DOING, ANSWER_MAX, settling)
+        .await?
+        .map_err(|error| DecisionError::from_sqlx(DOING, error))?;
+    let row = rows
+        .first()
+        .ok_or_else(|| StoreError::unreadable(DOING, "no verdict"))?;
+    Ok(read(row).map_err(|error| StoreError::unreadable(DOING, error))?)
+}
+
+fn read(row: &PgRow) -> Result<Verdict, sqlx::Error> {
+    let unknown = |what: String| sqlx::Error::Decode(what.into());
+    let state = || -> Result<State, sqlx::Error> {
+        let word: String = row.try_get("state")?;
+        word.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))
+    };
+    let verdict: String = row.try_get("verdict")?;
+    Ok(match verdict.as_str() {
+        "settled" => Verdict::Settled {
+            state: state()?,
+            tell: row
+                .try_get::<Option<_>, _>("dispatcher_id")?
+                .map(DispatcherId),
+        },
+        "conflict" => Verdict::Conflict {
+            state: state()?,
+            decided_by: row.try_get("decided_by")?,
+            decided_at: row.try_get("decided_at")?,
+        },
+        "worker_not_fenced" => Verdict::WorkerNotFenced,
+        "too_early" => Verdict::TooEarly {
+            until: row.try_get("decided_at")?,
+            wait: Duration::from_millis(row.try_get::<i64, _>("wait_ms")?.unsigned_abs()),
+        },
+        "not_found" => Verdict::NotFound,
+        other => return Err(unknown(format!("{other:?} is not a known verdict"))),
+    })
+}
