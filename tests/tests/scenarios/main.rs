@@ -12,6 +12,7 @@ mod errors;
 mod retry;
 
 mod in_doubt;
+mod settle;
 
 mod silence;
 mod sweep;
