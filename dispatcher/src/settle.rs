@@ -83,9 +83,7 @@ fn refused(verdict: &Verdict) -> Refusal {
                 "that it was not applied cannot be known before its attempt's own time is over";
             let details = json!({ "state": "in_doubt", "until": instant(*until) });
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-            ErrorBody::unchanged(Code::Conflict, what)
-                .until(wait_ms)
-                .with_details(details)
+            ErrorBody::too_early(Code::Conflict, what, wait_ms).with_details(details)
         }
         Verdict::Conflict {
             state,

@@ -41,7 +41,9 @@ const DOING: &str = "cancel a call";
 /// How long it waits, for a connection and for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Takes a call back; `None`: there is no such call of this tenant. Own autocommit statement; a call that waits is ended
+/// Takes a call back; `None`: there is no such call of this tenant.
+///
+/// Own autocommit statement; a call that waits is ended
 /// or goes in doubt, one that runs is marked; safe to repeat; locks the one row, and waits for whoever has it.
 ///
 /// # Errors

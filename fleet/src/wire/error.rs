@@ -99,13 +99,18 @@ impl ErrorBody {
         }
     }
 
-    /// The same, refused only for now.
-    #[must_use]
-    pub fn until(mut self, retry_after_ms: u64) -> Self {
-        self.retryable = true;
-        self.retry_after_ms = Some(retry_after_ms);
-        self.suggestion = Suggestion::RetryLater;
-        self
+    /// The same, refused only until then.
+    pub fn too_early(code: Code, what: &str, retry_after_ms: u64) -> Self {
+        Self {
+            message: format!(
+                "{} Nothing was changed. Ask again in {retry_after_ms} ms.",
+                sentence(what)
+            ),
+            retryable: true,
+            retry_after_ms: Some(retry_after_ms),
+            suggestion: Suggestion::RetryLater,
+            ..Self::unchanged(code, what)
+        }
     }
 
     /// The ledger did not say whether it took the call: it may have, and then it will be run.

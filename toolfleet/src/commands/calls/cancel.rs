@@ -32,7 +32,7 @@ pub struct Cancel {
     tenant: Label,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print JSON: {"call_id", "state", "result"}, or the envelope of a refusal
+    /// Print the answer as JSON: `{"call_id", "state", "result"}`, or the envelope of a refusal
     #[arg(long)]
     json: bool,
 }

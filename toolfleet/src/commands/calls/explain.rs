@@ -16,7 +16,7 @@ pub struct Explain {
     call_id: CallId,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: {"call_id", "state", "reason", "because", "next"}; `reason` is one word for programs
+    /// Print JSON: `{"call_id", "state", "reason", "because", "next"}`; `reason` is one word for programs
     #[arg(long)]
     json: bool,
 }

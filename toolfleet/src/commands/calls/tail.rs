@@ -38,7 +38,7 @@ pub struct Tail {
     tenant: Option<Label>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: a row of the view toolfleet.call_events on each line
+    /// Print JSON: a row of the view of events on each line
     #[arg(long)]
     json: bool,
 }
