@@ -240,6 +240,8 @@ pub(super) struct News {
 }
 
 /// The events of these calls after these revisions, in the order of their times.
+///
+/// `OFFSET 0` makes Postgres look each call up by its key; joined at will, it reads the whole history instead.
 pub(super) async fn news(pool: &PgPool, known: &[(Uuid, i32)]) -> Result<Vec<News>, StoreError> {
     let (calls, revisions): (Vec<Uuid>, Vec<i32>) = known.iter().copied().unzip();
     sqlx::query_as(
@@ -248,7 +250,8 @@ pub(super) async fn news(pool: &PgPool, known: &[(Uuid, i32)]) -> Result<Vec<New
          FROM unnest($1::uuid[], $2::integer[]) AS known (call_id, revision)
          CROSS JOIN LATERAL (
              SELECT * FROM toolfleet.call_events e
-             WHERE e.call_id = known.call_id AND e.revision > known.revision) e
+             WHERE e.call_id = known.call_id AND e.revision > known.revision
+             OFFSET 0) e
          ORDER BY e.at, e.call_id, e.revision",
     )
     .bind(calls)
