@@ -73,7 +73,9 @@ FROM toolfleet.finished_calls;
 
 -- Whether everything that was started for a call in doubt is proven gone. For every attempt that may have had the effect,
 -- its worker has seen it end, or has itself left in order or been fenced. After lost writes nobody can know.
-CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+-- Whoever may read the view may ask, without a right to the tables.
+CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
     SELECT NOT o.quarantined AND NOT EXISTS (
         SELECT FROM toolfleet.ended_attempts a
         LEFT JOIN toolfleet.worker_processes w USING (worker_id)

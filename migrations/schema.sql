@@ -276,7 +276,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
-    LANGUAGE sql STABLE
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
     SELECT NOT o.quarantined AND NOT EXISTS (
         SELECT FROM toolfleet.ended_attempts a

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fleet::{
     call::EffectKnown,
     ids::CallId,
-    store::StoreError,
+    store::{DecisionError, StoreError},
     telemetry::report,
     wire::{
         code::Code,
@@ -97,6 +97,14 @@ impl Refusal {
         Self {
             error: ErrorBody::unreadable(),
             effect: EffectKnown::Unknown,
+        }
+    }
+
+    /// A decision that was asked for was not made, or nobody knows; asking again is safe.
+    pub(crate) fn undecided(error: DecisionError) -> Self {
+        match error {
+            DecisionError::Invalid(what) => Self::new(Code::InvalidArguments, &what),
+            DecisionError::Store(error) => Self::unreadable(&error),
         }
     }
 

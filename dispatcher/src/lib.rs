@@ -1,14 +1,18 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, `replay` is for a call that is there
-//! already, `waiters` hold the callers who wait, `answer` is what they get; `sweep` runs beside and finds what was lost.
+//! already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
 mod answer;
+mod cancel;
 mod config;
 mod key;
 mod replay;
+mod request;
 mod service;
+mod settle;
 mod sweep;
 mod waiters;
 

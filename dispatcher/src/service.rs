@@ -7,12 +7,12 @@ use async_nats::{
     service::{Request, Service, ServiceExt, endpoint::Endpoint},
 };
 use fleet::{
-    arguments::{self, Limits},
+    arguments::Limits,
     bus::BusError,
     call::Language,
     checkpoint::{Checkpoint, reached},
     definitions::{Format, definitions, instructions},
-    ids::{CallId, IdempotencyKey, Label, ToolName},
+    ids::{IdempotencyKey, Label, ToolName},
     telemetry::metrics,
     wire::code::Code,
 };
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     accept::Door,
     answer::{Answer, Refusal},
-    key,
+    cancel, key, request, settle,
 };
 
 /// The endpoints of one dispatcher.
@@ -33,6 +33,8 @@ pub(crate) struct Endpoints {
     call: Endpoint,
     get: Endpoint,
     tools: Endpoint,
+    cancel: Endpoint,
+    settle: Endpoint,
 }
 
 impl Endpoints {
@@ -52,29 +54,22 @@ impl Endpoints {
             .await
             .map_err(failed)?;
         let subjects = &door.bus.subjects;
-        let call = service
-            .endpoint_builder()
-            .name("call")
-            .add(subjects.call_endpoint())
-            .await
-            .map_err(failed)?;
-        let get = service
-            .endpoint_builder()
-            .name("get")
-            .add(subjects.get_endpoint())
-            .await
-            .map_err(failed)?;
-        let tools = service
-            .endpoint_builder()
-            .name("tools")
-            .add(subjects.tools_endpoint())
-            .await
-            .map_err(failed)?;
+        let endpoint = async |name: &str, subject: String| {
+            let builder = service.endpoint_builder().name(name);
+            builder.add(subject).await.map_err(failed)
+        };
+        let call = endpoint("call", subjects.call_endpoint()).await?;
+        let get = endpoint("get", subjects.get_endpoint()).await?;
+        let tools = endpoint("tools", subjects.tools_endpoint()).await?;
+        let cancel = endpoint("cancel", subjects.cancel_endpoint()).await?;
+        let settle = endpoint("admin-settle", subjects.settle_endpoint()).await?;
         Ok(Self {
             service,
             call,
             get,
             tools,
+            cancel,
+            settle,
         })
     }
 
@@ -95,6 +90,8 @@ impl Endpoints {
             mut call,
             mut get,
             mut tools,
+            mut cancel,
+            mut settle,
         } = self;
         let mut service = Some(service);
         let slots = Arc::new(Semaphore::new(requests_max));
@@ -112,6 +109,8 @@ impl Endpoints {
                 Some(request) = call.next() => (Asked::Call, request),
                 Some(request) = get.next() => (Asked::Get, request),
                 Some(request) = tools.next() => (Asked::Tools, request),
+                Some(request) = cancel.next() => (Asked::Cancel, request),
+                Some(request) = settle.next() => (Asked::Settle, request),
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
@@ -152,6 +151,8 @@ enum Asked {
     Call,
     Get,
     Tools,
+    Cancel,
+    Settle,
 }
 
 async fn handle(door: &Door, asked: Asked, request: &Request) {
@@ -175,6 +176,14 @@ async fn handle(door: &Door, asked: Asked, request: &Request) {
         }
         Asked::Get => verdict(get(door, subject, &message.payload).await),
         Asked::Tools => verdict(tools(door, subject, &message.payload)),
+        Asked::Cancel => verdict(match tenant(door, subject) {
+            Ok(tenant) => cancel::cancel(door, &tenant, &message.payload).await,
+            Err(refusal) => Err(refusal),
+        }),
+        Asked::Settle => verdict(match tenant(door, subject) {
+            Ok(tenant) => settle::settle(door, &tenant, &message.payload).await,
+            Err(refusal) => Err(refusal),
+        }),
     };
     respond(request, answer).await;
     reached(Checkpoint::Answered);
@@ -278,9 +287,7 @@ async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal>
         ));
     }
     let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
-        (Some(id), None, None) => id.parse::<CallId>().map_err(|_rule| {
-            Refusal::new(Code::InvalidId, "a call id is a UUIDv7 in hyphenated form")
-        })?,
+        (Some(id), None, None) => request::call_id(&id)?,
         (None, Some(tool), Some(key)) => {
             let found = door
                 .find_key(&tenant, &key::hash_of_callers(&tenant, &key))
@@ -348,12 +355,5 @@ fn read<T: serde::de::DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Re
         bytes: 4096,
         ..Limits::DEFAULT
     };
-    let value = arguments::parse(body, &limits)
-        .map_err(|error| Refusal::new(error.code, &error.message))?;
-    serde_json::from_value(value).map_err(|_mismatch| {
-        Refusal::new(
-            Code::InvalidArguments,
-            &format!("the body must have the form {{{form}}}"),
-        )
-    })
+    request::of_form(request::parse(body, &limits)?, form)
 }

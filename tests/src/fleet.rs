@@ -229,14 +229,20 @@ impl Fleet {
     ///
     /// Nobody answers.
     pub async fn get(&self, asked: &Value) -> Answer {
+        self.ask("toolfleet.v1.default.get", asked).await
+    }
+
+    /// What an endpoint answers to this body.
+    ///
+    /// # Panics
+    ///
+    /// Nobody answers.
+    pub async fn ask(&self, subject: &'static str, asked: &Value) -> Answer {
         let request = async_nats::Request::new()
             .payload(asked.to_string().into())
             .timeout(Some(LONG));
-        let answer = self
-            .client
-            .send_request("toolfleet.v1.default.get", request)
-            .await;
-        Answer::read(answer.expect("a dispatcher answers a get"))
+        let answer = self.client.send_request(subject, request).await;
+        Answer::read(answer.expect("a dispatcher answers"))
     }
 
     /// How many dispatchers hear callers now: they answer the ping of NATS services.

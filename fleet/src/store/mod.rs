@@ -8,6 +8,7 @@
 pub use sqlx::{PgConnection, PgPool};
 
 pub mod accept;
+pub mod cancel;
 pub mod claim;
 pub mod complete;
 pub mod ground;

@@ -81,6 +81,38 @@ impl ErrorBody {
         }
     }
 
+    /// Something that was asked about a call was refused: the call stays as it is.
+    pub fn unchanged(code: Code, what: &str) -> Self {
+        let suggestion = suggestion(code, EffectKnown::None);
+        Self {
+            code,
+            message: format!(
+                "{} Nothing was changed. {}",
+                sentence(what),
+                suggestion.sentence()
+            ),
+            retryable: false,
+            retry_after_ms: None,
+            suggestion,
+            path: None,
+            details: None,
+        }
+    }
+
+    /// The same, refused only until then.
+    pub fn too_early(code: Code, what: &str, retry_after_ms: u64) -> Self {
+        Self {
+            message: format!(
+                "{} Nothing was changed. Ask again in {retry_after_ms} ms.",
+                sentence(what)
+            ),
+            retryable: true,
+            retry_after_ms: Some(retry_after_ms),
+            suggestion: Suggestion::RetryLater,
+            ..Self::unchanged(code, what)
+        }
+    }
+
     /// The ledger did not say whether it took the call: it may have, and then it will be run.
     pub fn unconfirmed(has_key: bool) -> Self {
         let suggestion = if has_key {

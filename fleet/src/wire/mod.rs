@@ -1,5 +1,6 @@
 //! What leaves the process: the only place that spells a subject, a header, an envelope or a code.
 
+pub mod cancel;
 pub mod code;
 pub mod envelope;
 pub mod error;

@@ -1,7 +1,7 @@
 //! Subjects. Everything in front of the first variable token is a promise to permission lists.
 
 use crate::{
-    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName},
+    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName, WorkerId},
     wire::code::Code,
 };
 
@@ -30,6 +30,26 @@ impl Subjects {
     /// Where callers ask for definitions.
     pub fn tools_endpoint(&self) -> String {
         format!("{}.v1.*.tools", self.prefix)
+    }
+
+    /// Where callers take a call back.
+    pub fn cancel_endpoint(&self) -> String {
+        format!("{}.v1.*.cancel", self.prefix)
+    }
+
+    /// Where people say what a call in doubt turned out to be. Under `admin`, so that an agent's permissions leave it out.
+    pub fn settle_endpoint(&self) -> String {
+        format!("{}.v1.*.admin.settle", self.prefix)
+    }
+
+    /// Where one tenant's calls are taken back.
+    pub fn cancel(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.cancel", self.prefix)
+    }
+
+    /// Where one tenant's calls are settled.
+    pub fn settle(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.admin.settle", self.prefix)
     }
 
     /// One submission's subject.
@@ -116,6 +136,11 @@ impl Subjects {
     /// Where dispatchers of every fleet say who they are, as services of NATS do.
     pub const fn info_of_dispatchers() -> &'static str {
         "$SRV.INFO.toolfleet"
+    }
+
+    /// The bell of one worker: a call that it runs is to stop. The message is the call's id.
+    pub fn cancel_of_worker(&self, worker: WorkerId) -> String {
+        format!("{}.cancel.{worker}", self.prefix)
     }
 
     /// The bell: tools or controls changed, read them again.

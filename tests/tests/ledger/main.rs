@@ -1,6 +1,7 @@
 //! The ledger against a real Postgres, a file per verb.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+#![expect(clippy::print_stdout, reason = "a race says how often it was counted")]
 
 mod support;
 
@@ -12,6 +13,9 @@ mod claim;
 
 mod complete;
 mod views;
+
+mod cancel;
+mod settle;
 
 mod lane;
 mod outage;

@@ -254,6 +254,18 @@ pub(crate) fn doubt() -> EndingKind {
     }
 }
 
+/// A doubt of an attempt whose worker has not seen it end.
+pub(crate) fn lost(call: CallId, attempt: AttemptId) -> Ending {
+    let ending = doubted(call, attempt);
+    Ending {
+        attempt: ending.attempt.map(|attempt| EndedAttempt {
+            over: false,
+            ..attempt
+        }),
+        ..ending
+    }
+}
+
 pub(crate) fn succeeded(call: CallId, attempt: AttemptId) -> Ending {
     ending(call, Guard::Attempt(attempt), end_in(State::Succeeded))
 }

@@ -18,6 +18,7 @@ mod in_doubt;
 mod probe;
 
 mod crash_points;
+mod settle;
 
 mod silence;
 mod stream;

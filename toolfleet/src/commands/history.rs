@@ -8,6 +8,7 @@ use fleet::{
     store::StoreError,
 };
 use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
 
 /// Which calls are wanted; what is absent does not matter.
 #[derive(Debug, Default)]
@@ -135,4 +136,127 @@ pub(super) async fn versions(
     .fetch_one(connection)
     .await
     .map_err(|error| StoreError::from_sqlx("read the versions of a tool", error))
+}
+
+/// What `calls explain` looks at, a JSON object; none if there is no such call.
+pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(f)::text FROM (
+             SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.cancel_requested, c.attempts,
+                    c.error->>'code' AS error_code, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
+                    EXISTS (SELECT FROM toolfleet.tools t
+                            WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
+                    (SELECT row_to_json(w) FROM (
+                         SELECT count(*) AS live, coalesce(sum(concurrency), 0) AS slots,
+                                coalesce(sum(running), 0) AS running
+                         FROM toolfleet.workers WHERE state = 'live' AND c.queue = ANY (queues)) w) AS workers,
+                    (SELECT row_to_json(a) FROM (
+                         SELECT a.number, a.worker, a.started_at,
+                                a.started_at + make_interval(secs => a.timeout_ms / 1000.0) AS until,
+                                (SELECT w.state FROM toolfleet.workers w
+                                 JOIN toolfleet.call_events e ON e.actor = 'worker ' || w.worker_id
+                                 WHERE e.call_id = $1 AND e.attempt_id = a.attempt_id AND e.reason = 'claimed'
+                                 LIMIT 1) AS worker_state
+                         FROM toolfleet.attempts a
+                         WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
+                    (SELECT row_to_json(d) FROM (
+                         SELECT since, why, worker_fenced, quarantined, attempt_until, probes, probe_state,
+                                next_probe_at
+                         FROM toolfleet.in_doubt WHERE call_id = $1) d) AS doubt,
+                    (SELECT row_to_json(e) FROM (
+                         SELECT at, from_state, actor, reason, coalesce(details->>'note', details->>'reason') AS note,
+                                coalesce((details->>'by_time_only')::boolean, false) AS by_time_only
+                         FROM toolfleet.call_events
+                         WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
+                         ORDER BY revision DESC LIMIT 1) e) AS last
+             FROM toolfleet.calls c
+             WHERE c.call_id = $1) f",
+    )
+    .bind(call.0)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read a call", error))
+}
+
+/// What a call asked for, as it was accepted.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct Asked {
+    pub(super) state: String,
+    pub(super) effect: String,
+    pub(super) tenant: String,
+    pub(super) tool: String,
+    /// The stored text, byte for byte.
+    pub(super) args: String,
+    pub(super) session: Option<String>,
+    pub(super) run: Option<String>,
+    pub(super) priority: String,
+    pub(super) language: String,
+    pub(super) meta: Option<String>,
+}
+
+/// What a call asked for; none if there is no such call.
+pub(super) async fn asked(pool: &PgPool, call: CallId) -> Result<Option<Asked>, StoreError> {
+    sqlx::query_as(
+        "SELECT state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta
+         FROM toolfleet.calls WHERE call_id = $1",
+    )
+    .bind(call.0)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read a call", error))
+}
+
+/// The newest calls that are open or came within the last minute.
+///
+/// Only an open call has `not_before`, so of the history only its last minute is read, by its key.
+pub(super) async fn current(pool: &PgPool, filter: &Filter) -> Result<Vec<Uuid>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT call_id FROM toolfleet.calls
+         WHERE (not_before IS NOT NULL
+                OR call_id > (lpad(to_hex((extract(epoch FROM now() - interval '1 minute') * 1000)::bigint), 12, '0')
+                              || repeat('0', 20))::uuid)
+           AND ($1::text IS NULL OR tool = $1)
+           AND ($2::text IS NULL OR tenant = $2)
+         ORDER BY call_id DESC
+         LIMIT $3",
+    )
+    .bind(filter.tool.as_ref().map(ToolName::as_str))
+    .bind(filter.tenant.as_ref().map(Label::as_str))
+    .bind(filter.limit)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for calls", error))
+}
+
+/// One event that was not known.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct News {
+    pub(super) call_id: Uuid,
+    pub(super) revision: i32,
+    /// Whether nothing can follow it.
+    pub(super) over: bool,
+    /// The row of the view, as JSON.
+    pub(super) event: String,
+}
+
+/// The events of these calls after these revisions, in the order of their times.
+///
+/// `OFFSET 0` makes Postgres look each call up by its key; joined at will, it reads the whole history instead.
+pub(super) async fn news(pool: &PgPool, known: &[(Uuid, i32)]) -> Result<Vec<News>, StoreError> {
+    let (calls, revisions): (Vec<Uuid>, Vec<i32>) = known.iter().copied().unzip();
+    sqlx::query_as(
+        "SELECT e.call_id, e.revision, row_to_json(e)::text AS event,
+                e.to_state IN ('succeeded', 'failed', 'cancelled', 'expired') AS over
+         FROM unnest($1::uuid[], $2::integer[]) AS known (call_id, revision)
+         CROSS JOIN LATERAL (
+             SELECT * FROM toolfleet.call_events e
+             WHERE e.call_id = known.call_id AND e.revision > known.revision
+             OFFSET 0) e
+         ORDER BY e.at, e.call_id, e.revision",
+    )
+    .bind(calls)
+    .bind(revisions)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read events", error))
 }

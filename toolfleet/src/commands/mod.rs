@@ -3,6 +3,7 @@
 //! A subcommand answers with an exit code when it did its work, whatever came of it, and with an error when it could
 //! not; `exit` turns errors into exit codes, `output` and `json` keep what was stored from steering a terminal.
 
+mod ask;
 mod call;
 mod calls;
 mod connect;
@@ -10,6 +11,7 @@ mod dev;
 mod dispatcher;
 mod doctor;
 mod exit;
+mod given;
 mod history;
 mod json;
 mod migrate;
@@ -57,7 +59,7 @@ pub enum Command {
     Tools(tools::Tools),
     /// Submit a call and print its envelope; exit code 1 when the envelope says `is_error`
     Call(Box<call::Call>),
-    /// Look at calls, open and finished
+    /// Look at calls, take them back, settle those in doubt, make them again
     #[command(subcommand)]
     Calls(calls::Calls),
 }

@@ -85,6 +85,9 @@ fn a_server_that_is_not_there_is_69() {
         &["tools", "apply", "examples/tools"],
         &["calls", "list"],
         &["calls", "show", id],
+        &["calls", "explain", id],
+        &["calls", "retry", id],
+        &["calls", "tail"],
     ] {
         let mut command = program(arguments);
         command.env("DATABASE_URL", &database_url);

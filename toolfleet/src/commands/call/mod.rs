@@ -4,24 +4,20 @@ mod request;
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, bail};
-use async_nats::{Message, StatusCode};
 use fleet::{
-    bus::connect::Bus,
     call::{Language, Priority},
     config::BusArgs,
     ids::{IdempotencyKey, Label, ToolName},
     wire::headers::RequestHeaders,
 };
-use futures_util::StreamExt;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::request::Pair;
-use super::{connect, exit::NoResponders, json, output, words::one_of};
-
-/// How long an answer may come after the wait that was asked for.
-const SLACK: Duration = Duration::from_secs(5);
+use super::{
+    ask::{Question, SLACK, Verdict, ask},
+    connect, json, output,
+    words::one_of,
+};
 
 /// What `call` is told.
 #[derive(Debug, clap::Args)]
@@ -79,55 +75,21 @@ impl Call {
         let body = request::body(&self)?;
         let headers = request::headers(&self)?;
         let bus = connect::bus(&self.bus).await?;
-        let answer = self.ask(&bus, body, headers).await?;
-        let envelope = std::str::from_utf8(&answer.payload).context("read the answer")?;
-        let is_error = is_error(envelope)?;
-        output::print(&if self.json {
-            json::compact(envelope)
-        } else {
-            json::pretty(envelope)
-        })?;
-        Ok(ExitCode::from(u8::from(is_error)))
-    }
-
-    /// Sends the request with an inbox of its own and waits for the one answer.
-    async fn ask(
-        &self,
-        bus: &Bus,
-        body: Vec<u8>,
-        headers: async_nats::HeaderMap,
-    ) -> anyhow::Result<Message> {
-        let (client, subject) = (
-            &bus.client,
-            bus.subjects.call(&self.tenant, self.tool.as_str()),
-        );
-        let wait = self.patience();
-        let inbox = client.new_inbox();
-        let asked = tokio::time::timeout(wait, async {
-            let mut answers = client.subscribe(inbox.clone()).await?;
-            client
-                .publish_with_reply_and_headers(subject.clone(), inbox, headers, body.into())
-                .await?;
-            client.flush().await?;
-            anyhow::Ok(answers.next().await)
-        });
-        let Ok(answer) = asked.await else {
-            bail!(
-                "no answer within {} s; the call may have been accepted: {}",
-                wait.as_secs(),
-                self.advice()
-            );
+        let question = Question {
+            subject: bus.subjects.call(&self.tenant, self.tool.as_str()),
+            headers,
+            body,
+            wait: self.patience(),
+            advice: advice(self.key.is_some()),
         };
-        match answer.context("send the call")? {
-            Some(message) if message.status == Some(StatusCode::NO_RESPONDERS) => {
-                Err(NoResponders(subject).into())
-            }
-            Some(message) => Ok(message),
-            None => bail!(
-                "the connection was closed before the answer: {}",
-                self.advice()
-            ),
-        }
+        let envelope = ask(&bus, question).await?;
+        let verdict = Verdict::of(&envelope)?;
+        output::print(&if self.json {
+            json::compact(&envelope)
+        } else {
+            json::pretty(&envelope)
+        })?;
+        Ok(ExitCode::from(u8::from(verdict.is_error)))
     }
 
     /// How long to wait for the answer in all.
@@ -137,26 +99,15 @@ impl Call {
             .map_or(RequestHeaders::WAIT_DEFAULT, Duration::from_secs);
         if self.detach { SLACK } else { asked + SLACK }
     }
-
-    /// What to do when nobody knows whether it was accepted.
-    const fn advice(&self) -> &'static str {
-        if self.key.is_some() {
-            "send it again with the same --key, which cannot make a second call"
-        } else {
-            "look at `toolfleet calls list` before sending it again; with --key that would be safe"
-        }
-    }
 }
 
-/// Whether a model would have to treat this envelope as an error. An accepted envelope says nothing of it.
-fn is_error(envelope: &str) -> anyhow::Result<bool> {
-    #[derive(Deserialize)]
-    struct Answer {
-        #[serde(default)]
-        is_error: bool,
+/// What to do when nobody knows whether a call was accepted.
+pub(super) const fn advice(has_key: bool) -> &'static str {
+    if has_key {
+        "the call may have been accepted: send it again with the same --key, which cannot make a second call"
+    } else {
+        "the call may have been accepted: look at `toolfleet calls list` before sending it again; with --key that would be safe"
     }
-    let answer: Answer = serde_json::from_str(envelope).context("read the answer")?;
-    Ok(answer.is_error)
 }
 
 fn meta(text: &str) -> Result<Box<RawValue>, String> {
@@ -166,18 +117,5 @@ fn meta(text: &str) -> Result<Box<RawValue>, String> {
         Ok(value)
     } else {
         Err("it must be a JSON object".to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_accepted_envelope_is_no_error_and_an_answer_that_is_no_envelope_is() {
-        assert!(!is_error(r#"{"call_id":"x","state":"queued"}"#).unwrap());
-        assert!(!is_error(r#"{"is_error":false}"#).unwrap());
-        assert!(is_error(r#"{"is_error":true}"#).unwrap());
-        assert!(is_error("pong").is_err());
     }
 }

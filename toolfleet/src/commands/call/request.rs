@@ -1,20 +1,13 @@
 //! What is sent for a call: the arguments and the headers, as the contract of `call.<tool>` has them.
 
-use std::{
-    collections::BTreeSet,
-    fs::File,
-    io::{self, Read},
-};
+use std::collections::BTreeSet;
 
 use anyhow::Context;
 use async_nats::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::Call;
-use crate::commands::{exit::UsageError, json};
-
-/// No dispatcher takes more; one that does not fit is refused there, with the limit.
-const BYTES_MAX: u64 = 1024 * 1024;
+use crate::commands::{exit::UsageError, given, json};
 
 /// One `k=v`. The value is sent as the JSON that it is, else as a string.
 #[derive(Debug, Clone)]
@@ -47,25 +40,9 @@ impl std::str::FromStr for Pair {
 
 /// The arguments: from the pairs, or from wherever `--args` says, byte for byte.
 pub(super) fn body(call: &Call) -> anyhow::Result<Vec<u8>> {
-    let read = |source: &str, input: &mut dyn Read| {
-        let mut bytes = Vec::new();
-        let read = input.take(BYTES_MAX + 1).read_to_end(&mut bytes);
-        read.with_context(|| format!("read the arguments from {source}"))?;
-        if bytes.len() as u64 > BYTES_MAX {
-            return Err(UsageError(format!("{source} has more than {BYTES_MAX} bytes")).into());
-        }
-        Ok(bytes)
-    };
     match call.args.as_deref() {
         None => from_pairs(&call.pairs),
-        Some("@-") => read("standard input", &mut io::stdin().lock()),
-        Some(text) => match text.strip_prefix('@') {
-            Some(path) => {
-                let mut file = File::open(path).with_context(|| format!("open {path}"))?;
-                read(path, &mut file)
-            }
-            None => Ok(text.as_bytes().to_vec()),
-        },
+        Some(text) => given::bytes(text),
     }
 }
 

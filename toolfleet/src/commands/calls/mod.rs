@@ -1,7 +1,13 @@
-//! `toolfleet calls`: the history, read from the documented views.
+//! `toolfleet calls`: the history, read from the documented views; and what can be done about a call, over NATS.
 
+mod cancel;
+mod explain;
 mod list;
+mod reasons;
+mod retry;
+mod settle;
 mod show;
+mod tail;
 
 use std::process::ExitCode;
 
@@ -14,6 +20,16 @@ pub enum Calls {
     List(list::List),
     /// Show everything about one call: its row, its attempts, its moves
     Show(show::Show),
+    /// Say the one reason why a call is not running, or not finished, or how it ended, and what to do
+    Explain(explain::Explain),
+    /// Take a call back: one that waits never runs, one that runs is told to stop
+    Cancel(cancel::Cancel),
+    /// Record what a call in doubt turned out to be
+    Settle(settle::Settle),
+    /// Make a new call with the tool and the arguments of one that is over
+    Retry(retry::Retry),
+    /// Print every move of every call as it happens, until Ctrl-C
+    Tail(tail::Tail),
 }
 
 impl Calls {
@@ -21,6 +37,11 @@ impl Calls {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(show) => show.run().await,
+            Self::Explain(explain) => explain.run().await,
+            Self::Cancel(cancel) => cancel.run().await,
+            Self::Settle(settle) => settle.run().await,
+            Self::Retry(retry) => retry.run().await,
+            Self::Tail(tail) => tail.run().await,
         }
     }
 }

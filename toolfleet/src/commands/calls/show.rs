@@ -52,7 +52,7 @@ impl Show {
 }
 
 /// The columns that are shown, in this order; those without a value are left out.
-const COLUMNS: [(&str, &str); 25] = [
+const COLUMNS: [(&str, &str); 27] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -64,6 +64,7 @@ const COLUMNS: [(&str, &str); 25] = [
     ("priority", "priority"),
     ("state", "state"),
     ("held", "held"),
+    ("cancel asked", "cancel_requested"),
     ("outcome", "outcome"),
     ("source", "source"),
     ("attempts", "attempts"),
@@ -74,6 +75,7 @@ const COLUMNS: [(&str, &str); 25] = [
     ("deadline", "deadline_at"),
     ("worker", "worker"),
     ("trace", "trace_id"),
+    ("probe of", "probe_of"),
     ("meta", "meta"),
     ("arguments", "args"),
     ("result", "result"),
@@ -108,6 +110,16 @@ struct Event {
     to_state: String,
     actor: String,
     reason: String,
+    details: Option<Details>,
+}
+
+/// What whoever moved it, or remarked on it, said.
+#[derive(Deserialize)]
+struct Details {
+    note: Option<String>,
+    reason: Option<String>,
+    #[serde(default)]
+    by_time_only: bool,
 }
 
 /// The story as text for a person.
@@ -138,7 +150,7 @@ fn read(story: &Story) -> serde_json::Result<String> {
         text = text + "\n" + &table(&headings, &rows);
     }
     let rows: Vec<_> = events.into_iter().map(Event::cells).collect();
-    Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY"], &rows))
+    Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
 }
 
 /// What need not be said: no value, or that the call is not held.
@@ -181,7 +193,19 @@ impl Event {
             self.to_state,
             self.actor,
             self.reason,
+            self.details.map(Details::shown).unwrap_or_default(),
         ]
+    }
+}
+
+impl Details {
+    fn shown(self) -> String {
+        let said = self.note.or(self.reason).unwrap_or_default();
+        if self.by_time_only {
+            format!("by time only: {said}")
+        } else {
+            said
+        }
     }
 }
 
@@ -209,7 +233,13 @@ mod tests {
                 "effect":null,"late":false,"error":null}]"#
                 .to_owned(),
             events: r#"[{"revision":0,"at":"2026-11-20T19:00:00.1+00:00","from_state":null,"to_state":"queued",
-                "actor":"dispatcher","reason":"accepted"}]"#
+                "actor":"dispatcher","reason":"accepted","details":null},
+                {"revision":3,"at":"2026-11-20T19:00:04+00:00","from_state":"running","to_state":"running",
+                "actor":"caller","reason":"cancel_requested","attempt_id":null,"details":{"reason":"not wanted"}},
+                {"revision":4,"at":"2026-11-20T19:00:05+00:00","from_state":"running","to_state":"in_doubt",
+                "actor":"sweep","reason":"worker_lost","details":{"pause_ms":1}},
+                {"revision":5,"at":"2026-11-20T19:00:06+00:00","from_state":"in_doubt","to_state":"failed","actor":"ann",
+                "reason":"settled_not_applied","details":{"note":"no\u001b[2J charge","worker_fenced":false,"by_time_only":true}}]"#
                 .to_owned(),
         };
         insta::assert_snapshot!(read(&story).unwrap());

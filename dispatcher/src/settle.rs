@@ -1,0 +1,147 @@
+//! `admin.settle`: a person says what a call in doubt turned out to be. Whether that may be said is the ledger's decision;
+//! here it is read, and put into words.
+
+use fleet::{
+    arguments::Limits,
+    canonical,
+    ids::Label,
+    store::settle::{self, Finding, Settlement, Verdict},
+    wire::{code::Code, error::ErrorBody},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+
+use crate::{
+    accept::Door,
+    answer::{Answer, Refusal},
+    request,
+};
+
+const FORM: &str =
+    "call_id, outcome: applied or not_applied, actor, note, and perhaps result and by_time_only";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleRequest {
+    call_id: String,
+    outcome: Finding,
+    actor: String,
+    note: String,
+    #[serde(default)]
+    by_time_only: bool,
+}
+
+/// Settles a call of this tenant and answers with it as it stands then.
+pub(crate) async fn settle(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answer, Refusal> {
+    let (asked, result) = read(body)?;
+    let call = request::call_id(&asked.call_id)?;
+    let settlement = Settlement {
+        call,
+        tenant: Some(tenant),
+        finding: asked.outcome,
+        actor: &asked.actor,
+        note: &asked.note,
+        result: result.as_deref(),
+        by_time_only: asked.by_time_only,
+    };
+    let verdict = settle::settle(&door.pool, &settlement)
+        .await
+        .map_err(Refusal::undecided)?;
+    let Verdict::Settled { tell, .. } = verdict else {
+        return Err(refused(&verdict));
+    };
+    let answer = door.as_it_stands(call, tenant, false).await?;
+    if let Some(dispatcher) = tell {
+        door.tell_waiters(dispatcher, call, &answer).await;
+    }
+    Ok(answer)
+}
+
+/// The request, and its result as canonical text: taken out first, so that no number in it is spelled anew.
+fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
+    let mut value = request::parse(body, &Limits::DEFAULT)?;
+    let result = value
+        .as_object_mut()
+        .and_then(|fields| fields.remove("result"))
+        .filter(|result| *result != Value::Null);
+    let asked = request::of_form(value, FORM)?;
+    Ok((asked, result.as_ref().map(canonical::to_text)))
+}
+
+/// Why it was not settled like this, for whoever asked.
+fn refused(verdict: &Verdict) -> Refusal {
+    let error = match verdict {
+        Verdict::Settled { .. } | Verdict::NotFound => return Refusal::not_found(),
+        Verdict::WorkerNotFenced => ErrorBody::unchanged(
+            Code::WorkerNotFenced,
+            "that it was not applied cannot be known while the worker that ran it, or a process of it, may still act; \
+             prove the worker gone, or decide by_time_only",
+        ),
+        Verdict::TooEarly { until, wait } => {
+            let what =
+                "that it was not applied cannot be known before its attempt's own time is over";
+            let details = json!({ "state": "in_doubt", "until": instant(*until) });
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+            ErrorBody::too_early(Code::Conflict, what, wait_ms).with_details(details)
+        }
+        Verdict::Conflict {
+            state,
+            decided_by,
+            decided_at,
+        } => {
+            let what = if decided_at.is_some() {
+                "the call is decided already, and not like this"
+            } else {
+                "the call is not in doubt"
+            };
+            ErrorBody::unchanged(Code::Conflict, what).with_details(json!({
+                "state": state,
+                "decided_by": decided_by,
+                "decided_at": decided_at.map(instant),
+            }))
+        }
+    };
+    error.into()
+}
+
+fn instant(at: time::OffsetDateTime) -> Option<String> {
+    at.format(&Rfc3339).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(body: &str) -> Code {
+        read(body.as_bytes()).unwrap_err().error.code
+    }
+
+    #[test]
+    fn a_result_keeps_every_digit_and_is_never_part_of_the_form() {
+        let body = r#"{"call_id":"x","outcome":"applied","actor":"a","note":"n","result":{"b":1E2,"a":9007199254740993}}"#;
+        let (asked, result) = read(body.as_bytes()).unwrap();
+        assert_eq!(
+            (asked.outcome, asked.by_time_only),
+            (Finding::Applied, false)
+        );
+        assert_eq!(result.unwrap(), r#"{"a":9007199254740993,"b":1E2}"#);
+        let without =
+            r#"{"call_id":"x","outcome":"not_applied","actor":"a","note":"n","result":null}"#;
+        assert_eq!(read(without.as_bytes()).unwrap().1, None);
+    }
+
+    #[test]
+    fn what_is_not_a_settlement_is_refused() {
+        for body in [
+            r#"{"call_id":"x","outcome":"applied","actor":"a"}"#,
+            r#"{"call_id":"x","outcome":"maybe","actor":"a","note":"n"}"#,
+            r#"{"call_id":"x","outcome":"applied","actor":"a","note":"n","force":true}"#,
+            r#"{"call_id":"x","outcome":"applied","actor":"a","note":1}"#,
+            "[]",
+        ] {
+            assert_eq!(code(body), Code::InvalidArguments, "{body}");
+        }
+        assert_eq!(code(r#"{"note":"\u0000"}"#), Code::NulNotAllowed);
+    }
+}

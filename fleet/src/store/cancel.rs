@@ -1,0 +1,91 @@
+//! Cancel: a caller takes a call back. What that comes to is decided by `toolfleet.cancel` in the database.
+
+use std::time::Duration;
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+
+use super::{DecisionError, StoreError, session::within};
+use crate::{
+    call::State,
+    ids::{CallId, DispatcherId, Label, WorkerId},
+    wire::cancel::CancelResult,
+};
+
+/// What somebody wants.
+#[derive(Debug, Clone)]
+pub struct Cancellation<'a> {
+    /// The call.
+    pub call: CallId,
+    /// Whose it must be; `None`: anybody's.
+    pub tenant: Option<&'a Label>,
+    /// Who wants it.
+    pub actor: &'a str,
+    /// Why, in their words.
+    pub reason: Option<&'a str>,
+}
+
+/// What the ledger says to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// What became of the wish.
+    pub result: CancelResult,
+    /// Where the call stands now.
+    pub state: State,
+    /// Who runs it and is to be told.
+    pub worker: Option<WorkerId>,
+    /// Who accepted it, and tells its waiters.
+    pub dispatcher: Option<DispatcherId>,
+}
+
+const DOING: &str = "cancel a call";
+/// How long it waits, for a connection and for the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Takes a call back; `None`: there is no such call of this tenant.
+///
+/// Own autocommit statement; a call that waits is ended
+/// or goes in doubt, one that runs is marked; safe to repeat; locks the one row, and waits for whoever has it.
+///
+/// # Errors
+///
+/// [`DecisionError::Invalid`] for an actor that cannot be; otherwise Postgres does not answer.
+pub async fn cancel(
+    pool: &PgPool,
+    cancellation: &Cancellation<'_>,
+) -> Result<Option<Verdict>, DecisionError> {
+    let cancelling = async {
+        let rows = sqlx::query(
+            "SELECT verdict, state, worker_id, dispatcher_id FROM toolfleet.cancel($1, $2, $3, $4)",
+        )
+        .bind(cancellation.call.0)
+        .bind(cancellation.actor)
+        .bind(cancellation.reason)
+        .bind(cancellation.tenant.map(Label::as_str))
+        .fetch_all(pool)
+        .await;
+        Ok(rows)
+    };
+    let rows = within(DOING, ANSWER_MAX, cancelling)
+        .await?
+        .map_err(|error| DecisionError::from_sqlx(DOING, error))?;
+    let row = rows
+        .first()
+        .ok_or_else(|| StoreError::unreadable(DOING, "no verdict"))?;
+    Ok(read(row).map_err(|error| StoreError::unreadable(DOING, error))?)
+}
+
+fn read(row: &PgRow) -> Result<Option<Verdict>, sqlx::Error> {
+    let decode = |error| sqlx::Error::Decode(Box::new(error));
+    let verdict: String = row.try_get("verdict")?;
+    if verdict == "not_found" {
+        return Ok(None);
+    }
+    Ok(Some(Verdict {
+        result: verdict.parse().map_err(decode)?,
+        state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
+        worker: row.try_get::<Option<_>, _>("worker_id")?.map(WorkerId),
+        dispatcher: row
+            .try_get::<Option<_>, _>("dispatcher_id")?
+            .map(DispatcherId),
+    }))
+}

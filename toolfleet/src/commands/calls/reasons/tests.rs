@@ -1,0 +1,167 @@
+//! Every reason, and which comes first.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A call that was accepted ten seconds ago and has a free worker; `change` says what is otherwise.
+fn found(change: &Value) -> Explanation {
+    let mut facts = json!({
+        "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "cancel_requested": false, "attempts": 0, "error_code": null,
+        "now": "2026-11-20T12:00:10Z", "accepted_at": "2026-11-20T12:00:00Z",
+        "not_before": "2026-11-20T12:00:00Z", "deadline_at": "2026-11-20T12:05:00Z", "tool_known": true,
+        "workers": {"live": 1, "slots": 4, "running": 3}, "attempt": null, "doubt": null,
+        "last": {"at": "2026-11-20T12:00:00Z", "from_state": null, "actor": "dispatcher", "reason": "accepted",
+                 "note": null, "by_time_only": false},
+    });
+    merge(&mut facts, change);
+    explain(&serde_json::from_value(facts).unwrap())
+}
+
+fn merge(into: &mut Value, change: &Value) {
+    for (name, value) in change.as_object().unwrap() {
+        if value.is_object() && into[name].is_object() {
+            merge(&mut into[name], value);
+        } else {
+            into[name] = value.clone();
+        }
+    }
+}
+
+fn attempt(change: &Value) -> Value {
+    let mut attempt = json!({"number": 1, "worker": "worker-1", "started_at": "2026-11-20T12:00:01Z",
+        "until": "2026-11-20T12:00:31Z", "worker_state": "live"});
+    merge(&mut attempt, change);
+    json!({"state": "running", "attempts": 1, "attempt": attempt})
+}
+
+fn doubt(change: &Value) -> Value {
+    let mut doubt = json!({"since": "2026-11-20T12:00:05Z", "why": "timeout", "worker_fenced": true,
+        "quarantined": false, "attempt_until": "2026-11-20T12:00:06Z", "probes": 0, "probe_state": null,
+        "next_probe_at": "2026-11-20T12:00:06Z"});
+    merge(&mut doubt, change);
+    json!({"state": "in_doubt", "attempts": 1, "doubt": doubt})
+}
+
+#[test]
+fn a_call_that_waits_has_one_reason() {
+    let later = "2026-11-20T12:00:40Z";
+    let cases = [
+        (json!({}), "not_taken"),
+        (
+            json!({"accepted_at": "2026-11-20T12:00:08Z", "not_before": "2026-11-20T12:00:08Z"}),
+            "published",
+        ),
+        (json!({"workers": {"running": 4}}), "no_free_slot"),
+        (
+            json!({"workers": {"live": 0, "slots": 0, "running": 0}}),
+            "no_worker",
+        ),
+        (json!({"not_before": later}), "postponed"),
+        (
+            json!({"not_before": later, "attempts": 1, "error_code": "timeout", "last": {"reason": "timeout"}}),
+            "retry_wait",
+        ),
+        (json!({"held": true, "workers": {"live": 0}}), "held"),
+        (
+            json!({"tool_known": false, "workers": {"live": 0}}),
+            "unknown_tool_version",
+        ),
+        (
+            json!({"deadline_at": "2026-11-20T12:00:09Z", "tool_known": false, "held": true}),
+            "overdue",
+        ),
+    ];
+    for (change, reason) in cases {
+        let found = found(&change);
+        assert_eq!(found.reason, reason, "{change}: {found:?}");
+    }
+    let retry = found(
+        &json!({"not_before": later, "attempts": 1, "error_code": "timeout", "last": {"reason": "timeout"}}),
+    );
+    assert_eq!(
+        retry.because,
+        "attempt 1 ended with timeout; the next one starts at 2026-11-20T12:00:40.000Z"
+    );
+    let alone = found(&json!({"workers": {"live": 0, "slots": 0, "running": 0}}));
+    assert_eq!(alone.next, "start one: toolfleet worker --queues payments");
+}
+
+#[test]
+fn a_call_that_runs_is_said_to_run_where_and_until_when() {
+    let running = found(&attempt(&json!({})));
+    assert_eq!(
+        (running.reason, running.because.as_str()),
+        (
+            "running",
+            "attempt 1 runs on worker worker-1 since 2026-11-20T12:00:01.000Z, until 2026-11-20T12:00:31.000Z at most"
+        )
+    );
+    let mut wanted = attempt(&json!({}));
+    wanted["cancel_requested"] = json!(true);
+    assert_eq!(found(&wanted).reason, "cancel_requested");
+    wanted["attempt"]["worker_state"] = json!("dead");
+    assert_eq!(found(&wanted).reason, "worker_lost");
+    assert_eq!(
+        found(&attempt(&json!({"worker_state": null}))).reason,
+        "worker_lost"
+    );
+    let late = found(&attempt(&json!({"until": "2026-11-20T12:00:09Z"})));
+    assert_eq!(late.reason, "overdue_attempt");
+}
+
+#[test]
+fn a_doubt_says_what_can_be_known_and_what_to_do() {
+    let cases = [
+        (json!({}), "in_doubt"),
+        (
+            json!({"probes": 2, "probe_state": "inconclusive"}),
+            "in_doubt_probing",
+        ),
+        (
+            json!({"worker_fenced": false, "probes": 2}),
+            "in_doubt_not_fenced",
+        ),
+        (
+            json!({"worker_fenced": false, "quarantined": true}),
+            "in_doubt_quarantined",
+        ),
+        (
+            json!({"attempt_until": "2026-11-20T12:00:11Z", "quarantined": true}),
+            "in_doubt_early",
+        ),
+        (json!({"attempt_until": null}), "in_doubt"),
+    ];
+    for (change, reason) in cases {
+        let found = found(&doubt(&change));
+        assert_eq!(found.reason, reason, "{change}: {found:?}");
+        assert!(found.next.contains("toolfleet calls settle"), "{found:?}");
+    }
+    let probed = found(&doubt(&json!({"probes": 2, "probe_state": "inconclusive"})));
+    assert!(
+        probed
+            .because
+            .ends_with("timeout; its probe has asked 2 times: inconclusive"),
+        "{probed:?}"
+    );
+}
+
+#[test]
+fn a_call_that_is_over_says_how_and_by_whom() {
+    let done = found(
+        &json!({"state": "succeeded", "last": {"from_state": "running", "actor": "worker 7"}}),
+    );
+    assert_eq!(
+        (done.reason, done.because.as_str()),
+        ("ended", "it ended at 2026-11-20T12:00:00.000Z by worker 7")
+    );
+    let settled = found(&json!({"state": "failed", "error_code": "not_applied",
+        "last": {"from_state": "in_doubt", "actor": "ann", "note": "not on the account", "by_time_only": true}}));
+    assert_eq!(settled.reason, "settled");
+    assert_eq!(
+        settled.because,
+        "it was in doubt and settled at 2026-11-20T12:00:00.000Z by ann, by time only: \
+         something of its attempts may have been alive: not on the account"
+    );
+}

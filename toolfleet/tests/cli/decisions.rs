@@ -1,0 +1,302 @@
+//! Deciding about calls from the command line: taking back, settling, making again, and why one does not go on.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Stdio},
+    time::{Duration, Instant},
+};
+
+use fleet::{
+    call::{Effect, EffectKnown, Language, Priority},
+    canonical,
+    ids::{AttemptId, CallId, DispatcherId, WorkerId},
+    outcome::OutcomeWord,
+    store::{
+        accept::{Accept, NewCall},
+        claim::{Claim, ClaimRow},
+        complete::{Complete, EndedAttempt, Ending, EndingKind, Guard},
+        lane::{Locks, Statement},
+        migrate::migrate,
+        workers::{self, WorkerRow},
+    },
+    wire::trace::TraceContext,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::support::{Ran, folder, ledger, nats, postgres, program, run};
+
+/// A dispatcher beside the test; it ends with it.
+struct Dispatcher(Child);
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.0.kill().and_then(|()| self.0.wait()).ok();
+    }
+}
+
+/// The servers' addresses, with which every command of this test runs.
+struct Where {
+    database: String,
+    nats: String,
+}
+
+impl Where {
+    fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = program(arguments);
+        command.env("DATABASE_URL", &self.database);
+        command.env("NATS_URL", &self.nats);
+        command
+    }
+
+    fn calls(&self, code: i32, arguments: &[&str]) -> Ran {
+        let ran = run(self.command(&[&["calls"], arguments].concat()));
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran
+    }
+
+    fn reason(&self, call: &str) -> Value {
+        self.calls(0, &["explain", call, "--json"]).json()
+    }
+
+    fn dispatcher(&self) -> Dispatcher {
+        let mut command = self.command(&["dispatcher"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let dispatcher = Dispatcher(command.spawn().unwrap());
+        let nobody = CallId::generate().to_string();
+        let began = Instant::now();
+        while run(self.command(&["calls", "cancel", &nobody])).code == 69 {
+            assert!(began.elapsed() < Duration::from_secs(30), "no dispatcher");
+        }
+        dispatcher
+    }
+}
+
+const TOOL: &str = "name: charge\nversion: 1\ndescription: Charges an account.\neffect: once\nqueue: payments\n\
+    input_schema: {type: object}\nexecutor: {process: {command: [\"true\"]}}\n";
+
+#[tokio::test]
+async fn calls_are_settled_taken_back_made_again_and_explained() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let nats = nats(folder.path()).await;
+    let here = Where {
+        database: postgres.url(),
+        nats: nats.url(),
+    };
+    let ledger = ledger(&here.database);
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    apply(&here, folder.path());
+    let dispatcher = here.dispatcher();
+    let call = in_doubt(&mut connection).await.to_string();
+
+    let why = here.reason(&call);
+    assert_eq!(
+        (&why["state"], &why["reason"]),
+        (&json!("in_doubt"), &json!("in_doubt_early")),
+        "{why}"
+    );
+    let doubt = here.calls(1, &["cancel", &call, "--reason", "not wanted", "--json"]);
+    assert_eq!(
+        doubt.json(),
+        json!({"call_id": call, "state": "in_doubt", "result": "in_doubt"})
+    );
+    let refused = here.calls(1, &["retry", &call, "--key", "k"]);
+    assert!(refused.err.contains("in doubt"), "{}", refused.err);
+
+    let settle = |code: i32, more: &[&str]| {
+        let said = ["settle", &call, "--note", "looked it up", "--json"];
+        here.calls(code, &[&said, more].concat())
+    };
+    for (more, code) in [
+        (&["--outcome", "not_applied"][..], "worker_not_fenced"),
+        (&["--outcome", "not_applied", "--by-time-only"], "conflict"),
+        (&["--outcome", "applied", "--tenant", "acme"], "not_found"),
+        (
+            &["--outcome", "applied", "--actor", " "],
+            "invalid_arguments",
+        ),
+    ] {
+        let refused = settle(1, more).json();
+        assert_eq!(refused["error"]["code"], code, "{refused}");
+    }
+    for wrong in [
+        &["--outcome", "maybe"][..],
+        &["--outcome", "applied", "--result", "charged"],
+    ] {
+        settle(2, wrong);
+    }
+    let applied = &[
+        "--outcome",
+        "applied",
+        "--result",
+        "{\"id\": 9007199254740993}",
+    ];
+    let settled = settle(0, applied);
+    assert!(
+        settled.out.contains("\"result\":{\"id\":9007199254740993}"),
+        "{}",
+        settled.out
+    );
+    assert_eq!(settle(0, applied).out, settled.out);
+    let conflict = settle(1, &["--outcome", "not_applied"]).json();
+    assert_eq!(conflict["error"]["details"]["state"], "succeeded");
+    let why = here.reason(&call);
+    let because = why["because"].as_str().unwrap();
+    assert_eq!(why["reason"], "settled");
+    assert!(
+        because.contains('@') && because.ends_with(": looked it up"),
+        "{because}"
+    );
+    let shown = here.calls(0, &["show", &call]).out;
+    assert!(shown.contains("settled_applied  looked it up"), "{shown}");
+
+    let usage = here.calls(2, &["retry", &call]);
+    assert!(usage.err.contains("--key"), "{}", usage.err);
+    let again = here
+        .calls(0, &["retry", &call, "--key", "new", "--async", "--json"])
+        .json();
+    let new = again["call_id"].as_str().unwrap().to_owned();
+    assert_ne!(new, call);
+    let story = here.calls(0, &["show", &new, "--json"]).json();
+    assert_eq!(
+        story["call"]["args"].to_string(),
+        "{\"amount\":12.50,\"to\":\"a\"}"
+    );
+    assert_eq!(story["call"]["session"], "s1");
+    let why = here.reason(&new);
+    assert_eq!(why["reason"], "no_worker", "{why}");
+    let text = here.calls(0, &["explain", &new]).out;
+    assert!(
+        text.starts_with("queued: no live worker pulls from its queue payments\n"),
+        "{text}"
+    );
+    let open = here.calls(1, &["retry", &new, "--key", "other"]);
+    assert!(open.err.contains("it is not over"), "{}", open.err);
+    here.calls(0, &["cancel", &new, "--reason", "changed my mind"]);
+    here.calls(0, &["cancel", &new]);
+    let shown = here.calls(0, &["show", &new]).out;
+    assert!(shown.contains("cancelled  changed my mind"), "{shown}");
+    let same = here.calls(1, &["retry", &new, "--key", "new"]);
+    assert!(same.err.contains("never used"), "{}", same.err);
+    let unknown = here
+        .calls(1, &["cancel", &CallId::generate().to_string(), "--json"])
+        .json();
+    assert_eq!(unknown["error"]["code"], "not_found");
+
+    tail(&here, &mut connection).await;
+    drop(dispatcher);
+    nats.stop().await;
+    postgres.stop().await;
+}
+
+/// What happens while somebody looks is printed, a line each, and Ctrl-C is an orderly end.
+async fn tail(here: &Where, connection: &mut PgConnection) {
+    let mut command = here.command(&["calls", "tail", "--json", "--tool", "charge"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tail = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut problems = BufReader::new(tail.stderr.take().unwrap());
+    problems.read_line(&mut said).unwrap();
+    assert!(said.contains("following"), "{said}");
+    let call = in_doubt(connection).await;
+    let lines = BufReader::new(tail.stdout.take().unwrap()).lines().take(3);
+    let events: Vec<Value> = lines
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    for (event, to) in events.iter().zip(["queued", "running", "in_doubt"]) {
+        assert_eq!(
+            (&event["call_id"], &event["to_state"]),
+            (&json!(call), &json!(to)),
+            "{events:?}"
+        );
+    }
+    let pid = Pid::from_raw(tail.id().try_into().unwrap());
+    kill(pid, Signal::SIGINT).unwrap();
+    assert!(tail.wait().unwrap().success());
+}
+
+fn apply(here: &Where, folder: &Path) {
+    let manifest = folder.join("charge.yaml");
+    std::fs::write(&manifest, TOOL).unwrap();
+    let applied = run(here.command(&["tools", "apply", manifest.to_str().unwrap()]));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+}
+
+/// A call in doubt whose worker is not proven gone, and whose time is not over.
+async fn in_doubt(connection: &mut PgConnection) -> CallId {
+    let args = "{\"amount\":12.50,\"to\":\"a\"}";
+    let call = NewCall {
+        call_id: CallId::generate(),
+        tenant: "default".parse().unwrap(),
+        tool: "charge".parse().unwrap(),
+        tool_version: 1,
+        effect: Effect::Once,
+        queue: "payments".parse().unwrap(),
+        priority: Priority::Normal,
+        key: None,
+        key_retention_ms: 0,
+        args: args.to_owned(),
+        args_hash: canonical::hash_text(args),
+        session: Some("s1".parse().unwrap()),
+        run: None,
+        meta: None,
+        language: Language::En,
+        trace: TraceContext::default(),
+        dispatcher: DispatcherId::generate(),
+        deadline_ms: 600_000,
+        run_deadline: None,
+        queue_wait_ms: None,
+    };
+    let call_id = call.call_id;
+    let accepted = Accept.run(connection, &[call], Locks::Wait).await;
+    assert!(accepted.unwrap()[0].is_some());
+    let worker = WorkerRow {
+        worker_id: WorkerId::generate(),
+        name: "worker-1".into(),
+        host: "host".into(),
+        pid: 1,
+        queues: vec!["elsewhere".parse().unwrap()],
+        concurrency: 1,
+    };
+    workers::register(connection, &worker).await.unwrap();
+    let attempt_id = AttemptId::generate();
+    let row = ClaimRow {
+        call_id,
+        attempt_id,
+        timeout_ms: 300_000,
+    };
+    let claimed = Claim::new(worker.worker_id)
+        .run(connection, &[row], Locks::Wait)
+        .await;
+    assert!(claimed.unwrap()[0].is_some());
+    let ending = Ending {
+        call_id,
+        guard: Guard::Attempt(attempt_id),
+        kind: EndingKind::Doubt {
+            error: json!({"code": "in_doubt", "message": "m", "retryable": false, "retry_after_ms": null,
+                "suggestion": "do_not_repeat"})
+            .to_string(),
+        },
+        attempt: Some(EndedAttempt {
+            outcome: OutcomeWord::Unknown,
+            effect: EffectKnown::Unknown,
+            error: None,
+            over: false,
+        }),
+        actor: "sweep".into(),
+        reason: "worker_lost".into(),
+    };
+    let ended = Complete::default()
+        .run(connection, &[ending], Locks::Wait)
+        .await;
+    assert!(ended.unwrap()[0].is_some());
+    call_id
+}
