@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A story in eleven chapters: a fleet on this machine, the calls of an agent, and a worker that dies.
+"""A story in twelve chapters: a fleet on this machine, the calls of an agent, and workers that die.
 
 Everything it says is checked: the first claim that does not hold ends it with a sentence and exit code 1.
 It needs no more than a stock NATS client (`nats-py`) and `psql`.
@@ -90,6 +90,11 @@ class Story:
             for default, actual in real.items():
                 text = text.replace(default, actual)
             (self.folder / "tools" / manifest.name).write_text(text)
+            if manifest.stem == "charge_account":
+                # The same tool without its probe: nobody but a person can find out.
+                text = text.replace("name: charge_account", "name: charge_unasked")
+                text = text[: text.index("# When nobody knows")].replace("timeout: 5s", "timeout: 6s")
+                (self.folder / "tools" / "charge_unasked.yaml").write_text(text)
 
         command = [self.program, "dev", "--data", str(self.folder / "data"), "--workers", "2"]
         command += ["--tools", str(self.folder / "tools")]
@@ -156,6 +161,21 @@ class Story:
             raise NotAsTold(f"psql: {done.stderr.decode().strip()}")
         return json.loads(done.stdout)
 
+    def toolfleet(self, *arguments):
+        """What an operator types; the exit code and what was printed."""
+        dev = self.dev()
+        print(paint("36", f"  $ toolfleet {' '.join(arguments)}"))
+        done = subprocess.run(
+            [self.program, *arguments],
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, "NATS_URL": dev["nats_url"], "DATABASE_URL": dev["database_url"]},
+        )
+        printed = (done.stdout + done.stderr).decode()
+        for line in printed.splitlines():
+            print(f"    {line}")
+        return done.returncode, printed
+
     def charges(self):
         """The charges that really happened, as the payment service wrote them down."""
         return [json.loads(line) for line in self.ledger.read_text().splitlines()]
@@ -201,6 +221,7 @@ async def tell_everything(story):
     await another_charge_with_that_key(story)
     await come_back_later(story)
     await a_worker_dies(story)
+    await a_worker_freezes(story)
     await life_goes_on(story)
 
 
@@ -320,16 +341,9 @@ async def come_back_later(story):
 
 async def a_worker_dies(story):
     story.chapter("A worker dies in the middle of a charge")
-    before = len(story.charges())
     arguments = {"account": "initech", "amount_cents": 770_000}
     waiting = asyncio.create_task(story.call("charge_account", arguments, key="order-1003"))
-    # The money moves first, the answer follows seconds later; the worker is killed in between.
-    await story.until("the charge is in the ledger", lambda: len(story.charges()) > before, 20)
-    sql = """SELECT c.call_id, c.worker, w.pid FROM toolfleet.calls c JOIN toolfleet.workers w ON w.name = c.worker
-             WHERE c.tool = 'charge_account' AND c.state = 'running' AND w.state = 'live'"""
-    [running] = story.rows(sql, "")
-    if running["pid"] not in story.dev()["worker_pids"]:
-        raise NotAsTold(f"dev.json does not name the worker's pid {running['pid']}")
+    running = await caught_in_a_charge(story, "initech")
     os.kill(running["pid"], signal.SIGKILL)
     tell(f"{running['worker']} (pid {running['pid']}) got a kill -9 after the charge and before its answer.")
     envelope = await waiting
@@ -337,24 +351,88 @@ async def a_worker_dies(story):
     claim(envelope["call_id"] == running["call_id"], "The waiting agent was answered all the same.")
     claim(envelope["state"] == "in_doubt" and envelope["effect"] == "unknown", "The call is in doubt, and says so.")
     claim(not envelope["error"]["retryable"], "The agent is told not to repeat it.")
+    tell("charge_account names a probe: find_charge, a read, which asks the payment service for the charge of this key.")
+    settled = await decided(story, envelope["call_id"])
+    claim(settled["state"] == "succeeded", "The probe found the charge: the call has succeeded.")
     again = await story.call("charge_account", arguments, key="order-1003")
-    claim(again["state"] == "in_doubt" and again["replayed"], "The same key again: the same doubt, no second run.")
+    claim(again["source"] == "settled" and again["replayed"], "The same key again: the same answer, no second run.")
     charged = [charge for charge in story.charges() if charge["account"] == "initech"]
     claim(len(charged) == 1, "The ledger shows one charge, not two.")
-    tell("The moves of this call:")
-    sql = """SELECT revision, from_state, to_state, reason FROM toolfleet.call_events
-             WHERE call_id = :'id' ORDER BY revision"""
-    moves = story.rows(sql, envelope["call_id"])
-    for move in moves:
-        show(move)
-    claim([move["to_state"] for move in moves] == ["queued", "running", "in_doubt"], "It ran once.")
+    story.toolfleet("calls", "show", envelope["call_id"])
+    sql = """SELECT to_state FROM toolfleet.call_events
+             WHERE call_id = :'id' AND from_state IS DISTINCT FROM to_state ORDER BY revision"""
+    moves = [move["to_state"] for move in story.rows(sql, envelope["call_id"])]
+    claim(moves == ["queued", "running", "in_doubt", "succeeded"], "It ran once, was in doubt, and was settled.")
 
-    def replaced():
-        pids = story.dev()["worker_pids"]
-        return running["pid"] not in pids and len(pids) == 2
+    await story.until("a new worker has taken the dead one's place", lambda: replaced(story, running["pid"]), 30)
+    claim(replaced(story, running["pid"]), "A new worker has taken the dead one's place.")
 
-    await story.until("a new worker has taken the dead one's place", replaced, 30)
-    claim(replaced(), "A new worker has taken the dead one's place.")
+
+async def a_worker_freezes(story):
+    story.chapter("A worker freezes, and a person decides")
+    arguments = {"account": "hooli", "amount_cents": 12_300}
+    accepted = await story.call("charge_unasked", arguments, key="order-1004", prefer="respond-async")
+    running = await caught_in_a_charge(story, "hooli")
+    os.kill(running["pid"], signal.SIGSTOP)
+    tell(f"{running['worker']} (pid {running['pid']}) is stopped: alive, but not a heartbeat any more.")
+    tell("charge_unasked is the same tool without a probe. It takes a whole lease until the worker counts as dead:")
+    call_id = accepted["call_id"]
+    await story.until("the call is in doubt", lambda: state_of(story, call_id) == "in_doubt", 60)
+    story.toolfleet("calls", "explain", call_id)
+    code, printed = story.toolfleet(
+        "calls", "settle", call_id, "--outcome", "not_applied", "--note", "I do not see it", "--actor", "ada"
+    )
+    claim(code == 1 and "worker_not_fenced" in printed, "Refused: a frozen worker may wake up and charge all the same.")
+    os.kill(running["pid"], signal.SIGKILL)
+    tell("It is killed. Nothing of it can act any more, and that is proven:")
+    await story.until("the worker is fenced", lambda: is_fenced(story, call_id), 30)
+    sql = "SELECT name, state, fenced_by, fence_note FROM toolfleet.workers WHERE state = 'fenced' ORDER BY fenced_at"
+    show(story.rows(sql, "")[-1])
+    charged = [charge for charge in story.charges() if charge["account"] == "hooli"]
+    tell(f"The person looks into the payment service's ledger, and finds {len(charged)} charge.")
+    result = json.dumps({"charge_id": charged[0]["charge_id"]})
+    note = "found in the ledger"
+    code, _ = story.toolfleet(
+        "calls", "settle", call_id, "--outcome", "applied", "--result", result, "--note", note, "--actor", "ada"
+    )
+    claim(code == 0 and state_of(story, call_id) == "succeeded", "Settled by hand, with who and how they know.")
+    claim(len(charged) == 1, "The ledger shows one charge, not two.")
+    await story.until("a new worker has taken its place", lambda: replaced(story, running["pid"]), 30)
+
+
+async def caught_in_a_charge(story, account):
+    """The worker that has just charged this account and waits for the answer."""
+
+    def has_charged():
+        return any(charge["account"] == account for charge in story.charges())
+
+    # The money moves first, the answer follows seconds later.
+    await story.until(f"the charge of {account} is in the ledger", has_charged, 20)
+    sql = f"""SELECT c.call_id, c.worker, w.pid FROM toolfleet.calls c JOIN toolfleet.workers w ON w.name = c.worker
+             WHERE c.args ->> 'account' = '{account}' AND c.state = 'running' AND w.state = 'live'"""
+    [running] = story.rows(sql, "")
+    if running["pid"] not in story.dev()["worker_pids"]:
+        raise NotAsTold(f"dev.json does not name the worker's pid {running['pid']}")
+    return running
+
+
+def state_of(story, call_id):
+    return story.rows("SELECT state FROM toolfleet.calls WHERE call_id = :'id'", call_id)[0]["state"]
+
+
+def is_fenced(story, call_id):
+    return story.rows("SELECT worker_fenced FROM toolfleet.in_doubt WHERE call_id = :'id'", call_id)[0]["worker_fenced"]
+
+
+def replaced(story, pid):
+    pids = story.dev()["worker_pids"]
+    return pid not in pids and len(pids) == 2
+
+
+async def decided(story, call_id):
+    """The call once it is settled."""
+    await story.until("the call is settled", lambda: state_of(story, call_id) != "in_doubt", 60)
+    return await story.get(call_id, wait_ms=0)
 
 
 async def life_goes_on(story):

@@ -22,7 +22,7 @@ executor: {process: {command: [look]}}
 fn the_examples_have_nothing_to_object_to() {
     let ran = run(program(&["tools", "lint", "examples/tools"]));
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(ran.out, "3 files: 0 problems, 0 warnings\n");
+    assert_eq!(ran.out, "4 files: 0 problems, 0 warnings\n");
 }
 
 #[test]
@@ -158,7 +158,7 @@ async fn a_version_is_applied_once_and_never_changed() {
             .find(|row| row["tool"] == name)
             .unwrap()
     };
-    assert_eq!(listed.as_array().unwrap().len(), 4);
+    assert_eq!(listed.as_array().unwrap().len(), 5);
     assert_eq!(
         (&of("look")["version"], &of("look")["executor"]),
         (&json!(2), &json!("process"))
