@@ -13,6 +13,7 @@ mod claim;
 mod complete;
 mod views;
 
+mod fence;
 mod lane;
 mod outage;
 

@@ -17,6 +17,7 @@ mod process;
 mod tools;
 mod words;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,9 @@ pub enum Command {
     /// Look at calls, open and finished
     #[command(subcommand)]
     Calls(calls::Calls),
+    /// See who is alive, and declare who is gone
+    #[command(subcommand)]
+    Workers(workers::Workers),
 }
 
 impl Command {
@@ -74,6 +78,7 @@ impl Command {
             Self::Tools(tools) => Box::pin(tools.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
+            Self::Workers(workers) => Box::pin(workers.run()).await,
         }
     }
 }

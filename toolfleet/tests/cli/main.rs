@@ -9,3 +9,4 @@ mod history;
 mod migrate;
 mod support;
 mod tools;
+mod workers;
