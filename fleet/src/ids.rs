@@ -80,6 +80,19 @@ impl FromStr for CallId {
     }
 }
 
+impl FromStr for WorkerId {
+    type Err = InvalidName;
+
+    /// Accepts the hyphenated form of a UUID and nothing else.
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let id = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
+        id.map(Self).ok_or(InvalidName {
+            what: "worker id",
+            rule: "a UUID in hyphenated form",
+        })
+    }
+}
+
 /// A name that does not follow its rule. The offending text is left out: it may be anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {rule}")]

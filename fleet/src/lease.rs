@@ -14,10 +14,11 @@
 //! running write would only manufacture doubt.
 //!
 //! An observer that was itself asleep, or whose Postgres was away, has seen nothing: after a gap in its own observations
-//! it starts to count anew. So an outage or a clock jump kills nobody.
+//! it starts to count anew. So it does after its session to Postgres broke, for nobody can tell what a server was before.
+//! So an outage or a clock jump kills nobody.
 //!
 //! A dead worker is not a *fenced* one. Dead means that it may not start anything; fenced means that it, and every process
-//! it started, is proven gone.
+//! it started, is proven gone ([`crate::fencing`]).
 
 use std::{collections::HashMap, time::Duration};
 
@@ -52,7 +53,7 @@ impl Lease {
     }
 }
 
-/// An observer's view of all workers.
+/// An observer's view of all workers, over one session to Postgres: begun anew with every other.
 #[derive(Debug, Default)]
 pub struct Observations {
     seen: HashMap<WorkerId, (i64, Instant)>,
@@ -90,11 +91,6 @@ impl Observations {
     pub fn unbroken_for(&self, now: Instant) -> Duration {
         self.since
             .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
-
-    /// Forgets everything: the session to Postgres was broken.
-    pub fn interrupted(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -144,11 +140,6 @@ mod tests {
         assert!(observe_every_second(&mut observations, start, 10, 1).is_empty());
         let back = start + Duration::from_secs(60);
         assert!(observe_every_second(&mut observations, back, 14, 1).is_empty());
-        observations.interrupted();
-        assert!(
-            observe_every_second(&mut observations, back + Duration::from_secs(15), 14, 1)
-                .is_empty()
-        );
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub mod store;
 // What a process is made of.
 pub mod checkpoint;
 pub mod config;
+pub mod fencing;
 pub mod http;
 pub mod registry;
 pub mod secrets;

@@ -173,7 +173,8 @@ impl Fleet {
         self.dispatchers.last_mut().expect("one was just added")
     }
 
-    /// Starts one more worker with these flags and waits until it is ready.
+    /// Starts one more worker with these flags and waits until it is ready. Unless they say otherwise, it is on a machine
+    /// of its own: nobody looks after its lock.
     ///
     /// # Panics
     ///
@@ -182,6 +183,8 @@ impl Fleet {
         let name = format!("worker-{}", self.workers.len() + 1);
         let mut config: worker::Config = self.settings(&name, flags);
         config.guard_program = Some(built("fleet_tests_guard"));
+        let alone = || self.nats_folder.path().join(format!("state of {name}"));
+        config.state_dir.get_or_insert_with(alone);
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(worker::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))

@@ -95,6 +95,12 @@ impl Fleet {
             .args(flags)
             .env("DATABASE_URL", &self.database.url)
             .env("NATS_URL", self.nats_url());
+        if role == "worker" {
+            // A folder of its own: a neighbour would fence it before the test says that it died.
+            command
+                .arg("--state-dir")
+                .arg(self.folder().join(format!("state of {name}")));
+        }
         if let Some(Armed { at, times }) = armed {
             command.env(checkpoint::VARIABLE, format!("{at}:{times}"));
         }

@@ -41,6 +41,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
     }
     // Made and remembered before the claim is sent: what was not answered can be found again.
     let attempt_id = AttemptId::generate();
+    let remembered = worker.remember(call, attempt_id);
     let claim_sent = Instant::now();
     let timeout_ms = i64::try_from(tool.manifest.timeout.as_millis()).unwrap_or(i64::MAX);
     let claimed = match worker
@@ -52,11 +53,16 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         })
         .await
     {
-        Ok(Some(claimed)) => claimed,
-        Ok(None) => return Err(why_not(worker, call).await),
+        Ok(Some(claimed)) => {
+            remembered.answered();
+            claimed
+        }
+        Ok(None) => {
+            remembered.answered();
+            return Err(why_not(worker, call).await);
+        }
         Err(error) => {
             tracing::debug!(error = report(&error), "claim was given up");
-            worker.give_up(call, attempt_id);
             return Err(Skip::StoreSilent);
         }
     };

@@ -1,12 +1,16 @@
 //! The settings of a worker.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use fleet::{
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration},
+    fencing::{FencingError, StateDir},
     ids::QueueName,
-    telemetry::TelemetryOptions,
+    telemetry::{self, TelemetryOptions},
 };
 
 /// The settings of a worker.
@@ -49,6 +53,10 @@ pub struct Config {
     /// `TOOLFLEET_SECRET_NAME`.
     #[arg(long, env = "WORKER_SECRETS")]
     pub secrets: Option<PathBuf>,
+    /// A folder of this user's own on a local disk, in which workers of this machine prove that those before them are gone.
+    /// Without it: `$RUNTIME_DIRECTORY`, `/run/toolfleet` if it is this user's, or a folder below the one for temporary files.
+    #[arg(long, env = "WORKER_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// The program whose `guard` subcommand runs under process tools; this very program when none is given.
     #[arg(skip)]
     pub guard_program: Option<PathBuf>,
@@ -87,4 +95,35 @@ impl Config {
             Err(ConfigError(wrong))
         }
     }
+
+    /// The folder for the locks of this machine's workers: the one that was named, or the usual one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be created, or others can write there.
+    pub fn state_dir(&self) -> Result<StateDir, ConfigError> {
+        let opened = match &self.state_dir {
+            Some(named) => StateDir::open(named),
+            None => usual_state_dir(),
+        };
+        opened.map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
+    }
+}
+
+fn usual_state_dir() -> Result<StateDir, FencingError> {
+    // systemd's, for a unit with RuntimeDirectory=; a list, of which the first is ours.
+    if let Some(list) = std::env::var_os("RUNTIME_DIRECTORY")
+        && let Some(first) = std::env::split_paths(&list).next()
+    {
+        return StateDir::open(&first);
+    }
+    let shared = Path::new("/run/toolfleet");
+    // Made by whoever set up the machine, and only ours if it was made for this user.
+    if shared.is_dir()
+        && let Ok(ours) = StateDir::open(shared)
+    {
+        return Ok(ours);
+    }
+    let own = format!("toolfleet-{}", nix::unistd::geteuid());
+    StateDir::open(&std::env::temp_dir().join(own))
 }

@@ -24,7 +24,7 @@ use tracing::Instrument;
 
 use crate::{
     claim::Running,
-    executors::{AttemptContext, LINGER_MAX, Prepared},
+    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared},
     gate,
     worker::Worker,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Executed {
 pub(crate) enum Execution {
     /// The executor was run, and says this.
     Ran(Outcome),
-    /// The executor did not come back, or came back by a panic: what it started may still act.
+    /// The executor did not come back, or came back by a panic, or left something behind: what it started may still act.
     Abandoned(Outcome),
     /// The platform took the attempt back before anything was started: no tool has spent it.
     TakenBack(ToolFailure),
@@ -131,8 +131,13 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
 
 async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution {
     let until = context.until + LINGER_MAX + BACKSTOP;
+    let left_behind = context.left_behind.clone();
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
+        // What the tool itself said holds, whatever it left behind.
+        Ok(Ok(outcome @ Outcome::Unknown(_))) if left_behind.is_admitted() => {
+            Execution::Abandoned(outcome)
+        }
         Ok(Ok(outcome)) => Execution::Ran(outcome),
         Ok(Err(_panic)) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::ToolCrashed,
@@ -208,5 +213,6 @@ fn context(
         language: claimed.language,
         trace: trace::context_of(span, &claimed.trace),
         stop: worker.work.child_token(),
+        left_behind: LeftBehind::default(),
     }
 }

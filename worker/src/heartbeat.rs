@@ -6,7 +6,11 @@
 //! A claim whose answer never came was given up: nothing was started for it. If it was committed all the same, or is
 //! committed a moment later, its call would run nowhere; so with every beat such claims are looked for and given back.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
 
 use fleet::{
     call::EffectKnown,
@@ -30,8 +34,9 @@ use crate::worker::Worker;
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
-/// How long a claim that was given up may still be committed: longer than a statement may run.
-const GIVEN_UP_FOR: Duration = Duration::from_secs(60);
+/// How long a claim that was given up may still be committed: longer than a statement may run, and than the system goes on
+/// sending what was written to a connection before it broke.
+const GIVEN_UP_FOR: Duration = Duration::from_secs(300);
 
 /// Beats until `stop` is cancelled. Cancels `intake` when the worker has been declared gone.
 pub(crate) async fn run(
@@ -83,31 +88,31 @@ async fn beat_until_broken(
     }
 }
 
-async fn give_back(worker: &Worker, connection: &mut PgConnection) -> Result<(), StoreError> {
-    let given_up: Vec<(CallId, AttemptId)> = {
-        let mut given_up = worker
-            .given_up
-            .lock()
-            .expect("nobody panics while holding the claims");
-        given_up.retain(|_, (_, since)| since.elapsed() < GIVEN_UP_FOR);
-        given_up
-            .iter()
-            .map(|(attempt, (call, _))| (*call, *attempt))
-            .collect()
-    };
+/// Gives back the claims that were given up and committed all the same.
+pub(crate) async fn give_back(
+    worker: &Worker,
+    connection: &mut PgConnection,
+) -> Result<(), StoreError> {
+    let looked_at = Instant::now();
+    let given_up: Vec<(CallId, AttemptId)> = claims(worker)
+        .iter()
+        .map(|(attempt, (call, _))| (*call, *attempt))
+        .collect();
     if given_up.is_empty() {
         return Ok(());
     }
     let looking = workers::still_claimed(connection, &given_up);
-    for (call, attempt) in within("look for claims", BEAT_MAX, looking).await? {
+    let committed = within("look for claims", BEAT_MAX, looking).await?;
+    // Only a look can tell that nothing has come and nothing will: an outage may last longer than that.
+    claims(worker).retain(|attempt, (_, since)| {
+        looked_at.saturating_duration_since(*since) < GIVEN_UP_FOR
+            || committed.iter().any(|(_, one)| one == attempt)
+    });
+    for (call, attempt) in committed {
         match worker.end(&returned(worker, call, attempt)).await {
             Ok(_moved) => {
                 tracing::info!(%call, "a claim that was given up had been committed; the call is queued again");
-                worker
-                    .given_up
-                    .lock()
-                    .expect("nobody panics while holding the claims")
-                    .remove(&attempt);
+                claims(worker).remove(&attempt);
             }
             Err(error) => {
                 tracing::debug!(
@@ -118,6 +123,13 @@ async fn give_back(worker: &Worker, connection: &mut PgConnection) -> Result<(),
         }
     }
     Ok(())
+}
+
+fn claims(worker: &Worker) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Instant)>> {
+    worker
+        .given_up
+        .lock()
+        .expect("nobody panics while holding the claims")
 }
 
 fn returned(worker: &Worker, call_id: CallId, attempt: AttemptId) -> Ending {

@@ -1,7 +1,8 @@
 //! The worker: deliver, gate, claim, ack, execute, complete, reply.
 //!
 //! `attempt` is the whole of it; read that first. `gate`, `executors`, `conclude` and `dispose` are its parts,
-//! `heartbeat` keeps the lease, `guard` is the small process that runs between the worker and a process tool.
+//! `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this machine that are gone; `guard` is
+//! the small process that runs between the worker and a process tool.
 
 mod attempt;
 mod claim;
@@ -14,6 +15,8 @@ pub mod executors;
 mod gate;
 pub mod guard;
 mod heartbeat;
+mod leave;
+mod neighbours;
 mod worker;
 
 use std::{
@@ -30,6 +33,7 @@ use fleet::{
         pull::{Delivered, Puller},
     },
     config::ConfigError,
+    fencing::FencingError,
     http::{self, HttpState, Readiness},
     ids::WorkerId,
     lease::Lease,
@@ -73,6 +77,9 @@ pub enum RunError {
     /// A part of the process ended by itself, most likely by a panic: going on without it would be limping.
     #[error("a part of the process ended by itself")]
     PartEnded,
+    /// Its lock cannot be made.
+    #[error("lock")]
+    Lock(#[from] FencingError),
     /// The address for probes, or the machine's name.
     #[error("system")]
     System(#[from] std::io::Error),
@@ -83,9 +90,9 @@ pub enum RunError {
 
 /// Runs a worker until `shutdown` is done and what it runs has ended.
 ///
-/// Order of the start: ground and schema, NATS, tools, registration, heartbeat, intake. Order of the stop, in two speeds:
-/// first `intake` (nothing new is pulled, what was not claimed goes back), then, when the drain timeout is over, `work`
-/// (running attempts are told to end); then the row says that the worker has left.
+/// Order of the start: ground and schema, NATS, tools, lock, registration, heartbeat, intake. Order of the stop, in two
+/// speeds: first `intake` (nothing new is pulled, what was not claimed goes back), then, when the drain timeout is over,
+/// `work` (running attempts are told to end); then everything is written, and the row says what it leaves behind.
 ///
 /// # Errors
 ///
@@ -96,6 +103,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
+    let state_dir = config.state_dir()?;
     let readiness = Readiness::new(["postgres", "nats", "lease"]);
     let (intake, stop) = (CancellationToken::new(), CancellationToken::new());
     let (mut tasks, mut lanes) = (JoinSet::new(), JoinSet::new());
@@ -117,6 +125,8 @@ pub async fn run(
     registry.refresh(&pool).await?;
 
     let id = WorkerId::generate();
+    // Before anybody can know of it: a worker in the ledger without a lock could never be proven gone.
+    let lock = Arc::new(state_dir.hold(id)?);
     let row = WorkerRow {
         worker_id: id,
         name: config.name.clone(),
@@ -140,7 +150,7 @@ pub async fn run(
         completing: Completing::start(&postgres, &mut lanes),
         executors: Executors {
             http: HttpExecutor::new()?,
-            process: ProcessExecutor::new(guard, vec!["guard".into()]),
+            process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
         },
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
@@ -154,39 +164,52 @@ pub async fn run(
         intake.clone(),
         stop.clone(),
     ));
+    tasks.spawn(neighbours::run(
+        Arc::clone(&worker),
+        state_dir.clone(),
+        stop.clone(),
+    ));
     tasks.spawn(serve_probes(listener, readiness.clone(), stop.clone()));
     tasks.spawn(watch(Arc::clone(&worker), readiness, stop.clone()));
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
+    let mut ended = true;
     let mut working = Box::pin(deliver(Arc::clone(&worker), &config, intake.clone()));
     tokio::select! {
         // Declared gone: it has stopped by itself, and what it ran is over.
         () = &mut working => {}
-        Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
-        Some(_ended) = tasks.join_next() => return Err(RunError::PartEnded),
+        Some(_ended) = lanes.join_next() => return Err(leave::in_disorder(lock)),
+        Some(_ended) = tasks.join_next() => return Err(leave::in_disorder(lock)),
         () = shutdown => {
             tracing::info!("worker takes nothing new and finishes what it runs");
-            mark(&postgres, id, "draining").await;
+            leave::announce(&postgres, id).await;
             intake.cancel();
             if timeout(config.drain_timeout, &mut working).await.is_err() {
                 tracing::warn!("the drain timeout is over; what still runs is told to end");
                 worker.work.cancel();
                 // What does not end by then is left to the sweep: this process is about to be gone.
-                if timeout(LINGER_MAX + Duration::from_secs(10), &mut working).await.is_err() {
+                ended = timeout(LINGER_MAX + Duration::from_secs(10), &mut working).await.is_ok();
+                if !ended {
                     tracing::error!("attempts are left behind; the sweep decides about them");
                 }
             }
         }
     }
     drop(working);
-    mark(&postgres, id, "left").await;
+    leave::give_back(&worker, &postgres).await;
     stop.cancel();
     while tasks.join_next().await.is_some() {}
     drop(worker);
     // Every sender is gone now, so the lanes end when they have written what they hold.
     while lanes.join_next().await.is_some() {}
+    let own = if ended {
+        Arc::into_inner(lock)
+    } else {
+        leave::hold_to_the_end(lock);
+        None
+    };
+    leave::leave(&postgres, id, own, &state_dir).await;
     bus.flush().await;
-    tracing::info!(worker = %id, "worker has left");
     Ok(())
 }
 
@@ -226,22 +249,6 @@ async fn deliver(worker: Arc<Worker>, config: &Config, intake: CancellationToken
     }
     while pullers.join_next().await.is_some() {}
     while attempts.join_next().await.is_some() {}
-}
-
-async fn mark(postgres: &Postgres, id: WorkerId, state: &'static str) {
-    let marking = async {
-        let mut connection = postgres.connect().await?;
-        workers::set_state(&mut connection, id, state).await
-    };
-    match timeout(Duration::from_secs(5), marking).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(
-            error = report(&error),
-            state,
-            "the worker's row was not marked"
-        ),
-        Err(_elapsed) => tracing::warn!(state, "the worker's row was not marked in time"),
-    }
 }
 
 async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: CancellationToken) {

@@ -46,13 +46,15 @@ impl Worker {
         lease.is_some_and(|lease| lease.may_start(Instant::now()))
     }
 
-    /// Remembers a claim that was given up: it may be committed all the same, and nobody runs it.
-    pub(crate) fn give_up(&self, call: CallId, attempt: AttemptId) {
-        let mut given_up = self
-            .given_up
-            .lock()
-            .expect("nobody panics while holding the claims");
-        given_up.insert(attempt, (call, Instant::now()));
+    /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends:
+    /// it may be committed all the same, and nobody runs it.
+    pub(crate) const fn remember(&self, call: CallId, attempt: AttemptId) -> Remembered<'_> {
+        Remembered {
+            worker: self,
+            call,
+            attempt,
+            answered: false,
+        }
     }
 
     /// How this worker signs what it records.
@@ -65,5 +67,33 @@ impl Worker {
         self.completing
             .complete(ending, Duration::from_secs(5))
             .await
+    }
+}
+
+/// A claim that was sent, or is about to be. Dropping it gives it up.
+pub(crate) struct Remembered<'a> {
+    worker: &'a Worker,
+    call: CallId,
+    attempt: AttemptId,
+    answered: bool,
+}
+
+impl Remembered<'_> {
+    /// The ledger has said whose the call is.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Remembered<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let mut given_up = self
+                .worker
+                .given_up
+                .lock()
+                .expect("nobody panics while holding the claims");
+            given_up.insert(self.attempt, (self.call, Instant::now()));
+        }
     }
 }

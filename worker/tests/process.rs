@@ -13,13 +13,17 @@ mod scene;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    process::ExitCode,
+    process::{Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use fleet::{
+    fencing::StateDir,
+    ids::WorkerId,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     wire::code::Code,
 };
@@ -46,7 +50,7 @@ fn main() -> ExitCode {
         .collect::<Vec<_>>()
         .as_slice()
     {
-        ["guard"] => worker::guard::main(),
+        ["guard", ..] => worker::guard::main(),
         ["worker", folder] => {
             scene::worker_main(Path::new(folder));
             ExitCode::SUCCESS
@@ -68,6 +72,10 @@ fn main() -> ExitCode {
             detached_grandchildren_do_not_survive_a_success,
             an_answer_does_not_wait_for_who_holds_stdout,
             a_killed_worker_takes_its_tools_along,
+            a_killed_worker_is_not_gone_before_the_last_of_its_tools,
+            a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same,
+            what_nobody_guards_any_more_holds_the_lock_of_its_worker,
+            a_guard_without_a_share_in_the_lock_starts_nothing,
             a_killed_guard_leaves_nothing_in_a_worker,
             a_frozen_guard_delays_nobody,
             a_process_that_changes_its_pid_all_the_time_is_caught,
@@ -382,6 +390,89 @@ fn a_killed_worker_takes_its_tools_along() {
     );
 }
 
+/// The worker of this scene, whose lock can be taken when it is gone with all it started.
+fn worker_of(scene: &Scene) -> (StateDir, WorkerId) {
+    let locks = scene::locks(scene.path());
+    let workers = locks.workers().unwrap();
+    assert_eq!(workers.len(), 1);
+    (locks, workers[0])
+}
+
+fn is_proven_gone((locks, worker): &(StateDir, WorkerId)) -> bool {
+    locks.prove_gone(*worker).unwrap().is_some()
+}
+
+fn main_of(scene: &Scene) -> i32 {
+    let pid = fs::read_to_string(scene.path().join("main.pid")).unwrap();
+    pid.trim().parse().unwrap()
+}
+
+/// Kills the worker; what could be proven then, and when.
+fn proven_only_after_all_are_gone(scene: &Scene, processes: usize) {
+    let process = scene.in_a_worker();
+    let mut pids = scene.pids(processes);
+    pids.push(parent(main_of(scene)));
+    let worker = worker_of(scene);
+    assert!(!is_proven_gone(&worker), "it lives");
+    process.kill();
+    wait_for("the lock", || {
+        let proven = is_proven_gone(&worker);
+        let living = pids.iter().any(|pid| alive(*pid));
+        assert!(
+            !(proven && living),
+            "proven gone before the last of {pids:?}"
+        );
+        proven.then_some(())
+    });
+}
+
+fn a_killed_worker_is_not_gone_before_the_last_of_its_tools() {
+    let scene = python(&format!("{SURVIVORS}stubborn(); time.sleep(60)"));
+    proven_only_after_all_are_gone(&scene, 4);
+}
+
+fn a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same() {
+    let scene = python("os.closerange(3, 1000); stubborn(); note('main'); time.sleep(60)");
+    proven_only_after_all_are_gone(&scene, 1);
+}
+
+fn what_nobody_guards_any_more_holds_the_lock_of_its_worker() {
+    let detached = "detach(lambda: sleeper('detached')); wait_for('detached'); sleeper('main')";
+    let scene = python(detached);
+    let process = scene.in_a_worker();
+    let pids = scene.pids(2);
+    let (worker, guard) = (worker_of(&scene), parent(main_of(&scene)));
+    // Stopped first, so that it does not see its worker die.
+    kill(Pid::from_raw(guard), Signal::SIGSTOP).unwrap();
+    process.kill();
+    kill(Pid::from_raw(guard), Signal::SIGKILL).unwrap();
+    wait_for("the guard to be gone", || (!alive(guard)).then_some(()));
+    for pid in pids {
+        assert!(alive(pid) && !is_proven_gone(&worker), "{pid}");
+        kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+    wait_for("the lock", || is_proven_gone(&worker).then_some(()));
+}
+
+fn a_guard_without_a_share_in_the_lock_starts_nothing() {
+    for lock in [None, Some("x"), Some("1"), Some("99")] {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut guard = Command::new("/proc/self/exe");
+        guard
+            .arg("guard")
+            .args(lock)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null());
+        let mut running = guard.spawn().unwrap();
+        // With it goes our hold on its end of the socket.
+        drop(guard);
+        let mut said = String::new();
+        ours.read_to_string(&mut said).unwrap();
+        assert!(said.contains("no share in the worker's lock"), "{said}");
+        assert!(running.wait().unwrap().success());
+    }
+}
+
 fn a_killed_guard_leaves_nothing_in_a_worker() {
     let scene = python(&format!("{SURVIVORS}stubborn(); time.sleep(60)"));
     let mut worker = scene.in_a_worker();
@@ -577,9 +668,12 @@ fn signals_and_descriptors_are_as_a_program_expects() {
     let tool = format!("/proc/{}", scene.pids(1)[0]);
     let read = |name: &str| fs::read_to_string(format!("{tool}/{name}")).unwrap();
     // A shell opens files for its own use, and a loader libraries: look when both are through.
-    wait_for("sleep with nothing but stdin, stdout and stderr", || {
-        let open = fs::read_dir(format!("{tool}/fd")).unwrap().count();
-        (read("comm") == "sleep\n" && open == 3).then_some(())
+    wait_for("sleep with stdin, stdout, stderr and the lock", || {
+        let open = fs::read_dir(format!("{tool}/fd")).unwrap().flatten();
+        let files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+        let (locks, others): (Vec<_>, Vec<_>) =
+            files.partition(|file| file.extension().is_some_and(|ending| ending == "lock"));
+        (read("comm") == "sleep\n" && locks.len() == 1 && others.len() == 3).then_some(())
     });
     let status = read("status");
     let mask = |name: &str| {
@@ -619,10 +713,7 @@ fn overhead_is_told() {
     let (scene, rounds) = (Scene::new(&["cat"]), 40);
     let bare = Instant::now();
     for _ in 0..rounds {
-        std::process::Command::new("cat")
-            .stdin(std::process::Stdio::null())
-            .output()
-            .unwrap();
+        Command::new("cat").stdin(Stdio::null()).output().unwrap();
     }
     let bare = bare.elapsed() / rounds;
     let runtime = runtime();

@@ -6,12 +6,13 @@ use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Source, State},
     checkpoint::{Checkpoint, reached},
     ids::CallId,
-    lease::Observations,
+    lease::{OBSERVATION_GAP_MAX, Observations},
     outcome::{OutcomeWord, ToolFailure},
     retry::{self, RetryDecision},
     store::{
-        StoreError,
+        PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
+        session::within,
         sweep::{self, Expired, Lost},
         workers,
     },
@@ -33,19 +34,19 @@ impl Sweep {
     /// Everything that Postgres alone decides. Cancel-safe: each ending is one statement.
     pub(super) async fn sweep_ledger(self) {
         let mut ticks = every(Duration::from_secs(1));
-        let mut observations = Observations::default();
+        let mut observer = Observer::default();
         let mut circuit = Circuit {
             cursor: None,
             began: Instant::now(),
         };
         loop {
             ticks.tick().await;
-            let dead = self.dead_workers(&mut observations).await;
+            let dead = self.dead_workers(&mut observer).await;
             if dead.is_err() {
-                observations.interrupted();
+                observer = Observer::default();
             }
             warn("dead_worker", dead);
-            let overdue_too = observations.unbroken_for(Instant::now()) >= SETTLED_AFTER;
+            let overdue_too = observer.observations.unbroken_for(Instant::now()) >= SETTLED_AFTER;
             warn("lost_attempt", self.lost_attempts(overdue_too).await);
             warn("walk", self.walk(&mut circuit).await);
         }
@@ -81,10 +82,16 @@ impl Sweep {
         Ok(())
     }
 
-    async fn dead_workers(&self, observations: &mut Observations) -> Result<(), StoreError> {
-        let beats = workers::heartbeats(&self.pool).await?;
-        for (worker, beat) in observations.observe(Instant::now(), &beats) {
-            if workers::declare_dead(&self.pool, worker, beat).await? {
+    async fn dead_workers(&self, observer: &mut Observer) -> Result<(), StoreError> {
+        let session = match &mut observer.session {
+            Some(session) => session,
+            none => none.insert(self.postgres.connect().await?),
+        };
+        let reading = workers::heartbeats(&mut *session);
+        let beats = within("read heartbeats", OBSERVATION_GAP_MAX, reading).await?;
+        for (worker, beat) in observer.observations.observe(Instant::now(), &beats) {
+            let declaring = workers::declare_dead(&mut *session, worker, beat);
+            if within("declare a worker dead", OBSERVATION_GAP_MAX, declaring).await? {
                 reached(Checkpoint::DeathDeclared);
                 tracing::warn!(%worker, "worker has been silent for a whole lease and is declared dead");
                 metrics().swept("dead_worker", 1);
@@ -94,14 +101,26 @@ impl Sweep {
     }
 
     async fn lost_attempts(&self, overdue_too: bool) -> Result<(), StoreError> {
-        let lost = sweep::lost(&self.pool, overdue_too).await?;
-        if !lost.is_empty() {
+        let mut cursor = None;
+        loop {
+            let lost = sweep::lost_behind(&self.pool, cursor, overdue_too).await?;
+            let Some(last) = lost.last() else {
+                return Ok(());
+            };
             reached(Checkpoint::LossFound);
+            cursor = Some(last.call_id);
+            let endings = lost.iter().map(lost_attempt).collect();
+            self.end_all(endings, "lost_attempt").await;
         }
-        self.end_all(lost.iter().map(lost_attempt).collect(), "lost_attempt")
-            .await;
-        Ok(())
     }
+}
+
+/// What this dispatcher has seen of the workers, and the session through which it has: one goes with the other, for nobody
+/// can tell what a server was before a session broke.
+#[derive(Default)]
+struct Observer {
+    session: Option<PgConnection>,
+    observations: Observations,
 }
 
 /// One walk over all open calls.

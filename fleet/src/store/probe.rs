@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{StoreError, sweep::Publishable};
 use crate::{
     call::{CallOutcome, State, words},
-    ids::{CallId, DispatcherId, Label, QueueName, ToolName, WorkerId},
+    ids::{CallId, DispatcherId, Label, QueueName, ToolName},
     wire::{pointer::Pointer, trace::TraceContext},
 };
 
@@ -311,22 +311,4 @@ pub async fn leave(pool: &PgPool, call: CallId) -> Result<(), StoreError> {
     .await
     .map(drop)
     .map_err(|error| StoreError::from_sqlx("leave a call in doubt", error))
-}
-
-/// Asks at once about the calls that this worker left in doubt: it has been fenced, so a "no" counts now.
-/// One statement; calls that are not asked about any more stay so.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn hasten(pool: &PgPool, worker: WorkerId) -> Result<u64, StoreError> {
-    let done = sqlx::query(
-        "UPDATE toolfleet.open_calls SET due_at = least(due_at, greatest(now(), attempt_until)) \
-         WHERE worker_id = $1 AND state = 'in_doubt' AND due_at IS NOT NULL AND probe_id IS NULL",
-    )
-    .bind(worker.0)
-    .execute(pool)
-    .await;
-    done.map(|done| done.rows_affected())
-        .map_err(|error| StoreError::from_sqlx("hasten probes", error))
 }

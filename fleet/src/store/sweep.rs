@@ -185,25 +185,31 @@ pub struct Lost {
     pub overdue: bool,
 }
 
-/// Running calls without a live worker and, when asked for, those that are overdue by far. At most [`STEP_ROWS`].
+/// Running calls behind the cursor without a live worker and, when asked for, those that are overdue by far. At most
+/// [`STEP_ROWS`], in the order of their ids.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreError> {
+pub async fn lost_behind(
+    pool: &PgPool,
+    cursor: Option<CallId>,
+    overdue_too: bool,
+) -> Result<Vec<Lost>, StoreError> {
     let doing = "look for calls without a worker";
     let sql = format!(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, \
                 coalesce(w.state IN ('live', 'draining'), false) AS overdue \
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
-         WHERE o.state = 'running' \
+         WHERE o.state = 'running' AND o.call_id > $2 \
            AND (w.worker_id IS NULL OR w.state NOT IN ('live', 'draining') \
                 OR $1 AND o.attempt_until < now() - make_interval(secs => {OVERDUE_AFTER_MS} / 1000.0)) \
-         LIMIT {STEP_ROWS}"
+         ORDER BY o.call_id LIMIT {STEP_ROWS}"
     );
     // Made of constants of this file.
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(overdue_too)
+        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
         .fetch_all(pool)
         .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
@@ -224,6 +230,15 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
         .map(read)
         .collect::<Result<_, _>>()
         .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// The first step of [`lost_behind`].
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreError> {
+    lost_behind(pool, None, overdue_too).await
 }
 
 /// What stands in the ledger, for gauges. A call whose pause is not over does not count as waiting.
@@ -308,7 +323,9 @@ pub async fn keep_partitions(
     sqlx::query(
         "DELETE FROM toolfleet.worker_processes w \
          WHERE state IN ('left', 'dead', 'fenced') AND ended_at < now() - make_interval(days => $1) \
-           AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id)",
+           AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.worker_id = w.worker_id) \
+           AND NOT EXISTS (SELECT FROM toolfleet.open_calls o JOIN toolfleet.ended_attempts a USING (call_id) \
+                           WHERE a.worker_id = w.worker_id)",
     )
     .bind(days)
     .execute(connection)

@@ -1,10 +1,13 @@
 //! The worker's own row: its identity, its heartbeat, and what others conclude when the heartbeat stops.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::ids::{AttemptId, CallId, QueueName, WorkerId};
+use crate::{
+    ids::{AttemptId, CallId, QueueName, WorkerId},
+    lease::LEASE,
+};
 
 /// What a worker says of itself.
 #[derive(Debug, Clone)]
@@ -63,27 +66,54 @@ pub async fn beat(connection: &mut PgConnection, worker: WorkerId) -> Result<boo
         .map_err(|error| StoreError::from_sqlx("beat", error))
 }
 
-/// Says that it takes nothing new, or that it has left.
+/// Says that it takes nothing new.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn set_state(
-    connection: &mut PgConnection,
-    worker: WorkerId,
-    state: &'static str,
-) -> Result<(), StoreError> {
+pub async fn drain(connection: &mut PgConnection, worker: WorkerId) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE toolfleet.worker_processes SET state = $2::toolfleet.worker_state, \
-                ended_at = CASE WHEN $2 = 'left' THEN now() END, ended_by = CASE WHEN $2 = 'left' THEN 'itself' END \
-         WHERE worker_id = $1 AND state IN ('live', 'draining')",
+        "UPDATE toolfleet.worker_processes SET state = 'draining' WHERE worker_id = $1 AND state = 'live'",
     )
     .bind(worker.0)
-    .bind(state)
     .execute(connection)
     .await
     .map(drop)
-    .map_err(|error| StoreError::from_sqlx("leave", error))
+    .map_err(|error| StoreError::from_sqlx("drain", error))
+}
+
+/// What became of a worker that was about to exit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// It has left: nothing of it lives, and nothing is left to do.
+    Left,
+    /// It is fenced: nothing of it lives, and the sweep decides about what still runs under its name.
+    Fenced,
+    /// Something of it may live: others have to prove that it is gone.
+    Dead,
+}
+
+/// Ends the row of a worker that is about to exit. `clean`: every attempt has ended, and nothing that it started lives.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn leave(
+    connection: &mut PgConnection,
+    worker: WorkerId,
+    clean: bool,
+) -> Result<Leave, StoreError> {
+    let left: Result<Option<String>, _> = sqlx::query_scalar("SELECT toolfleet.leave($1, $2)")
+        .bind(worker.0)
+        .bind(clean)
+        .fetch_one(connection)
+        .await;
+    let state = left.map_err(|error| StoreError::from_sqlx("leave", error))?;
+    Ok(match state.as_deref() {
+        Some("left") => Leave::Left,
+        Some("fenced") => Leave::Fenced,
+        _ => Leave::Dead,
+    })
 }
 
 /// Those of these claims, given up by this process, that were committed all the same. Read by primary key.
@@ -117,15 +147,16 @@ pub async fn still_claimed(
         .collect())
 }
 
-/// The heartbeats of every worker that has not ended.
+/// The heartbeats of every worker that has not ended, for an observer who watches over one connection: when it breaks, what
+/// was seen through it is over.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn heartbeats(pool: &PgPool) -> Result<Vec<(WorkerId, i64)>, StoreError> {
+pub async fn heartbeats(observer: impl PgExecutor<'_>) -> Result<Vec<(WorkerId, i64)>, StoreError> {
     let rows: Result<Vec<(Uuid, i64)>, _> =
         sqlx::query_as("SELECT worker_id, beat FROM toolfleet.worker_processes WHERE state IN ('live', 'draining')")
-            .fetch_all(pool)
+            .fetch_all(observer)
             .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx("read heartbeats", error))?;
     Ok(rows
@@ -142,7 +173,11 @@ pub async fn heartbeats(pool: &PgPool) -> Result<Vec<(WorkerId, i64)>, StoreErro
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn declare_dead(pool: &PgPool, worker: WorkerId, beat: i64) -> Result<bool, StoreError> {
+pub async fn declare_dead(
+    observer: impl PgExecutor<'_>,
+    worker: WorkerId,
+    beat: i64,
+) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "WITH silent AS MATERIALIZED (
              SELECT worker_id FROM toolfleet.worker_processes
@@ -156,7 +191,7 @@ pub async fn declare_dead(pool: &PgPool, worker: WorkerId, beat: i64) -> Result<
     )
     .bind(worker.0)
     .bind(beat)
-    .execute(pool)
+    .execute(observer)
     .await;
     done.map(|done| done.rows_affected() == 1)
         .map_err(|error| StoreError::from_sqlx("declare a worker dead", error))
@@ -191,4 +226,99 @@ pub async fn report_death(
     .await;
     done.map(|done| done.rows_affected() > 0)
         .map_err(|error| StoreError::from_sqlx("report a worker's death", error))
+}
+
+/// The workers of this process that are not yet known to be gone with everything they started.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn not_fenced(
+    connection: &mut PgConnection,
+    host: &str,
+    pid: i32,
+) -> Result<Vec<WorkerId>, StoreError> {
+    let rows: Result<Vec<Uuid>, _> = sqlx::query_scalar(
+        "SELECT worker_id FROM toolfleet.worker_processes
+         WHERE host = $1 AND pid = $2 AND state NOT IN ('left', 'fenced')",
+    )
+    .bind(host)
+    .bind(pid)
+    .fetch_all(connection)
+    .await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx("look for a worker", error))?;
+    Ok(rows.into_iter().map(WorkerId).collect())
+}
+
+/// That a worker is gone, with everything it had started.
+#[derive(Debug, Clone, Copy)]
+pub struct Fence<'a> {
+    /// Who is gone.
+    pub worker: WorkerId,
+    /// Who says so.
+    pub by: &'a str,
+    /// How they know.
+    pub note: &'a str,
+    /// Why it may be believed.
+    pub evidence: Evidence,
+}
+
+/// Why it may be believed that a worker is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evidence {
+    /// Its lock was taken, and is held until this is recorded.
+    Lock,
+    /// Somebody says so. Not believed of a worker that still beats.
+    Word,
+}
+
+/// What came of fencing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fenced {
+    /// It is fenced now.
+    Now,
+    /// It had been fenced before.
+    Before,
+    /// It had left in order: nothing of it lives.
+    Left,
+    /// It has beaten within its lease: what it runs is not gone.
+    Alive,
+    /// There is no such worker.
+    NotFound,
+}
+
+/// Declares a worker gone, with everything it had started. Takes its row `FOR UPDATE`, which a claim in flight excludes.
+/// Its calls are moved by a later statement: the sweep's.
+///
+/// # Errors
+///
+/// Postgres does not answer, or refuses what is said.
+pub async fn fence(
+    connection: impl PgExecutor<'_>,
+    fence: Fence<'_>,
+) -> Result<Fenced, StoreError> {
+    let doing = "fence a worker";
+    let verdict: Result<String, _> =
+        sqlx::query_scalar("SELECT toolfleet.fence($1, $2, $3, $4, $5)")
+            .bind(fence.worker.0)
+            .bind(fence.by)
+            .bind(fence.note)
+            .bind(fence.evidence == Evidence::Lock)
+            .bind(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX))
+            .fetch_one(connection)
+            .await;
+    let verdict = verdict.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    Ok(match verdict.as_str() {
+        "fenced" => Fenced::Now,
+        "already" => Fenced::Before,
+        "left" => Fenced::Left,
+        "alive" => Fenced::Alive,
+        "not_found" => Fenced::NotFound,
+        other => {
+            return Err(StoreError::unreadable(
+                doing,
+                format!("a verdict {other:?}"),
+            ));
+        }
+    })
 }

@@ -10,7 +10,8 @@ use fleet::{
         lane::{Locks, Statement as _},
         ledger::Claiming,
         session::Postgres,
-        sweep, workers,
+        sweep,
+        workers::{self, Fenced, Leave},
     },
 };
 use fleet_tests::wait;
@@ -18,7 +19,8 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 use crate::support::{
-    Ledger, Worker, claim_of, doubted, holding, new_call, repeated, run, succeeded, until_blocked,
+    Ledger, Worker, claim_of, doubted, holding, new_call, proven_gone, repeated, run, succeeded,
+    until_blocked,
 };
 
 #[tokio::test]
@@ -105,18 +107,12 @@ async fn a_worker_that_is_gone_claims_nothing() {
     let call = ledger.queued().await;
     let (left, dead) = (ledger.worker().await, ledger.worker().await);
     let mut connection = ledger.database.connect().await;
-    workers::set_state(&mut connection, left.id, "left")
-        .await
-        .unwrap();
+    let leaves = workers::leave(&mut connection, left.id, true).await;
+    assert_eq!(leaves.unwrap(), Leave::Left);
     let declared = workers::declare_dead(&ledger.database.pool, dead.id, 0).await;
     assert!(declared.unwrap());
     let fenced = ledger.worker().await;
-    run_for(
-        &mut connection,
-        "UPDATE toolfleet.worker_processes SET state = 'fenced', fenced_at = now(), fenced_by = 'test' WHERE worker_id = $1",
-        fenced.id,
-    )
-    .await;
+    assert_eq!(proven_gone(&mut connection, fenced.id).await, Fenced::Now);
     let unknown = WorkerId::generate();
     let unregistered = Worker {
         id: unknown,
@@ -126,9 +122,7 @@ async fn a_worker_that_is_gone_claims_nothing() {
         assert!(worker.tries(call).await.is_none());
     }
     let draining = ledger.worker().await;
-    workers::set_state(&mut connection, draining.id, "draining")
-        .await
-        .unwrap();
+    workers::drain(&mut connection, draining.id).await.unwrap();
     assert!(
         draining.tries(call).await.is_some(),
         "what it has already taken in hand may still be claimed"

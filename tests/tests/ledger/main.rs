@@ -17,6 +17,7 @@ mod views;
 mod cancel;
 mod settle;
 
+mod fence;
 mod lane;
 mod outage;
 

@@ -14,7 +14,7 @@ use fleet::{
         ledger::{Accepting, Claiming, Completing},
         read::{self, CallRow},
         session::Postgres,
-        workers::{self, WorkerRow},
+        workers::{self, Evidence, Fence, Fenced, WorkerRow},
     },
 };
 use fleet_tests::{postgres::Database, wait};
@@ -276,6 +276,17 @@ pub(crate) fn doubted(call: CallId, attempt: AttemptId) -> Ending {
 
 pub(crate) fn repeated(call: CallId, attempt: AttemptId) -> Ending {
     ending(call, Guard::Attempt(attempt), again())
+}
+
+/// Fences a worker as one does who has taken its lock.
+pub(crate) async fn proven_gone(connection: &mut PgConnection, worker: WorkerId) -> Fenced {
+    let fence = Fence {
+        worker,
+        by: "test",
+        note: "lock released",
+        evidence: Evidence::Lock,
+    };
+    workers::fence(connection, fence).await.unwrap()
 }
 
 /// Waits until as many statements of this database wait for a lock.

@@ -1,12 +1,24 @@
-//! A worker that was declared dead and is not: what it still has to say.
+//! Workers that are dead, fenced, both by mistake, or have left: what is known of them, and what they still have to say.
 
+use std::{fs, path::Path};
+
+use fleet::{
+    fencing::StateDir,
+    ids::WorkerId,
+    lease::LEASE,
+    store::workers::{self, Evidence, Fence, Fenced},
+};
 use fleet_tests::{
     fleet::{Fleet, Spec, counter},
     invariants,
     wait::until_so,
     witness::{Reply, Witness},
 };
-use serde_json::json;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
 
 const DECLARE_DEAD: &str = "UPDATE toolfleet.worker_processes \
     SET state = 'dead', ended_at = now(), ended_by = 'test' WHERE name = 'worker-1'";
@@ -120,4 +132,239 @@ async fn a_worker_that_was_declared_dead_starts_nothing_and_leaves() {
     fleet.until_state(accepted.call_id(), "succeeded").await;
     assert_eq!(witness.asked("a"), 1);
     invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_was_fenced_by_mistake_starts_nothing_reports_late_and_leaves() {
+    let witness = Witness::start().await;
+    let tools = [witness.tool("charge", "once"), witness.tool("look", "read")];
+    let mut fleet = Fleet::start(Spec::with(tools)).await;
+    witness.always("write", Reply::DoneWhenReleased);
+    witness.first("read", [Reply::DoneWhenReleased]);
+    witness.always("read", Reply::Body("\"second\"".to_owned()));
+    let late = counter(FENCED);
+    let write = fleet
+        .submit("charge", &json!({"what": "write"}))
+        .key("k")
+        .asynchronous()
+        .await;
+    let read = fleet
+        .submit("look", &json!({"what": "read"}))
+        .asynchronous()
+        .await;
+    witness.until_asked("write", 1).await;
+    witness.until_asked("read", 1).await;
+    fleet.add_worker(&[]).await;
+    let mistaken = worker_named(&fleet, "worker-1").await;
+    let fence = Fence {
+        worker: mistaken,
+        by: "anna",
+        note: "wrongly",
+        evidence: Evidence::Lock,
+    };
+    let fenced = workers::fence(&fleet.database.pool, fence).await.unwrap();
+    assert_eq!(fenced, Fenced::Now);
+    // What it ran is taken from it, and what it has not started runs elsewhere.
+    fleet.until_state(write.call_id(), "in_doubt").await;
+    let row = fleet.until_state(read.call_id(), "succeeded").await;
+    assert_eq!(
+        (&row["result"], &row["worker"]),
+        (&json!("second"), &json!("worker-2"))
+    );
+    for release in ["write", "read"] {
+        witness.release(release);
+    }
+    fleet.workers[0].until_left().await;
+    let row = fleet.until_state(write.call_id(), "succeeded").await;
+    assert_eq!(row["result"], json!({"done": "write"}), "proof settles it");
+    until_so("the late completion to be counted", async || {
+        counter(FENCED) > late
+    })
+    .await;
+    assert_eq!(state_of(&fleet, mistaken).await["fenced_by"], "anna");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_worker_fences_those_of_its_machine_that_are_gone_without_waiting_for_their_lease() {
+    let witness = Witness::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let flags = ["--state-dir", state.path().to_str().unwrap()];
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(2, &flags);
+    let mut fleet = Fleet::start(spec).await;
+    witness.always("a", Reply::DoneThenHang);
+    let gone = worker_named(&fleet, "worker-1").await;
+    let other = worker_named(&fleet, "worker-2").await;
+    let accepted = fleet
+        .submit("charge", &json!({"what": "a"}))
+        .key("k")
+        .asynchronous()
+        .await;
+    witness.until_asked("a", 1).await;
+    let row = fleet.call(accepted.call_id()).await;
+    let (killed, gone, by) = if row["worker"] == "worker-1" {
+        (0, gone, other)
+    } else {
+        (1, other, gone)
+    };
+    fleet.workers.remove(killed).kill().await;
+    let row = until_in(&fleet, gone, "fenced").await;
+    assert_eq!(
+        (&row["fenced_by"], &row["fence_note"]),
+        (&json!(format!("worker {by}")), &json!("lock released"))
+    );
+    let silent = "SELECT (extract(epoch FROM fenced_at - beat_at) * 1000)::bigint FROM toolfleet.workers WHERE state = 'fenced'";
+    let silent = u128::try_from(fleet.count(silent).await).unwrap();
+    assert!(silent < LEASE.as_millis(), "{silent} ms");
+    fleet.until_state(accepted.call_id(), "in_doubt").await;
+    let fenced = "SELECT count(*) FROM toolfleet.in_doubt WHERE worker_fenced";
+    assert_eq!(fleet.count(fenced).await, 1);
+    // The lock has done its duty.
+    let locks = StateDir::open(state.path()).unwrap();
+    until_so("the lock to be cleared away", async || {
+        locks.workers().unwrap() == [by]
+    })
+    .await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_leaves_in_order_leaves_no_lock() {
+    let witness = Witness::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let flags = ["--state-dir", state.path().to_str().unwrap()];
+    let tool = process("sleeps", "import time; time.sleep(0.2); print('[]')");
+    let mut fleet = Fleet::start(Spec::with([tool]).workers(1, &flags)).await;
+    let id = worker_named(&fleet, "worker-1").await;
+    let locks = StateDir::open(state.path()).unwrap();
+    assert_eq!(locks.workers().unwrap(), [id]);
+    let answer = fleet.submit("sleeps", &json!({})).key("k").wait().await;
+    assert_eq!(answer["state"], "succeeded");
+    fleet.workers[0].drain().await;
+    assert_eq!(state_of(&fleet, id).await["state"], "left");
+    assert!(fs::read_dir(state.path()).unwrap().next().is_none());
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// Detached twice, in a session of its own, with nothing of the attempt in its environment.
+const DETACHES: &str = "
+import os, sys, time
+def note(name):
+    with open(name + '.tmp', 'w') as file:
+        file.write(str(os.getpid()))
+    os.rename(name + '.tmp', name)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        note('detached')
+        os.execvpe('sleep', ['sleep', '120'], {'PATH': os.environ['PATH']})
+    os._exit(0)
+while not os.path.exists('detached'):
+    time.sleep(0.01)
+note('main')
+time.sleep(120)
+";
+
+#[tokio::test]
+async fn a_worker_has_not_left_and_is_not_fenced_while_something_it_started_lives() {
+    let witness = Witness::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let flags = ["--state-dir", state.to_str().unwrap()];
+    let source = format!(
+        "import os; os.chdir({:?}){DETACHES}",
+        folder.path().to_str().unwrap()
+    );
+    let mut fleet =
+        Fleet::start(Spec::with([process("detaches", &source)]).workers(1, &flags)).await;
+    let id = worker_named(&fleet, "worker-1").await;
+    let accepted = fleet
+        .submit("detaches", &json!({}))
+        .key("k")
+        .asynchronous()
+        .await;
+    let main = pid_in(&folder.path().join("main")).await;
+    let detached = Ended(pid_in(&folder.path().join("detached")).await);
+    // Without its guard nobody here can know what the tool had started.
+    kill(parent(main), Signal::SIGKILL).unwrap();
+    fleet.until_state(accepted.call_id(), "in_doubt").await;
+    let fenced = "SELECT count(*) FROM toolfleet.in_doubt WHERE worker_fenced";
+    assert_eq!(fleet.count(fenced).await, 0);
+    fleet.workers[0].drain().await;
+    let row = state_of(&fleet, id).await;
+    assert_eq!(
+        (&row["state"], &row["ended_by"]),
+        (
+            &json!("dead"),
+            &json!("itself: something that it started may live")
+        )
+    );
+    fleet.add_worker(&flags).await;
+    assert_eq!(fleet.count(fenced).await, 0);
+    assert_eq!(state_of(&fleet, id).await["state"], "dead");
+    drop(detached);
+    let row = until_in(&fleet, id, "fenced").await;
+    assert_eq!(row["fence_note"], "lock released");
+    assert_eq!(fleet.count(fenced).await, 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// A process that must not outlive its test.
+struct Ended(Pid);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        kill(self.0, Signal::SIGKILL).ok();
+    }
+}
+
+fn process(name: &str, source: &str) -> String {
+    let command = json!(["python3", "-c", source]);
+    format!(
+        "name: {name}\nversion: 1\ndescription: Runs a program.\neffect: once\ntimeout: 60s\n\
+         input_schema: {{type: object}}\nexecutor: {{process: {{command: {command}}}}}\n"
+    )
+}
+
+async fn worker_named(fleet: &Fleet, name: &str) -> WorkerId {
+    let id: uuid::Uuid =
+        sqlx::query_scalar("SELECT worker_id FROM toolfleet.workers WHERE name = $1")
+            .bind(name)
+            .fetch_one(&fleet.database.pool)
+            .await
+            .unwrap();
+    WorkerId(id)
+}
+
+async fn state_of(fleet: &Fleet, worker: WorkerId) -> Value {
+    let row: String = sqlx::query_scalar(
+        "SELECT row_to_json(w)::text FROM toolfleet.workers w WHERE worker_id = $1",
+    )
+    .bind(worker.0)
+    .fetch_one(&fleet.database.pool)
+    .await
+    .unwrap();
+    serde_json::from_str(&row).unwrap()
+}
+
+async fn until_in(fleet: &Fleet, worker: WorkerId, state: &str) -> Value {
+    until_so(&format!("worker {worker} to be {state}"), async || {
+        state_of(fleet, worker).await["state"] == state
+    })
+    .await;
+    state_of(fleet, worker).await
+}
+
+async fn pid_in(file: &Path) -> Pid {
+    let read = |file: &Path| fs::read_to_string(file).ok()?.parse().ok();
+    until_so("a process to say its id", async || read(file).is_some()).await;
+    Pid::from_raw(read(file).unwrap())
+}
+
+fn parent(pid: Pid) -> Pid {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1;
+    let parent = fields.split_ascii_whitespace().nth(1).unwrap();
+    Pid::from_raw(parent.parse().unwrap())
 }

@@ -156,3 +156,43 @@ async fn a_worker_that_is_killed_is_found_dead_after_its_lease() {
     assert_eq!(witness.asked("once"), 1);
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+#[ignore = "slow: a worker is silent for more than a lease"]
+async fn a_broken_session_makes_an_observer_count_anew() {
+    let witness = Witness::start().await;
+    let mut fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    fleet.workers.remove(0).kill().await;
+    let nearly =
+        "SELECT count(*) FROM toolfleet.workers WHERE beat_at < now() - interval '11 seconds'";
+    until_so("most of a lease to pass", async || {
+        fleet.count(nearly).await == 1
+    })
+    .await;
+    let broken: i64 = sqlx::query_scalar(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE datname = current_database() AND application_name LIKE 'toolfleet dispatcher%'",
+    )
+    .fetch_one(&fleet.database.pool)
+    .await
+    .unwrap();
+    assert!(broken > 0);
+    let at: time::OffsetDateTime = sqlx::query_scalar("SELECT now()")
+        .fetch_one(&fleet.database.pool)
+        .await
+        .unwrap();
+    until_so("the worker to be declared dead", async || {
+        fleet
+            .count("SELECT count(*) FROM toolfleet.workers WHERE state = 'dead'")
+            .await
+            == 1
+    })
+    .await;
+    let ended: time::OffsetDateTime = sqlx::query_scalar("SELECT ended_at FROM toolfleet.workers")
+        .fetch_one(&fleet.database.pool)
+        .await
+        .unwrap();
+    // A little less on Postgres's clock than on the observer's, for the answers' way.
+    let counted = ended - at;
+    assert!(counted >= LEASE - Duration::from_millis(500), "{counted}");
+}

@@ -6,11 +6,12 @@ use anyhow::{Context, bail};
 use fleet::{
     canonical,
     config::ParentArgs,
+    ids::WorkerId,
     manifest::Manifest,
     store::{
         migrate::migrate,
         tools::{Applied, apply},
-        workers::report_death,
+        workers::{self, Evidence, Fence},
     },
 };
 use secrecy::SecretString;
@@ -33,6 +34,7 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
         migrate: |url| Box::pin(migrate_all(url)),
         apply_tools: |url, file| Box::pin(apply_file(url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
+        fence: |url, worker| Box::pin(note_fence(url, worker)),
     };
     let stopping = asked_to_stop(ParentArgs::default())?;
     dev::run(options, hooks, Screen::new(std::io::stdout()), stopping).await?;
@@ -122,17 +124,24 @@ fn content(manifest: &str) -> anyhow::Result<(String, i64)> {
     Ok((canonical::to_text(&value), version))
 }
 
-async fn note_death(url: String, pid: u32) -> anyhow::Result<()> {
+async fn note_death(url: String, pid: u32) -> anyhow::Result<Vec<WorkerId>> {
     let host = nix::unistd::gethostname().context("ask for the name of this machine")?;
+    let host = host.to_string_lossy();
     let mut connection = connect::writer(&SecretString::from(url)).await?;
     let pid = i32::try_from(pid).context("read a pid")?;
-    report_death(
-        &mut connection,
-        &host.to_string_lossy(),
-        pid,
-        "dev: the process ended",
-    )
-    .await?;
+    workers::report_death(&mut connection, &host, pid, "dev: the process ended").await?;
+    Ok(workers::not_fenced(&mut connection, &host, pid).await?)
+}
+
+async fn note_fence(url: String, worker: WorkerId) -> anyhow::Result<()> {
+    let mut connection = connect::writer(&SecretString::from(url)).await?;
+    let fence = Fence {
+        worker,
+        by: "dev",
+        note: "lock released",
+        evidence: Evidence::Lock,
+    };
+    workers::fence(&mut connection, fence).await?;
     Ok(())
 }
 

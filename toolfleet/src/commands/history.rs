@@ -67,6 +67,21 @@ pub(super) async fn story(pool: &PgPool, call: CallId) -> Result<Option<Story>, 
     .map_err(|error| StoreError::from_sqlx("read a call", error))
 }
 
+/// Workers, the newest first: those that have not ended or may have left something behind, or all.
+pub(super) async fn workers(pool: &PgPool, all: bool) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM (
+             SELECT * FROM toolfleet.workers
+             WHERE state NOT IN ('left', 'fenced') OR $1
+             ORDER BY started_at DESC, worker_id
+             LIMIT 1000) listed",
+    )
+    .bind(all)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list workers", error))
+}
+
 /// Tool versions by name and number: the current ones, or all.
 pub(super) async fn tools(pool: &PgPool, all: bool) -> Result<Vec<String>, StoreError> {
     sqlx::query_scalar(

@@ -20,6 +20,7 @@ mod process;
 mod tools;
 mod words;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,9 @@ pub enum Command {
     /// Look at calls, take them back, settle those in doubt, make them again
     #[command(subcommand)]
     Calls(calls::Calls),
+    /// See who is alive, and declare who is gone
+    #[command(subcommand)]
+    Workers(workers::Workers),
 }
 
 impl Command {
@@ -80,6 +84,7 @@ impl Command {
             Self::Tools(tools) => Box::pin(tools.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
+            Self::Workers(workers) => Box::pin(workers.run()).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Flags that take a word of a closed list.
+//! Flags that take a word of a closed list, a name, or a sentence.
 
 use std::{fmt::Debug, str::FromStr};
 
@@ -15,4 +15,24 @@ where
 {
     PossibleValuesParser::new(all.iter().map(|word| as_str(*word)))
         .try_map(|word| word.parse::<W>())
+}
+
+/// Reads who somebody is, for the history.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        // An empty USER is as good as none.
+        Ok("cli".to_owned())
+    } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has at most 128 characters and no control characters".to_owned())
+    }
+}
+
+/// Reads how somebody knows something, for the history.
+pub(super) fn note(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.chars().count() > 2_000 || text.contains('\0') {
+        return Err("a note has 1 to 2000 characters".to_owned());
+    }
+    Ok(text.to_owned())
 }

@@ -39,6 +39,7 @@ pub(crate) struct ChildSpec {
     pub(crate) database_url: String,
     pub(crate) concurrency: u32,
     pub(crate) secrets: PathBuf,
+    pub(crate) state_dir: PathBuf,
     pub(crate) log: PathBuf,
 }
 
@@ -76,6 +77,7 @@ impl ChildSpec {
             flag("--concurrency", self.concurrency.to_string());
             flag("--drain-timeout", format!("{}s", DRAIN.as_secs()));
             flag("--secrets", self.secrets.to_string_lossy().into_owned());
+            flag("--state-dir", self.state_dir.to_string_lossy().into_owned());
         }
         arguments
     }
@@ -121,6 +123,7 @@ mod tests {
             database_url: "postgres://secret".into(),
             concurrency: 4,
             secrets: "/data/secrets".into(),
+            state_dir: "/data/workers".into(),
             log: PathBuf::new(),
         };
         assert_eq!(
@@ -130,7 +133,7 @@ mod tests {
         assert_eq!(
             spec(Role::Worker(2)).arguments().join(" "),
             "worker --parent-pipe --http 127.0.0.1:8080 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
-             --secrets /data/secrets"
+             --secrets /data/secrets --state-dir /data/workers"
         );
     }
 }

@@ -1,14 +1,19 @@
-//! Reporting dead workers, so that what they ran need not wait for a human to believe it.
+//! Dead workers: reported at once, and fenced as soon as their locks prove that nothing they started lives.
 //!
 //! A report may fail because Postgres is being started again at that moment; it is repeated, and nothing waits for it.
 
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
+use fleet::{
+    fencing::{FencingError, StateDir},
+    ids::WorkerId,
+};
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{DevHooks, Screen};
@@ -36,53 +41,154 @@ const WAITING_MAX: usize = 256;
 const TRIES_MAX: u32 = 30;
 const RECORD_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often a lock is tried.
+const LOOK: Duration = Duration::from_millis(200);
+/// When a person is told that something of a dead worker lives on: its guards end a tool in far less.
+const FENCED_SOON: Duration = Duration::from_secs(10);
+/// When nobody looks any more.
+const FENCED_EVER: Duration = Duration::from_secs(600);
 
 impl Reporter {
-    pub(crate) fn start(database_url: String, hooks: DevHooks, screen: Screen) -> (Self, Deaths) {
-        let (sender, mut pids) = mpsc::channel(WAITING_MAX);
+    /// `state_dir` is where the workers have their locks.
+    pub(crate) fn start(
+        database_url: String,
+        state_dir: StateDir,
+        hooks: DevHooks,
+        screen: Screen,
+    ) -> (Self, Deaths) {
+        let (sender, pids) = mpsc::channel(WAITING_MAX);
+        let undertaker = Undertaker {
+            database_url,
+            state_dir,
+            hooks,
+            screen,
+            unproven: Vec::new(),
+        };
         let mut task = JoinSet::new();
-        task.spawn(async move {
-            while let Some(pid) = pids.recv().await {
-                report(&database_url, pid, hooks, &screen).await;
-            }
-        });
+        task.spawn(undertaker.run(pids));
         (Self(task), Deaths(sender))
     }
 
-    /// Waits until everything is reported, at most this long.
+    /// Waits until everything is reported and fenced, at most this long.
     pub(crate) async fn finish(mut self, at_most: Duration) {
         if timeout(at_most, self.0.join_next()).await.is_err() {
             tracing::warn!(
-                "not every dead worker could be reported: `toolfleet workers list` shows them"
+                "not every dead worker could be reported and fenced: `toolfleet workers list` shows them"
             );
         }
     }
 }
 
-async fn report(database_url: &str, pid: u32, hooks: DevHooks, screen: &Screen) {
-    for tries in 1..=TRIES_MAX {
-        let recorded = timeout(
-            RECORD_MAX,
-            (hooks.worker_died)(database_url.to_owned(), pid),
-        )
-        .await;
-        match recorded.unwrap_or_else(|_| Err(anyhow!("no answer within {RECORD_MAX:?}"))) {
-            Ok(()) => return,
-            Err(problem) if tries == TRIES_MAX => {
-                let advice = "see `toolfleet workers list` and `toolfleet workers fence`";
-                screen.line(&format!(
-                    "the death of worker pid {pid} cannot be recorded ({advice}): {problem:#}"
-                ));
+/// A worker whose death is reported, and of which something may still live.
+struct Unproven {
+    worker: WorkerId,
+    pid: u32,
+    since: Instant,
+    told: bool,
+}
+
+struct Undertaker {
+    database_url: String,
+    state_dir: StateDir,
+    hooks: DevHooks,
+    screen: Screen,
+    unproven: Vec<Unproven>,
+}
+
+impl Undertaker {
+    /// Until nobody can report any more and everybody is fenced.
+    async fn run(mut self, mut pids: mpsc::Receiver<u32>) {
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut more = true;
+        while more || !self.unproven.is_empty() {
+            tokio::select! {
+                pid = pids.recv(), if more => match pid {
+                    Some(pid) => self.report(pid).await,
+                    None => more = false,
+                },
+                _ = ticks.tick(), if !self.unproven.is_empty() => {}
             }
-            Err(problem) => {
-                tracing::debug!(
-                    pid,
-                    tries,
-                    problem = format!("{problem:#}"),
-                    "cannot record a worker's death yet"
-                );
-                sleep(PAUSE).await;
+            self.fence().await;
+        }
+    }
+
+    async fn report(&mut self, pid: u32) {
+        for tries in 1..=TRIES_MAX {
+            let report = (self.hooks.worker_died)(self.database_url.clone(), pid);
+            match in_time(report).await {
+                Ok(dead) => {
+                    let since = Instant::now();
+                    let unproven = dead.into_iter().map(|worker| Unproven {
+                        worker,
+                        pid,
+                        since,
+                        told: false,
+                    });
+                    self.unproven.extend(unproven);
+                    return;
+                }
+                Err(problem) if tries == TRIES_MAX => {
+                    let advice = "see `toolfleet workers list` and `toolfleet workers fence`";
+                    self.screen.line(&format!(
+                        "the death of worker pid {pid} cannot be recorded ({advice}): {problem:#}"
+                    ));
+                }
+                Err(problem) => {
+                    tracing::debug!(
+                        pid,
+                        tries,
+                        problem = format!("{problem:#}"),
+                        "cannot record a worker's death yet"
+                    );
+                    sleep(PAUSE).await;
+                }
             }
         }
     }
+
+    /// Looks at every lock once.
+    async fn fence(&mut self) {
+        for mut dead in std::mem::take(&mut self.unproven) {
+            let pid = dead.pid;
+            match self.prove(dead.worker).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(problem) => {
+                    let problem = format!("{problem:#}");
+                    tracing::debug!(pid, problem, "cannot fence a worker yet");
+                }
+            }
+            let waited = dead.since.elapsed();
+            if waited >= FENCED_SOON && !dead.told {
+                dead.told = true;
+                let id = dead.worker;
+                self.screen.line(&format!(
+                    "worker pid {pid} is dead and not fenced: something that it started lives, or cannot be looked at \
+                     (when it is gone: `toolfleet workers fence {id} --note ...`)"
+                ));
+            }
+            if waited < FENCED_EVER {
+                self.unproven.push(dead);
+            }
+        }
+    }
+
+    /// True when there is nothing to do any more: it is fenced, or there is no lock that could prove anything.
+    async fn prove(&self, worker: WorkerId) -> anyhow::Result<bool> {
+        let Some(proof) = self.state_dir.prove_gone(worker)? else {
+            let there: Result<Vec<WorkerId>, FencingError> = self.state_dir.workers();
+            return Ok(!there?.contains(&worker));
+        };
+        in_time((self.hooks.fence)(self.database_url.clone(), worker)).await?;
+        proof.remove()?;
+        Ok(true)
+    }
+}
+
+async fn in_time<T>(record: BoxFuture<'static, anyhow::Result<T>>) -> anyhow::Result<T> {
+    let recorded = timeout(RECORD_MAX, record).await;
+    recorded
+        .map_err(|_elapsed| anyhow!("no answer within {RECORD_MAX:?}"))?
+        .context("record it in Postgres")
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use fleet::fencing::StateDir;
 use futures_util::future::BoxFuture;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,7 @@ use crate::servers::{
 
 /// How long the migrations may take.
 const MIGRATE_MAX: Duration = Duration::from_secs(300);
-/// How long the last reports of dead workers may take when everything stops.
+/// How long the last dead workers may take to be reported and fenced when everything stops.
 const REPORTS_MAX: Duration = Duration::from_secs(3);
 
 /// Everything, up and kept alive. Stop it with [`Dev::stop`]: dropping it only sends signals and does not wait.
@@ -237,7 +238,9 @@ impl Dev {
         self.notes.extend(postgres.note().map(str::to_owned));
         let (database_url, nats_url) = (postgres.url(), nats.url());
 
-        let (reporter, deaths) = Reporter::start(database_url.clone(), hooks, self.screen.clone());
+        let (url, screen) = (database_url.clone(), self.screen.clone());
+        let state_dir = StateDir::open(&self.layout.at("workers"))?;
+        let (reporter, deaths) = Reporter::start(url, state_dir, hooks, screen);
         self.reporter = Some(reporter);
         let around = self.around(None);
         let again = move || -> BoxFuture<'static, _> {
@@ -296,6 +299,7 @@ impl Dev {
                 database_url: database_url.to_owned(),
                 concurrency: options.concurrency,
                 secrets: self.layout.at("secrets"),
+                state_dir: self.layout.at("workers"),
                 log: self.layout.log(&role.to_string()),
             })
             .collect();

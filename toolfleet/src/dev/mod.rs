@@ -3,7 +3,7 @@
 //! Start: lock → leftovers of a killed predecessor → Postgres and NATS → migrations → deaths of the predecessor's
 //! workers → tools → dispatchers → workers → `dev.json`. Stop is the reverse.
 //! Dispatchers and workers are this same program in processes of their own; whatever dies is started again
-//! (`keep`), on the same port, and `dev.json` follows. They end by themselves when we are killed: their standard
+//! (`keep`), on the same port, and `dev.json` follows; a dead worker is reported and fenced (`deaths`). They end by themselves when we are killed: their standard
 //! input is a pipe whose other end is ours. The two servers do not, so the next `dev` on the same data ends them.
 
 mod child;
@@ -23,6 +23,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use ::fleet::ids::WorkerId;
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,8 +73,11 @@ pub struct DevHooks {
     /// Applies one manifest file, as the next version if its content is new and its version is not;
     /// answers with lines for the person. Its error is shown once and the file tried again.
     pub apply_tools: fn(String, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
-    /// Takes note that the worker process with this pid on this machine is gone. Repeated only after an error.
-    pub worker_died: fn(String, u32) -> BoxFuture<'static, anyhow::Result<()>>,
+    /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers
+    /// that are not fenced yet. Repeated only after an error.
+    pub worker_died: fn(String, u32) -> BoxFuture<'static, anyhow::Result<Vec<WorkerId>>>,
+    /// Takes note that this worker is gone with everything it started: its lock was taken, and is held meanwhile.
+    pub fence: fn(String, WorkerId) -> BoxFuture<'static, anyhow::Result<()>>,
 }
 
 /// Where `dev` prints. A reader who went away does not stop it.
@@ -173,7 +177,7 @@ impl Layout {
         let create = || -> std::io::Result<PathBuf> {
             std::fs::create_dir_all(data)?;
             let data = data.canonicalize()?;
-            for private in ["secrets", "logs", "nats"] {
+            for private in ["secrets", "logs", "nats", "workers"] {
                 std::fs::DirBuilder::new()
                     .recursive(true)
                     .mode(0o700)

@@ -297,7 +297,8 @@ mod tests {
     fn hooks() -> DevHooks {
         DevHooks {
             migrate: |_| Box::pin(async { Ok(()) }),
-            worker_died: |_, _| Box::pin(async { Ok(()) }),
+            worker_died: |_, _| Box::pin(async { Ok(Vec::new()) }),
+            fence: |_, _| Box::pin(async { Ok(()) }),
             apply_tools: |database_url, path| {
                 Box::pin(async move {
                     let text = fs::read_to_string(&path)?;

@@ -11,3 +11,4 @@ mod history;
 mod migrate;
 mod support;
 mod tools;
+mod workers;

@@ -8,7 +8,13 @@ pub mod output;
 pub mod process;
 mod veil;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use fleet::{
     call::Language,
@@ -56,7 +62,8 @@ pub trait Executor: Send + Sync {
 
 /// A rendered request, ready to go out once.
 pub trait Prepared: Send {
-    /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`.
+    /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`. What it started
+    /// is gone then; if that is not certain, it says so in `context.left_behind`.
     ///
     /// Not cancel-safe: a dropped future may leave an effect that nobody recorded. Use `context.stop`.
     fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome>;
@@ -98,6 +105,25 @@ pub struct AttemptContext {
     pub trace: fleet::wire::trace::TraceContext,
     /// Cancelled when the attempt must end now: the caller took the call back, or the worker's grace is over.
     pub stop: CancellationToken,
+    /// Where the executor says that something which it started may live on.
+    pub left_behind: LeftBehind,
+}
+
+/// Whether something that was started for an attempt may outlive it. Until it is proven gone, nobody can know that an effect
+/// did not take place.
+#[derive(Debug, Clone, Default)]
+pub struct LeftBehind(Arc<AtomicBool>);
+
+impl LeftBehind {
+    /// Something may live on.
+    pub fn admit(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anything may.
+    pub fn is_admitted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl AttemptContext {

@@ -14,8 +14,11 @@
 //!   to end. Its own exit code says whether the tree is empty: 0 yes, anything else no or unknown.
 //! - A guard that is itself killed leaves orphans. The worker is a subreaper too ([`adopt_orphans`]) and ends them;
 //!   see `orphans`.
+//! - The worker's lock ([`fleet::fencing`]) is inherited by the guard and by the tool: whoever can take it knows that
+//!   no guard and no tool of that worker is left.
 //!
-//! What this cannot do: if somebody kills the worker *and* the guard with KILL, their tool lives on.
+//! What this cannot do: if somebody kills the worker *and* the guard with KILL, their tool lives on; and if
+//! that tool had closed what it does not know, nobody sees it.
 //! Outside Linux there is neither a subreaper nor `/proc`: only the tool's process group is ended.
 
 mod frame;
@@ -27,7 +30,7 @@ use std::time::Duration;
 
 pub(crate) use self::{
     frame::{Ending, Report, Start, encode},
-    orphans::{Registered, end_orphans, register},
+    orphans::{Registered, end_orphans, is_adopting, register},
 };
 pub use self::{orphans::adopt_orphans, serve::main};
 

@@ -49,6 +49,11 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether what a lost guard leaves behind is handed to us: otherwise we cannot know that we have found all of it.
+pub(crate) fn is_adopting() -> bool {
+    ADOPTING.load(Ordering::Relaxed)
+}
+
 /// A guard that we started; forgotten when dropped, which must not be before it was waited for.
 #[derive(Debug)]
 pub(crate) struct Registered(i32);
@@ -121,7 +126,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
     let after = known();
     let is_guard = |pid: Pid| before.contains(&pid.as_raw()) || after.contains(&pid.as_raw());
     let handed_to_us = |process: &Process| {
-        ADOPTING.load(Ordering::Relaxed)
+        is_adopting()
             && process.parent == Pid::this()
             && own_session.is_some_and(|own| own != process.session)
     };

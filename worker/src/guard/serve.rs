@@ -30,7 +30,7 @@ use super::{
 
 /// The whole life of a guard process; what the program calls for its hidden `guard` command, before anything else.
 ///
-/// The exit code is 0 when no process of the tool is left.
+/// Its only argument after that is the number of the descriptor that holds the worker's lock. The exit code is 0 when no process of the tool is left.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(true) => ExitCode::SUCCESS,
@@ -62,9 +62,11 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Runs one tool; true when nothing of it is left.
 fn serve() -> io::Result<bool> {
-    close_inherited();
+    let kept = close_inherited(worker_lock());
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let started = isolate().and_then(|()| begin(&mut control));
+    let started = kept
+        .and_then(|()| isolate())
+        .and_then(|()| begin(&mut control));
     let (tool, inbox) = match started {
         Ok(started) => started,
         Err(problem) => {
@@ -86,20 +88,32 @@ fn serve() -> io::Result<bool> {
     Ok(finish(tool, &inbox, ended_at, LEFTOVER_GRACE))
 }
 
+/// The descriptor that the tool is to inherit: while anybody has it, the worker is not gone for good.
+fn worker_lock() -> Option<i32> {
+    std::env::args_os().nth(2)?.to_str()?.parse().ok()
+}
+
 /// Closes what the worker had from its own parent and did not mark as private: no tool is to hold somebody's lock
-/// or pipe. Comes first, when this process has opened nothing itself.
-fn close_inherited() {
+/// or pipe, but its own worker's lock. Comes first, when this process has opened nothing itself.
+fn close_inherited(lock: Option<i32>) -> io::Result<()> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return;
+        return Ok(());
     };
     let open: Vec<i32> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
-    for fd in open.into_iter().filter(|fd| *fd > 2) {
+    for fd in open.into_iter().filter(|fd| *fd > 2 && Some(*fd) != lock) {
         // The listing itself was one of them, and is closed by now.
         nix::unistd::close(fd).unwrap_or(());
     }
+    let kept = lock.filter(|lock| *lock > 2 && is_open(*lock));
+    let none = || io::Error::other("its guard has no share in the worker's lock");
+    kept.map(drop).ok_or_else(none)
+}
+
+fn is_open(fd: i32) -> bool {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok()
 }
 
 /// Makes this process the root of all that the tool will start, and deaf to signals meant for the tool or the worker.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use super::files::{self, ManifestFile};
-use crate::commands::{connect, output};
+use crate::commands::{connect, output, words};
 
 /// How long ringing the bell may take; without it the fleet looks by itself every second.
 const BELL_MAX: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ pub struct Apply {
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Who applies them, as the history will say
-    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = name)]
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
     by: String,
     #[command(flatten)]
     store: StoreArgs,
@@ -162,16 +162,5 @@ const fn word(applied: Applied) -> &'static str {
         Applied::Created => "created",
         Applied::Unchanged => "unchanged",
         Applied::Conflict | Applied::ProbeUnfit => "refused",
-    }
-}
-
-fn name(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        // An empty USER is as good as none.
-        Ok("cli".to_owned())
-    } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
-        Ok(text.to_owned())
-    } else {
-        Err("a name has at most 128 characters and no control characters".to_owned())
     }
 }

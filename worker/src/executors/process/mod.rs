@@ -11,6 +11,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
 use fleet::{
     call::Effect,
+    fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ProcessSpec},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
@@ -34,19 +35,22 @@ struct GuardCommand {
     program: PathBuf,
     args: Vec<OsString>,
     inherited: Vec<(OsString, OsString)>,
+    lock: Arc<WorkerLock>,
 }
 
 impl ProcessExecutor {
-    /// With the program that calls [`crate::guard::main`] when it is started with these arguments.
+    /// With the program that calls [`crate::guard::main`] when it is started with these arguments, and the lock that says
+    /// as long as anything of its tools lives that the worker is not gone for good.
     ///
     /// On Linux `/proc/self/exe` is the best program: it is this very binary even after an upgrade replaced the file.
-    pub fn new(guard_program: PathBuf, guard_args: Vec<OsString>) -> Self {
+    pub fn new(guard_program: PathBuf, guard_args: Vec<OsString>, lock: Arc<WorkerLock>) -> Self {
         let inherited = environment::inherited();
         Self {
             guard: Arc::new(GuardCommand {
                 program: guard_program,
                 args: guard_args,
                 inherited,
+                lock,
             }),
         }
     }

@@ -5,7 +5,10 @@ use std::{
     future,
     io::{self, PipeWriter, Read},
     mem,
-    os::{fd::OwnedFd, unix::net},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::net,
+    },
     time::Duration,
 };
 
@@ -58,7 +61,9 @@ pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Obs
     };
     let end = running.watch(&order, context).await;
     let (stdout, stderr) = running.take_output();
-    running.bury(context).await;
+    if !running.bury(context).await {
+        context.left_behind.admit();
+    }
     Observed {
         end,
         overflow: stdout.len() > tool.output_limit,
@@ -119,7 +124,9 @@ impl Running {
             .stdout(stdout_writer)
             .stderr(stderr_writer);
         environment::set(&mut command, &tool.guard.inherited, &tool.env, context);
-        let (guard, registered) = guard::register(|| command.spawn(), Child::id)?;
+        let start = |descriptor: RawFd| command.arg(descriptor.to_string()).spawn();
+        let lock = &tool.guard.lock;
+        let (guard, registered) = guard::register(|| lock.lend(start), Child::id)?;
         Ok(Self {
             guard,
             registered,
@@ -183,12 +190,13 @@ impl Running {
         )
     }
 
-    /// Waits until the guard says by its exit code that the tree is empty; otherwise sees to it.
-    async fn bury(mut self, context: &AttemptContext) {
+    /// Waits until the guard says by its exit code that the tree is empty; otherwise sees to it. False if something may be
+    /// left.
+    async fn bury(mut self, context: &AttemptContext) -> bool {
         self.leash = None;
         let give_up_at = self.give_up_at.min(Instant::now() + GUARD_MAX);
         match timeout_at(give_up_at, self.guard.wait()).await {
-            Ok(Ok(status)) if status.success() => return,
+            Ok(Ok(status)) if status.success() => return true,
             Ok(_) => {}
             Err(_too_late) => {
                 // Fails only if it is gone, which is what we want.
@@ -205,6 +213,7 @@ impl Running {
             let call = context.call_id;
             tracing::error!(%call, "processes of a tool outlived call {call}: if they stay, look for its id in their environment");
         }
+        all_gone && guard::is_adopting()
     }
 }
 

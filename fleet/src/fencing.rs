@@ -1,0 +1,391 @@
+//! **Is it really gone?** A lock that lasts as long as a worker *and everything it started*.
+//!
+//! Each worker holds an exclusive `flock` on a file of its own, for life. The guards of its tools inherit the descriptor,
+//! and so does whatever a tool starts. Such a lock belongs to the open file, not to a process: the kernel releases it when
+//! the last descriptor is closed, by whatever death. So whoever can take it has proven that nothing of that worker is left,
+//! without knowing a pid and without trusting a clock.
+//!
+//! A tool may close what it does not know; its guard still holds the lock for as long as anything of the tool lives. Only
+//! if somebody kills the worker *and* the guard does such a tool go unseen.
+//!
+//! Descriptors are closed and never unlocked: unlocking one would release the lock for all who share it.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use nix::{
+    fcntl::{FcntlArg, FdFlag, OFlag, fcntl},
+    unistd::geteuid,
+};
+
+use crate::ids::WorkerId;
+
+/// Locks looked at in one go.
+const LOCKS_MAX: usize = 1_000;
+
+/// The folder in which the workers of one machine have their locks.
+#[derive(Debug, Clone)]
+pub struct StateDir(PathBuf);
+
+/// What can go wrong with locks.
+#[derive(Debug, thiserror::Error)]
+pub enum FencingError {
+    /// The folder cannot be trusted: whoever may write there could forge a proof.
+    #[error("the state folder {} {problem}; name one of this user's own with --state-dir", path.display())]
+    Unfit {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The system refused.
+    #[error("{doing} {}", path.display())]
+    System {
+        /// What we were doing.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl StateDir {
+    /// Takes this folder, and creates it if its parent is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be created, or others can write there.
+    pub fn open(path: &Path) -> Result<Self, FencingError> {
+        // Without a slash at its end, which would follow a link.
+        let path: PathBuf = path.components().collect();
+        let path = std::path::absolute(&path).map_err(system("find the state folder", &path))?;
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(system("create the state folder", &path)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        let found = fs::symlink_metadata(&path).map_err(system("look at", &path))?;
+        let problem = if !found.is_dir() {
+            "is not a folder"
+        } else if found.uid() != geteuid().as_raw() {
+            "belongs to another user"
+        } else if found.mode() & 0o022 != 0 {
+            "can be written by other users"
+        } else {
+            return Ok(Self(path));
+        };
+        Err(FencingError::Unfit { path, problem })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes the lock of a worker that is about to start and holds it.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be made.
+    pub fn hold(&self, worker: WorkerId) -> Result<WorkerLock, FencingError> {
+        let path = self.file(worker);
+        // Under another name until it is locked: nobody may find it free.
+        let unnamed = path.with_extension("new");
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unnamed)
+            .map_err(system("create", &unnamed))?;
+        file.try_lock()
+            .map_err(|refused| system("lock", &unnamed)(refused.into()))?;
+        fs::rename(&unnamed, &path).map_err(system("name", &path))?;
+        Ok(WorkerLock(Mutex::new(file)))
+    }
+
+    /// Tries to prove that a worker and everything it started are gone. `None`: something lives, or nobody can know.
+    ///
+    /// The proof holds the lock: keep it until what follows from it is recorded.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened or locked.
+    pub fn prove_gone(&self, worker: WorkerId) -> Result<Option<Proof>, FencingError> {
+        let path = self.file(worker);
+        let opened = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(system("open", &path)(error)),
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Proof {
+                worker,
+                path,
+                _held: file,
+            })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(system("lock", &path)(error)),
+        }
+    }
+
+    /// The workers whose locks lie here, whether anybody holds them or not. At most [`LOCKS_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read.
+    pub fn workers(&self) -> Result<Vec<WorkerId>, FencingError> {
+        let entries = fs::read_dir(&self.0).map_err(system("read", &self.0))?;
+        let worker = |entry: fs::DirEntry| {
+            let name = entry.file_name();
+            let id = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+            id.parse().ok()
+        };
+        Ok(entries
+            .flatten()
+            .filter_map(worker)
+            .take(LOCKS_MAX)
+            .collect())
+    }
+
+    fn file(&self, worker: WorkerId) -> PathBuf {
+        self.0.join(format!("{PREFIX}{worker}{SUFFIX}"))
+    }
+}
+
+const PREFIX: &str = "worker-";
+const SUFFIX: &str = ".lock";
+
+/// A worker's lock on being alive. Dropping it lets go of this process's share only.
+#[derive(Debug)]
+pub struct WorkerLock(Mutex<File>);
+
+impl WorkerLock {
+    /// Lets the process that `spawn` starts have a share in the lock; it is told the number of its descriptor.
+    ///
+    /// One at a time. Whatever another thread starts at this very moment without the lock gets a share too.
+    ///
+    /// # Errors
+    ///
+    /// Those of `spawn`; or the system refused.
+    pub fn lend<T>(&self, spawn: impl FnOnce(RawFd) -> io::Result<T>) -> io::Result<T> {
+        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        close_on_exec(&file, false)?;
+        let spawned = spawn(file.as_raw_fd());
+        close_on_exec(&file, true)?;
+        spawned
+    }
+}
+
+fn close_on_exec(file: &File, close: bool) -> io::Result<()> {
+    let flag = if close {
+        FdFlag::FD_CLOEXEC
+    } else {
+        FdFlag::empty()
+    };
+    fcntl(file, FcntlArg::F_SETFD(flag))?;
+    Ok(())
+}
+
+/// That a worker and everything it started are gone. While it lives, nobody else can come to the same conclusion.
+#[derive(Debug)]
+pub struct Proof {
+    worker: WorkerId,
+    path: PathBuf,
+    _held: File,
+}
+
+impl Proof {
+    /// Who is gone.
+    pub const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Removes the lock file: what it proves has been recorded.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be removed.
+    pub fn remove(self) -> Result<(), FencingError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(system("remove", &self.path)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FencingError {
+    let path = path.to_owned();
+    move |source| FencingError::System {
+        doing,
+        path,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        process::{Child, Command, Stdio},
+    };
+
+    use super::*;
+
+    /// What one test starts while another lends its lock would get a share.
+    static STARTING: Mutex<()> = Mutex::new(());
+
+    fn state_dir() -> (tempfile::TempDir, StateDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
+        (folder, state_dir)
+    }
+
+    fn is_gone(state_dir: &StateDir, worker: WorkerId) -> bool {
+        state_dir.prove_gone(worker).unwrap().is_some()
+    }
+
+    /// Ends when its standard input does.
+    fn cat() -> Command {
+        let mut cat = Command::new("cat");
+        cat.stdin(Stdio::piped()).stdout(Stdio::null());
+        cat
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_worker_is_gone_when_it_has_let_go_and_not_before() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        assert!(!is_gone(&state_dir, worker), "nobody knows of it");
+        let lock = state_dir.hold(worker).unwrap();
+        assert!(!is_gone(&state_dir, worker));
+        drop(lock);
+        assert!(is_gone(&state_dir, worker));
+        assert!(
+            is_gone(&state_dir, worker),
+            "a proof that came to nothing is no loss"
+        );
+    }
+
+    #[test]
+    fn a_proof_excludes_another_and_removes_the_file_when_it_is_used() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        drop(state_dir.hold(worker).unwrap());
+        let proof = state_dir.prove_gone(worker).unwrap().unwrap();
+        assert!(!is_gone(&state_dir, worker));
+        assert_eq!(state_dir.workers().unwrap(), [worker]);
+        proof.remove().unwrap();
+        assert!(state_dir.workers().unwrap().is_empty());
+        assert!(!is_gone(&state_dir, worker));
+    }
+
+    #[test]
+    fn what_a_worker_started_holds_its_lock_when_it_was_lent() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let lock = state_dir.hold(worker).unwrap();
+        let _turn = STARTING.lock().unwrap();
+        let heir = lock.lend(|_descriptor| cat().spawn()).unwrap();
+        let stranger = cat().spawn().unwrap();
+        drop(lock);
+        assert!(!is_gone(&state_dir, worker));
+        end(heir);
+        assert!(is_gone(&state_dir, worker), "the stranger has no share");
+        end(stranger);
+    }
+
+    #[test]
+    fn a_lock_is_lent_by_many_threads_and_each_child_has_it() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let lock = state_dir.hold(worker).unwrap();
+        let _turn = STARTING.lock().unwrap();
+        let heirs: Vec<Child> = std::thread::scope(|scope| {
+            let lend = || lock.lend(|_descriptor| cat().spawn()).unwrap();
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(lend)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        drop(lock);
+        for heir in heirs {
+            assert!(!is_gone(&state_dir, worker));
+            end(heir);
+        }
+        assert!(is_gone(&state_dir, worker));
+    }
+
+    #[test]
+    fn a_folder_in_which_others_could_forge_a_proof_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let refused = |name: &str| match StateDir::open(&at(name)) {
+            Err(FencingError::Unfit { problem, .. }) => problem,
+            other => panic!("{other:?}"),
+        };
+        fs::create_dir(at("open")).unwrap();
+        for mode in [0o777, 0o770, 0o1777] {
+            fs::set_permissions(at("open"), fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(refused("open"), "can be written by other users");
+        }
+        fs::set_permissions(at("open"), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(StateDir::open(&at("open")).is_ok());
+        symlink(at("open"), at("link")).unwrap();
+        assert_eq!(refused("link"), "is not a folder");
+        assert_eq!(refused("link/"), "is not a folder");
+        fs::write(at("file"), "").unwrap();
+        assert_eq!(refused("file"), "is not a folder");
+        assert!(StateDir::open(&at("missing/deep")).is_err());
+        let made = StateDir::open(&at("made")).unwrap();
+        assert_eq!(fs::metadata(made.path()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_lock_proves_nothing() {
+        let (folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let target = folder.path().join("target");
+        fs::write(&target, "").unwrap();
+        symlink(&target, state_dir.file(worker)).unwrap();
+        assert!(state_dir.prove_gone(worker).is_err());
+    }
+
+    #[test]
+    fn only_locks_are_found_in_the_folder() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let _lock = state_dir.hold(worker).unwrap();
+        for other in [
+            "worker-.lock",
+            "worker-x.lock",
+            "dev.lock",
+            "worker-00000000-0000-4000-8000-000000000000.new",
+        ] {
+            fs::write(state_dir.path().join(other), "").unwrap();
+        }
+        assert_eq!(state_dir.workers().unwrap(), [worker]);
+    }
+}
