@@ -28,7 +28,8 @@ LEFT JOIN toolfleet.worker_processes w USING (worker_id);
 
 CREATE VIEW toolfleet.attempts AS
 SELECT a.call_id, a.attempt_id, a.number, coalesce(w.name, a.worker_id::text) AS worker, a.started_at, a.finished_at,
-       a.timeout_ms, a.outcome, a.error, a.effect, a.late
+       a.timeout_ms, a.outcome, a.error, a.effect, a.late, a.worker_id, w.fenced_at AS worker_fenced_at,
+       w.fenced_by AS worker_fenced_by
 FROM (
     SELECT call_id, attempt_id, number, worker_id, started_at, finished_at, timeout_ms, outcome::text AS outcome, error,
            effect_known::text AS effect, late

@@ -554,7 +554,10 @@ CREATE VIEW toolfleet.attempts AS
     a.outcome,
     a.error,
     a.effect,
-    a.late
+    a.late,
+    a.worker_id,
+    w.fenced_at AS worker_fenced_at,
+    w.fenced_by AS worker_fenced_by
    FROM (( SELECT ended_attempts.call_id,
             ended_attempts.attempt_id,
             ended_attempts.number,

@@ -94,6 +94,9 @@ struct Attempt {
     effect: Option<String>,
     late: bool,
     error: Option<Code>,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    worker_fenced_at: Option<OffsetDateTime>,
+    worker_fenced_by: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -118,6 +121,7 @@ struct Event {
 struct Details {
     note: Option<String>,
     reason: Option<String>,
+    why: Option<String>,
     #[serde(default)]
     by_time_only: bool,
 }
@@ -146,8 +150,9 @@ fn read(story: &Story) -> serde_json::Result<String> {
         let headings = [
             "ATTEMPT", "WORKER", "STARTED", "FINISHED", "OUTCOME", "EFFECT", "ERROR",
         ];
+        let fenced: String = attempts.iter().filter_map(Attempt::fenced).collect();
         let rows: Vec<_> = attempts.into_iter().map(Attempt::cells).collect();
-        text = text + "\n" + &table(&headings, &rows);
+        text = text + "\n" + &table(&headings, &rows) + &fenced;
     }
     let rows: Vec<_> = events.into_iter().map(Event::cells).collect();
     Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
@@ -170,6 +175,17 @@ fn shown(value: &RawValue) -> String {
 }
 
 impl Attempt {
+    /// A line about its worker, where that was proven gone.
+    fn fenced(&self) -> Option<String> {
+        let (at, by) = (self.worker_fenced_at?, self.worker_fenced_by.as_deref()?);
+        Some(format!(
+            "the worker of attempt {} was fenced at {} by {}\n",
+            self.number,
+            instant(at),
+            plain(by)
+        ))
+    }
+
     fn cells(self) -> Vec<String> {
         let late = if self.late { " (too late)" } else { "" };
         vec![
@@ -200,7 +216,7 @@ impl Event {
 
 impl Details {
     fn shown(self) -> String {
-        let said = self.note.or(self.reason).unwrap_or_default();
+        let said = self.note.or(self.reason).or(self.why).unwrap_or_default();
         if self.by_time_only {
             format!("by time only: {said}")
         } else {
@@ -228,6 +244,7 @@ mod tests {
                 .to_owned(),
             attempts: r#"[{"number":1,"worker":"worker-1\u009b","started_at":"2026-11-20T19:00:00.1019+00:00",
                 "finished_at":"2026-11-20T19:00:01+00:00","outcome":"unknown","effect":"none","late":true,
+                "worker_fenced_at":"2026-11-20T19:00:09+00:00","worker_fenced_by":"dev\u001b[2J",
                 "error":{"code":"timeout","message":"no answer"}},
                 {"number":2,"worker":null,"started_at":"2026-11-20T19:00:03+00:00","finished_at":null,"outcome":null,
                 "effect":null,"late":false,"error":null}]"#
