@@ -1,15 +1,15 @@
-//! The heartbeat, and the look for claims that were given up.
+//! The heartbeat, and the look at what was claimed here.
 //!
 //! One row says that this process lives, whatever it runs. When it cannot be renewed the worker starts nothing any more;
 //! when somebody has declared it dead it finishes what runs, reports it late, and leaves.
 //!
 //! A claim whose answer never came was given up: nothing was started for it. If it was committed all the same, or is
 //! committed a moment later, its call would run nowhere; so with every beat such claims are looked for and given back.
+//! The same look finds the calls that somebody wants to stop, in case their bell was not heard.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fleet::{
-    call::EffectKnown,
     delay::Reconnect,
     ids::{AttemptId, CallId},
     lease::{BEAT, Lease},
@@ -18,7 +18,7 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
-        workers,
+        workers::{self, OwnRow},
     },
     telemetry::{metrics, report},
     wire::code::Code,
@@ -26,7 +26,11 @@ use fleet::{
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Worker;
+use crate::{
+    cancel,
+    conclude::{effect_of, never_started},
+    worker::Worker,
+};
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -79,64 +83,123 @@ async fn beat_until_broken(
             metrics().lost_lease();
             intake.cancel();
         }
-        give_back(worker, &mut connection).await?;
+        look_after(worker, &mut connection).await?;
     }
 }
 
-async fn give_back(worker: &Worker, connection: &mut PgConnection) -> Result<(), StoreError> {
-    let given_up: Vec<(CallId, AttemptId)> = {
-        let mut given_up = worker
-            .given_up
-            .lock()
-            .expect("nobody panics while holding the claims");
-        given_up.retain(|_, (_, since)| since.elapsed() < GIVEN_UP_FOR);
-        given_up
-            .iter()
-            .map(|(attempt, (call, _))| (*call, *attempt))
-            .collect()
-    };
-    if given_up.is_empty() {
+/// Looks at the rows of everything that was claimed here: what runs, and what was given up.
+async fn look_after(worker: &Worker, connection: &mut PgConnection) -> Result<(), StoreError> {
+    let given_up: HashMap<AttemptId, CallId> = worker
+        .given_up()
+        .iter()
+        .map(|(attempt, (call, _))| (*attempt, *call))
+        .collect();
+    let mut claimed = worker.attempts.uncancelled(|_| true);
+    claimed.extend(given_up.iter().map(|(attempt, call)| (*call, *attempt)));
+    if claimed.is_empty() {
         return Ok(());
     }
-    let looking = workers::still_claimed(connection, &given_up);
-    for (call, attempt) in within("look for claims", BEAT_MAX, looking).await? {
-        match worker.end(&returned(worker, call, attempt)).await {
-            Ok(_moved) => {
-                tracing::info!(%call, "a claim that was given up had been committed; the call is queued again");
-                worker
-                    .given_up
-                    .lock()
-                    .expect("nobody panics while holding the claims")
-                    .remove(&attempt);
-            }
-            Err(error) => {
-                tracing::debug!(
-                    error = report(&error),
-                    "a claim was not given back; trying again with the next beat"
-                );
-            }
-        }
+    let looking = workers::own_rows(connection, &claimed);
+    let rows = within("look after what runs here", BEAT_MAX, looking).await?;
+    let (stray, running): (Vec<OwnRow>, Vec<OwnRow>) = rows
+        .into_iter()
+        .partition(|row| given_up.contains_key(&row.attempt_id));
+    cancel::heed(worker, &running);
+    for row in &stray {
+        give_back(worker, row).await;
     }
+    // Counted from the first look: while Postgres stood still, so did whatever it had not read yet.
+    let mut given_up = worker.given_up();
+    for (_, looked) in given_up.values_mut() {
+        looked.get_or_insert_with(Instant::now);
+    }
+    given_up.retain(|_, (_, looked)| looked.is_none_or(|since| since.elapsed() < GIVEN_UP_FOR));
     Ok(())
 }
 
-fn returned(worker: &Worker, call_id: CallId, attempt: AttemptId) -> Ending {
+async fn give_back(worker: &Worker, row: &OwnRow) {
+    let call = row.call_id;
+    match worker.end(&returned(worker.actor(), row)).await {
+        Ok(Some(ended)) => {
+            tracing::info!(%call, state = %ended.state, "a claim that was given up had been committed; it was taken back");
+            worker.given_up().remove(&row.attempt_id);
+        }
+        // Somebody has the row locked, or asked for it to stop since it was read.
+        Ok(None) => tracing::debug!(%call, "a claim was not given back; the next beat looks again"),
+        Err(error) => tracing::debug!(
+            error = report(&error),
+            "a claim was not given back; the next beat looks again"
+        ),
+    }
+}
+
+fn returned(actor: String, row: &OwnRow) -> Ending {
     let what = "the claim was given up before anything was started";
     let failure = ToolFailure::new(Code::Unavailable, what);
-    Ending {
-        call_id,
-        guard: Guard::Attempt(attempt),
-        kind: EndingKind::Again {
+    let (kind, reason) = if row.cancel_requested {
+        never_started(row.effect, row.effect_unknown, &failure)
+    } else {
+        let again = EndingKind::Again {
             pause_ms: 0,
             cost: AttemptCost::Unspent,
-        },
+        };
+        (again, "claim_given_up")
+    };
+    Ending {
+        call_id: row.call_id,
+        guard: Guard::Attempt(row.attempt_id),
+        kind,
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::NotStarted,
-            effect: EffectKnown::NotApplied,
+            effect: effect_of(row.effect, OutcomeWord::NotStarted),
             error: serde_json::to_string(&failure).ok(),
             over: true,
         }),
-        actor: worker.actor(),
-        reason: "claim_given_up".to_owned(),
+        actor,
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::{
+        call::{Effect, State},
+        ids::{AttemptId, CallId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_claim_given_up_goes_back_unless_its_call_was_taken_back() {
+        let ending = |effect, effect_unknown, cancel_requested| {
+            let row = OwnRow {
+                call_id: CallId::generate(),
+                attempt_id: AttemptId::generate(),
+                effect,
+                effect_unknown,
+                cancel_requested,
+            };
+            let ending = returned("worker".to_owned(), &row);
+            let state = match ending.kind {
+                EndingKind::Again { .. } => State::Queued,
+                EndingKind::Doubt { .. } => State::InDoubt,
+                EndingKind::End { state, .. } => state,
+            };
+            (state, ending.reason)
+        };
+        for effect in Effect::ALL {
+            let given_up = (State::Queued, "claim_given_up".to_owned());
+            assert_eq!(ending(*effect, true, false), given_up, "{effect}");
+        }
+        for (effect, effect_unknown, state) in [
+            (Effect::Read, true, State::Cancelled),
+            (Effect::Idempotent, false, State::Cancelled),
+            (Effect::Idempotent, true, State::InDoubt),
+            (Effect::Transaction, false, State::Cancelled),
+            (Effect::Once, false, State::Failed),
+        ] {
+            let expected = (state, "cancelled".to_owned());
+            assert_eq!(ending(effect, effect_unknown, true), expected, "{effect}");
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! The worker: deliver, gate, claim, ack, execute, complete, reply.
 //!
 //! `attempt` is the whole of it; read that first. `gate`, `executors`, `conclude` and `dispose` are its parts,
-//! `heartbeat` keeps the lease, `guard` is the small process that runs between the worker and a process tool.
+//! `heartbeat` keeps the lease, `cancel` hears that a call is to stop, `late` keeps what came too late to decide;
+//! `guard` is the small process that runs between the worker and a process tool.
 
 mod attempt;
+mod cancel;
 mod claim;
 mod complete;
 mod conclude;
@@ -14,6 +16,8 @@ pub mod executors;
 mod gate;
 pub mod guard;
 mod heartbeat;
+mod late;
+mod running;
 mod worker;
 
 use std::{
@@ -55,6 +59,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     executors::{Executors, LINGER_MAX, http::HttpExecutor, process::ProcessExecutor},
+    running::Attempts,
     worker::Worker,
 };
 
@@ -145,8 +150,10 @@ pub async fn run(
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
         lease: Mutex::new(Some(Lease::renewed(registered_at))),
+        attempts: Attempts::default(),
         given_up: Mutex::new(HashMap::new()),
     });
+    tasks.spawn(cancel::listen(Arc::clone(&worker), stop.clone()).await?);
     tasks.spawn(registry.keep_fresh(pool, bus.clone(), stop.clone()));
     tasks.spawn(heartbeat::run(
         Arc::clone(&worker),

@@ -1,6 +1,10 @@
 //! What every attempt of one worker process shares.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
 
 use fleet::{
     bus::connect::Bus,
@@ -17,7 +21,7 @@ use fleet::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::executors::Executors;
+use crate::{executors::Executors, running::Attempts};
 
 /// One worker process.
 pub(crate) struct Worker {
@@ -32,8 +36,10 @@ pub(crate) struct Worker {
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
     pub(crate) lease: Mutex<Option<Lease>>,
-    /// Claims whose answer never came, by when they were given up.
-    pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
+    /// What runs here now.
+    pub(crate) attempts: Attempts,
+    /// Claims whose answer never came, by when they were looked for the first time.
+    pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Option<Instant>)>>,
 }
 
 impl Worker {
@@ -48,11 +54,14 @@ impl Worker {
 
     /// Remembers a claim that was given up: it may be committed all the same, and nobody runs it.
     pub(crate) fn give_up(&self, call: CallId, attempt: AttemptId) {
-        let mut given_up = self
-            .given_up
+        self.given_up().insert(attempt, (call, None));
+    }
+
+    /// The claims that were given up.
+    pub(crate) fn given_up(&self) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Option<Instant>)>> {
+        self.given_up
             .lock()
-            .expect("nobody panics while holding the claims");
-        given_up.insert(attempt, (call, Instant::now()));
+            .expect("nobody panics while holding the claims")
     }
 
     /// How this worker signs what it records.

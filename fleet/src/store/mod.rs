@@ -11,6 +11,7 @@ pub mod accept;
 pub mod claim;
 pub mod complete;
 pub mod lane;
+pub mod late;
 pub mod ledger;
 pub mod migrate;
 pub mod postpone;

@@ -1,7 +1,7 @@
 //! Subjects. Everything in front of the first variable token is a promise to permission lists.
 
 use crate::{
-    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName},
+    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName, WorkerId},
     wire::code::Code,
 };
 
@@ -111,6 +111,11 @@ impl Subjects {
     /// The call that a done subject is about.
     pub fn call_of_done(subject: &str) -> Option<CallId> {
         subject.rsplit('.').next()?.parse().ok()
+    }
+
+    /// The bell of one worker: a call that it runs is to stop. The message is the call's id.
+    pub fn cancel_of_worker(&self, worker: WorkerId) -> String {
+        format!("{}.cancel.{worker}", self.prefix)
     }
 
     /// The bell: tools or controls changed, read them again.

@@ -11,6 +11,7 @@ mod accept;
 mod claim;
 
 mod complete;
+mod late;
 mod views;
 
 mod lane;

@@ -18,6 +18,8 @@ mod sweep;
 
 mod fencing;
 
+mod cancel;
+
 mod drain;
 
 mod backpressure;
