@@ -38,7 +38,7 @@ FROM (
     -- A call that failed because its attempts did carries the last one's own error inside.
     SELECT call_id, attempt_id, attempts, worker_id, attempt_started_at, finished_at, attempt_timeout_ms,
            attempt_outcome::text,
-           CASE WHEN error->>'code' IN ('retries_exhausted', 'deadline_exceeded')
+           CASE WHEN error->>'code' IN ('retries_exhausted', 'deadline_exceeded', 'cancelled')
                 THEN coalesce(error->'details'->'last', error) ELSE error END,
            effect_known::text, false
     FROM toolfleet.finished_calls
@@ -73,7 +73,7 @@ SELECT call_id, rev, finished_at, from_state::text, state::text, actor, reason, 
 FROM toolfleet.finished_calls;
 
 -- Whether everything that was started for a call in doubt is proven gone. For every attempt that may have had the effect,
--- its worker has seen it end, or has itself left in order or been fenced. After lost writes nobody can know.
+-- its worker has seen it end, if only late, or has itself left in order or been fenced. After lost writes nobody can know.
 -- Whoever may read the view may ask, without a right to the tables.
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
@@ -81,16 +81,21 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
         SELECT FROM toolfleet.ended_attempts a
         LEFT JOIN toolfleet.worker_processes w USING (worker_id)
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.over AND NOT a.late
-          AND coalesce(w.state NOT IN ('left', 'fenced'), true))
+          AND coalesce(w.state NOT IN ('left', 'fenced'), true)
+          AND NOT EXISTS (SELECT FROM toolfleet.ended_attempts l
+                          WHERE l.call_id = a.call_id AND l.attempt_id = a.attempt_id AND l.late AND l.over))
     FROM toolfleet.open_calls o
     WHERE o.call_id = call
 $$;
 
 -- From when on nothing of a fenced call's attempts could act any more: what was seen before that moment is too early.
 CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at ELSE coalesce(w.fenced_at, w.ended_at) END))
+    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at
+                                              ELSE coalesce(l.finished_at, w.fenced_at, w.ended_at) END))
     FROM toolfleet.open_calls o
     LEFT JOIN toolfleet.ended_attempts a ON a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late
+    LEFT JOIN toolfleet.ended_attempts l
+        ON l.call_id = a.call_id AND l.attempt_id = a.attempt_id AND l.late AND l.over
     LEFT JOIN toolfleet.worker_processes w ON w.worker_id = a.worker_id
     WHERE o.call_id = call
     GROUP BY o.call_id, o.attempt_until

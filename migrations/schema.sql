@@ -224,9 +224,12 @@ END $$;
 CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     AS $$
-    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at ELSE coalesce(w.fenced_at, w.ended_at) END))
+    SELECT greatest(o.attempt_until, max(CASE WHEN a.over THEN a.finished_at
+                                              ELSE coalesce(l.finished_at, w.fenced_at, w.ended_at) END))
     FROM toolfleet.open_calls o
     LEFT JOIN toolfleet.ended_attempts a ON a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late
+    LEFT JOIN toolfleet.ended_attempts l
+        ON l.call_id = a.call_id AND l.attempt_id = a.attempt_id AND l.late AND l.over
     LEFT JOIN toolfleet.worker_processes w ON w.worker_id = a.worker_id
     WHERE o.call_id = call
     GROUP BY o.call_id, o.attempt_until
@@ -321,7 +324,9 @@ CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
         SELECT FROM toolfleet.ended_attempts a
         LEFT JOIN toolfleet.worker_processes w USING (worker_id)
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.over AND NOT a.late
-          AND coalesce(w.state NOT IN ('left', 'fenced'), true))
+          AND coalesce(w.state NOT IN ('left', 'fenced'), true)
+          AND NOT EXISTS (SELECT FROM toolfleet.ended_attempts l
+                          WHERE l.call_id = a.call_id AND l.attempt_id = a.attempt_id AND l.late AND l.over))
     FROM toolfleet.open_calls o
     WHERE o.call_id = call
 $$;
@@ -580,7 +585,7 @@ CREATE VIEW toolfleet.attempts AS
             finished_calls.attempt_timeout_ms,
             (finished_calls.attempt_outcome)::text AS attempt_outcome,
                 CASE
-                    WHEN ((finished_calls.error ->> 'code'::text) = ANY (ARRAY['retries_exhausted'::text, 'deadline_exceeded'::text])) THEN COALESCE(((finished_calls.error -> 'details'::text) -> 'last'::text), finished_calls.error)
+                    WHEN ((finished_calls.error ->> 'code'::text) = ANY (ARRAY['retries_exhausted'::text, 'deadline_exceeded'::text, 'cancelled'::text])) THEN COALESCE(((finished_calls.error -> 'details'::text) -> 'last'::text), finished_calls.error)
                     ELSE finished_calls.error
                 END AS error,
             (finished_calls.effect_known)::text AS effect_known,

@@ -10,11 +10,15 @@
 //! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or, when what this
 //! or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an earlier unknown:
 //! it recognises the key, so what it says is about that key. That a later attempt never started settles nothing. An attempt is spent by a tool: one that a worker's death
-//! cut short is not counted here (see [`after_loss`]).
+//! cut short is not counted here (see [`after_loss`]). A call that was taken back has a table of its own (`cancelled`).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod cancelled;
+
 use std::time::Duration;
+
+pub use cancelled::{after_cancel, cancelled};
 
 use crate::{
     call::Effect,
@@ -38,6 +42,10 @@ pub enum RetryDecision {
     OutOfTime,
     /// The effect may have happened.
     Doubt,
+    /// The call was taken back, and nothing has happened.
+    Cancelled,
+    /// The call was taken back; it failed because its attempt provably did not start.
+    FailCancelled,
 }
 
 /// What a decision is made from.
@@ -57,6 +65,8 @@ pub struct Situation<'a> {
     pub earlier_unknown: bool,
     /// How long the tool still honours its downstream key; `None` where it has none.
     pub key_remaining: Option<Duration>,
+    /// Whether somebody has asked the call to stop.
+    pub cancelled: bool,
 }
 
 /// What follows an attempt that ended like this.
@@ -65,6 +75,14 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
         Effect::Read => true,
         Effect::Idempotent | Effect::Once | Effect::Transaction => false,
     };
+    if situation.cancelled {
+        let useless = matches!(outcome, Outcome::Applied { flaw: Some(_), .. });
+        return if read && useless {
+            RetryDecision::Fail
+        } else {
+            after_cancel(situation.effect, outcome.word(), situation.earlier_unknown)
+        };
+    }
     match outcome {
         Outcome::Applied {
             flaw: Some(flaw), ..
@@ -139,8 +157,12 @@ pub const LOST_ATTEMPTS_MAX: u32 = 2;
 
 /// What follows when the worker of a running call died: nobody knows how far it came.
 ///
-/// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one.
-pub const fn after_loss(effect: Effect, lost_attempts: u32) -> RetryDecision {
+/// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one; `cancelled`: somebody has
+/// asked the call to stop.
+pub const fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> RetryDecision {
+    if cancelled {
+        return after_cancel(effect, OutcomeWord::Unknown, false);
+    }
     match effect {
         Effect::Once | Effect::Transaction => RetryDecision::Doubt,
         Effect::Read if lost_attempts >= LOST_ATTEMPTS_MAX => RetryDecision::Fail,
@@ -195,6 +217,7 @@ mod tests {
             remaining: Duration::from_secs(60),
             earlier_unknown: false,
             key_remaining: None,
+            cancelled: false,
         };
         change(&mut situation);
         decide(&situation, &outcome(word, code))
@@ -425,6 +448,7 @@ mod tests {
             remaining: Duration::from_secs(60),
             earlier_unknown: false,
             key_remaining: None,
+            cancelled: false,
         };
         let failure = ToolFailure::new(Code::Unavailable, "busy")
             .with_retry_after(Some(Duration::from_secs(7)));
@@ -437,11 +461,14 @@ mod tests {
     #[test]
     fn a_call_that_kills_its_workers_is_set_aside() {
         assert_eq!(
-            after_loss(Effect::Read, 1),
+            after_loss(Effect::Read, 1, false),
             RetryDecision::Again(Duration::ZERO)
         );
-        assert_eq!(after_loss(Effect::Read, 2), RetryDecision::Fail);
-        assert_eq!(after_loss(Effect::Idempotent, 2), RetryDecision::Doubt);
-        assert_eq!(after_loss(Effect::Once, 1), RetryDecision::Doubt);
+        assert_eq!(after_loss(Effect::Read, 2, false), RetryDecision::Fail);
+        assert_eq!(
+            after_loss(Effect::Idempotent, 2, false),
+            RetryDecision::Doubt
+        );
+        assert_eq!(after_loss(Effect::Once, 1, false), RetryDecision::Doubt);
     }
 }

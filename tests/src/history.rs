@@ -54,7 +54,7 @@ impl Fleet {
     /// Its attempts, from the first.
     pub async fn attempts(&self, call: CallId) -> Vec<Value> {
         let sql = "SELECT *, extract(epoch FROM started_at) AS started, extract(epoch FROM finished_at) AS finished \
-                   FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number";
+                   FROM toolfleet.attempts WHERE call_id = $1 ORDER BY number, late";
         self.rows(sql, call).await
     }
 

@@ -47,6 +47,7 @@ async fn attempts_are_numbered_without_gaps(fleet: &Fleet, call: CallId) {
         .iter()
         .filter_map(|a| a["number"].as_i64())
         .collect();
+    // Late evidence repeats the number of its attempt.
     numbers.dedup();
     let made = fleet.call(call).await["attempts"]
         .as_i64()
@@ -66,8 +67,8 @@ async fn every_move_is_known_and_legal(fleet: &Fleet, call: CallId) {
         let to = to.expect("a move leads somewhere");
         match from {
             None => assert_eq!(to, State::Queued, "{at}"),
-            // A remark, not a move.
-            Some(from) if from == to => assert!(!from.is_terminal(), "{at}"),
+            // A remark leads from a state to the same one; nothing is remarked about what is over.
+            Some(from) if from == to => assert!(!to.is_terminal(), "{at}"),
             Some(from) => assert!(state::is_legal(from, to), "{at}"),
         }
         before = Some(to);

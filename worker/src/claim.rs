@@ -14,7 +14,7 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use crate::{dispose::Skip, executors::Prepared, gate::Gated, worker::Worker};
+use crate::{dispose::Skip, executors::Prepared, gate::Gated, running::Entry, worker::Worker};
 
 /// A claimed call.
 pub(crate) struct Running {
@@ -26,6 +26,7 @@ pub(crate) struct Running {
     pub(crate) prepared: Box<dyn Prepared>,
     /// When the claim was sent, before the ledger's clock started: the attempt ends by it.
     pub(crate) claim_sent: Instant,
+    pub(crate) entry: Entry,
 }
 
 /// Claims a call that has passed the gate.
@@ -42,6 +43,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
     // Made and remembered before the claim is sent: what was not answered can be found again.
     let attempt_id = AttemptId::generate();
     let remembered = worker.remember(call, attempt_id);
+    let entry = worker.attempts.enter(call, attempt_id, &worker.work);
     let claim_sent = Instant::now();
     let timeout_ms = i64::try_from(tool.manifest.timeout.as_millis()).unwrap_or(i64::MAX);
     let claimed = match worker
@@ -66,6 +68,9 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
             return Err(Skip::StoreSilent);
         }
     };
+    if claimed.cancel_requested {
+        entry.stop.cancel();
+    }
     metrics().claimed(Duration::from_millis(
         u64::try_from(claimed.queued_ms).unwrap_or(0),
     ));
@@ -76,6 +81,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         args_hash,
         prepared,
         claim_sent,
+        entry,
     })
 }
 

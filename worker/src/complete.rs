@@ -3,59 +3,49 @@
 use std::time::Duration;
 
 use fleet::{
+    call::State,
     checkpoint::{Checkpoint, reached},
     delay::Reconnect,
     ids::{AttemptId, CallId},
-    outcome::Outcome,
+    outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
-        claim::Claimed,
         complete::{Ended, Ending},
-        read,
+        read::{self, CallRow},
     },
     telemetry::{
         metrics, report,
         spans::{self, Step},
     },
 };
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    conclude::{conclude, envelope, proven_not_applied, without_result},
+    conclude::{conclude, envelope, settling, without_result},
     execute::{Executed, Execution},
+    executors::StopReason,
+    late,
     worker::Worker,
 };
 
 /// How long a completion waits for the ledger. Longer than any outage that a worker should live through.
 const PATIENCE: Duration = Duration::from_secs(900);
+/// The longest pause before a call that somebody has locked is completed again.
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Records how an attempt ended and tells whoever waits.
 ///
 /// What cannot be recorded is left as it is: the call stays with this worker, and the sweep decides about it without us
 /// when it is overdue. It is never given back, for the tool may have run.
 pub(crate) async fn complete(worker: &Worker, executed: Executed) {
-    let Executed {
-        claimed,
-        attempt_id,
-        tool,
-        claim_sent,
-        execution,
-    } = executed;
-    let (call, name) = (claimed.call_id, &tool.manifest.name);
-    let elapsed = claim_sent.elapsed();
-    let mut ending = conclude(
-        &claimed,
-        attempt_id,
-        &tool.manifest,
-        &execution,
-        elapsed,
-        worker.actor(),
-    );
-    let recording = record(worker, &mut ending, &execution).instrument(spans::step(Step::Complete));
+    let (call, name) = (executed.claimed.call_id, &executed.tool.manifest.name);
+    let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
     match recording.await {
-        Ok(Some(ended)) => {
+        Ok(Recorded::Ended(decided)) => {
             reached(Checkpoint::Completed);
-            metrics().ended(name, execution.word());
+            let (ended, ending) = *decided;
+            metrics().ended(name, executed.execution.word());
             if !ended.state.answers_waiters() {
                 metrics().retried(name);
             }
@@ -63,23 +53,110 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
-        Ok(None) => look_again(worker, &claimed, attempt_id, ending, &execution).await,
-        Err(error) => {
-            tracing::error!(
-                error = report(&error),
-                "an outcome could not be recorded; the sweep decides without it"
-            );
+        Ok(Recorded::Before) => tracing::debug!("this attempt had ended the call already"),
+        Ok(Recorded::Late) => late::testify(worker, &executed).await,
+        Err(error) => tracing::error!(
+            error = report(&error),
+            "an outcome could not be recorded; the sweep decides without it"
+        ),
+    }
+}
+
+/// What became of an attempt's ending.
+enum Recorded {
+    /// It moved the call.
+    Ended(Box<(Ended, Ending)>),
+    /// It had moved the call before: only the answer was lost.
+    Before,
+    /// The call is no longer this attempt's to end.
+    Late,
+}
+
+/// Completes, and looks again whenever that moved nothing: zero rows is not an answer, the row is.
+async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreError> {
+    let (claimed, execution) = (&executed.claimed, &executed.execution);
+    let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
+    let concluded = |cancelled| conclude(executed, elapsed, cancelled, worker.actor());
+    let mut ending = concluded(executed.entry.stop.asked() == Some(StopReason::Cancelled));
+    let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
+    loop {
+        let patience = PATIENCE.saturating_sub(began.elapsed());
+        if let Some(ended) = end(worker, &mut ending, execution, patience).await? {
+            return Ok(Recorded::Ended(Box::new((ended, ending))));
         }
+        let row = find_patiently(worker, claimed.call_id, patience).await?;
+        ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
+            // Somebody had its row locked, or wants it to stop.
+            Place::Running { cancelled: false } => ending,
+            Place::Running { cancelled: true } => concluded(true),
+            Place::InDoubt { quarantined } => {
+                // After lost writes this attempt may not be the only one: then only success is proof.
+                let proves = !quarantined || execution.word() == OutcomeWord::Applied;
+                match settling(&ending, execution, claimed.effect_unknown) {
+                    Some(settling) if proves => settling,
+                    Some(_) | None => return Ok(Recorded::Late),
+                }
+            }
+            Place::Ended => return Ok(Recorded::Before),
+            Place::Elsewhere => return Ok(Recorded::Late),
+        };
+        if patience.is_zero() {
+            return Err(StoreError::Unreadable {
+                doing: "complete an attempt",
+                what: "its row stays locked".to_owned(),
+            });
+        }
+        reconnect.pause().await;
+    }
+}
+
+/// Where a call stands, as seen by an attempt whose ending moved nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// It runs under this attempt.
+    Running { cancelled: bool },
+    /// It is in doubt because of this attempt, which may still prove something.
+    InDoubt { quarantined: bool },
+    /// This attempt has ended it.
+    Ended,
+    /// It is no longer this attempt's.
+    Elsewhere,
+}
+
+fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
+    let Some(row) = row.filter(|row| row.attempt_id == Some(attempt)) else {
+        return Place::Elsewhere;
+    };
+    match row.state {
+        State::Running => Place::Running {
+            cancelled: row.cancel_requested,
+        },
+        State::InDoubt => Place::InDoubt {
+            quarantined: row.quarantined,
+        },
+        // The sweep and people end calls too, and then the row still names the attempt that it was about.
+        State::Succeeded | State::Failed | State::Cancelled | State::Expired
+            if row.ended_by.as_deref() == Some(actor) =>
+        {
+            Place::Ended
+        }
+        State::Succeeded
+        | State::Failed
+        | State::Cancelled
+        | State::Expired
+        | State::Queued
+        | State::AwaitingClient => Place::Elsewhere,
     }
 }
 
 /// Completes. A result that Postgres refuses is left out: that the tool did it must not be lost with its answer.
-async fn record(
+async fn end(
     worker: &Worker,
     ending: &mut Ending,
     execution: &Execution,
+    patience: Duration,
 ) -> Result<Option<Ended>, StoreError> {
-    match worker.completing.complete(ending, PATIENCE).await {
+    match worker.completing.complete(ending, patience).await {
         Err(StoreError::Refused { .. })
             if matches!(execution, Execution::Ran(Outcome::Applied { .. })) =>
         {
@@ -87,61 +164,28 @@ async fn record(
                 "the ledger does not take the tool's answer; recording the outcome without it"
             );
             *ending = without_result(ending.clone());
-            worker.completing.complete(ending, PATIENCE).await
+            worker.completing.complete(ending, patience).await
         }
         recorded => recorded,
     }
 }
 
-/// The completion moved nothing. Zero rows is not an answer: the row is.
-async fn look_again(
+async fn find_patiently(
     worker: &Worker,
-    claimed: &Claimed,
-    attempt: AttemptId,
-    ending: Ending,
-    execution: &Execution,
-) {
-    let call = claimed.call_id;
-    let Some(row) = find_patiently(worker, call).await else {
-        metrics().fenced();
-        tracing::error!("a completed call is not in the ledger");
-        return;
-    };
-    if row.attempt_id == Some(attempt) {
-        if row.state.is_terminal() {
-            tracing::debug!("this attempt had ended the call already");
-            return;
-        }
-        // In doubt because of this very attempt: what it proves now settles it.
-        if let Some(settling) = proven_not_applied(&ending, execution, claimed.effect_unknown) {
-            match worker.completing.complete(&settling, PATIENCE).await {
-                Ok(Some(ended)) => return reply(worker, call, &ended, settling).await,
-                Ok(None) => {}
-                Err(error) => tracing::error!(
-                    error = report(&error),
-                    "late evidence could not be recorded"
-                ),
-            }
-        }
-    }
-    metrics().fenced();
-    tracing::warn!(
-        state = %row.state,
-        outcome = %execution.word(),
-        "attempt was fenced: its outcome came too late to decide the call"
-    );
-}
-
-async fn find_patiently(worker: &Worker, call: CallId) -> Option<read::CallRow> {
+    call: CallId,
+    patience: Duration,
+) -> Result<Option<CallRow>, StoreError> {
+    let began = Instant::now();
     let mut reconnect = Reconnect::default();
-    for _ in 0..20 {
+    loop {
         match read::find(&worker.pool, call).await {
-            Ok(row) => return row,
-            Err(error) => tracing::debug!(error = report(&error), "looking again"),
+            Err(error) if began.elapsed() < patience => {
+                tracing::debug!(error = report(&error), "looking again");
+            }
+            found => return found,
         }
         reconnect.pause().await;
     }
-    None
 }
 
 /// Larger envelopes are read from the row by whoever waits.

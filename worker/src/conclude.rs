@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Source, State},
     delay,
-    ids::{AttemptId, CallId},
+    ids::CallId,
     manifest::Manifest,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     retry::{self, RetryDecision, Situation},
@@ -21,66 +21,77 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-use crate::execute::Execution;
+use crate::execute::{Executed, Execution};
 
-/// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent.
+/// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent; `cancelled`: somebody has
+/// asked the call to stop.
 pub(crate) fn conclude(
-    claimed: &Claimed,
-    attempt_id: AttemptId,
-    manifest: &Manifest,
-    execution: &Execution,
+    executed: &Executed,
     elapsed: Duration,
+    cancelled: bool,
     actor: String,
 ) -> Ending {
-    let effect = effect_of(claimed.effect, execution.word());
-    let kind = match execution {
+    let (claimed, execution) = (&executed.claimed, &executed.execution);
+    let attempt = ended_attempt(claimed.effect, execution);
+    let own_reason = execution
+        .failure()
+        .map_or("applied", |failure| failure.code.as_str());
+    let (kind, reason) = match execution {
         Execution::Ran(outcome) | Execution::Abandoned(outcome) => {
-            after(claimed, manifest, outcome, elapsed, effect)
+            let manifest = &executed.tool.manifest;
+            let situation = situation(claimed, manifest, elapsed, cancelled);
+            let decision = retry::decide(&situation, outcome);
+            let kind = after(decision, outcome, situation.attempts_spent, attempt.effect);
+            (kind, reason(decision, own_reason))
         }
-        Execution::TakenBack(_) => EndingKind::Again {
-            pause_ms: TAKEN_BACK_PAUSE_MS,
-            cost: AttemptCost::Unspent,
-        },
-        Execution::KeyForgotten(failure) => EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(failure)),
-        },
+        Execution::TakenBack(failure) if cancelled => {
+            never_started(claimed.effect, claimed.effect_unknown, failure)
+        }
+        Execution::TakenBack(_) => {
+            let again = EndingKind::Again {
+                pause_ms: TAKEN_BACK_PAUSE_MS,
+                cost: AttemptCost::Unspent,
+            };
+            (again, own_reason)
+        }
+        Execution::KeyForgotten(failure) => (doubt(failure), own_reason),
     };
     Ending {
         call_id: claimed.call_id,
-        guard: Guard::Attempt(attempt_id),
+        guard: Guard::Attempt(executed.attempt_id),
         kind,
-        attempt: Some(EndedAttempt {
-            outcome: execution.word(),
-            effect,
-            error: execution.failure().map(json),
-            over: execution.is_over(),
-        }),
+        attempt: Some(attempt),
         actor,
-        reason: execution
-            .failure()
-            .map_or("applied", |failure| failure.code.as_str())
-            .to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+/// How the attempt ended, apart from what becomes of its call.
+pub(crate) fn ended_attempt(effect: Effect, execution: &Execution) -> EndedAttempt {
+    EndedAttempt {
+        outcome: execution.word(),
+        effect: effect_of(effect, execution.word()),
+        error: execution.failure().map(json),
+        over: execution.is_over(),
     }
 }
 
 /// Before a call that the platform took back is tried again: long enough for the reason to pass.
 const TAKEN_BACK_PAUSE_MS: i64 = 500;
 
-/// What follows what the tool did.
-fn after(
+fn situation<'a>(
     claimed: &Claimed,
-    manifest: &Manifest,
-    outcome: &Outcome,
+    manifest: &'a Manifest,
     elapsed: Duration,
-    effect: EffectKnown,
-) -> EndingKind {
+    cancelled: bool,
+) -> Situation<'a> {
     let attempts_spent = claimed
         .attempt
         .saturating_sub(claimed.unspent_attempts)
         .max(1);
     let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
     let since_first_start = millis(claimed.since_first_start_ms).saturating_add(elapsed);
-    let situation = Situation {
+    Situation {
         effect: claimed.effect,
         policy: &manifest.retry,
         attempts_spent,
@@ -91,12 +102,22 @@ fn after(
             .idempotency
             .as_ref()
             .map(|key| key.valid_for.saturating_sub(since_first_start)),
-    };
+        cancelled,
+    }
+}
+
+/// What follows what the tool did.
+fn after(
+    decision: RetryDecision,
+    outcome: &Outcome,
+    attempts_spent: u32,
+    effect: EffectKnown,
+) -> EndingKind {
     let failure = || {
         let failed = || ToolFailure::new(Code::ToolCrashed, "the tool failed");
         outcome.failure().cloned().unwrap_or_else(failed)
     };
-    match retry::decide(&situation, outcome) {
+    match decision {
         RetryDecision::Succeed => succeeded(outcome, effect),
         RetryDecision::Again(pause) => EndingKind::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
@@ -116,9 +137,60 @@ fn after(
                 effect,
             )
         }
-        RetryDecision::Doubt => EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure())),
-        },
+        RetryDecision::Doubt => doubt(&failure()),
+        RetryDecision::Cancelled => cancelled(&failure(), effect),
+        RetryDecision::FailCancelled => failed(&retry::cancelled(&failure()), effect),
+    }
+}
+
+/// Why the call moved: that it was taken back, where that decided it.
+fn reason(decision: RetryDecision, own: &'static str) -> &'static str {
+    match decision {
+        RetryDecision::Cancelled | RetryDecision::FailCancelled => Code::Cancelled.as_str(),
+        RetryDecision::Succeed
+        | RetryDecision::Again(_)
+        | RetryDecision::Fail
+        | RetryDecision::Exhausted
+        | RetryDecision::OutOfTime
+        | RetryDecision::Doubt => own,
+    }
+}
+
+/// How a call ends that was taken back when this attempt had not started anything, and why.
+pub(crate) fn never_started(
+    effect: Effect,
+    earlier_unknown: bool,
+    failure: &ToolFailure,
+) -> (EndingKind, &'static str) {
+    let known = effect_of(effect, OutcomeWord::NotStarted);
+    let kind = match retry::after_cancel(effect, OutcomeWord::NotStarted, earlier_unknown) {
+        RetryDecision::Doubt => doubt(failure),
+        RetryDecision::Cancelled => cancelled(failure, known),
+        RetryDecision::FailCancelled
+        | RetryDecision::Fail
+        | RetryDecision::Exhausted
+        | RetryDecision::OutOfTime
+        | RetryDecision::Again(_)
+        | RetryDecision::Succeed => failed(&retry::cancelled(failure), known),
+    };
+    (kind, Code::Cancelled.as_str())
+}
+
+fn doubt(failure: &ToolFailure) -> EndingKind {
+    EndingKind::Doubt {
+        error: json(&ErrorBody::in_doubt(failure)),
+    }
+}
+
+/// The call was taken back before it did anything; `last` is what its attempt came to.
+fn cancelled(last: &ToolFailure, effect: EffectKnown) -> EndingKind {
+    EndingKind::End {
+        state: State::Cancelled,
+        outcome: CallOutcome::SystemError,
+        source: Source::Error,
+        effect,
+        result: None,
+        error: Some(json(&ErrorBody::failed(&retry::cancelled(last), effect))),
     }
 }
 
@@ -160,28 +232,30 @@ pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
     }
 }
 
-/// How the call ends when the same attempt proves, after the call went in doubt, that nothing happened.
+/// How a call in doubt ends by what the attempt that it is in doubt about proves after all; `None` where it proves nothing.
 ///
 /// That this attempt never started proves nothing about an earlier one that may have had its effect; the tool's own answer does.
-pub(crate) fn proven_not_applied(
+pub(crate) fn settling(
     ending: &Ending,
     execution: &Execution,
     earlier_unknown: bool,
 ) -> Option<Ending> {
     let failure = match execution {
+        Execution::Ran(Outcome::Applied { .. }) => return Some(ending.clone()),
         Execution::Ran(Outcome::DefiniteFailure(failure)) => failure,
         Execution::Ran(Outcome::NotStarted(failure)) | Execution::TakenBack(failure)
             if !earlier_unknown =>
         {
             failure
         }
-        Execution::Ran(Outcome::NotStarted(_) | Outcome::Applied { .. } | Outcome::Unknown(_))
+        Execution::Ran(Outcome::NotStarted(_) | Outcome::Unknown(_))
         | Execution::Abandoned(_)
         | Execution::TakenBack(_)
         | Execution::KeyForgotten(_) => return None,
     };
     Some(Ending {
         kind: failed(failure, EffectKnown::NotApplied),
+        reason: failure.code.as_str().to_owned(),
         ..ending.clone()
     })
 }
@@ -278,6 +352,8 @@ pub(crate) fn json(value: &impl serde::Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fleet::ids::AttemptId;
+
     use super::*;
 
     #[test]
@@ -295,7 +371,7 @@ mod tests {
             reason: "unavailable".to_owned(),
         };
         let settles = |execution: Execution, earlier_unknown| {
-            proven_not_applied(&ending, &execution, earlier_unknown).is_some()
+            settling(&ending, &execution, earlier_unknown).is_some()
         };
         for earlier_unknown in [false, true] {
             let proven = !earlier_unknown;

@@ -24,8 +24,9 @@ use tracing::Instrument;
 
 use crate::{
     claim::Running,
-    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared},
+    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared, StopReason},
     gate,
+    running::Entry,
     worker::Worker,
 };
 
@@ -35,6 +36,7 @@ pub(crate) struct Executed {
     pub(crate) attempt_id: AttemptId,
     pub(crate) tool: Arc<Tool>,
     pub(crate) claim_sent: Instant,
+    pub(crate) entry: Entry,
     pub(crate) execution: Execution,
 }
 
@@ -89,6 +91,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         args_hash,
         prepared,
         claim_sent,
+        entry,
     } = running;
     let until = claim_sent + Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
     let started = Instant::now();
@@ -96,10 +99,13 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         Ok(prepared) => {
             let outer = spans::step(Step::Execute);
             let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
-            let context = context(worker, &claimed, attempt_id, &tool, until, &span);
+            let context = context(&entry, &claimed, attempt_id, &tool, until, &span);
             // Checked right before the first byte: the claim may have taken long.
             if !worker.may_start() {
                 taken_back("the worker's lease ran out before the tool was started")
+            } else if entry.stop.asked() == Some(StopReason::Cancelled) {
+                let what = "the call was cancelled before the tool was started";
+                Execution::TakenBack(ToolFailure::new(Code::Cancelled, what))
             } else if Instant::now() >= until {
                 taken_back("the claim took longer than the attempt may")
             } else if forgotten(&claimed, &tool, claim_sent.elapsed()) {
@@ -125,6 +131,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         attempt_id,
         tool,
         claim_sent,
+        entry,
         execution,
     }
 }
@@ -186,7 +193,7 @@ fn forgotten(claimed: &Claimed, tool: &Tool, elapsed: Duration) -> bool {
 }
 
 fn context(
-    worker: &Worker,
+    entry: &Entry,
     claimed: &Claimed,
     attempt_id: AttemptId,
     tool: &Tool,
@@ -212,7 +219,7 @@ fn context(
             .and_then(|meta| RawValue::from_string(meta).ok()),
         language: claimed.language,
         trace: trace::context_of(span, &claimed.trace),
-        stop: worker.work.child_token(),
+        stop: entry.stop.clone(),
         left_behind: LeftBehind::default(),
     }
 }

@@ -1,10 +1,11 @@
-//! The heartbeat, and the look for claims that were given up.
+//! The heartbeat, and the look at what was claimed here.
 //!
 //! One row says that this process lives, whatever it runs. When it cannot be renewed the worker starts nothing any more;
 //! when somebody has declared it dead it finishes what runs, reports it late, and leaves.
 //!
 //! A claim whose answer never came was given up: nothing was started for it. If it was committed all the same, or is
 //! committed a moment later, its call would run nowhere; so with every beat such claims are looked for and given back.
+//! The same look finds the calls that somebody wants to stop, in case their bell was not heard.
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,6 @@ use std::{
 };
 
 use fleet::{
-    call::EffectKnown,
     delay::Reconnect,
     ids::{AttemptId, CallId},
     lease::{BEAT, Lease},
@@ -22,7 +22,7 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
-        workers,
+        workers::{self, OwnRow},
     },
     telemetry::{metrics, report},
     wire::code::Code,
@@ -30,7 +30,11 @@ use fleet::{
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Worker;
+use crate::{
+    cancel,
+    conclude::{effect_of, never_started},
+    worker::Worker,
+};
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -84,43 +88,38 @@ async fn beat_until_broken(
             metrics().lost_lease();
             intake.cancel();
         }
-        give_back(worker, &mut connection).await?;
+        look_after(worker, &mut connection).await?;
     }
 }
 
-/// Gives back the claims that were given up and committed all the same.
-pub(crate) async fn give_back(
+/// Looks at the rows of everything that was claimed here: what runs, and what was given up.
+pub(crate) async fn look_after(
     worker: &Worker,
     connection: &mut PgConnection,
 ) -> Result<(), StoreError> {
     let looked_at = Instant::now();
-    let given_up: Vec<(CallId, AttemptId)> = claims(worker)
+    let given_up: HashMap<AttemptId, CallId> = claims(worker)
         .iter()
-        .map(|(attempt, (call, _))| (*call, *attempt))
+        .map(|(attempt, (call, _))| (*attempt, *call))
         .collect();
-    if given_up.is_empty() {
+    let mut claimed = worker.attempts.uncancelled(|_| true);
+    claimed.extend(given_up.iter().map(|(attempt, call)| (*call, *attempt)));
+    if claimed.is_empty() {
         return Ok(());
     }
-    let looking = workers::still_claimed(connection, &given_up);
-    let committed = within("look for claims", BEAT_MAX, looking).await?;
+    let looking = workers::own_rows(connection, &claimed);
+    let rows = within("look after what runs here", BEAT_MAX, looking).await?;
+    let (stray, running): (Vec<OwnRow>, Vec<OwnRow>) = rows
+        .into_iter()
+        .partition(|row| given_up.contains_key(&row.attempt_id));
     // Only a look can tell that nothing has come and nothing will: an outage may last longer than that.
     claims(worker).retain(|attempt, (_, since)| {
         looked_at.saturating_duration_since(*since) < GIVEN_UP_FOR
-            || committed.iter().any(|(_, one)| one == attempt)
+            || stray.iter().any(|row| row.attempt_id == *attempt)
     });
-    for (call, attempt) in committed {
-        match worker.end(&returned(worker, call, attempt)).await {
-            Ok(_moved) => {
-                tracing::info!(%call, "a claim that was given up had been committed; the call is queued again");
-                claims(worker).remove(&attempt);
-            }
-            Err(error) => {
-                tracing::debug!(
-                    error = report(&error),
-                    "a claim was not given back; trying again with the next beat"
-                );
-            }
-        }
+    cancel::heed(worker, &running);
+    for row in &stray {
+        give_back(worker, row).await;
     }
     Ok(())
 }
@@ -132,23 +131,89 @@ fn claims(worker: &Worker) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Instant
         .expect("nobody panics while holding the claims")
 }
 
-fn returned(worker: &Worker, call_id: CallId, attempt: AttemptId) -> Ending {
+async fn give_back(worker: &Worker, row: &OwnRow) {
+    let call = row.call_id;
+    match worker.end(&returned(worker.actor(), row)).await {
+        Ok(Some(ended)) => {
+            tracing::info!(%call, state = %ended.state, "a claim that was given up had been committed; it was taken back");
+            claims(worker).remove(&row.attempt_id);
+        }
+        // Somebody has the row locked, or asked for it to stop since it was read.
+        Ok(None) => tracing::debug!(%call, "a claim was not given back; the next beat looks again"),
+        Err(error) => tracing::debug!(
+            error = report(&error),
+            "a claim was not given back; the next beat looks again"
+        ),
+    }
+}
+
+fn returned(actor: String, row: &OwnRow) -> Ending {
     let what = "the claim was given up before anything was started";
     let failure = ToolFailure::new(Code::Unavailable, what);
-    Ending {
-        call_id,
-        guard: Guard::Attempt(attempt),
-        kind: EndingKind::Again {
+    let (kind, reason) = if row.cancel_requested {
+        never_started(row.effect, row.effect_unknown, &failure)
+    } else {
+        let again = EndingKind::Again {
             pause_ms: 0,
             cost: AttemptCost::Unspent,
-        },
+        };
+        (again, "claim_given_up")
+    };
+    Ending {
+        call_id: row.call_id,
+        guard: Guard::Attempt(row.attempt_id),
+        kind,
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::NotStarted,
-            effect: EffectKnown::NotApplied,
+            effect: effect_of(row.effect, OutcomeWord::NotStarted),
             error: serde_json::to_string(&failure).ok(),
             over: true,
         }),
-        actor: worker.actor(),
-        reason: "claim_given_up".to_owned(),
+        actor,
+        reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::{
+        call::{Effect, State},
+        ids::{AttemptId, CallId},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_claim_given_up_goes_back_unless_its_call_was_taken_back() {
+        let ending = |effect, effect_unknown, cancel_requested| {
+            let row = OwnRow {
+                call_id: CallId::generate(),
+                attempt_id: AttemptId::generate(),
+                effect,
+                effect_unknown,
+                cancel_requested,
+            };
+            let ending = returned("worker".to_owned(), &row);
+            let state = match ending.kind {
+                EndingKind::Again { .. } => State::Queued,
+                EndingKind::Doubt { .. } => State::InDoubt,
+                EndingKind::End { state, .. } => state,
+            };
+            (state, ending.reason)
+        };
+        for effect in Effect::ALL {
+            let given_up = (State::Queued, "claim_given_up".to_owned());
+            assert_eq!(ending(*effect, true, false), given_up, "{effect}");
+        }
+        for (effect, effect_unknown, state) in [
+            (Effect::Read, true, State::Cancelled),
+            (Effect::Idempotent, false, State::Cancelled),
+            (Effect::Idempotent, true, State::InDoubt),
+            (Effect::Transaction, false, State::Cancelled),
+            (Effect::Once, false, State::Failed),
+        ] {
+            let expected = (state, "cancelled".to_owned());
+            assert_eq!(ending(effect, effect_unknown, true), expected, "{effect}");
+        }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn announce(postgres: &Postgres, id: WorkerId) {
 pub(crate) async fn give_back(worker: &Worker, postgres: &Postgres) {
     let giving_back = async {
         let mut connection = postgres.connect().await?;
-        heartbeat::give_back(worker, &mut connection).await
+        heartbeat::look_after(worker, &mut connection).await
     };
     said(
         "claims given back",

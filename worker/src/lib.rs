@@ -1,10 +1,12 @@
 //! The worker: deliver, gate, claim, ack, execute, complete, reply.
 //!
 //! `attempt` is the whole of it; read that first. `gate`, `executors`, `conclude` and `dispose` are its parts,
-//! `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this machine that are gone; `guard` is
-//! the small process that runs between the worker and a process tool.
+//! `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this machine that are gone; `cancel` hears
+//! that a call is to stop, `late` keeps what came too late to decide; `guard` is the small process that runs between the
+//! worker and a process tool.
 
 mod attempt;
+mod cancel;
 mod claim;
 mod complete;
 mod conclude;
@@ -15,8 +17,10 @@ pub mod executors;
 mod gate;
 pub mod guard;
 mod heartbeat;
+mod late;
 mod leave;
 mod neighbours;
+mod running;
 mod worker;
 
 use std::{
@@ -59,6 +63,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     executors::{Executors, LINGER_MAX, http::HttpExecutor, process::ProcessExecutor},
+    running::Attempts,
     worker::Worker,
 };
 
@@ -155,8 +160,10 @@ pub async fn run(
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
         lease: Mutex::new(Some(Lease::renewed(registered_at))),
+        attempts: Attempts::default(),
         given_up: Mutex::new(HashMap::new()),
     });
+    tasks.spawn(cancel::listen(Arc::clone(&worker), stop.clone()).await?);
     tasks.spawn(registry.keep_fresh(pool, bus.clone(), stop.clone()));
     tasks.spawn(heartbeat::run(
         Arc::clone(&worker),

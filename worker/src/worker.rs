@@ -17,7 +17,7 @@ use fleet::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::executors::Executors;
+use crate::{executors::Executors, running::Attempts};
 
 /// One worker process.
 pub(crate) struct Worker {
@@ -32,7 +32,9 @@ pub(crate) struct Worker {
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
     pub(crate) lease: Mutex<Option<Lease>>,
-    /// Claims whose answer never came, by when they were given up.
+    /// What runs here now.
+    pub(crate) attempts: Attempts,
+    /// Claims whose answer never came, by when they were looked for the first time.
     pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
 }
 

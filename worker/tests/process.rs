@@ -307,20 +307,29 @@ signal.signal(signal.SIGTERM, bye); note('main'); time.sleep(60)";
 }
 
 fn a_stopped_attempt_ends_its_tool() {
-    let scene = python("note('main'); time.sleep(60)");
-    let (outcome, pids) = thread::scope(|scope| {
-        let stop = scope.spawn(|| {
-            let pids = scene.pids(1);
-            scene.stop.cancel();
-            pids
+    for (taken_back, code, message) in [
+        (false, Code::Timeout, "stopped before it answered"),
+        (true, Code::Cancelled, "cancelled before it answered"),
+    ] {
+        let scene = python("note('main'); time.sleep(60)");
+        let (outcome, pids) = thread::scope(|scope| {
+            let stop = scope.spawn(|| {
+                let pids = scene.pids(1);
+                if taken_back {
+                    scene.stop.cancel();
+                } else {
+                    scene.drain.cancel();
+                }
+                pids
+            });
+            (scene.outcome(json!({})), stop.join().unwrap())
         });
-        (scene.outcome(json!({})), stop.join().unwrap())
-    });
-    assert_gone(&pids);
-    let (word, code, why) = failure(&outcome);
-    assert_eq!((word, code), (OutcomeWord::Unknown, Code::Timeout));
-    assert_eq!(why.message, "stopped before it answered");
-    assert_eq!(detail(why, "stopped"), true);
+        assert_gone(&pids);
+        let (word, coded, why) = failure(&outcome);
+        assert_eq!((word, coded), (OutcomeWord::Unknown, code));
+        assert_eq!(why.message, message);
+        assert_eq!(detail(why, "stopped"), true);
+    }
 }
 
 /// Three that will not go: a child, a detached grandchild, and one that wiped its environment on top.

@@ -157,7 +157,7 @@ fn expired(call: Expired) -> Ending {
 
 /// A running call that nobody runs.
 fn lost_attempt(lost: &Lost) -> Ending {
-    let why = if lost.overdue {
+    let mut reason = if lost.overdue {
         "attempt_overdue"
     } else {
         "worker_lost"
@@ -166,7 +166,8 @@ fn lost_attempt(lost: &Lost) -> Ending {
         Code::ToolCrashed,
         "the worker that ran the tool died or fell silent",
     );
-    let decision = retry::after_loss(lost.effect, lost.lost_attempts.saturating_add(1));
+    let lost_attempts = lost.lost_attempts.saturating_add(1);
+    let decision = retry::after_loss(lost.effect, lost_attempts, lost.cancel_requested);
     let (kind, effect) = match decision {
         RetryDecision::Again(pause) => {
             let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
@@ -184,7 +185,16 @@ fn lost_attempt(lost: &Lost) -> Ending {
             },
             EffectKnown::Unknown,
         ),
+        RetryDecision::Cancelled => {
+            reason = Code::Cancelled.as_str();
+            let cancelled = retry::cancelled(&failure);
+            (
+                end(State::Cancelled, EffectKnown::None, &cancelled),
+                EffectKnown::None,
+            )
+        }
         RetryDecision::Fail
+        | RetryDecision::FailCancelled
         | RetryDecision::Exhausted
         | RetryDecision::OutOfTime
         | RetryDecision::Succeed => (
@@ -203,7 +213,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
             over: false,
         }),
         actor: "sweep".to_owned(),
-        reason: why.to_owned(),
+        reason: reason.to_owned(),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Claimed {
     pub unspent_attempts: u32,
     /// Whether an attempt before it may have had its effect.
     pub effect_unknown: bool,
+    /// Whether somebody has asked it to stop since it was claimed: known when the claim had to be read back.
+    pub cancel_requested: bool,
     /// What running it again would mean.
     pub effect: Effect,
     /// Its tool.
@@ -154,6 +156,7 @@ fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
         attempt: u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(u32::MAX),
         unspent_attempts: u32::try_from(row.try_get::<i32, _>("unspent_attempts")?).unwrap_or(0),
         effect_unknown: row.try_get("effect_unknown")?,
+        cancel_requested: row.try_get("cancel_requested")?,
         tool: row.try_get("tool")?,
         effect: word("effect")?
             .parse()

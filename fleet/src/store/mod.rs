@@ -14,6 +14,7 @@ pub mod complete;
 pub mod ground;
 pub mod health;
 pub mod lane;
+pub mod late;
 pub mod ledger;
 pub mod migrate;
 pub mod postpone;

@@ -36,6 +36,12 @@ pub struct CallRow {
     pub attempts: i32,
     /// Whether it is still open although its deadline has passed.
     pub overdue: bool,
+    /// Whether it runs and somebody has asked it to stop.
+    pub cancel_requested: bool,
+    /// Whether it is in doubt because Postgres lost writes.
+    pub quarantined: bool,
+    /// Who ended it, if it is over.
+    pub ended_by: Option<String>,
     outcome: Option<String>,
     source: Option<String>,
     effect_known: Option<String>,
@@ -48,13 +54,13 @@ pub struct CallRow {
 }
 
 const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
-    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, quarantined, NULL AS ended_by, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls";
 const FINISHED: &str = "SELECT call_id, tenant, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
-    false, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+    false, false, false, actor, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
@@ -199,6 +205,9 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             accepted_at: row.try_get("accepted_at")?,
             attempts: row.try_get("attempts")?,
             overdue: row.try_get("overdue")?,
+            cancel_requested: row.try_get("cancel_requested")?,
+            quarantined: row.try_get("quarantined")?,
+            ended_by: row.try_get("ended_by")?,
             outcome: row.try_get("outcome")?,
             source: row.try_get("source")?,
             effect_known: row.try_get("effect_known")?,

@@ -181,6 +181,8 @@ pub struct Lost {
     pub effect: Effect,
     /// How many attempts were lost before.
     pub lost_attempts: u32,
+    /// Whether somebody has asked it to stop.
+    pub cancel_requested: bool,
     /// Whether its worker still lives and only this attempt is overdue.
     pub overdue: bool,
 }
@@ -198,7 +200,7 @@ pub async fn lost_behind(
 ) -> Result<Vec<Lost>, StoreError> {
     let doing = "look for calls without a worker";
     let sql = format!(
-        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, \
+        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, o.cancel_requested, \
                 coalesce(w.state IN ('live', 'draining'), false) AS overdue \
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
          WHERE o.state = 'running' AND o.call_id > $2 \
@@ -223,6 +225,7 @@ pub async fn lost_behind(
                 .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
             lost_attempts: u32::try_from(row.try_get::<i32, _>("lost_attempts")?)
                 .unwrap_or(u32::MAX),
+            cancel_requested: row.try_get("cancel_requested")?,
             overdue: row.try_get("overdue")?,
         })
     };

@@ -1,10 +1,11 @@
 //! The worker's own row: its identity, its heartbeat, and what others conclude when the heartbeat stops.
 
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::StoreError;
 use crate::{
+    call::Effect,
     ids::{AttemptId, CallId, QueueName, WorkerId},
     lease::LEASE,
 };
@@ -116,35 +117,64 @@ pub async fn leave(
     })
 }
 
-/// Those of these claims, given up by this process, that were committed all the same. Read by primary key.
+/// A running call that this process claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnRow {
+    /// The call.
+    pub call_id: CallId,
+    /// The attempt it was claimed for.
+    pub attempt_id: AttemptId,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// Whether an attempt before this one may have had its effect.
+    pub effect_unknown: bool,
+    /// Whether somebody has asked it to stop.
+    pub cancel_requested: bool,
+}
+
+/// Those of these calls that run under these attempts of this process. Read by primary key. Who is missing was never
+/// claimed, has ended, or was taken away.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn still_claimed(
-    connection: &mut PgConnection,
-    given_up: &[(CallId, AttemptId)],
-) -> Result<Vec<(CallId, AttemptId)>, StoreError> {
-    let (calls, attempts): (Vec<Uuid>, Vec<Uuid>) = given_up
+pub async fn own_rows(
+    executor: impl PgExecutor<'_>,
+    claimed: &[(CallId, AttemptId)],
+) -> Result<Vec<OwnRow>, StoreError> {
+    let doing = "look after what runs here";
+    let (calls, attempts): (Vec<Uuid>, Vec<Uuid>) = claimed
         .iter()
         .map(|(call, attempt)| (call.0, attempt.0))
         .unzip();
-    let rows: Result<Vec<(Uuid, Uuid)>, _> = sqlx::query_as(
-        "SELECT o.call_id, o.attempt_id \
-         FROM unnest($1::uuid[], $2::uuid[]) AS given_up (call_id, attempt_id) \
-         JOIN toolfleet.open_calls o ON o.call_id = given_up.call_id AND o.attempt_id = given_up.attempt_id \
+    let rows = sqlx::query(
+        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.effect_unknown, o.cancel_requested \
+         FROM unnest($1::uuid[], $2::uuid[]) AS mine (call_id, attempt_id) \
+         JOIN toolfleet.open_calls o ON o.call_id = mine.call_id AND o.attempt_id = mine.attempt_id \
          WHERE o.state = 'running'",
     )
     .bind(calls)
     .bind(attempts)
-    .fetch_all(connection)
+    .fetch_all(executor)
     .await;
-    let rows =
-        rows.map_err(|error| StoreError::from_sqlx("look for claims that were given up", error))?;
-    Ok(rows
-        .into_iter()
-        .map(|(call, attempt)| (CallId(call), AttemptId(attempt)))
-        .collect())
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    rows.iter()
+        .map(read_own)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+fn read_own(row: &PgRow) -> Result<OwnRow, sqlx::Error> {
+    Ok(OwnRow {
+        call_id: CallId(row.try_get("call_id")?),
+        attempt_id: AttemptId(row.try_get("attempt_id")?),
+        effect: row
+            .try_get::<String, _>("effect")?
+            .parse()
+            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        effect_unknown: row.try_get("effect_unknown")?,
+        cancel_requested: row.try_get("cancel_requested")?,
+    })
 }
 
 /// The heartbeats of every worker that has not ended, for an observer who watches over one connection: when it breaks, what

@@ -117,6 +117,8 @@ definitions! {
         "Attempts that ended with another attempt being due");
     FENCED_ATTEMPTS = counter("toolfleet.fenced.attempts", "{attempt}", &[],
         "Attempts whose outcome came too late to decide the call");
+    INTEGRITY_ALARMS = counter("toolfleet.integrity.alarms", "{alarm}", &[],
+        "Late outcomes that say a call had its effect although it ended as one that had not");
     LOST_LEASES = counter("toolfleet.lost.leases", "{lease}", &[],
         "Times a worker could not renew its lease in time");
     SETTLED_MESSAGES = counter("toolfleet.settled.messages", "{message}", &[SETTLEMENT],

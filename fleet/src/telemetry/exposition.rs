@@ -114,6 +114,7 @@ mod tests {
         metrics.ended(&echo, OutcomeWord::Applied);
         metrics.retried(&echo);
         metrics.fenced();
+        metrics.integrity_alarm();
         metrics.lost_lease();
         metrics.settled("ack");
         metrics.swept("republish", 2);

@@ -32,6 +32,7 @@ pub struct Metrics {
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
     fenced_attempts: Counter<u64>,
+    integrity_alarms: Counter<u64>,
     lost_leases: Counter<u64>,
     settled_messages: Counter<u64>,
     swept_calls: Counter<u64>,
@@ -95,6 +96,11 @@ impl Metrics {
         self.fenced_attempts.add(1, &[]);
     }
 
+    /// A late outcome says that a call had its effect which ended as one that had not.
+    pub fn integrity_alarm(&self) {
+        self.integrity_alarms.add(1, &[]);
+    }
+
     /// The worker could not renew its lease in time.
     pub fn lost_lease(&self) {
         self.lost_leases.add(1, &[]);
@@ -143,6 +149,7 @@ impl Metrics {
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
             fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
+            integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
             lost_leases: counter(meter, define::LOST_LEASES),
             settled_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),

@@ -6,7 +6,7 @@ use fleet::{
     call::State,
     ids::{AttemptId, CallId, WorkerId},
     store::{
-        claim::{Claim, ClaimRow},
+        claim::{Claim, ClaimRow, read_back},
         lane::{Locks, Statement as _},
         ledger::Claiming,
         session::Postgres,
@@ -311,6 +311,41 @@ async fn a_claim_carries_what_the_caller_sent_along() {
     assert_eq!(claimed.attempt, 1);
     let attempt: Option<AttemptId> = ledger.find(call.call_id).await.attempt_id;
     assert!(attempt.is_some());
+}
+
+#[tokio::test]
+async fn a_process_finds_what_runs_under_its_own_attempts_and_who_is_to_stop() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (runs, stops) = (ledger.running(&worker).await, ledger.running(&worker).await);
+    let (doubtful, over) = (
+        ledger.in_doubt(&worker).await,
+        ledger.running(&worker).await,
+    );
+    ledger.ends(succeeded(over.0, over.1)).await;
+    let moved = ledger.running(&worker).await;
+    ledger.ends(repeated(moved.0, moved.1)).await;
+    worker.claims(moved.0).await;
+    let never = (ledger.queued().await, AttemptId::generate());
+    let asked = "SELECT toolfleet.cancel($1, 'test')";
+    ledger.meddle(stops.0, asked).await;
+
+    let claimed = [runs, stops, doubtful, over, moved, never];
+    let rows = workers::own_rows(&ledger.database.pool, &claimed).await;
+    let mut rows: Vec<_> = rows
+        .unwrap()
+        .iter()
+        .map(|row| (row.call_id, row.attempt_id, row.cancel_requested))
+        .collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(runs.0, runs.1, false), (stops.0, stops.1, true)]);
+
+    // So does a claim whose answer was lost.
+    let mut connection = ledger.database.connect().await;
+    for ((call, attempt), stop) in [(runs, false), (stops, true)] {
+        let claimed = read_back(&mut connection, call, attempt).await.unwrap();
+        assert_eq!(claimed.unwrap().cancel_requested, stop);
+    }
 }
 
 async fn run_for(connection: &mut sqlx::PgConnection, sql: &'static str, worker: WorkerId) {

@@ -206,6 +206,21 @@ async fn doubt_is_resolved_by_the_attempt_that_caused_it() {
 }
 
 #[tokio::test]
+async fn a_doubt_is_not_cancelled_and_a_quarantined_one_ends_only_by_success() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.in_doubt(&worker).await;
+    let end = |state| ending(call, Guard::Attempt(attempt), end_in(state));
+    let reply = ledger.completing.complete_once(end(State::Cancelled)).await;
+    assert!(matches!(reply, Reply::Undecided), "{reply:?}");
+    let quarantine = "UPDATE toolfleet.open_calls SET quarantined = true WHERE call_id = $1";
+    ledger.meddle(call, quarantine).await;
+    let reply = ledger.completing.complete_once(end(State::Failed)).await;
+    assert!(matches!(reply, Reply::Undecided), "{reply:?}");
+    ledger.ends(end(State::Succeeded)).await;
+}
+
+#[tokio::test]
 async fn an_illegal_end_is_refused_and_its_neighbours_move() {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;

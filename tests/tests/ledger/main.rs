@@ -12,6 +12,7 @@ mod accept;
 mod claim;
 
 mod complete;
+mod late;
 mod views;
 
 mod cancel;

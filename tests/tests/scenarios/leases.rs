@@ -1,4 +1,4 @@
-//! Silence that is nobody's death.
+//! Silence that is nobody's death: of Postgres, and of a worker that only cannot be heard.
 
 use std::{fs, time::Duration};
 
@@ -125,6 +125,71 @@ async fn a_postgres_that_stands_still_kills_nobody_and_doubles_nothing() {
         .wait()
         .await;
     assert_eq!(answer["state"], "succeeded");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+#[ignore = "slow: Postgres is down for two leases"]
+async fn a_postgres_that_is_down_for_two_leases_leaves_no_call_in_doubt() {
+    down_under_running_calls(200, 2 * LEASE).await;
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_down_for_a_moment_leaves_no_call_in_doubt() {
+    down_under_running_calls(50, Duration::from_secs(4)).await;
+}
+
+/// Stops Postgres for this long under so many running `once` calls. A third of them ends before it is down, a third while
+/// it is, and a third once it is back.
+async fn down_under_running_calls(calls: usize, down: Duration) {
+    let witness = Witness::start().await;
+    let mut cluster = Cluster::alone(true).await;
+    let tool = witness.tool("charge", "once") + "timeout: 4m\n";
+    let concurrency = calls.to_string();
+    let flags = ["--concurrency", concurrency.as_str()];
+    let spec = Spec::with([tool]).dispatchers(2).workers(1, &flags);
+    let fleet = Fleet::start_on(cluster.database().await, spec).await;
+    let names: Vec<String> = (0..calls).map(|call| call.to_string()).collect();
+    let mut ids = Vec::new();
+    for what in &names {
+        witness.always(what, Reply::DoneWhenReleased);
+        let call = fleet.submit("charge", &json!({"what": what})).key(what);
+        ids.push(call.asynchronous().await.call_id());
+    }
+    witness
+        .until("all of them to run", |seen| seen.running == calls)
+        .await;
+    let thirds: Vec<&[String]> = names.chunks(calls.div_ceil(3)).collect();
+    let release = |third: &[String]| third.iter().for_each(|what| witness.release(what));
+
+    release(thirds[0]);
+    cluster.stop().await;
+    release(thirds[1]);
+    // The one place where time itself is the fact.
+    tokio::time::sleep(down).await;
+    cluster.start().await;
+    release(thirds[2]);
+
+    for (call, what) in ids.iter().zip(&names) {
+        let row = fleet.until_state(*call, "succeeded").await;
+        assert_eq!(
+            (&row["attempts"], witness.asked(what)),
+            (&json!(1), 1),
+            "{what}"
+        );
+        let events = fleet.events(*call).await;
+        let states: Vec<_> = events.iter().map(|event| &event["to_state"]).collect();
+        assert_eq!(states, ["queued", "running", "succeeded"], "never in doubt");
+    }
+    let alive = "SELECT count(*) FROM toolfleet.workers WHERE state = 'live'";
+    assert_eq!(fleet.count(alive).await, 1, "an outage kills nobody");
+    #[expect(
+        clippy::print_stdout,
+        reason = "the figure is what somebody runs it for"
+    )]
+    {
+        println!("{calls} running once calls, Postgres down for {down:?}: 0 in doubt");
+    }
     invariants::hold(&fleet, &witness).await;
 }
 

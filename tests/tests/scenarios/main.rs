@@ -26,6 +26,8 @@ mod sweep;
 
 mod fencing;
 
+mod cancel;
+
 mod drain;
 
 mod backpressure;

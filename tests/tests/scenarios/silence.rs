@@ -121,3 +121,28 @@ async fn a_tool_that_has_forgotten_its_key_is_not_asked_again() {
     witness.release("a");
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn an_outcome_is_not_lost_when_somebody_holds_the_row_of_its_call_for_long() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
+    witness.always("a", Reply::DoneWhenReleased);
+    let call = fleet.submit("charge", &json!({"what": "a"})).key("k");
+    let call = call.asynchronous().await.call_id();
+    witness.until_asked("a", 1).await;
+    let mut holding = fleet.database.connect().await;
+    let mut hold = holding.begin().await.unwrap();
+    sqlx::query("SELECT FROM toolfleet.open_calls WHERE call_id = $1 FOR UPDATE")
+        .bind(call.0)
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    let before = beats(&fleet).await;
+    witness.release("a");
+    // Longer than a statement waits for a lock.
+    until_so("two beats", async || beats(&fleet).await >= before + 2).await;
+    hold.rollback().await.unwrap();
+    let row = fleet.until_state(call, "succeeded").await;
+    assert_eq!((&row["attempts"], witness.asked("a")), (&json!(1), 1));
+    invariants::hold(&fleet, &witness).await;
+}

@@ -6,6 +6,7 @@
 pub mod http;
 pub mod output;
 pub mod process;
+mod stop;
 mod veil;
 
 use std::{
@@ -27,7 +28,8 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+
+pub use self::stop::{Stop, StopReason};
 
 /// One executor of each kind.
 pub(crate) struct Executors {
@@ -103,8 +105,8 @@ pub struct AttemptContext {
     pub language: Language,
     /// The trace context of this attempt.
     pub trace: fleet::wire::trace::TraceContext,
-    /// Cancelled when the attempt must end now: the caller took the call back, or the worker's grace is over.
-    pub stop: CancellationToken,
+    /// Tells when the attempt must end now: the caller took the call back, or the worker's grace is over.
+    pub stop: Stop,
     /// Where the executor says that something which it started may live on.
     pub left_behind: LeftBehind,
 }

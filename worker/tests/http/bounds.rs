@@ -5,6 +5,8 @@ use std::time::Duration;
 use fleet::outcome::Outcome;
 use serde_json::json;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use worker::executors::{AttemptContext, Stop};
 
 use crate::{
     context, manifest, posting, prepare, run,
@@ -37,21 +39,31 @@ async fn a_tool_that_does_not_answer_is_left_at_the_deadline() {
 
 #[tokio::test]
 async fn stopping_an_attempt_closes_its_connection() {
-    let server = Server::start(|_| Reply::Hang).await;
-    let context = context(Duration::from_secs(60));
-    let stop = context.stop.clone();
-    let manifest = posting("once", &server.url("/"));
-    let running = prepare(&manifest, &json!({})).unwrap().run(context);
-    let stopping = async {
-        server.until(|seen| seen.requests.len() == 1).await;
-        stop.cancel();
-    };
-    let both = async { tokio::join!(running, stopping).0 };
-    let outcome = tokio::time::timeout(Duration::from_secs(10), both)
-        .await
-        .unwrap();
-    assert_eq!(word(&outcome), ("unknown", Some("timeout")));
-    server.until(|seen| seen.ended == 1).await;
+    for (taken_back, code) in [(true, "cancelled"), (false, "timeout")] {
+        let server = Server::start(|_| Reply::Hang).await;
+        let drain = CancellationToken::new();
+        let context = AttemptContext {
+            stop: Stop::under(drain.clone()),
+            ..context(Duration::from_secs(60))
+        };
+        let stop = context.stop.clone();
+        let manifest = posting("once", &server.url("/"));
+        let running = prepare(&manifest, &json!({})).unwrap().run(context);
+        let stopping = async {
+            server.until(|seen| seen.requests.len() == 1).await;
+            if taken_back {
+                stop.cancel();
+            } else {
+                drain.cancel();
+            }
+        };
+        let both = async { tokio::join!(running, stopping).0 };
+        let outcome = tokio::time::timeout(Duration::from_secs(10), both)
+            .await
+            .unwrap();
+        assert_eq!(word(&outcome), ("unknown", Some(code)));
+        server.until(|seen| seen.ended == 1).await;
+    }
 }
 
 #[tokio::test]
@@ -60,9 +72,9 @@ async fn an_attempt_that_is_over_sends_nothing() {
     let manifest = posting("once", &server.url("/"));
     let stopped = context(Duration::from_secs(60));
     stopped.stop.cancel();
-    for context in [stopped, context(Duration::ZERO)] {
+    for (context, code) in [(stopped, "cancelled"), (context(Duration::ZERO), "timeout")] {
         let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
-        assert_eq!(word(&outcome), ("not_started", Some("timeout")));
+        assert_eq!(word(&outcome), ("not_started", Some(code)));
     }
     assert_eq!(server.seen().connections, 0);
 }

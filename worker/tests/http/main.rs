@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use worker::executors::{AttemptContext, Executor, LeftBehind, Prepared, http::HttpExecutor};
+use worker::executors::{AttemptContext, Executor, LeftBehind, Prepared, Stop, http::HttpExecutor};
 
 /// A manifest with this effect and request; `more` adds top-level fields.
 fn manifest(effect: &str, http: Value, more: Value) -> Manifest {
@@ -55,7 +55,7 @@ fn context(time: Duration) -> AttemptContext {
         meta: None,
         language: Language::En,
         trace: TraceContext::default(),
-        stop: CancellationToken::new(),
+        stop: Stop::under(CancellationToken::new()),
         left_behind: LeftBehind::default(),
     }
 }

@@ -14,6 +14,9 @@ WITH input AS MATERIALIZED (
            OR (i.by_rev = o.rev AND o.state = 'queued'))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
+      -- A doubt ends by evidence, not by a wish; and where attempts may have been forgotten, only success is evidence.
+      AND (i.kind <> 'end' OR o.state <> 'in_doubt'
+           OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (

@@ -177,7 +177,11 @@ impl HttpAttempt {
             Ok(request) => request,
             Err(failure) => return Outcome::NotStarted(failure),
         };
-        if context.stop.is_cancelled() || Instant::now() >= context.until {
+        if let Some(reason) = context.stop.asked() {
+            let message = format!("the attempt was {} before anything was sent", reason.word());
+            return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
+        }
+        if Instant::now() >= context.until {
             let message = "the attempt's time was over before anything was sent";
             return Outcome::NotStarted(ToolFailure::new(Code::Timeout, message));
         }
@@ -275,20 +279,21 @@ async fn exchange(
 async fn cut_off(context: &AttemptContext) -> End {
     tokio::select! {
         biased;
-        () = context.stop.cancelled() => End::Stopped,
+        reason = context.stop.told() => End::Stopped(reason),
         () = sleep_until(context.until) => End::TimedOut,
     }
 }
 
 fn unanswered(end: End, origin: &str) -> Outcome {
-    let why = if end == End::Stopped {
-        "the attempt was stopped before"
-    } else {
-        "the attempt's time was over before"
+    let (code, why) = match end {
+        End::Stopped(reason) => (reason.code(), format!("the attempt was {}", reason.word())),
+        End::Whole | End::TooLarge | End::Broken | End::TimedOut => {
+            (Code::Timeout, "the attempt's time was over".to_owned())
+        }
     };
     Outcome::Unknown(ToolFailure::new(
-        Code::Timeout,
-        format!("{why} {origin} answered"),
+        code,
+        format!("{why} before {origin} answered"),
     ))
 }
 

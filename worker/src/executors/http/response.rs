@@ -13,7 +13,7 @@ use serde_json::{
 };
 
 use super::words;
-use crate::executors::output;
+use crate::executors::{StopReason, output};
 
 /// What the manifest says about answers.
 pub(super) struct Rules {
@@ -45,7 +45,7 @@ pub(super) enum End {
     TooLarge,
     Broken,
     TimedOut,
-    Stopped,
+    Stopped(StopReason),
 }
 
 /// What the attempt came to, given that a status arrived.
@@ -137,9 +137,12 @@ fn success(rules: &Rules, answer: &Answer) -> Outcome {
             Code::Timeout,
             "the tool's answer was not complete in time".to_owned(),
         )),
-        End::Stopped => Outcome::Unknown(fail(
-            Code::Timeout,
-            "the attempt was stopped in the middle of the tool's answer".to_owned(),
+        End::Stopped(reason) => Outcome::Unknown(fail(
+            reason.code(),
+            format!(
+                "the attempt was {} in the middle of the tool's answer",
+                reason.word()
+            ),
         )),
     }
 }
@@ -387,7 +390,8 @@ mod tests {
         for (end, code) in [
             (End::Broken, Code::Unavailable),
             (End::TimedOut, Code::Timeout),
-            (End::Stopped, Code::Timeout),
+            (End::Stopped(StopReason::Drained), Code::Timeout),
+            (End::Stopped(StopReason::Cancelled), Code::Cancelled),
         ] {
             for write in [true, false] {
                 let outcome = class(

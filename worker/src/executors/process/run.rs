@@ -51,7 +51,7 @@ const STDERR_REST_MAX: usize = 1024 * 1024;
 
 /// Runs the program once, and returns when it is gone with all that it started.
 pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Observed {
-    if context.stop.is_cancelled() || Instant::now() >= context.until {
+    if context.stop.asked().is_some() || Instant::now() >= context.until {
         return Observed::not_started("the attempt was over before the program could be started");
     }
     let running = order(tool).and_then(|order| Ok((order, Running::start(tool, context)?)));
@@ -164,7 +164,7 @@ impl Running {
                 }
                 () = self.stderr.fill_tail() => None,
                 () = sleep_until(context.until), if asked.is_none() => Some(Reason::Deadline),
-                () = context.stop.cancelled(), if asked.is_none() => Some(Reason::Stop),
+                why = context.stop.told(), if asked.is_none() => Some(Reason::Stop(why)),
                 () = sleep_until(self.give_up_at), if asked.is_some() => {
                     return asked.map_or(End::GuardLost, End::Ended);
                 }

@@ -10,7 +10,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::run::STDERR_MAX;
-use crate::{executors::output, guard::Ending};
+use crate::{
+    executors::{StopReason, output},
+    guard::Ending,
+};
 
 /// A run as it was seen from outside.
 #[derive(Debug)]
@@ -43,7 +46,7 @@ pub(super) enum Reason {
     /// It did not answer in time.
     Deadline,
     /// The attempt was told to stop.
-    Stop,
+    Stop(StopReason),
     /// It wrote more than it may.
     Overflow,
 }
@@ -104,9 +107,9 @@ pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
             let message = "the program did not answer in time and was ended";
             Outcome::Unknown(fail(Code::Timeout, message, &[]))
         }
-        End::Ended(Reason::Stop) => Outcome::Unknown(fail(
-            Code::Timeout,
-            "stopped before it answered",
+        End::Ended(Reason::Stop(why)) => Outcome::Unknown(fail(
+            why.code(),
+            &format!("{} before it answered", why.word()),
             &[("stopped", true.into())],
         )),
         // We ended it while it was at work, and it would have gone on: whether its effect was already there,
@@ -256,9 +259,14 @@ mod tests {
                 Some(Code::Timeout),
             ),
             (
-                observed(End::Ended(Reason::Stop), b"{}"),
+                observed(End::Ended(Reason::Stop(StopReason::Drained)), b"{}"),
                 Unknown,
                 Some(Code::Timeout),
+            ),
+            (
+                observed(End::Ended(Reason::Stop(StopReason::Cancelled)), b"{}"),
+                Unknown,
+                Some(Code::Cancelled),
             ),
             (
                 observed(End::Ended(Reason::Overflow), b"{}"),

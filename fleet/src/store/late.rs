@@ -1,0 +1,94 @@
+//! Late evidence: what an attempt came to, told after the attempt had been taken from its worker. Kept, and decides nothing.
+
+use std::time::Duration;
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use time::OffsetDateTime;
+
+use super::{StoreError, complete::EndedAttempt, session::within};
+use crate::{
+    call::EffectKnown,
+    ids::{AttemptId, CallId, WorkerId},
+    outcome::OutcomeWord,
+};
+
+/// What a worker says of an attempt that is no longer its own. The tool's answer is not kept: nobody may be given it.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// The call.
+    pub call_id: CallId,
+    /// The attempt.
+    pub attempt_id: AttemptId,
+    /// Its number, from 1.
+    pub number: u32,
+    /// Who ran it.
+    pub worker: WorkerId,
+    /// How that worker signs what it records.
+    pub actor: String,
+    /// When it had to end.
+    pub attempt_until: OffsetDateTime,
+    /// How long it was allowed to take.
+    pub timeout_ms: i64,
+    /// How it ended.
+    pub ended: EndedAttempt,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Testimony {
+    /// It is kept.
+    Kept {
+        /// It says that the effect happened, and the call ended as one whose effect did not.
+        contradicts: bool,
+    },
+    /// It was not late: the same worker has recorded before how this attempt ended.
+    Recorded,
+    /// There is no such call.
+    NoCall,
+}
+
+const DOING: &str = "keep late evidence";
+/// How long it waits, for a connection and for the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Keeps evidence. Own autocommit statement; guard: the attempt's own worker has not recorded its end before; safe to
+/// repeat; locks nothing. It moves no call.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, StoreError> {
+    let keeping = async {
+        let row = sqlx::query(include_str!("sql/late.sql"))
+            .bind(evidence.call_id.0)
+            .bind(evidence.attempt_id.0)
+            .bind(i32::try_from(evidence.number).unwrap_or(i32::MAX))
+            .bind(evidence.worker.0)
+            .bind(evidence.attempt_until)
+            .bind(evidence.timeout_ms)
+            .bind(evidence.ended.outcome.as_str())
+            .bind(evidence.ended.effect.as_str())
+            .bind(evidence.ended.error.as_deref())
+            .bind(evidence.ended.over)
+            .bind(evidence.actor.as_str())
+            .fetch_one(pool)
+            .await;
+        row.map_err(|error| StoreError::from_sqlx(DOING, error))
+    };
+    let row = within(DOING, ANSWER_MAX, keeping).await?;
+    read(&row, evidence.ended.outcome).map_err(|error| StoreError::unreadable(DOING, error))
+}
+
+fn read(row: &PgRow, outcome: OutcomeWord) -> Result<Testimony, sqlx::Error> {
+    if row.try_get("recorded")? {
+        return Ok(Testimony::Recorded);
+    }
+    if !row.try_get::<bool, _>("known")? {
+        return Ok(Testimony::NoCall);
+    }
+    let settled_as: Option<String> = row.try_get("settled_as")?;
+    let denied = settled_as.as_deref() == Some(EffectKnown::NotApplied.as_str());
+    Ok(Testimony::Kept {
+        contradicts: denied && outcome == OutcomeWord::Applied,
+    })
+}

@@ -1,0 +1,73 @@
+//! Telling an attempt that it must end now, and why.
+
+use fleet::wire::code::Code;
+use tokio_util::sync::CancellationToken;
+
+/// Tells one attempt to end. Clones tell the same attempt.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    /// All attempts of the worker.
+    work: CancellationToken,
+    /// This attempt alone.
+    call: CancellationToken,
+}
+
+/// Why an attempt must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// The caller took the call back.
+    Cancelled,
+    /// The worker's grace is over.
+    Drained,
+}
+
+impl Stop {
+    /// Tells its attempt to end when `work` is cancelled, or when [`Self::cancel`] is called.
+    pub fn under(work: CancellationToken) -> Self {
+        Self {
+            work,
+            call: CancellationToken::new(),
+        }
+    }
+
+    /// The caller took the call back.
+    pub fn cancel(&self) {
+        self.call.cancel();
+    }
+
+    /// Why the attempt must end, if it must.
+    pub fn asked(&self) -> Option<StopReason> {
+        if self.call.is_cancelled() {
+            Some(StopReason::Cancelled)
+        } else {
+            self.work.is_cancelled().then_some(StopReason::Drained)
+        }
+    }
+
+    /// Waits until the attempt must end. Cancel-safe.
+    pub async fn told(&self) -> StopReason {
+        tokio::select! {
+            biased;
+            () = self.call.cancelled() => StopReason::Cancelled,
+            () = self.work.cancelled() => StopReason::Drained,
+        }
+    }
+}
+
+impl StopReason {
+    /// The code of an attempt that ended because of it.
+    pub const fn code(self) -> Code {
+        match self {
+            Self::Cancelled => Code::Cancelled,
+            Self::Drained => Code::Timeout,
+        }
+    }
+
+    /// What was done to the attempt, for messages.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Drained => "stopped",
+        }
+    }
+}

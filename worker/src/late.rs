@@ -1,0 +1,60 @@
+//! What is still to be said about an attempt that was taken from this worker. It moves nothing, and it is not lost.
+
+use std::time::Duration;
+
+use fleet::{
+    delay::Reconnect,
+    store::late::{self, Evidence, Testimony},
+    telemetry::{metrics, report},
+};
+use tokio::time::Instant;
+
+use crate::{conclude::ended_attempt, execute::Executed, worker::Worker};
+
+/// How long evidence waits for the ledger.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Has the ledger keep how the attempt ended, and raises the alarm if that contradicts how the call did.
+pub(crate) async fn testify(worker: &Worker, executed: &Executed) {
+    let claimed = &executed.claimed;
+    let call = claimed.call_id;
+    let evidence = Evidence {
+        call_id: call,
+        attempt_id: executed.attempt_id,
+        number: claimed.attempt,
+        worker: worker.id,
+        actor: worker.actor(),
+        attempt_until: claimed.attempt_until,
+        timeout_ms: claimed.timeout_ms,
+        ended: ended_attempt(claimed.effect, &executed.execution),
+    };
+    let outcome = evidence.ended.outcome;
+    match keep(worker, &evidence).await {
+        Some(Testimony::Recorded) => {
+            tracing::debug!("this worker had recorded the end of its attempt already");
+            return;
+        }
+        Some(Testimony::Kept { contradicts: true }) => {
+            metrics().integrity_alarm();
+            tracing::error!(%call, "a call that ended as not applied had its effect after all");
+        }
+        Some(Testimony::Kept { contradicts: false }) => {}
+        Some(Testimony::NoCall) => tracing::error!(%call, "a completed call is not in the ledger"),
+        None => tracing::error!(%call, %outcome, "late evidence could not be kept"),
+    }
+    metrics().fenced();
+    tracing::warn!(%outcome, "attempt was fenced: its outcome came too late to decide the call");
+}
+
+async fn keep(worker: &Worker, evidence: &Evidence) -> Option<Testimony> {
+    let began = Instant::now();
+    let mut reconnect = Reconnect::default();
+    while began.elapsed() < PATIENCE {
+        match late::keep(&worker.pool, evidence).await {
+            Ok(testimony) => return Some(testimony),
+            Err(error) => tracing::debug!(error = report(&error), "late evidence was not kept"),
+        }
+        reconnect.pause().await;
+    }
+    None
+}
