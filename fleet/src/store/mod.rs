@@ -10,6 +10,7 @@ pub use sqlx::{PgConnection, PgPool};
 pub mod accept;
 pub mod claim;
 pub mod complete;
+pub mod ground;
 pub mod lane;
 pub mod ledger;
 pub mod migrate;

@@ -9,7 +9,7 @@ use sqlx::{
 };
 use tokio::time::{error::Elapsed, timeout};
 
-use super::StoreError;
+use super::{StoreError, ground};
 
 /// Where the ledger is and how this process names itself there.
 #[derive(Debug, Clone)]
@@ -148,35 +148,10 @@ fn silence(elapsed: Elapsed) -> sqlx::Error {
 
 /// Refuses a server that forgets what it commits, or that does not take writes.
 async fn check_ground(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let statement = "SELECT current_setting('fsync'), current_setting('full_page_writes'), \
-                     current_setting('synchronous_commit'), pg_is_in_recovery(), \
-                     current_setting('server_version_num')::int";
-    let row: (String, String, String, bool, i32) = sqlx::query_as(statement)
-        .fetch_one(connection)
-        .await
-        .map_err(|e| StoreError::from_sqlx("check the ground", e))?;
-    let (fsync, full_page_writes, synchronous_commit, in_recovery, version) = row;
-    let mut unsafe_settings = Vec::new();
-    if fsync != "on" {
-        unsafe_settings.push("fsync is off: a crash loses what was committed; set fsync = on");
+    let found = ground::findings(&ground::read(connection).await?);
+    if found.is_empty() {
+        return Ok(());
     }
-    if full_page_writes != "on" {
-        unsafe_settings
-            .push("full_page_writes is off: a crash can tear pages; set full_page_writes = on");
-    }
-    if matches!(synchronous_commit.as_str(), "off") {
-        unsafe_settings
-            .push("synchronous_commit is off: answers would leave before they are durable");
-    }
-    if in_recovery {
-        unsafe_settings.push("the server is a standby: point DATABASE_URL at the primary");
-    }
-    if version < 150_000 {
-        unsafe_settings.push("the server is older than PostgreSQL 15");
-    }
-    if unsafe_settings.is_empty() {
-        Ok(())
-    } else {
-        Err(StoreError::UnsafeGround(unsafe_settings.join("; ")))
-    }
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    Err(StoreError::UnsafeGround(found.join("; ")))
 }

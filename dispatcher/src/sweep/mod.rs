@@ -1,0 +1,137 @@
+//! The sweep: whatever Postgres says and nobody is doing, found and set going again.
+//!
+//! `mod` has what all passes share, each file beside it a loop that waits for no other.
+//! Any number of dispatchers run it at once; every pass is bounded and safe to repeat. What needs only Postgres, what needs
+//! NATS, and what may take minutes run beside each other: without NATS, dead workers are found and calls expire all the same.
+//!
+//! | pass | finds | does |
+//! |---|---|---|
+//! | `due` | queued calls whose pause is over | publishes them, under a new number |
+//! | `lost_pointer` | queued calls older than a pointer takes | publishes them again, under the same number: refused while the message is there |
+//! | `expired` | queued calls whose deadline has passed | ends them |
+//! | `dead_worker` | workers silent for a whole lease | declares them dead |
+//! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
+//! | `topology` | a missing stream or consumer | makes it again |
+//! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
+
+mod due;
+mod ledger;
+mod topology;
+mod upkeep;
+
+use std::time::Duration;
+
+use fleet::{
+    bus::{connect::Bus, publish::Publisher},
+    registry::Registry,
+    store::{
+        PgPool, StoreError, complete::Ending, ledger::Completing, session::Postgres,
+        sweep::Publishable,
+    },
+    telemetry::{metrics, report},
+};
+use futures_util::{FutureExt, future::join_all};
+use tokio::{
+    task::JoinSet,
+    time::{Interval, MissedTickBehavior, interval, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// What the passes need.
+#[derive(Clone)]
+pub(crate) struct Sweep {
+    pub(crate) bus: Bus,
+    pub(crate) postgres: Postgres,
+    pub(crate) pool: PgPool,
+    pub(crate) publisher: Publisher,
+    pub(crate) completing: Completing,
+    pub(crate) registry: Registry,
+    /// Days of history to keep; `None` keeps all.
+    pub(crate) history_days: Option<i32>,
+}
+
+/// How long an ending waits for the ledger; the next pass finds what was left.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Sweep {
+    /// Starts the passes on `tasks`; they end when `stop` is cancelled.
+    pub(crate) fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+        let (due, ledger, topology, upkeep) = (self.clone(), self.clone(), self.clone(), self);
+        let stopped = || stop.clone();
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(due.sweep_due())
+                .map(drop),
+        );
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(ledger.sweep_ledger())
+                .map(drop),
+        );
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(topology.keep_topology())
+                .map(drop),
+        );
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(upkeep.keep_up())
+                .map(drop),
+        );
+    }
+
+    /// Ends calls side by side, so that they share commits; one that cannot be ended is left to the next pass.
+    async fn end_all(&self, endings: Vec<Ending>, pass: &'static str) {
+        join_all(endings.into_iter().map(|ending| self.end(ending, pass))).await;
+    }
+
+    async fn end(&self, ending: Ending, pass: &'static str) {
+        match self.completing.complete(&ending, PATIENCE).await {
+            Ok(Some(ended)) => {
+                metrics().swept(pass, 1);
+                if ended.state.answers_waiters() && self.bus.is_connected() {
+                    // Only the bell: the dispatcher that holds the waiter reads the row.
+                    let subject = self.bus.subjects.done(ended.dispatcher, ending.call_id);
+                    let ringing = self.bus.client.publish(subject, bytes::Bytes::new());
+                    if !matches!(timeout(Duration::from_secs(1), ringing).await, Ok(Ok(()))) {
+                        tracing::debug!("waiters were not told; they find out by themselves");
+                    }
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(pass, call = %ending.call_id, error = report(&error), "a call was not ended");
+            }
+        }
+    }
+
+    /// False when the connection took no more.
+    async fn publish(&self, calls: Vec<Publishable>) -> bool {
+        for call in calls {
+            if !self
+                .publisher
+                .publish(&call.queue, call.n, &call.pointer)
+                .await
+            {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn warn(pass: &'static str, swept: Result<(), StoreError>) {
+    if let Err(error) = swept {
+        tracing::warn!(
+            pass,
+            error = report(&error),
+            "a sweep was cut short; the next one goes on"
+        );
+    }
+}
