@@ -17,6 +17,8 @@ pub mod delay;
 
 pub mod lease;
 
+pub mod standing;
+
 // What may come in.
 pub mod arguments;
 pub mod canonical;

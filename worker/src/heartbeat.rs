@@ -18,7 +18,7 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
-        workers,
+        standing, workers,
     },
     telemetry::{metrics, report},
     wire::code::Code,
@@ -66,10 +66,10 @@ async fn beat_until_broken(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let sent_at = Instant::now();
+        let (sent_at, ground) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
-        let lease = beaten.then(|| Lease::renewed(sent_at));
+        let lease = beaten.then(|| (Lease::renewed(sent_at), ground));
         *worker
             .lease
             .lock()
@@ -80,6 +80,10 @@ async fn beat_until_broken(
             intake.cancel();
         }
         give_back(worker, &mut connection).await?;
+        let looking = standing::mark(&mut connection);
+        if let Some(mark) = within("read the ledger's mark", BEAT_MAX, looking).await? {
+            worker.postgres.remember(mark);
+        }
     }
 }
 

@@ -11,10 +11,12 @@
 //! | `expired` | queued calls whose deadline has passed | ends them |
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
+//! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer | makes it again |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
+mod ground;
 mod ledger;
 mod topology;
 mod upkeep;
@@ -56,7 +58,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Sweep {
     /// Starts the passes on `tasks`; they end when `stop` is cancelled.
     pub(crate) fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
-        let (due, ledger, topology, upkeep) = (self.clone(), self.clone(), self.clone(), self);
+        let (due, ledger, ground) = (self.clone(), self.clone(), self.clone());
+        let (topology, upkeep) = (self.clone(), self);
         let stopped = || stop.clone();
         tasks.spawn(
             stopped()
@@ -66,6 +69,11 @@ impl Sweep {
         tasks.spawn(
             stopped()
                 .run_until_cancelled_owned(ledger.sweep_ledger())
+                .map(drop),
+        );
+        tasks.spawn(
+            stopped()
+                .run_until_cancelled_owned(ground.keep_mark())
                 .map(drop),
         );
         tasks.spawn(

@@ -1,6 +1,7 @@
 //! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
 
 pub mod connect;
+pub mod mark;
 pub mod publish;
 pub mod pull;
 pub mod topology;

@@ -1,4 +1,4 @@
-//! The stream and its consumers, as code. Dispatchers make them, and make them again when they are gone.
+//! The streams and their consumers, as code. Dispatchers make them, and make them again when they are gone.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
 };
 
-use super::{BusError, connect::Bus};
+use super::{BusError, connect::Bus, mark};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// A message that was not acknowledged for this long is delivered again; the claim refuses what is claimed already.
 pub const ACK_WAIT: Duration = Duration::from_secs(10);
 
-/// Makes the stream and the consumers of these queues where they are missing; changes nothing that is there.
+/// Makes the streams and the consumers of these queues where they are missing; changes nothing that is there.
 ///
-/// The stream is a set: one message a subject, and publishing again while it is there is refused.
+/// The stream of pointers is a set: one message a subject, and publishing again while it is there is refused.
 ///
 /// # Errors
 ///
@@ -26,24 +26,13 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();
-    let stream = match jetstream.get_stream(&name).await {
-        Ok(stream) => stream,
-        Err(error) if is_missing(&error) => {
-            match jetstream.create_stream(stream_config(&bus.subjects)).await {
-                Ok(_) => jetstream
-                    .get_stream(&name)
-                    .await
-                    .map_err(|error| BusError::unavailable(doing, error))?,
-                // Another dispatcher made it at the same moment.
-                Err(error) if is_taken(&error) => jetstream
-                    .get_stream(&name)
-                    .await
-                    .map_err(|error| BusError::unavailable(doing, error))?,
-                Err(error) => return Err(BusError::unavailable(doing, error)),
-            }
-        }
-        Err(error) => return Err(BusError::unavailable(doing, error)),
-    };
+    ensure_stream(doing, &jetstream, stream_config(&bus.subjects)).await?;
+    let keeping = "make the stream that keeps the ledger's mark";
+    ensure_stream(keeping, &jetstream, mark::stream_config(&bus.subjects)).await?;
+    let stream = jetstream
+        .get_stream(&name)
+        .await
+        .map_err(|error| BusError::unavailable(doing, error))?;
     for queue in queues {
         let consumer = consumer_config(&bus.subjects, queue);
         let made = stream.create_consumer_strict(consumer).await;
@@ -56,7 +45,25 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     Ok(())
 }
 
-fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
+async fn ensure_stream(
+    doing: &'static str,
+    jetstream: &jetstream::Context,
+    config: Config,
+) -> Result<(), BusError> {
+    match jetstream.get_stream(&config.name).await {
+        Ok(_) => return Ok(()),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(BusError::unavailable(doing, error)),
+    }
+    match jetstream.create_stream(config).await {
+        Ok(_) => Ok(()),
+        // Another dispatcher made it at the same moment.
+        Err(error) if is_taken(&error) => Ok(()),
+        Err(error) => Err(BusError::unavailable(doing, error)),
+    }
+}
+
+pub(super) fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 

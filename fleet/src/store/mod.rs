@@ -17,6 +17,7 @@ pub mod migrate;
 pub mod postpone;
 pub mod read;
 pub mod session;
+pub mod standing;
 pub mod sweep;
 pub mod tools;
 pub mod workers;

@@ -123,6 +123,7 @@ mod tests {
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
+            quarantines: 2,
         });
         let text = exposition.text();
         for define in define::ALL {

@@ -13,6 +13,9 @@ WITH input AS MATERIALIZED (
            OR (i.by_rev = o.rev AND o.state = 'queued'))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
+      -- After lost writes another attempt may have followed the one that never started.
+      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome = 'not_started', false)
+               AND (o.quarantined OR o.effect_unknown AND o.effect <> 'read'))
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (
