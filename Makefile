@@ -38,9 +38,9 @@ test: build ## every test, then the black-box proofs in their short form
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios
 	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
 
-prove: build ## the black-box proofs in full, and the scenarios that wait out a whole lease
+prove: build ## the black-box proofs in full, and the scenarios that wait out a whole lease or lose thousands of pointers
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
-	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- leases --ignored
+	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios -- leases stream --ignored
 
 lint: setup ## formatting, clippy and documentation, warnings denied
 	cargo fmt --all --check

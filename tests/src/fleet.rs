@@ -273,6 +273,11 @@ impl Fleet {
         jetstream.get_stream(STREAM).await.ok()
     }
 
+    /// Where clients find nats-server.
+    pub fn nats_url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.nats_port)
+    }
+
     /// How many pointers are in the stream; `None` while there is no stream.
     pub async fn pointers(&self) -> Option<u64> {
         let mut stream = self.stream().await?;
@@ -306,13 +311,21 @@ impl Fleet {
     ///
     /// It runs, or its folder cannot be emptied.
     pub fn wipe_nats(&self) {
+        std::fs::remove_dir_all(self.nats_files()).expect("empty nats-server's folder");
+    }
+
+    /// Where nats-server keeps its streams. It has to be down: what is copied or changed there is what it starts with.
+    ///
+    /// # Panics
+    ///
+    /// It runs.
+    pub fn nats_files(&self) -> PathBuf {
         assert!(self.nats.is_none(), "nats-server runs");
-        let streams = self.nats_folder.path().join("store").join("jetstream");
-        std::fs::remove_dir_all(streams).expect("empty nats-server's folder");
+        self.nats_folder.path().join("store").join("jetstream")
     }
 
     fn settings<C: Args>(&self, name: &str, flags: &[&str]) -> C {
-        let nats_url = format!("nats://127.0.0.1:{}", self.nats_port);
+        let nats_url = self.nats_url();
         let own = ["fleet-tests", "--name", name, "--nats-url", &nats_url];
         let own = own
             .into_iter()

@@ -11,13 +11,26 @@ const POLL: Duration = Duration::from_millis(5);
 /// # Panics
 ///
 /// There is nothing after [`LONG`]; the message names what was awaited.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, look: impl AsyncFnMut() -> Option<T>) -> T {
+    until_within(LONG, what, look).await
+}
+
+/// Looks until there is something to see, for what takes longer because there is so much of it.
+///
+/// # Panics
+///
+/// There is nothing after `limit`; the message names what was awaited.
+pub async fn until_within<T>(
+    limit: Duration,
+    what: &str,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let began = Instant::now();
     loop {
         if let Some(seen) = look().await {
             return seen;
         }
-        assert!(began.elapsed() < LONG, "waited {LONG:?} for {what}");
+        assert!(began.elapsed() < limit, "waited {limit:?} for {what}");
         tokio::time::sleep(POLL).await;
     }
 }

@@ -13,11 +13,13 @@
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer | makes it again |
+//! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
 mod ground;
 mod ledger;
+mod orphans;
 mod topology;
 mod upkeep;
 
@@ -58,31 +60,36 @@ const PATIENCE: Duration = Duration::from_secs(2);
 impl Sweep {
     /// Starts the passes on `tasks`; they end when `stop` is cancelled.
     pub(crate) fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
-        let (due, ledger, ground) = (self.clone(), self.clone(), self.clone());
-        let (topology, upkeep) = (self.clone(), self);
-        let stopped = || stop.clone();
+        let sweep = || (self.clone(), stop.clone());
+        let (due, stopped) = sweep();
+        tasks.spawn(stopped.run_until_cancelled_owned(due.sweep_due()).map(drop));
+        let (ledger, stopped) = sweep();
         tasks.spawn(
-            stopped()
-                .run_until_cancelled_owned(due.sweep_due())
-                .map(drop),
-        );
-        tasks.spawn(
-            stopped()
+            stopped
                 .run_until_cancelled_owned(ledger.sweep_ledger())
                 .map(drop),
         );
+        let (ground, stopped) = sweep();
         tasks.spawn(
-            stopped()
+            stopped
                 .run_until_cancelled_owned(ground.keep_mark())
                 .map(drop),
         );
+        let (topology, stopped) = sweep();
         tasks.spawn(
-            stopped()
+            stopped
                 .run_until_cancelled_owned(topology.keep_topology())
                 .map(drop),
         );
+        let (orphans, stopped) = sweep();
         tasks.spawn(
-            stopped()
+            stopped
+                .run_until_cancelled_owned(orphans.sweep_orphans())
+                .map(drop),
+        );
+        let (upkeep, stopped) = sweep();
+        tasks.spawn(
+            stopped
                 .run_until_cancelled_owned(upkeep.keep_up())
                 .map(drop),
         );

@@ -1,6 +1,6 @@
 //! The stream and its consumers, made again when they are gone.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet::{bus::topology, ids::QueueName, telemetry::report};
 
@@ -15,13 +15,7 @@ impl Sweep {
             if !self.bus.is_connected() {
                 continue;
             }
-            let mut queues = self.registry.queues();
-            queues.insert(
-                "default"
-                    .parse()
-                    .expect("the default queue has a valid name"),
-            );
-            let queues: Vec<QueueName> = queues.into_iter().collect();
+            let queues: Vec<QueueName> = self.queues().into_iter().collect();
             if let Err(error) = topology::ensure(&self.bus, &queues).await {
                 tracing::warn!(
                     error = report(&error),
@@ -29,5 +23,15 @@ impl Sweep {
                 );
             }
         }
+    }
+    /// The queues that may have calls.
+    pub(super) fn queues(&self) -> BTreeSet<QueueName> {
+        let mut queues = self.registry.queues();
+        queues.insert(
+            "default"
+                .parse()
+                .expect("the default queue has a valid name"),
+        );
+        queues
     }
 }

@@ -52,8 +52,24 @@ pub async fn leave(bus: &Bus, mark: &Mark) {
     }
 }
 
-/// The stream that keeps it.
-pub(super) fn stream_config(subjects: &Subjects) -> Config {
+/// Makes the stream that keeps it where it is missing.
+pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
+    let doing = "make the stream that keeps the ledger's mark";
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.ground_stream()).await {
+        Ok(_there) => return Ok(()),
+        Err(error) if topology::is_missing(&error) => {}
+        Err(error) => return Err(BusError::unavailable(doing, error)),
+    }
+    match jetstream.create_stream(stream_config(&bus.subjects)).await {
+        Ok(_made) => Ok(()),
+        // Another dispatcher made it at the same moment.
+        Err(error) if topology::is_taken(&error) => Ok(()),
+        Err(error) => Err(BusError::unavailable(doing, error)),
+    }
+}
+
+fn stream_config(subjects: &Subjects) -> Config {
     Config {
         name: subjects.ground_stream(),
         description: Some("Toolfleet: where the ledger was last seen".to_owned()),

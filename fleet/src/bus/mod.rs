@@ -1,7 +1,9 @@
 //! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
 
 pub mod connect;
+pub mod drift;
 pub mod mark;
+pub mod orphans;
 pub mod publish;
 pub mod pull;
 pub mod topology;
@@ -27,7 +29,8 @@ pub enum BusError {
 }
 
 impl BusError {
-    pub(crate) fn unavailable(
+    /// What we were doing did not work out, and why.
+    pub fn unavailable(
         doing: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {

@@ -3,9 +3,15 @@
 //! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed.
 //! A pointer that the stream refused because it is there already is a success (10077).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    error::Error as _,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
-use async_nats::{Client, Subscriber};
+use async_nats::{
+    Client, Subscriber,
+    jetstream::{self, context::PublishError},
+};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -56,8 +62,7 @@ impl Publisher {
     /// Cancel-safe.
     pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) -> bool {
         let subject = self.subjects.job(queue, pointer.call_id, n);
-        let body =
-            Bytes::from(serde_json::to_vec(pointer).expect("a pointer has only string keys"));
+        let body = body(pointer);
         let reply = format!("{}.{}", self.inbox, unix_micros());
         // A connection that is down takes a bounded number of messages and then blocks for ever.
         let sending = tokio::time::timeout(
@@ -71,6 +76,55 @@ impl Publisher {
         }
         sent
     }
+}
+
+/// What the stream said to pointers that were published one by one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Published {
+    /// It took them.
+    pub taken: usize,
+    /// It had them already.
+    pub there: usize,
+}
+
+/// Publishes pointers and waits for the stream's answer to each; a window of them is under way at a time.
+///
+/// # Errors
+///
+/// The stream does not answer or refuses one. Those before it are published; publishing them again is safe.
+pub async fn publish_all(
+    bus: &Bus,
+    pointers: impl IntoIterator<Item = (QueueName, i32, Pointer)>,
+) -> Result<Published, BusError> {
+    let doing = "publish pointers";
+    let jetstream = jetstream::new(bus.client.clone());
+    let publishing = pointers.into_iter().map(|(queue, n, pointer)| {
+        let subject = bus.subjects.job(&queue, pointer.call_id, n);
+        let jetstream = &jetstream;
+        async move { jetstream.publish(subject, body(&pointer)).await?.await }
+    });
+    let mut publishing = futures_util::stream::iter(publishing).buffer_unordered(WINDOW);
+    let mut published = Published::default();
+    while let Some(answer) = publishing.next().await {
+        match answer {
+            Ok(_taken) => published.taken += 1,
+            Err(refused) if is_there(&refused) => published.there += 1,
+            Err(error) => return Err(BusError::unavailable(doing, error)),
+        }
+    }
+    Ok(published)
+}
+
+/// Far below the 5,000 at which the client itself waits for answers that nobody takes.
+const WINDOW: usize = 256;
+
+fn is_there(refused: &PublishError) -> bool {
+    let source = refused.source().and_then(|source| source.downcast_ref());
+    source.is_some_and(|answer: &jetstream::Error| answer.error_code().0 == PER_SUBJECT_LIMIT)
+}
+
+fn body(pointer: &Pointer) -> Bytes {
+    Bytes::from(serde_json::to_vec(pointer).expect("a pointer has only string keys"))
 }
 
 #[derive(Deserialize)]

@@ -1,12 +1,14 @@
-//! The streams and their consumers, as code. Dispatchers make them, and make them again when they are gone.
+//! The stream and its consumers, as code. Dispatchers make them, and make them again when they are gone.
 
 use std::time::Duration;
 
 use async_nats::jetstream::{
     self, ErrorCode,
     consumer::{AckPolicy, pull},
-    context::{CreateStreamErrorKind, GetStreamErrorKind},
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+    context::{
+        CreateStreamErrorKind, DeleteStreamError, DeleteStreamErrorKind, GetStreamErrorKind,
+    },
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
 use super::{BusError, connect::Bus, mark};
@@ -23,16 +25,28 @@ pub const ACK_WAIT: Duration = Duration::from_secs(10);
 ///
 /// NATS does not answer, or does not allow it.
 pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
+    mark::ensure(bus).await?;
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();
-    ensure_stream(doing, &jetstream, stream_config(&bus.subjects)).await?;
-    let keeping = "make the stream that keeps the ledger's mark";
-    ensure_stream(keeping, &jetstream, mark::stream_config(&bus.subjects)).await?;
-    let stream = jetstream
-        .get_stream(&name)
-        .await
-        .map_err(|error| BusError::unavailable(doing, error))?;
+    let stream = match jetstream.get_stream(&name).await {
+        Ok(stream) => stream,
+        Err(error) if is_missing(&error) => {
+            match jetstream.create_stream(stream_config(&bus.subjects)).await {
+                Ok(_) => jetstream
+                    .get_stream(&name)
+                    .await
+                    .map_err(|error| BusError::unavailable(doing, error))?,
+                // Another dispatcher made it at the same moment.
+                Err(error) if is_taken(&error) => jetstream
+                    .get_stream(&name)
+                    .await
+                    .map_err(|error| BusError::unavailable(doing, error))?,
+                Err(error) => return Err(BusError::unavailable(doing, error)),
+            }
+        }
+        Err(error) => return Err(BusError::unavailable(doing, error)),
+    };
     for queue in queues {
         let consumer = consumer_config(&bus.subjects, queue);
         let made = stream.create_consumer_strict(consumer).await;
@@ -45,33 +59,69 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     Ok(())
 }
 
-async fn ensure_stream(
-    doing: &'static str,
-    jetstream: &jetstream::Context,
-    config: Config,
-) -> Result<(), BusError> {
-    match jetstream.get_stream(&config.name).await {
-        Ok(_) => return Ok(()),
-        Err(error) if is_missing(&error) => {}
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+/// The stream of pointers, if it is there.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.jobs_stream()).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(BusError::unavailable("look for the stream", error)),
     }
-    match jetstream.create_stream(config).await {
-        Ok(_) => Ok(()),
-        // Another dispatcher made it at the same moment.
-        Err(error) if is_taken(&error) => Ok(()),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+}
+
+/// Deletes the stream with its consumers and makes them anew: what was in it is gone. Safe to repeat.
+///
+/// Whoever publishes meanwhile finds no stream; the sweep publishes that again.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn rebuild(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.delete_stream(bus.subjects.jobs_stream()).await {
+        Ok(_deleted) => {}
+        Err(error) if is_gone(&error) => {}
+        Err(error) => return Err(BusError::unavailable("delete the stream", error)),
     }
+    ensure(bus, queues).await
+}
+
+/// Deletes a queue's consumer and makes it anew: everything of the queue is delivered again. Safe to repeat.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusError> {
+    let doing = "delete a queue's consumer";
+    let jetstream = jetstream::new(bus.client.clone());
+    let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
+    let stream = stream
+        .await
+        .map_err(|error| BusError::unavailable(doing, error))?;
+    let consumer = Subjects::jobs_consumer(queue);
+    let deleted = stream.delete_consumer(&consumer).await;
+    deleted.map_err(|error| BusError::unavailable(doing, error))?;
+    ensure(bus, std::slice::from_ref(queue)).await
+}
+
+fn is_gone(error: &DeleteStreamError) -> bool {
+    matches!(error.kind(), DeleteStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
 pub(super) fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
+pub(super) fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
     matches!(error.kind(), CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST)
 }
 
-fn stream_config(subjects: &Subjects) -> Config {
+/// The stream as we want it.
+pub fn stream_config(subjects: &Subjects) -> Config {
     Config {
         name: subjects.jobs_stream(),
         description: Some("Toolfleet: pointers to calls that may run now".to_owned()),
@@ -87,7 +137,8 @@ fn stream_config(subjects: &Subjects) -> Config {
     }
 }
 
-fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
+/// The consumer of a queue as we want it.
+pub fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
     pull::Config {
         durable_name: Some(Subjects::jobs_consumer(queue)),
         filter_subject: subjects.jobs_of_queue(queue),

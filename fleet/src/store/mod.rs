@@ -11,6 +11,7 @@ pub mod accept;
 pub mod claim;
 pub mod complete;
 pub mod ground;
+pub mod health;
 pub mod lane;
 pub mod ledger;
 pub mod migrate;

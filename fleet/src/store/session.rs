@@ -201,6 +201,20 @@ impl Postgres {
             .connect_lazy_with(self.options.clone())
     }
 
+    /// A connection to look at a server, whatever its ground. Nothing is written on it.
+    ///
+    /// # Errors
+    ///
+    /// Postgres cannot be reached within five seconds.
+    pub async fn connect_to_look(&self) -> Result<PgConnection, StoreError> {
+        let doing = "connect to Postgres";
+        let options = self
+            .options
+            .clone()
+            .options([("default_transaction_read_only", "on")]);
+        within(doing, Self::CONNECT_TIMEOUT, open(doing, &options)).await
+    }
+
     /// A connection for upkeep, whose statements may take minutes.
     ///
     /// # Errors

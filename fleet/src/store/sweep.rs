@@ -127,6 +127,44 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
     Ok(step)
 }
 
+/// Calls that may run now, whatever their age, among at most [`STEP_ROWS`] open ones behind the cursor; and where the next
+/// step starts, `None` at the end of the table. For who publishes everything anew.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn runnable(
+    pool: &PgPool,
+    cursor: Option<CallId>,
+) -> Result<(Vec<Publishable>, Option<CallId>), StoreError> {
+    let doing = "read what may run";
+    let sql = format!(
+        "SELECT {POINTER}, state = 'queued' AND NOT held AND due_at IS NULL AS runnable \
+         FROM (SELECT * FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}) step \
+         ORDER BY call_id"
+    );
+    // Made of constants of this file.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let whole = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= STEP_ROWS;
+    let read = || -> Result<_, sqlx::Error> {
+        let mut runnable = Vec::new();
+        for row in &rows {
+            if row.try_get("runnable")? {
+                runnable.push(publishable(row)?);
+            }
+        }
+        let last = rows.last().filter(|_| whole);
+        let last = last.map(|row| row.try_get("call_id").map(CallId));
+        Ok((runnable, last.transpose()?))
+    };
+    read().map_err(|error| StoreError::unreadable(doing, error))
+}
+
 /// A running call that nobody runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Lost {

@@ -125,6 +125,11 @@ impl Subjects {
         subject.rsplit('.').next()?.parse().ok()
     }
 
+    /// Where dispatchers of every fleet say who they are, as services of NATS do.
+    pub const fn info_of_dispatchers() -> &'static str {
+        "$SRV.INFO.toolfleet"
+    }
+
     /// The bell: tools or controls changed, read them again.
     pub fn control_changed(&self) -> String {
         format!("{}.control.changed", self.prefix)

@@ -14,6 +14,7 @@ mod retry;
 mod in_doubt;
 
 mod silence;
+mod stream;
 mod sweep;
 
 mod fencing;

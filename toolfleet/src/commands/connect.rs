@@ -69,7 +69,8 @@ fn check_url(bus: &BusArgs) -> Result<(), String> {
         .map_err(|_has_the_url| BusError::BadUrl.to_string())
 }
 
-async fn known_schema(postgres: &Postgres) -> Result<(), StoreError> {
+/// Whether the schema is the one we know. Bounded in time.
+pub(super) async fn known_schema(postgres: &Postgres) -> Result<(), StoreError> {
     // Dropping it closes its own connection; nothing else uses that one.
     let checked = tokio::time::timeout(SCHEMA_MAX, check_schema(postgres)).await;
     checked.unwrap_or_else(|elapsed| {

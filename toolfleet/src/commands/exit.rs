@@ -14,10 +14,10 @@ use super::output::{OutputError, plain};
 
 /// It worked.
 pub const OK: u8 = 0;
-const FAILED: u8 = 1;
+pub(super) const FAILED: u8 = 1;
 const USAGE: u8 = 2;
-const CONFIGURATION: u8 = 64;
-const UNREACHABLE: u8 = 69;
+pub(super) const CONFIGURATION: u8 = 64;
+pub(super) const UNREACHABLE: u8 = 69;
 
 /// Arguments that do not make sense together, or in themselves.
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@ mod calls;
 mod connect;
 mod dev;
 mod dispatcher;
+mod doctor;
 mod exit;
 mod history;
 mod json;
@@ -49,6 +50,8 @@ pub enum Command {
     Worker(Box<::worker::Config>),
     /// Bring the schema of the database up to date; safe to repeat, and for several at once
     Migrate(migrate::Migrate),
+    /// Check what the fleet stands on, a line each with what to do; rebuild the stream of pointers
+    Doctor(doctor::Doctor),
     /// Apply tool manifests, check them, show what is there
     #[command(subcommand)]
     Tools(tools::Tools),
@@ -71,6 +74,7 @@ impl Command {
             Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
             Self::Worker(config) => Box::pin(worker::run(*config)).await,
             Self::Migrate(migrate) => migrate.run().await,
+            Self::Doctor(doctor) => Box::pin(doctor.run()).await,
             Self::Tools(tools) => Box::pin(tools.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,

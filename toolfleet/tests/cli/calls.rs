@@ -86,7 +86,7 @@ async fn calls_are_listed_the_newest_first_and_shown_with_their_moves() {
     postgres.stop().await;
 }
 
-fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
+pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
     NewCall {
         call_id: CallId::generate(),
         tenant: tenant.parse().unwrap(),

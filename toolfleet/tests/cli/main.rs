@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
 mod calls;
+mod doctor;
 mod exits;
 mod help;
 mod history;

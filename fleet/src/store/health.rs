@@ -1,0 +1,184 @@
+//! What `doctor` reads: the server's state and the fleet's, each in a few statements that take no lock. It judges nothing.
+
+use std::time::Duration;
+
+use sqlx::{FromRow, PgPool};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{StoreError, session::within};
+
+/// How long each statement may take, a connection included.
+const READ_MAX: Duration = Duration::from_secs(6);
+
+/// What there is to know of the server besides its ground.
+#[derive(Debug, Clone, FromRow)]
+pub struct Server {
+    /// Its version in words.
+    pub version: String,
+    /// Connections that anybody but a superuser may have.
+    pub connections_max: i64,
+    /// Connections that are not ours.
+    pub strangers: i64,
+    /// Whether it vacuums by itself, and counts what there is to vacuum.
+    pub autovacuum: bool,
+    /// Transactions of others that have been open for more than a minute, prepared ones included.
+    pub old_transactions: i64,
+    /// The process of the oldest one; none if it is a prepared one.
+    pub oldest_pid: Option<i32>,
+    /// How long it has been open, in seconds.
+    pub oldest_s: Option<f64>,
+    /// Its time.
+    pub now: OffsetDateTime,
+}
+
+/// Reads it.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn server(pool: &PgPool) -> Result<Server, StoreError> {
+    let sql = "WITH old AS ( \
+             SELECT pid, xact_start AS since FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND coalesce(application_name, '') NOT LIKE 'toolfleet%' \
+               AND xact_start < now() - interval '1 minute' \
+             UNION ALL \
+             SELECT NULL, prepared FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute') \
+         SELECT current_setting('server_version') AS version, \
+                current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint \
+                    AS connections_max, \
+                (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+                    AND coalesce(application_name, '') NOT LIKE 'toolfleet%') AS strangers, \
+                current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS autovacuum, \
+                (SELECT count(*) FROM old) AS old_transactions, \
+                (SELECT pid FROM old ORDER BY since LIMIT 1) AS oldest_pid, \
+                (SELECT extract(epoch FROM now() - min(since))::float8 FROM old) AS oldest_s, \
+                clock_timestamp() AS now";
+    let reading = sqlx::query_as(sql).fetch_one(pool);
+    answer("look at the server", reading).await
+}
+
+/// What there is to know of the history's partitions.
+#[derive(Debug, Clone, FromRow)]
+pub struct Partitions {
+    /// Days from today to the day after tomorrow that lack one.
+    pub missing_days: i64,
+    /// Rows outside of every day, counted up to a thousand.
+    pub stray_rows: i64,
+}
+
+/// Reads it.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn partitions(pool: &PgPool) -> Result<Partitions, StoreError> {
+    let sql = "SELECT (SELECT count(*) FROM generate_series(0, 2) AS ahead \
+                 WHERE EXISTS (SELECT FROM unnest(ARRAY['finished_calls', 'ended_attempts', 'call_notes']) AS parent \
+                     WHERE to_regclass('toolfleet.' || parent || to_char( \
+                         (now() + make_interval(days => ahead)) AT TIME ZONE 'UTC', '_YYYYMMDD')) IS NULL)) AS missing_days, \
+                (SELECT count(*) FROM (SELECT FROM toolfleet.finished_calls_default \
+                     UNION ALL SELECT FROM toolfleet.ended_attempts_default \
+                     UNION ALL SELECT FROM toolfleet.call_notes_default LIMIT 1000) strays) AS stray_rows";
+    let reading = sqlx::query_as(sql).fetch_one(pool);
+    answer("look at the partitions", reading).await
+}
+
+/// Calls of one queue that wait for nothing but a worker.
+#[derive(Debug, Clone, FromRow)]
+pub struct Waiting {
+    /// The queue.
+    pub queue: String,
+    /// How many.
+    pub calls: i64,
+    /// How long the oldest has waited, in seconds.
+    pub oldest_s: f64,
+}
+
+/// Counts them, queue by queue.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn waiting(pool: &PgPool) -> Result<Vec<Waiting>, StoreError> {
+    let sql = "SELECT queue, count(*) AS calls, \
+                extract(epoch FROM now() - min(greatest(accepted_at, not_before)))::float8 AS oldest_s \
+         FROM toolfleet.open_calls WHERE state = 'queued' AND NOT held AND due_at IS NULL \
+         GROUP BY queue ORDER BY queue";
+    let reading = sqlx::query_as(sql).fetch_all(pool);
+    answer("count what waits", reading).await
+}
+
+/// A worker that has not left for good.
+#[derive(Debug, Clone, FromRow)]
+pub struct Worker {
+    /// Its process.
+    pub worker_id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// `live`, `draining` or `dead`.
+    pub state: String,
+    /// What it works on.
+    pub queues: Vec<String>,
+    /// How long ago it last said that it lives, in seconds.
+    pub silent_s: f64,
+    /// Its calls that are in doubt.
+    pub in_doubt: i64,
+}
+
+/// Workers at most that are looked at.
+const WORKERS_MAX: i64 = 1_000;
+
+/// Workers that live, and dead ones that still have calls in doubt.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn workers(pool: &PgPool) -> Result<Vec<Worker>, StoreError> {
+    let sql = "WITH doubts AS (SELECT worker_id, count(*) AS calls FROM toolfleet.open_calls \
+                               WHERE state = 'in_doubt' GROUP BY worker_id) \
+         SELECT worker_id, name, state::text AS state, queues, \
+                extract(epoch FROM now() - beat_at)::float8 AS silent_s, coalesce(calls, 0) AS in_doubt \
+         FROM toolfleet.worker_processes LEFT JOIN doubts USING (worker_id) \
+         WHERE state IN ('live', 'draining') OR state = 'dead' AND calls > 0 \
+         ORDER BY started_at LIMIT $1";
+    let reading = sqlx::query_as(sql).bind(WORKERS_MAX).fetch_all(pool);
+    answer("look at the workers", reading).await
+}
+
+/// Calls in doubt.
+#[derive(Debug, Clone, FromRow)]
+pub struct Doubts {
+    /// How many.
+    pub calls: i64,
+    /// The one that has been so for longest.
+    pub oldest: Option<Uuid>,
+    /// For how long, in seconds.
+    pub oldest_s: Option<f64>,
+}
+
+/// Counts them.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn doubts(pool: &PgPool) -> Result<Doubts, StoreError> {
+    let sql = "SELECT count(*) AS calls, \
+                (array_agg(call_id ORDER BY doubt_since))[1] AS oldest, \
+                extract(epoch FROM now() - min(doubt_since))::float8 AS oldest_s \
+         FROM toolfleet.open_calls WHERE state = 'in_doubt'";
+    let reading = sqlx::query_as(sql).fetch_one(pool);
+    answer("count calls in doubt", reading).await
+}
+
+/// A read may be given up: it changes nothing, and the pool tests the connection before it hands it out again.
+async fn answer<T>(
+    doing: &'static str,
+    reading: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, StoreError> {
+    let reading = async {
+        let read = reading.await;
+        read.map_err(|error| StoreError::from_sqlx(doing, error))
+    };
+    within(doing, READ_MAX, reading).await
+}

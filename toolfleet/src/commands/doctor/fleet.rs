@@ -1,0 +1,215 @@
+//! Who works, what waits for nobody, and what only a person can settle. Judged from what the ledger says.
+
+use fleet::{
+    lease::LEASE,
+    store::health::{Doubts, Waiting, Worker},
+};
+use uuid::Uuid;
+
+use super::{
+    check::{Check, age, count},
+    postgres::Ledger,
+};
+
+/// Names that one line lists at most.
+const LISTED_MAX: usize = 5;
+
+pub(super) fn judge(ledger: &Ledger) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let queues = ledger
+        .queues
+        .iter()
+        .map(|(queue, tools)| (queue.as_str(), tools.as_slice()));
+    let known = |waiting: &&Waiting| !ledger.queues.keys().any(|q| q.as_str() == waiting.queue);
+    let unknown = ledger.waiting.iter().filter(known);
+    let queues = queues.chain(unknown.map(|waiting| (waiting.queue.as_str(), [].as_slice())));
+    for (queue, tools) in queues {
+        let waiting = ledger.waiting.iter().find(|one| one.queue == queue);
+        checks.extend(judge_queue(queue, tools, waiting, &ledger.workers));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok("workers", "no queue has tools yet"));
+    }
+    checks.extend(judge_dead(&ledger.workers));
+    checks.push(judge_doubts(&ledger.doubts));
+    checks
+}
+
+/// A queue that has neither tools nor calls needs no worker.
+fn judge_queue(
+    queue: &str,
+    tools: &[String],
+    waiting: Option<&Waiting>,
+    workers: &[Worker],
+) -> Option<Check> {
+    let name = "workers";
+    let calls = waiting.map_or(0, |waiting| waiting.calls);
+    if tools.is_empty() && calls == 0 {
+        return None;
+    }
+    let of_queue = |worker: &&Worker| {
+        worker.state == "live" && worker.queues.iter().any(|queue_of| queue_of == queue)
+    };
+    let (silent, living): (Vec<&Worker>, Vec<&Worker>) = workers
+        .iter()
+        .filter(of_queue)
+        .partition(|worker| worker.silent_s > LEASE.as_secs_f64());
+    let wait = waiting.map(|waiting| {
+        let calls = usize::try_from(waiting.calls).unwrap_or_default();
+        format!(
+            "; {} may run, the oldest since {}",
+            count(calls, "call"),
+            age(waiting.oldest_s)
+        )
+    });
+    let wait = wait.unwrap_or_default();
+    if !living.is_empty() {
+        let found = format!("queue {queue}: {}{wait}", count(living.len(), "worker"));
+        return Some(Check::ok(name, found));
+    }
+    let silent = match silent.first() {
+        Some(worker) => format!(
+            " (worker {} is silent for {})",
+            worker.name,
+            age(worker.silent_s)
+        ),
+        None => String::new(),
+    };
+    let tools = match tools {
+        [] => "for tools of earlier versions".to_owned(),
+        tools => format!("for {}", listed(tools)),
+    };
+    let found = format!("queue {queue} has no worker{silent} {tools}{wait}");
+    let advice = format!("Start one with --queues {queue}");
+    Some(Check::warn(name, found, advice))
+}
+
+fn listed(names: &[String]) -> String {
+    let more = names.len().saturating_sub(LISTED_MAX);
+    let names: Vec<&str> = names.iter().take(LISTED_MAX).map(String::as_str).collect();
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    names.join(", ") + &more
+}
+
+/// Dead is not gone: what a dead worker had started may still act.
+fn judge_dead(workers: &[Worker]) -> Vec<Check> {
+    let dead = workers.iter().filter(|worker| worker.state == "dead");
+    let judge = |worker: &Worker| {
+        let calls = usize::try_from(worker.in_doubt).unwrap_or_default();
+        let found = format!(
+            "worker {} ({}) is dead, not fenced, and had {} in doubt: nothing of it is settled as not applied",
+            worker.name,
+            worker.worker_id,
+            count(calls, "call")
+        );
+        let advice = format!(
+            "When it and all it started are gone: toolfleet workers fence {} --note WHY",
+            worker.worker_id
+        );
+        Check::warn("fences", found, advice)
+    };
+    dead.take(LISTED_MAX).map(judge).collect()
+}
+
+fn judge_doubts(doubts: &Doubts) -> Check {
+    let name = "in_doubt";
+    let calls = usize::try_from(doubts.calls).unwrap_or_default();
+    if calls == 0 {
+        return Check::ok(name, "no call");
+    }
+    let oldest = doubts.oldest.unwrap_or(Uuid::nil());
+    let found = format!(
+        "{}, the oldest {oldest} for {}",
+        count(calls, "call"),
+        age(doubts.oldest_s.unwrap_or_default())
+    );
+    let advice = "Look each up in the system it writes to (docs/operations.md, calls are in doubt)";
+    Check::warn(name, found, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Status;
+    use super::*;
+
+    fn worker(state: &str, queue: &str, silent_s: f64) -> Worker {
+        Worker {
+            worker_id: Uuid::nil(),
+            name: "w".to_owned(),
+            state: state.to_owned(),
+            queues: vec![queue.to_owned()],
+            silent_s,
+            in_doubt: 2,
+        }
+    }
+
+    #[test]
+    fn a_queue_with_tools_or_calls_needs_a_worker_that_lives() {
+        let tools = ["look".to_owned()];
+        let waiting = Waiting {
+            queue: "q".to_owned(),
+            calls: 3,
+            oldest_s: 60.0,
+        };
+        let judge = |tools: &[String], waiting, workers: &[Worker]| {
+            judge_queue("q", tools, waiting, workers).map(|check| check.status)
+        };
+        assert_eq!(judge(&[], None, &[]), None);
+        assert_eq!(judge(&tools, None, &[]), Some(Status::Warn));
+        assert_eq!(judge(&[], Some(&waiting), &[]), Some(Status::Warn));
+        let of = |state, queue, silent| [worker(state, queue, silent)];
+        assert_eq!(judge(&tools, None, &of("live", "q", 2.0)), Some(Status::Ok));
+        for useless in [
+            of("live", "other", 2.0),
+            of("live", "q", 60.0),
+            of("draining", "q", 2.0),
+            of("dead", "q", 2.0),
+        ] {
+            assert_eq!(
+                judge(&tools, None, &useless),
+                Some(Status::Warn),
+                "{useless:?}"
+            );
+        }
+        let check = judge_queue("q", &tools, Some(&waiting), &[]).unwrap();
+        assert_eq!(
+            check.found,
+            "queue q has no worker for look; 3 calls may run, the oldest since 60 s"
+        );
+    }
+
+    #[test]
+    fn only_the_dead_are_to_be_fenced() {
+        assert!(judge_dead(&[worker("live", "q", 1.0)]).is_empty());
+        let checks = judge_dead(&[worker("dead", "q", 100.0)]);
+        assert!(checks[0].advice.as_ref().unwrap().contains("workers fence"));
+    }
+
+    #[test]
+    fn a_call_in_doubt_wants_somebody() {
+        let none = Doubts {
+            calls: 0,
+            oldest: None,
+            oldest_s: None,
+        };
+        assert_eq!(judge_doubts(&none).status, Status::Ok);
+        let some = Doubts {
+            calls: 1,
+            oldest: Some(Uuid::nil()),
+            oldest_s: Some(7_200.0),
+        };
+        let check = judge_doubts(&some);
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.found.starts_with("1 call,") && check.found.ends_with("2 h"));
+    }
+
+    #[test]
+    fn a_long_list_is_cut() {
+        let names: Vec<String> = (0..8).map(|name| name.to_string()).collect();
+        assert_eq!(listed(&names), "0, 1, 2, 3, 4 and 3 more");
+        assert_eq!(listed(&names[..2]), "0, 1");
+    }
+}

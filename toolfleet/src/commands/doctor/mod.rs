@@ -1,0 +1,86 @@
+//! `toolfleet doctor`: checks what the fleet stands on, a line each, and rebuilds the stream when it is told to.
+//!
+//! `check` is a line; `postgres`, `nats`, `stream` and `fleet` look and judge, in this order, each look bounded in time: a
+//! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` is the one that changes something.
+
+mod check;
+mod fleet;
+mod nats;
+mod postgres;
+mod rebuild;
+mod stream;
+
+use std::process::ExitCode;
+
+use ::fleet::config::{BusArgs, ConfigError, StoreArgs};
+use serde_json::json;
+
+use self::check::{Check, Status};
+use super::{connect, output};
+
+/// What `doctor` is told.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each line says ok, warn or FAIL, what was looked at, what was found, and what to do.\n\
+                  Exit codes: 0 nothing fails, 1 something does, 64 a server turns us away or is not fit for the fleet, 69 one is not reachable"
+)]
+pub struct Doctor {
+    /// Delete the stream of pointers, make it and its consumers anew, and publish every call that may run from Postgres.
+    /// Costs time, never a call; safe while the fleet runs, and to repeat
+    #[arg(long)]
+    rebuild_stream: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: the worst status, and what was checked
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let wrong = connect::check_urls(&self.store, &self.bus);
+        if !wrong.is_empty() {
+            return Err(ConfigError(wrong).into());
+        }
+        if self.rebuild_stream {
+            return rebuild::run(&self.store, &self.bus, self.json).await;
+        }
+        let checks = examine(&self.store, &self.bus).await?;
+        if self.json {
+            let worst = checks.iter().map(|check| check.status).max();
+            let worst = worst.unwrap_or(Status::Ok);
+            output::print_json(&json!({ "status": worst, "checks": checks }))?;
+        } else {
+            output::print(&check::lines(&checks))?;
+        }
+        Ok(ExitCode::from(check::exit_code(&checks)))
+    }
+}
+
+async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigError> {
+    let (mut checks, seen) = postgres::look(&connect::postgres(&store.database_url)?).await;
+    let connected = nats::look(bus, seen.ledger.as_ref(), &mut checks).await;
+    let mut dispatchers = None;
+    if let Some(bus) = &connected {
+        dispatchers = nats::dispatchers(bus).await;
+        if let Some(ledger) = &seen.ledger {
+            checks.extend(stream::look(bus, ledger, dispatchers).await);
+        }
+        checks.push(nats::heard(dispatchers));
+    }
+    if let Some(ledger) = &seen.ledger {
+        checks.extend(fleet::judge(ledger));
+    }
+    if let Some(server) = &seen.server {
+        let ledger = seen.ledger.as_ref();
+        let workers = ledger.map_or(0, |ledger| ledger.living().count());
+        checks.push(postgres::connections(
+            server,
+            workers,
+            dispatchers.unwrap_or(0),
+        ));
+    }
+    Ok(checks)
+}

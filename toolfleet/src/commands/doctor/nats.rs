@@ -1,0 +1,184 @@
+//! NATS: its server, what it may carry and keep, and who hears callers.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{self, account::Account};
+use fleet::{bus::connect::Bus, config::BusArgs};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::{
+    check::{Check, count},
+    postgres::Ledger,
+};
+use crate::commands::connect;
+
+/// How long silence has to last until nobody more is expected to answer.
+const SILENCE: Duration = Duration::from_millis(500);
+/// Answers at most that are counted.
+const DISPATCHERS_MAX: usize = 1_000;
+/// The largest arguments that the contract allows, and what travels around them.
+const ARGUMENTS_MAX: usize = (256 + 64) * 1024;
+/// What travels around a result.
+const AROUND_A_RESULT: usize = 64 * 1024;
+/// How full the account may be before somebody should look, in percent.
+const FULL: u64 = 90;
+
+/// Connects, and looks at the server.
+pub(super) async fn look(
+    args: &BusArgs,
+    ledger: Option<&Ledger>,
+    checks: &mut Vec<Check>,
+) -> Option<Bus> {
+    let bus = match connect::bus(args).await {
+        Ok(bus) => bus,
+        Err(problem) => {
+            let advice = "Look at NATS_URL, the server and its log";
+            checks.push(Check::error("nats", problem, Some(advice)));
+            return None;
+        }
+    };
+    let version = bus.client.server_info().version;
+    checks.push(Check::ok("nats", format!("nats-server {version}")));
+    let output_max = ledger.map_or(0, |ledger| ledger.output_max);
+    checks.push(payload(bus.payload_max(), output_max));
+    let jetstream = jetstream::new(bus.client.clone());
+    checks.push(match jetstream.query_account().await {
+        Ok(account) => storage(&account),
+        Err(problem) => {
+            let advice =
+                "It is not enabled for this account, or this user may not ask ($JS.API.INFO)";
+            Check::fail(
+                "jetstream",
+                format!("JetStream does not answer: {problem}"),
+                advice,
+            )
+        }
+    });
+    Some(bus)
+}
+
+fn payload(may_be: usize, output_max: usize) -> Check {
+    let name = "max_payload";
+    let kib = |bytes: usize| bytes / 1024;
+    let found = format!("a message may have {} KiB", kib(may_be));
+    let answer = output_max + AROUND_A_RESULT;
+    if may_be < ARGUMENTS_MAX {
+        let advice = "Arguments may be larger: set max_payload of nats-server to 8MB";
+        return Check::fail(name, found, advice);
+    }
+    if may_be < answer {
+        let found = format!("{found}, the largest answer of a tool {} KiB", kib(answer));
+        let advice = "A result that does not fit is answered without its body: raise max_payload of nats-server";
+        return Check::warn(name, found, advice);
+    }
+    Check::ok(name, found)
+}
+
+fn storage(account: &Account) -> Check {
+    let name = "jetstream";
+    let used = account.storage;
+    let mib = |bytes: u64| bytes / (1024 * 1024);
+    let limit = account.limits.max_storage;
+    let Some(limit) = limit.map(|limit| u64::try_from(limit).unwrap_or_default()) else {
+        let found = format!(
+            "{} MiB used, and the account has no limit of its own",
+            mib(used)
+        );
+        return Check::ok(name, found);
+    };
+    let found = format!("{} of {} MiB used", mib(used), mib(limit));
+    if limit == 0 && account.tiers.is_empty() {
+        let found = "the account may not keep files";
+        return Check::fail(name, found, "Allow it file storage (max_file)");
+    }
+    if limit > 0 && used.saturating_mul(100) >= limit.saturating_mul(FULL) {
+        let advice = "Raise the limit: pointers that find no room wait for the sweep";
+        return Check::warn(name, found, advice);
+    }
+    Check::ok(name, found)
+}
+
+#[derive(Deserialize)]
+struct ServiceInfo {
+    #[serde(default)]
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    subject: String,
+}
+
+/// How many dispatchers of this fleet answer; `None` when NATS takes no question.
+pub(super) async fn dispatchers(bus: &Bus) -> Option<usize> {
+    let asking = async {
+        let inbox = bus.client.new_inbox();
+        let mut answers = bus.client.subscribe(inbox.clone()).await.ok()?;
+        let question = fleet::wire::subjects::Subjects::info_of_dispatchers();
+        let asked = bus.client.publish_with_reply(question, inbox, "".into());
+        asked.await.ok()?;
+        let mut heard = 0;
+        // Nobody knows how many will answer: silence ends it.
+        while heard < DISPATCHERS_MAX
+            && let Ok(Some(answer)) = timeout(SILENCE, answers.next()).await
+        {
+            let info: Result<ServiceInfo, _> = serde_json::from_slice(&answer.payload);
+            let endpoint = bus.subjects.call_endpoint();
+            let ours = |info: ServiceInfo| info.endpoints.iter().any(|one| one.subject == endpoint);
+            heard += usize::from(info.is_ok_and(ours));
+        }
+        Some(heard)
+    };
+    timeout(10 * SILENCE, asking).await.ok().flatten()
+}
+
+/// Whether callers are heard.
+pub(super) fn heard(dispatchers: Option<usize>) -> Check {
+    let name = "dispatchers";
+    match dispatchers {
+        None => {
+            let advice = "Let this user publish to $SRV.> and read its inbox";
+            Check::fail(name, "nobody can be asked", advice)
+        }
+        Some(0) => {
+            let advice = "Start one: until then nothing is accepted, published again or swept";
+            Check::warn(name, "none answers", advice)
+        }
+        Some(heard) => Check::ok(name, format!("{} answer", count(heard, "dispatcher"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Status;
+    use super::*;
+
+    #[test]
+    fn a_message_has_to_carry_arguments_and_should_carry_results() {
+        assert_eq!(payload(64 * 1024, 0).status, Status::Fail);
+        assert_eq!(payload(1024 * 1024, 1024 * 1024).status, Status::Warn);
+        assert_eq!(payload(8 * 1024 * 1024, 1024 * 1024).status, Status::Ok);
+    }
+
+    #[test]
+    fn storage_that_is_forbidden_fails_and_nearly_full_warns() {
+        let account = |used: u64, limit: i64| -> Account {
+            let limits = serde_json::json!({
+                "max_memory": -1, "max_storage": limit, "max_streams": -1, "max_consumers": -1,
+                "max_bytes_required": false, "max_ack_pending": -1,
+                "memory_max_stream_bytes": -1, "storage_max_stream_bytes": -1
+            });
+            let account = serde_json::json!({
+                "memory": 0, "storage": used, "reserved_memory": 0, "reserved_storage": 0,
+                "streams": 0, "consumers": 0, "limits": limits, "api": {"total": 0, "errors": 0}
+            });
+            serde_json::from_value(account).unwrap()
+        };
+        assert_eq!(storage(&account(5, 0)).status, Status::Fail);
+        assert_eq!(storage(&account(95, 100)).status, Status::Warn);
+        assert_eq!(storage(&account(50, 100)).status, Status::Ok);
+        assert_eq!(storage(&account(50, -1)).status, Status::Ok);
+    }
+}

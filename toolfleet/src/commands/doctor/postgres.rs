@@ -1,0 +1,297 @@
+//! The ledger: its server, its ground, its schema, and what stands in it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fleet::{
+    ids::QueueName,
+    registry::Registry,
+    store::{
+        PgPool, StoreError, ground,
+        health::{self, Doubts, Partitions, Server, Waiting, Worker},
+        session::{Postgres, within},
+    },
+};
+use time::OffsetDateTime;
+
+use super::check::{Check, age, count};
+use crate::commands::connect;
+
+/// What the other checks go on from.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) server: Option<Server>,
+    pub(super) ledger: Option<Ledger>,
+}
+
+/// What stands in the ledger.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) pool: PgPool,
+    /// The tools of every queue.
+    pub(super) queues: BTreeMap<QueueName, Vec<String>>,
+    /// The largest answer that a tool may give, in bytes.
+    pub(super) output_max: usize,
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) doubts: Doubts,
+}
+
+impl Ledger {
+    /// Workers that live, as far as the ledger knows.
+    pub(super) fn living(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().filter(|worker| worker.state != "dead")
+    }
+}
+
+/// How long each look may take.
+const LOOK_MAX: Duration = Duration::from_secs(6);
+/// Connections to Postgres that one process may have at a time.
+const CONNECTIONS_OF_A_PROCESS: usize = 10;
+/// How far this machine's clock may be off before somebody should look.
+const CLOCK_OFF_MAX_S: f64 = 5.0;
+
+/// Looks at all of it, as far as Postgres answers.
+pub(super) async fn look(postgres: &Postgres) -> (Vec<Check>, Seen) {
+    let (mut checks, mut seen) = (Vec::new(), Seen::default());
+    let looked = look_into(postgres, &mut checks, &mut seen).await;
+    if let Err(problem) = looked {
+        checks.push(match problem {
+            // It says itself what to do.
+            StoreError::UnknownSchema(_) => Check::error("schema", problem, None),
+            _ => {
+                let advice = "Look at DATABASE_URL, the server and its log";
+                Check::error("postgres", problem, Some(advice))
+            }
+        });
+    }
+    (checks, seen)
+}
+
+async fn look_into(
+    postgres: &Postgres,
+    checks: &mut Vec<Check>,
+    seen: &mut Seen,
+) -> Result<(), StoreError> {
+    let mut connection = postgres.connect_to_look().await?;
+    let reading = ground::read(&mut connection);
+    let ground = within("check the ground", LOOK_MAX, reading).await?;
+    drop(connection);
+    let pool = postgres.pool_for_reading(1);
+    let before = OffsetDateTime::now_utc();
+    let server = health::server(&pool).await?;
+    let off = clock_off(before, server.now, OffsetDateTime::now_utc());
+    checks.extend(standing(&ground, &server));
+    checks.push(transactions(&server));
+    checks.push(autovacuum(&server));
+    checks.push(clock(off));
+    seen.server = Some(server);
+
+    connect::known_schema(postgres).await?;
+    checks.push(Check::ok("schema", "as this program knows it"));
+    checks.extend(history(&health::partitions(&pool).await?));
+    let registry = Registry::default();
+    within("read tools", LOOK_MAX, registry.refresh(&pool)).await?;
+    let default = "default".parse();
+    let default: QueueName = default.expect("the default queue has a valid name");
+    let queues = registry.queues().into_iter().chain([default]);
+    let mut queues: BTreeMap<QueueName, Vec<String>> =
+        queues.map(|queue| (queue, Vec::new())).collect();
+    for tool in registry.all_current() {
+        let tools = queues.entry(tool.manifest.queue.clone()).or_default();
+        tools.push(tool.manifest.name.to_string());
+    }
+    let outputs = registry.all_current();
+    let outputs = outputs.iter().map(|tool| tool.manifest.output_limit);
+    seen.ledger = Some(Ledger {
+        queues,
+        output_max: outputs.max().unwrap_or_default(),
+        waiting: health::waiting(&pool).await?,
+        workers: health::workers(&pool).await?,
+        doubts: health::doubts(&pool).await?,
+        pool,
+    });
+    Ok(())
+}
+
+fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
+    let found = ground::findings(ground);
+    if found.is_empty() {
+        let found = format!(
+            "PostgreSQL {} takes writes and keeps what it commits",
+            server.version
+        );
+        return vec![Check::ok("postgres", found)];
+    }
+    let fail = |finding: ground::Finding| {
+        let advice = format!("{}: no process starts before", capital(&finding.advice));
+        Check::unfit("postgres", finding.what, advice)
+    };
+    found.into_iter().map(fail).collect()
+}
+
+fn transactions(server: &Server) -> Check {
+    let name = "transactions";
+    let Some(oldest) = server.oldest_s else {
+        return Check::ok(name, "none keeps vacuum from its work");
+    };
+    let open = usize::try_from(server.old_transactions).unwrap_or_default();
+    let found = format!(
+        "{} open for more than a minute, the oldest for {}: vacuum cannot clear what they may still see",
+        count(open, "transaction"),
+        age(oldest)
+    );
+    let advice = match server.oldest_pid {
+        Some(pid) => format!("End it if nobody needs it: SELECT pg_terminate_backend({pid})"),
+        None => "It is a prepared one: COMMIT or ROLLBACK PREPARED it (pg_prepared_xacts)".into(),
+    };
+    Check::warn(name, found, advice)
+}
+
+fn autovacuum(server: &Server) -> Check {
+    if server.autovacuum {
+        return Check::ok("autovacuum", "on");
+    }
+    let found = "autovacuum or track_counts is off: tables grow and statements become slow";
+    Check::warn("autovacuum", found, "Set both to on")
+}
+
+/// How far this machine's clock is off, in seconds: what the answer's way cannot explain.
+fn clock_off(before: OffsetDateTime, postgres: OffsetDateTime, after: OffsetDateTime) -> f64 {
+    let ahead = (before - postgres).as_seconds_f64();
+    let behind = (postgres - after).as_seconds_f64();
+    ahead.max(0.0) - behind.max(0.0)
+}
+
+fn clock(off: f64) -> Check {
+    if off.abs() <= CLOCK_OFF_MAX_S {
+        return Check::ok("clock", "this machine and Postgres agree");
+    }
+    let side = if off > 0.0 { "ahead of" } else { "behind" };
+    let found = format!(
+        "this machine is {} {side} Postgres; nothing is decided by it, but logs are misleading",
+        age(off.abs())
+    );
+    Check::warn("clock", found, "Let both follow a time server")
+}
+
+fn history(partitions: &Partitions) -> Vec<Check> {
+    let name = "partitions";
+    let mut checks = Vec::new();
+    if partitions.missing_days > 0 {
+        let missing = usize::try_from(partitions.missing_days).unwrap_or_default();
+        let found = format!(
+            "{} from today on lack their partition; what ends then goes to the default one",
+            count(missing, "day")
+        );
+        let advice = "A running dispatcher makes them every hour: look at its log";
+        checks.push(Check::warn(name, found, advice));
+    }
+    if partitions.stray_rows > 0 {
+        let many = if partitions.stray_rows >= 1_000 {
+            "at least "
+        } else {
+            ""
+        };
+        let found = format!(
+            "{many}{} rows of history lie in a default partition and will never be dropped",
+            partitions.stray_rows
+        );
+        let advice =
+            "Nothing is wrong with them; they came while no dispatcher made partitions ahead";
+        checks.push(Check::warn(name, found, advice));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(name, "made ahead, and nothing lies outside"));
+    }
+    checks
+}
+
+/// Whether there are enough connections for these processes and one of each more, as during an upgrade.
+pub(super) fn connections(server: &Server, workers: usize, dispatchers: usize) -> Check {
+    let needed = (workers + dispatchers + 2) * CONNECTIONS_OF_A_PROCESS;
+    let strangers = usize::try_from(server.strangers).unwrap_or_default();
+    let there = usize::try_from(server.connections_max).unwrap_or_default();
+    let found = format!(
+        "{there} may be had; {} and {} with one more of each need up to {needed}, others have {strangers}",
+        count(dispatchers, "dispatcher"),
+        count(workers, "worker")
+    );
+    if needed + strangers <= there {
+        return Check::ok("connections", found);
+    }
+    let advice = "Raise max_connections: who gets none is told that Postgres is away";
+    Check::warn("connections", found, advice)
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::Duration;
+
+    use super::super::check::Status;
+    use super::*;
+
+    fn server() -> Server {
+        Server {
+            version: "15.4".to_owned(),
+            connections_max: 97,
+            strangers: 3,
+            autovacuum: true,
+            old_transactions: 0,
+            oldest_pid: None,
+            oldest_s: None,
+            now: OffsetDateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_clock_is_off_by_what_the_way_of_the_answer_cannot_explain() {
+        let at = |seconds| OffsetDateTime::UNIX_EPOCH + Duration::seconds(seconds);
+        assert!(clock_off(at(10), at(12), at(14)).abs() < 0.001);
+        assert!((clock_off(at(30), at(12), at(32)) - 18.0).abs() < 0.001);
+        assert!((clock_off(at(1), at(12), at(2)) + 10.0).abs() < 0.001);
+        assert_eq!(clock(4.0).status, Status::Ok);
+        assert!(clock(18.0).found.contains("18 s ahead of"));
+        assert!(clock(-18.0).found.contains("18 s behind"));
+    }
+
+    #[test]
+    fn an_old_transaction_is_named_with_how_to_end_it() {
+        assert_eq!(transactions(&server()).status, Status::Ok);
+        let old = Server {
+            old_transactions: 2,
+            oldest_pid: Some(4711),
+            oldest_s: Some(300.0),
+            ..server()
+        };
+        let check = transactions(&old);
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.found.starts_with("2 transactions") && check.found.contains("5 min"));
+        assert!(check.advice.unwrap().contains("pg_terminate_backend(4711)"));
+    }
+
+    #[test]
+    fn connections_have_to_last_for_one_more_of_each() {
+        assert_eq!(connections(&server(), 5, 2).status, Status::Ok);
+        assert_eq!(connections(&server(), 6, 2).status, Status::Warn);
+    }
+
+    #[test]
+    fn history_that_nobody_keeps_is_found() {
+        let judge = |missing_days, stray_rows| {
+            let checks = history(&Partitions {
+                missing_days,
+                stray_rows,
+            });
+            checks.iter().map(|check| check.status).collect::<Vec<_>>()
+        };
+        assert_eq!(judge(0, 0), [Status::Ok]);
+        assert_eq!(judge(1, 0), [Status::Warn]);
+        assert_eq!(judge(2, 1_000), [Status::Warn, Status::Warn]);
+    }
+}

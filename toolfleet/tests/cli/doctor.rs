@@ -1,0 +1,179 @@
+//! The doctor, on servers that are well and on servers that are not.
+
+use std::{net::TcpListener, process::Command, time::Instant};
+
+use async_nats::jetstream::{
+    self,
+    stream::{Config, RetentionPolicy},
+};
+use fleet::store::{
+    accept::Accept,
+    lane::{Locks, Statement},
+    migrate::migrate,
+};
+use serde_json::Value;
+use sqlx::PgConnection;
+use toolfleet::servers::free_ports;
+
+use crate::{
+    calls::call,
+    support::{Ran, folder, ledger, nats, postgres, program, run},
+};
+
+const NO_NATS: &str = "nats://127.0.0.1:1";
+const STREAM: &str = "TOOLFLEET_JOBS";
+
+fn doctor(database_url: &str, nats_url: &str, flags: &[&str]) -> Command {
+    let mut command = program(&[&["doctor"], flags].concat());
+    command.env("DATABASE_URL", database_url);
+    command.env("NATS_URL", nats_url);
+    command
+}
+
+/// What it says about one thing, each as `status: found`.
+fn said(ran: &Ran, check: &str) -> Vec<String> {
+    let report = ran.json();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let checks = checks.filter(|one| one["check"] == check);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    checks
+        .map(|one| format!("{}: {}", text(&one["status"]), text(&one["found"])))
+        .collect()
+}
+
+async fn accept(connection: &mut PgConnection, calls: usize) {
+    let calls: Vec<_> = (0..calls).map(|_| call("look", "default", "{}")).collect();
+    let accepted = Accept.run(connection, &calls, Locks::Wait).await.unwrap();
+    assert!(accepted.iter().all(Option::is_some));
+}
+
+#[tokio::test]
+async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
+    let folder = folder();
+    let (postgres, nats) = (
+        postgres(folder.path(), true).await,
+        nats(folder.path()).await,
+    );
+    let examine = |flags: &[&str]| run(doctor(&postgres.url(), &nats.url(), flags));
+    let ran = examine(&[]);
+    assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("run `toolfleet migrate`"), "{}", ran.out);
+
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    // Ground for a fleet that was not started yet.
+    let ran = examine(&["--json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert_eq!(ran.json()["status"], "warn");
+    assert!(said(&ran, "postgres")[0].starts_with("ok: PostgreSQL "));
+    assert!(said(&ran, "nats")[0].starts_with("ok: nats-server "));
+    for (check, expected) in [
+        ("schema", "ok: as this program knows it"),
+        ("partitions", "ok: made ahead, and nothing lies outside"),
+        ("clock", "ok: this machine and Postgres agree"),
+        ("stream", "warn: there is no stream TOOLFLEET_JOBS"),
+        ("dispatchers", "warn: none answers"),
+        ("in_doubt", "ok: no call"),
+    ] {
+        assert_eq!(said(&ran, check), [expected], "{}", ran.out);
+    }
+
+    let client = async_nats::connect(nats.url()).await.unwrap();
+    let jetstream = jetstream::new(client);
+    let changed = Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["toolfleet.jobs.>".to_owned()],
+        retention: RetentionPolicy::Limits,
+        ..Config::default()
+    };
+    jetstream.create_stream(changed).await.unwrap();
+    accept(&mut connection, 5).await;
+    let ran = examine(&["--json"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    let stream = &said(&ran, "stream")[0];
+    for setting in ["retention", "discard", "max_msgs_per_subject"] {
+        assert!(
+            stream.starts_with("fail: ") && stream.contains(setting),
+            "{stream}"
+        );
+    }
+    assert_eq!(
+        said(&ran, "consumers"),
+        ["warn: queue default has no consumer"]
+    );
+    assert_eq!(
+        said(&ran, "pointers"),
+        ["warn: 0 in the stream for 5 calls that may run: 5 lost"]
+    );
+    assert!(said(&ran, "workers")[0].starts_with("warn: queue default has no worker"));
+
+    let rebuilt = |out: &str| (0, out.to_owned());
+    let all = "TOOLFLEET_JOBS was made anew with 1 consumer; 5 calls published\n";
+    for _ in 0..2 {
+        let ran = examine(&["--rebuild-stream"]);
+        assert_eq!((ran.code, ran.out), rebuilt(all), "{}", ran.err);
+    }
+    let ran = examine(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    for (check, expected) in [
+        ("stream", "ok: TOOLFLEET_JOBS is as wanted"),
+        ("consumers", "ok: 1 consumer as wanted"),
+        ("pointers", "ok: 5 in the stream for 5 calls that may run"),
+    ] {
+        assert_eq!(said(&ran, check), [expected], "{}", ran.out);
+    }
+    nats.stop().await;
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn unsafe_ground_is_explained_with_what_to_do_and_the_rest_is_looked_at_all_the_same() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), false).await;
+    let ran = run(doctor(&postgres.url(), NO_NATS, &[]));
+    assert_eq!((ran.code, ran.err.as_str()), (64, ""), "{}", ran.out);
+    let line = |begin: &str| ran.out.lines().find(|line| line.starts_with(begin));
+    let ground = line("FAIL  postgres").unwrap();
+    assert!(
+        ground.contains("fsync is off") && ground.contains("Set fsync = on"),
+        "{ground}"
+    );
+    // Nobody listens there.
+    assert!(line("FAIL  nats").unwrap().contains("Look at NATS_URL"));
+    assert!(line("ok    clock").is_some(), "{}", ran.out);
+    postgres.stop().await;
+}
+
+#[test]
+fn a_server_that_hangs_is_a_finding_and_not_a_hang() {
+    // They take connections and never say a word.
+    let silent = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (postgres, nats) = (silent(), silent());
+    let port = |server: &TcpListener| server.local_addr().unwrap().port();
+    let database_url = format!("postgres://u:hunter2@127.0.0.1:{}/d", port(&postgres));
+    let nats_url = format!("nats://u:hunter2@127.0.0.1:{}", port(&nats));
+    let began = Instant::now();
+    let ran = run(doctor(&database_url, &nats_url, &["--json"]));
+    assert!(began.elapsed().as_secs() < 40, "{:?}", began.elapsed());
+    assert_eq!(ran.code, 69, "{}", ran.out);
+    for server in ["postgres", "nats"] {
+        assert!(said(&ran, server)[0].starts_with("fail: "), "{}", ran.out);
+    }
+    assert!(!ran.out.contains("hunter2"), "{}", ran.out);
+}
+
+#[test]
+fn nothing_is_looked_at_with_settings_that_cannot_be_read() {
+    let ran = run(doctor("mysql://u:hunter2@h/d", "nats://a b", &[]));
+    assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{}", ran.err);
+    assert!(
+        ran.err.contains("DATABASE_URL") && ran.err.contains("NATS_URL"),
+        "{}",
+        ran.err
+    );
+    let port = free_ports(1).unwrap()[0];
+    let away = format!("postgres://nobody@127.0.0.1:{port}/nowhere");
+    let ran = run(doctor(&away, NO_NATS, &["--rebuild-stream"]));
+    assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
+}
