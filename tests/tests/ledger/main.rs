@@ -15,6 +15,7 @@ mod views;
 
 mod lane;
 mod outage;
+mod quarantine;
 
 mod sweep;
 

@@ -30,3 +30,5 @@ mod garbage;
 mod hostile;
 
 mod leases;
+
+mod promotion;
