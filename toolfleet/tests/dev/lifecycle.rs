@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use nix::sys::signal::Signal;
 use sqlx::{Connection, Executor, PgConnection};
-use tokio::time::timeout;
+use tokio::{process::Command, time::timeout};
 
 use crate::support::{DevProcess, LONG, dev, folder, is_gone, pids_of, send, wait_until};
 
@@ -24,6 +24,25 @@ async fn a_second_dev_on_the_same_data_is_refused_with_the_first_ones_pid() {
     );
     assert!(first.child.try_wait().unwrap().is_none());
     first.stop().await;
+}
+
+#[tokio::test]
+async fn the_doctor_finds_nothing_wrong_with_a_fleet_that_works() {
+    let folder = folder(0o755);
+    let dev = DevProcess::start(folder.path(), &["--workers", "1"]).await;
+    let state = dev.state();
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_toolfleet"));
+    doctor.args(["doctor", "--json"]).env_clear();
+    doctor.env("DATABASE_URL", state.database_url);
+    doctor.env("NATS_URL", state.nats_url);
+    let output = timeout(LONG, doctor.output()).await.unwrap().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["status"], "ok", "{report}");
+    assert!(output.status.success() && output.stderr.is_empty());
+    let checks = report["checks"].as_array().unwrap();
+    let heard = checks.iter().find(|check| check["check"] == "dispatchers");
+    assert_eq!(heard.unwrap()["found"], "1 dispatcher heard");
+    dev.stop().await;
 }
 
 #[tokio::test]

@@ -146,7 +146,7 @@ pub(super) fn heard(dispatchers: Option<usize>) -> Check {
             let advice = "Start one: until then nothing is accepted, published again or swept";
             Check::warn(name, "none answers", advice)
         }
-        Some(heard) => Check::ok(name, format!("{} answer", count(heard, "dispatcher"))),
+        Some(heard) => Check::ok(name, format!("{} heard", count(heard, "dispatcher"))),
     }
 }
 

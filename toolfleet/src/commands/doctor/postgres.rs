@@ -100,6 +100,7 @@ async fn look_into(
         let tools = queues.entry(tool.manifest.queue.clone()).or_default();
         tools.push(tool.manifest.name.to_string());
     }
+    queues.values_mut().for_each(|tools| tools.sort_unstable());
     let outputs = registry.all_current();
     let outputs = outputs.iter().map(|tool| tool.manifest.output_limit);
     seen.ledger = Some(Ledger {
