@@ -19,7 +19,7 @@ pub struct Ground {
     pub synchronous_commit: String,
     /// Whether it only follows another server.
     pub in_recovery: bool,
-    /// Whether transactions of our sessions may write.
+    /// Whether a session's transactions are read-only unless it says otherwise.
     pub read_only: bool,
     /// What our statements see of others.
     pub isolation: String,
@@ -65,16 +65,16 @@ pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
                 current_setting('full_page_writes') AS full_page_writes, \
                 current_setting('synchronous_commit') AS synchronous_commit, \
                 pg_is_in_recovery() AS in_recovery, \
-                current_setting('transaction_read_only') = 'on' AS read_only, \
+                (SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only') AS read_only, \
                 current_setting('transaction_isolation') AS isolation, \
                 current_setting('session_replication_role') AS replication_role, \
                 current_setting('zero_damaged_pages') AS zero_damaged_pages, \
                 current_setting('data_sync_retry') AS data_sync_retry, \
                 current_setting('server_encoding') AS encoding, \
-                coalesce((SELECT bool_and(has_table_privilege(ledger, wanted)) \
-                          FROM to_regclass('toolfleet.open_calls') AS ledger, \
-                               unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted \
-                          WHERE has_schema_privilege('toolfleet', 'USAGE')), true) AS role_may_write",
+                coalesce((SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, wanted)) \
+                          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                          CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted \
+                          WHERE n.nspname = 'toolfleet' AND c.relname = 'open_calls'), true) AS role_may_write",
     )
     .fetch_one(connection)
     .await
@@ -115,7 +115,10 @@ pub fn findings(ground: &Ground) -> Vec<Finding> {
         add("the server is a standby, which takes no writes", advice);
     } else if ground.read_only {
         let what = "transactions are read-only, so nothing can be recorded";
-        add(what, "remove default_transaction_read_only for this server, user or database");
+        add(
+            what,
+            "remove default_transaction_read_only for this server, user or database",
+        );
     }
     if ground.fsync != "on" {
         let what = "fsync is off: a crash loses what was committed";
@@ -146,7 +149,8 @@ pub fn findings(ground: &Ground) -> Vec<Finding> {
         add(what, "set zero_damaged_pages = off");
     }
     if ground.data_sync_retry != "off" {
-        let what = "data_sync_retry is on: the server goes on after the disk refused what was committed";
+        let what =
+            "data_sync_retry is on: the server goes on after the disk refused what was committed";
         add(what, "set data_sync_retry = off and restart the server");
     }
     if ground.encoding != "UTF8" {

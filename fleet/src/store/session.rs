@@ -12,7 +12,7 @@ use std::{
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
-    ConnectOptions, Connection, PgConnection, PgPool,
+    ConnectOptions, Connection, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
@@ -208,11 +208,16 @@ impl Postgres {
     /// Postgres cannot be reached within five seconds.
     pub async fn connect_to_look(&self) -> Result<PgConnection, StoreError> {
         let doing = "connect to Postgres";
-        let options = self
-            .options
-            .clone()
-            .options([("default_transaction_read_only", "on")]);
-        within(doing, Self::CONNECT_TIMEOUT, open(doing, &options)).await
+        within(doing, Self::CONNECT_TIMEOUT, async {
+            let mut connection = open(doing, &self.options).await?;
+            // Not an option of the connection, which would hide what the server says of itself.
+            let closing = connection.execute("SET default_transaction_read_only = on");
+            closing
+                .await
+                .map_err(|error| StoreError::from_sqlx(doing, error))?;
+            Ok(connection)
+        })
+        .await
     }
 
     /// A connection for upkeep, whose statements may take minutes.

@@ -70,6 +70,18 @@ pub async fn mark(connection: &mut PgConnection) -> Result<Option<Mark>, StoreEr
     read_mark(&row).map_err(|error| StoreError::unreadable(doing, error))
 }
 
+/// How many open calls are in doubt because writes were lost. Reads all open calls; for people who ask.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn quarantined(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT count(*) FROM toolfleet.open_calls WHERE quarantined")
+        .fetch_one(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("count calls in quarantine", error))
+}
+
 /// Moves the ledger's mark to where its disk is now, never back, and returns it.
 ///
 /// Own statement; guard: the row names this very server, so an unjudged one is never marked as seen.

@@ -1,14 +1,14 @@
 //! Ground that has lost writes: who notices, what is put in doubt, and that it is done once.
 
 use fleet::{
-    call::{Effect, State},
+    call::{CallOutcome, Effect, EffectKnown, Source, State},
     ids::CallId,
     outcome::OutcomeWord,
     standing::{Mark, Standing},
     store::{
         PgConnection, StoreError,
         accept::NewCall,
-        complete::{EndedAttempt, Ending},
+        complete::{EndedAttempt, Ending, EndingKind, Guard},
         session::Postgres,
         standing,
     },
@@ -16,7 +16,7 @@ use fleet::{
 use secrecy::SecretString;
 use sqlx::Connection;
 
-use crate::support::{Ledger, Worker, claim_of, end_in, ending, new_call, succeeded};
+use crate::support::{Ledger, Worker, claim_of, ending, new_call, succeeded, until_blocked};
 
 /// A process that has asked what the fleet remembers outside Postgres.
 fn process(ledger: &Ledger, remembers: Option<Mark>) -> Postgres {
@@ -267,18 +267,15 @@ async fn the_attempt_that_is_still_running_settles_its_call_by_what_it_did_and_n
     connects(&process(&ledger, None)).await;
 
     // The lost writes may have held another attempt, which followed the one that never started.
-    let failed = ending(
-        idle,
-        fleet::store::complete::Guard::Attempt(not_started),
-        end_in(State::Failed),
-    );
+    let never_started = EndedAttempt {
+        outcome: OutcomeWord::NotStarted,
+        effect: EffectKnown::NotApplied,
+        error: None,
+        over: true,
+    };
     let failed = Ending {
-        kind: not_applied(failed.kind),
-        attempt: failed.attempt.map(|attempt| EndedAttempt {
-            outcome: OutcomeWord::NotStarted,
-            ..attempt
-        }),
-        ..failed
+        attempt: Some(never_started),
+        ..ending(idle, Guard::Attempt(not_started), failed_without_effect())
     };
     let settled = ledger
         .completing
@@ -291,25 +288,14 @@ async fn the_attempt_that_is_still_running_settles_its_call_by_what_it_did_and_n
     assert_eq!(ledger.state(done).await, State::Succeeded);
 }
 
-fn not_applied(kind: fleet::store::complete::EndingKind) -> fleet::store::complete::EndingKind {
-    use fleet::{call::EffectKnown, store::complete::EndingKind};
-    match kind {
-        EndingKind::End {
-            state,
-            outcome,
-            source,
-            result,
-            error,
-            ..
-        } => EndingKind::End {
-            state,
-            outcome,
-            source,
-            effect: EffectKnown::NotApplied,
-            result,
-            error,
-        },
-        other => other,
+fn failed_without_effect() -> EndingKind {
+    EndingKind::End {
+        state: State::Failed,
+        outcome: CallOutcome::SystemError,
+        source: Source::Error,
+        effect: EffectKnown::NotApplied,
+        result: None,
+        error: None,
     }
 }
 
@@ -324,12 +310,11 @@ async fn nobody_writes_while_calls_are_put_in_doubt() {
     let mut quarantine = judge.begin().await.unwrap();
     let done = standing::quarantine(&mut quarantine, &seen, None, Standing::Behind).await;
     assert_eq!(done.unwrap(), Some(1));
-    let claiming = tokio::spawn({
-        let claiming = worker.claiming.clone();
-        async move { claiming.claim(claim_of(call)).await }
-    });
-    crate::support::until_blocked(&ledger.database, 1).await;
-    quarantine.commit().await.unwrap();
-    assert!(!matches!(claiming.await.unwrap(), Ok(Some(_))));
+    let committing = async {
+        until_blocked(&ledger.database, 1).await;
+        quarantine.commit().await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(worker.claiming.claim(claim_of(call)), committing);
+    assert!(!matches!(claimed, Ok(Some(_))), "{claimed:?}");
     assert_eq!(ledger.state(call).await, State::InDoubt);
 }
