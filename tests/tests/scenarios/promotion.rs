@@ -220,6 +220,8 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
     scene.run_on().await;
     let unknown = charged(&scene.fleet, "unknown").await;
     scene.fleet.until_state(unknown, "succeeded").await;
+    // A tool of the lost time, which is applied again afterwards, as something else under the same version.
+    scene.fleet.apply(&scene.witness.tool("late", "once")).await;
     let load = load(&scene.fleet);
 
     scene.cluster.kill().await;
@@ -249,6 +251,17 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
         .get(&json!({"call_id": unknown.to_string()}))
         .await;
     assert_eq!(told.code(), "not_found", "{}", *told);
+    until_so("the lost tool to be unknown", async || {
+        let late = scene.fleet.submit("late", &json!({"what": "late"}));
+        late.wait().await.code() == "unknown_tool"
+    })
+    .await;
+    scene.fleet.apply(&scene.witness.tool("late", "read")).await;
+    until_so("the tool that was applied again", async || {
+        let late = scene.fleet.submit("late", &json!({"what": "late"}));
+        late.wait().await["state"] == "succeeded"
+    })
+    .await;
     scene.holds().await;
 }
 
