@@ -289,14 +289,15 @@ impl Postgres {
     ) -> Result<(), StoreError> {
         let doing = "look where the ledger stands";
         for _ in 0..Self::LOOKS_MAX {
-            let looking = standing::look(connection);
-            let Some(seen) = within(doing, Self::CONNECT_TIMEOUT, looking).await? else {
-                return Ok(());
-            };
+            // Before looking: what another task sees committed meanwhile may not be in what we see.
             let (remembered, acts) = {
                 let memory = self.memory();
                 let acts = memory.recalled && matches!(on_loss, OnLoss::DealWithIt);
                 (memory.mark.clone(), acts)
+            };
+            let looking = standing::look(connection);
+            let Some(seen) = within(doing, Self::CONNECT_TIMEOUT, looking).await? else {
+                return Ok(());
             };
             match judge(remembered.as_ref(), &seen) {
                 Standing::Same => {

@@ -199,6 +199,26 @@ async fn an_old_copy_is_noticed_by_whoever_remembers_more_and_accepted_by_all_ot
     );
 }
 
+#[tokio::test]
+async fn a_mark_that_moves_while_somebody_connects_is_not_taken_for_a_loss() {
+    let ledger = Ledger::fresh().await;
+    let process = process(&ledger, None);
+    connects(&process).await;
+    let mut connection = ledger.database.connect().await;
+    let moving = async {
+        for _ in 0..2_000 {
+            process.remember(advanced(&mut connection).await);
+        }
+    };
+    let connecting = async {
+        for _ in 0..25 {
+            futures_util::future::join_all((0..8).map(|_| process.connect())).await;
+        }
+    };
+    tokio::join!(moving, connecting);
+    assert_eq!(connects(&process).await.quarantines, 0);
+}
+
 async fn advanced(connection: &mut PgConnection) -> Mark {
     standing::advance(connection).await.unwrap().unwrap()
 }
