@@ -28,7 +28,8 @@ END $$;
 
 -- Records what a call in doubt turned out to be. One answer:
 --   settled            it was in doubt and is terminal now; or it had been settled just like this before
---   conflict           it is not in doubt, or was settled differently: `state`, `decided_by` and `decided_at` say how
+--   conflict           it is not in doubt, or was settled differently, or an attempt has said since that it did it:
+--                      `state`, `decided_by` and `decided_at` say how
 --   worker_not_fenced  "not applied" cannot be known while something that was started for the call may still act
 --   too_early          "not applied" cannot be known before `decided_at`, when the attempt's own time is over
 --   not_found          there is no such call (of this tenant)
@@ -43,6 +44,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = toolfleet, pg_temp AS $$
 DECLARE
     o toolfleet.open_calls;
     f toolfleet.finished_calls;
+    evidence toolfleet.ended_attempts;
     fenced boolean;
     details json;
 BEGIN
@@ -93,6 +95,12 @@ BEGIN
         PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
             'settled_applied', details);
         RETURN QUERY SELECT 'settled', 'succeeded', settle.actor, now(), o.dispatcher_id;
+        RETURN;
+    END IF;
+    SELECT * INTO evidence FROM toolfleet.ended_attempts a
+    WHERE a.call_id = o.call_id AND a.late AND a.outcome = 'applied' LIMIT 1;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'conflict', o.state::text, 'late answer of attempt ' || evidence.number, evidence.finished_at, NULL::uuid;
         RETURN;
     END IF;
     IF NOT fenced AND NOT settle.by_time_only THEN

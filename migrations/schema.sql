@@ -361,6 +361,47 @@ BEGIN
     RETURN 'fenced';
 END $$;
 
+CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, error json) RETURNS TABLE(done boolean, doubted bigint)
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    details json := json_build_object('quarantine', quarantine.next, 'standing', quarantine.standing);
+    doubted bigint;
+BEGIN
+    PERFORM FROM toolfleet.fleet f WHERE f.quarantines = quarantine.seen FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT false, 0::bigint;
+        RETURN;
+    END IF;
+    LOCK TABLE toolfleet.open_calls IN SHARE ROW EXCLUSIVE MODE;
+    INSERT INTO toolfleet.ended_attempts (
+        call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
+    SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
+        quarantine.error, false
+    FROM toolfleet.open_calls
+    WHERE state = 'running' AND effect IN ('once', 'transaction');
+    -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
+    INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
+    SELECT call_id, rev + 1, state, CASE WHEN effect = 'idempotent' THEN state ELSE 'in_doubt' END, 'ground', 'quarantine',
+        attempt_id, details
+    FROM toolfleet.open_calls
+    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
+    UPDATE toolfleet.open_calls
+    SET rev = rev + 1, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
+    WHERE state IN ('queued', 'running') AND effect = 'idempotent';
+    UPDATE toolfleet.open_calls
+    SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
+        due_at = now(), last_error = quarantine.error
+    WHERE state IN ('queued', 'running') AND effect IN ('once', 'transaction');
+    GET DIAGNOSTICS doubted = ROW_COUNT;
+    UPDATE toolfleet.fleet
+    SET system_identifier = quarantine.system_identifier, timeline = quarantine.timeline,
+        wal_lsn = pg_current_wal_flush_lsn(), quarantines = quarantine.next;
+    RETURN QUERY SELECT true, doubted;
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -383,6 +424,7 @@ CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text,
 DECLARE
     o toolfleet.open_calls;
     f toolfleet.finished_calls;
+    evidence toolfleet.ended_attempts;
     fenced boolean;
     details json;
 BEGIN
@@ -431,6 +473,12 @@ BEGIN
         PERFORM toolfleet.finish(o, 'succeeded', 'success', 'settled', 'applied', settle.result, NULL, settle.actor,
             'settled_applied', details);
         RETURN QUERY SELECT 'settled', 'succeeded', settle.actor, now(), o.dispatcher_id;
+        RETURN;
+    END IF;
+    SELECT * INTO evidence FROM toolfleet.ended_attempts a
+    WHERE a.call_id = o.call_id AND a.late AND a.outcome = 'applied' LIMIT 1;
+    IF FOUND THEN
+        RETURN QUERY SELECT 'conflict', o.state::text, 'late answer of attempt ' || evidence.number, evidence.finished_at, NULL::uuid;
         RETURN;
     END IF;
     IF NOT fenced AND NOT settle.by_time_only THEN

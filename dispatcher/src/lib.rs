@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use config::Config;
 use fleet::{
-    bus::{BusError, connect::Bus, publish::Publisher, topology},
+    bus::{BusError, connect::Bus, mark, publish::Publisher, topology},
     config::ConfigError,
     http::{self, HttpState, Readiness},
     ids::DispatcherId,
@@ -65,7 +65,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a dispatcher until `shutdown` is done.
 ///
-/// Order of the start: ground and schema, NATS, tools, stream, waiters, service, sweep. Order of the stop: intake, the
+/// Order of the start: server and schema, NATS, ground, tools, stream, waiters, service, sweep. Order of the stop: intake, the
 /// requests in hand, the sweep, the ledger's lanes.
 ///
 /// # Errors
@@ -89,10 +89,8 @@ pub async fn run(
         &config.store.database_url,
         &format!("toolfleet {}", config.name),
     )?;
-    drop(postgres.connect().await?);
+    postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
-    let pool = postgres.pool(config.read_connections);
-    readiness.set("postgres", true);
     let bus = Bus::connect(
         &config.bus.nats_url,
         &config.name,
@@ -100,6 +98,11 @@ pub async fn run(
     )
     .await?;
     readiness.set("nats", true);
+    postgres.recalled(mark::recall(&bus).await?);
+    // The first connection that may deal with lost writes, before anything is read or written.
+    drop(postgres.connect().await?);
+    let pool = postgres.pool(config.read_connections);
+    readiness.set("postgres", true);
 
     let registry = Registry::default();
     registry.refresh(&pool).await?;
@@ -152,6 +155,7 @@ pub async fn run(
     });
     tasks.spawn(watch_connections(
         watched,
+        postgres.clone(),
         pool.clone(),
         readiness.clone(),
         stop.clone(),
@@ -200,12 +204,18 @@ pub async fn run(
     Ok(())
 }
 
-/// Says in `/readyz` whether both servers answer.
-async fn watch_connections(bus: Bus, pool: PgPool, readiness: Readiness, stop: CancellationToken) {
+/// Says in `/readyz` whether both servers answer, and Postgres on ground that is safe.
+async fn watch_connections(
+    bus: Bus,
+    postgres: Postgres,
+    pool: PgPool,
+    readiness: Readiness,
+    stop: CancellationToken,
+) {
     loop {
         readiness.set("nats", bus.is_connected());
         let answered = timeout(Duration::from_secs(2), swept::answers(&pool)).await;
-        readiness.set("postgres", answered.unwrap_or(false));
+        readiness.set("postgres", answered.unwrap_or(false) && !postgres.refuses());
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {}

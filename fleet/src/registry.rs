@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -34,6 +34,8 @@ pub struct Registry(Arc<RwLock<Tools>>);
 
 #[derive(Debug, Default)]
 struct Tools {
+    /// How often the ledger had lost writes when they were read.
+    quarantines: i32,
     rev: i64,
     versions: HashMap<ToolName, BTreeMap<i32, Arc<Tool>>>,
 }
@@ -85,10 +87,27 @@ impl Registry {
 
     /// Reads what is new. A version that this program cannot read is left out and said.
     ///
+    /// After lost writes everything is read anew: tools may be gone, and revisions are given out again.
+    ///
     /// # Errors
     ///
     /// Postgres does not answer.
     pub async fn refresh(&self, pool: &PgPool) -> Result<(), StoreError> {
+        let quarantines = tools::quarantines(pool).await?;
+        if quarantines == self.read(|tools| tools.quarantines) {
+            return self.read_new(pool).await;
+        }
+        let anew = Self(Arc::new(RwLock::new(Tools {
+            quarantines,
+            ..Tools::default()
+        })));
+        anew.read_new(pool).await?;
+        let anew = std::mem::take(&mut *anew.write());
+        *self.write() = anew;
+        Ok(())
+    }
+
+    async fn read_new(&self, pool: &PgPool) -> Result<(), StoreError> {
         loop {
             let rows = tools::since(pool, self.read(|tools| tools.rev)).await?;
             if rows.is_empty() {
@@ -103,10 +122,7 @@ impl Registry {
                         "a tool version cannot be read by this program and is left out"
                     );
                 }
-                let mut tools = self
-                    .0
-                    .write()
-                    .expect("nobody panics while holding the registry");
+                let mut tools = self.write();
                 tools.rev = tools.rev.max(rev);
                 if let Ok(tool) = tool {
                     let (name, version) = (tool.manifest.name.clone(), tool.manifest.version);
@@ -152,6 +168,12 @@ impl Registry {
                 );
             }
         }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Tools> {
+        self.0
+            .write()
+            .expect("nobody panics while holding the registry")
     }
 
     fn read<T>(&self, of: impl FnOnce(&Tools) -> T) -> T {

@@ -16,7 +16,16 @@ pub async fn hold(fleet: &Fleet, witness: &Witness) {
     // Those that somebody was told of, and those that nobody was told of because their dispatcher died.
     let mut calls: BTreeSet<CallId> = fleet.accepted().into_iter().collect();
     calls.extend(fleet.calls().await);
-    for call in &calls {
+    hold_for(fleet, witness, &calls.into_iter().collect::<Vec<_>>()).await;
+}
+
+/// The same where the ledger has lost other calls than these.
+///
+/// # Panics
+///
+/// Something is not so; the message says which call.
+pub async fn hold_for(fleet: &Fleet, witness: &Witness, calls: &[CallId]) {
+    for call in calls {
         each_call_has_one_place(fleet, *call).await;
         attempts_are_numbered_without_gaps(fleet, *call).await;
         every_move_is_known_and_legal(fleet, *call).await;

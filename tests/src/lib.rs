@@ -3,6 +3,7 @@
 //! ```text
 //! run_folder   a folder that goes with this process, and with it the servers inside
 //! postgres     a cluster shared by the tests of a process; a migrated database for each
+//! failover     the same, killed, copied, and replaced by its copy
 //! proxy        a wire to a server that can swallow what it carries, and be cut
 //! wait         waiting for a fact, bounded
 //! witness      the world outside, which remembers every effect and misbehaves when told to
@@ -15,6 +16,7 @@
 //! ```
 
 pub mod caller;
+mod failover;
 pub mod fleet;
 mod history;
 pub mod invariants;

@@ -33,11 +33,11 @@ const POOL_MAX: u32 = 16;
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    server: Option<servers::Postgres>,
+    pub(crate) server: Option<servers::Postgres>,
     port: u16,
-    url: String,
+    pub(crate) url: String,
     // After the server: dropping it ends what still runs.
-    folder: RunFolder,
+    pub(crate) folder: RunFolder,
     given_back: Arc<Mutex<Vec<String>>>,
 }
 
@@ -127,7 +127,7 @@ impl Cluster {
         let url = format!("{server}/{name}");
         let postgres = ledger(&url);
         Database {
-            pool: postgres.pool(POOL_MAX),
+            pool: postgres.pool_for_reading(POOL_MAX),
             postgres,
             url,
             given_back: Arc::clone(&self.given_back),
@@ -182,7 +182,7 @@ fn lock(names: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
 }
 
 /// A URL's front and the name of its database.
-fn split(url: &str) -> (&str, &str) {
+pub(crate) fn split(url: &str) -> (&str, &str) {
     url.rsplit_once('/').expect("the URL names its database")
 }
 
@@ -285,7 +285,7 @@ fn tar(folder: &Path, how: &[&str], archive: &Path, what: &[&str]) -> io::Result
     )
 }
 
-fn output(command: &mut Command) -> io::Result<String> {
+pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let output = command.output()?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    conclude::{conclude, envelope, settling, without_result},
+    conclude::{Learned, conclude, envelope, settling, without_result},
     execute::{Executed, Execution},
     executors::StopReason,
     late,
@@ -76,8 +76,11 @@ enum Recorded {
 async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreError> {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
     let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
-    let concluded = |cancelled| conclude(executed, elapsed, cancelled, worker.actor());
-    let mut ending = concluded(executed.entry.stop.asked() == Some(StopReason::Cancelled));
+    let concluded = |learned| conclude(executed, elapsed, learned, worker.actor());
+    let mut ending = concluded(Learned {
+        cancelled: executed.entry.stop.asked() == Some(StopReason::Cancelled),
+        earlier_unknown: claimed.effect_unknown,
+    });
     let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
     loop {
         let patience = PATIENCE.saturating_sub(began.elapsed());
@@ -86,9 +89,8 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         }
         let row = find_patiently(worker, claimed.call_id, patience).await?;
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
-            // Somebody had its row locked, or wants it to stop.
-            Place::Running { cancelled: false } => ending,
-            Place::Running { cancelled: true } => concluded(true),
+            // Somebody had its row locked, or wants it to stop, or lost writes leave it open what attempts before did.
+            Place::Running(learned) => concluded(learned),
             Place::InDoubt { quarantined } => {
                 // After lost writes this attempt may not be the only one: then only success is proof.
                 let proves = !quarantined || execution.word() == OutcomeWord::Applied;
@@ -114,7 +116,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     /// It runs under this attempt.
-    Running { cancelled: bool },
+    Running(Learned),
     /// It is in doubt because of this attempt, which may still prove something.
     InDoubt { quarantined: bool },
     /// This attempt has ended it.
@@ -128,9 +130,10 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
         return Place::Elsewhere;
     };
     match row.state {
-        State::Running => Place::Running {
+        State::Running => Place::Running(Learned {
             cancelled: row.cancel_requested,
-        },
+            earlier_unknown: row.effect_unknown,
+        }),
         State::InDoubt => Place::InDoubt {
             quarantined: row.quarantined,
         },

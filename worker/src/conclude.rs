@@ -23,12 +23,20 @@ use serde_json::value::RawValue;
 
 use crate::execute::{Executed, Execution};
 
-/// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent; `cancelled`: somebody has
-/// asked the call to stop.
+/// What is known of a call besides what its attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Learned {
+    /// Somebody has asked it to stop.
+    pub(crate) cancelled: bool,
+    /// An attempt before may have had its effect.
+    pub(crate) earlier_unknown: bool,
+}
+
+/// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent.
 pub(crate) fn conclude(
     executed: &Executed,
     elapsed: Duration,
-    cancelled: bool,
+    learned: Learned,
     actor: String,
 ) -> Ending {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
@@ -39,13 +47,13 @@ pub(crate) fn conclude(
     let (kind, reason) = match execution {
         Execution::Ran(outcome) | Execution::Abandoned(outcome) => {
             let manifest = &executed.tool.manifest;
-            let situation = situation(claimed, manifest, elapsed, cancelled);
+            let situation = situation(claimed, manifest, elapsed, learned);
             let decision = retry::decide(&situation, outcome);
             let kind = after(decision, outcome, situation.attempts_spent, attempt.effect);
             (kind, reason(decision, own_reason))
         }
-        Execution::TakenBack(failure) if cancelled => {
-            never_started(claimed.effect, claimed.effect_unknown, failure)
+        Execution::TakenBack(failure) if learned.cancelled => {
+            never_started(claimed.effect, learned.earlier_unknown, failure)
         }
         Execution::TakenBack(_) => {
             let again = EndingKind::Again {
@@ -83,7 +91,7 @@ fn situation<'a>(
     claimed: &Claimed,
     manifest: &'a Manifest,
     elapsed: Duration,
-    cancelled: bool,
+    learned: Learned,
 ) -> Situation<'a> {
     let attempts_spent = claimed
         .attempt
@@ -97,12 +105,12 @@ fn situation<'a>(
         attempts_spent,
         pause: delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent),
         remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
-        earlier_unknown: claimed.effect_unknown,
+        earlier_unknown: learned.earlier_unknown,
         key_remaining: manifest
             .idempotency
             .as_ref()
             .map(|key| key.valid_for.saturating_sub(since_first_start)),
-        cancelled,
+        cancelled: learned.cancelled,
     }
 }
 

@@ -22,6 +22,7 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
+        standing,
         workers::{self, OwnRow},
     },
     telemetry::{metrics, report},
@@ -75,10 +76,10 @@ async fn beat_until_broken(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let sent_at = Instant::now();
+        let (sent_at, ground) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
-        let lease = beaten.then(|| Lease::renewed(sent_at));
+        let lease = beaten.then(|| (Lease::renewed(sent_at), ground));
         *worker
             .lease
             .lock()
@@ -89,6 +90,10 @@ async fn beat_until_broken(
             intake.cancel();
         }
         look_after(worker, &mut connection).await?;
+        let looking = standing::mark(&mut connection);
+        if let Some(mark) = within("read the ledger's mark", BEAT_MAX, looking).await? {
+            worker.postgres.remember(mark);
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use fleet::{
     bus::{
         BusError,
         connect::Bus,
+        mark,
         pull::{Delivered, Puller},
     },
     config::ConfigError,
@@ -95,7 +96,7 @@ pub enum RunError {
 
 /// Runs a worker until `shutdown` is done and what it runs has ended.
 ///
-/// Order of the start: ground and schema, NATS, tools, lock, registration, heartbeat, intake. Order of the stop, in two
+/// Order of the start: server and schema, NATS, ground, tools, lock, registration, heartbeat, intake. Order of the stop, in two
 /// speeds: first `intake` (nothing new is pulled, what was not claimed goes back), then, when the drain timeout is over,
 /// `work` (running attempts are told to end); then everything is written, and the row says what it leaves behind.
 ///
@@ -117,15 +118,18 @@ pub async fn run(
         &config.store.database_url,
         &format!("toolfleet {}", config.name),
     )?;
-    let mut connection = postgres.connect().await?;
+    postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
-    let pool = postgres.pool(4);
     let bus = Bus::connect(
         &config.bus.nats_url,
         &config.name,
         config.bus.prefix.clone(),
     )
     .await?;
+    postgres.recalled(mark::recall(&bus).await?);
+    // The first connection that may deal with lost writes, before anything is read or written.
+    let mut connection = postgres.connect().await?;
+    let pool = postgres.pool(4);
     let registry = Registry::default();
     registry.refresh(&pool).await?;
 
@@ -159,7 +163,11 @@ pub async fn run(
         },
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
-        lease: Mutex::new(Some(Lease::renewed(registered_at))),
+        lease: Mutex::new(Some((
+            Lease::renewed(registered_at),
+            postgres.quarantines(),
+        ))),
+        postgres: postgres.clone(),
         attempts: Attempts::default(),
         given_up: Mutex::new(HashMap::new()),
     });
@@ -266,13 +274,16 @@ async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: Cancell
     }
 }
 
-/// Says in `/readyz` whether both servers answer and the lease is fresh.
+/// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
 async fn watch(worker: Arc<Worker>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("nats", worker.bus.is_connected());
         readiness.set("lease", worker.may_start());
         let answered = timeout(Duration::from_secs(2), sweep::answers(&worker.pool)).await;
-        readiness.set("postgres", answered.unwrap_or(false));
+        readiness.set(
+            "postgres",
+            answered.unwrap_or(false) && !worker.postgres.refuses(),
+        );
         stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(1)))
             .await;
     }

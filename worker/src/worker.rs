@@ -12,6 +12,7 @@ use fleet::{
         PgPool, StoreError,
         complete::{Ended, Ending},
         ledger::{Claiming, Completing},
+        session::Postgres,
     },
 };
 use tokio::time::Instant;
@@ -31,10 +32,12 @@ pub(crate) struct Worker {
     pub(crate) secrets: Secrets,
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
-    pub(crate) lease: Mutex<Option<Lease>>,
+    pub(crate) postgres: Postgres,
+    /// The lease, and how often the ledger had lost writes when it was renewed: after a loss it says nothing any more.
+    pub(crate) lease: Mutex<Option<(Lease, i32)>>,
     /// What runs here now.
     pub(crate) attempts: Attempts,
-    /// Claims whose answer never came, by when they were looked for the first time.
+    /// Claims whose answer never came, by when they were given up.
     pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
 }
 
@@ -45,7 +48,8 @@ impl Worker {
             .lease
             .lock()
             .expect("nobody panics while holding the lease");
-        lease.is_some_and(|lease| lease.may_start(Instant::now()))
+        let ground = self.postgres.quarantines();
+        lease.is_some_and(|(lease, on)| on == ground && lease.may_start(Instant::now()))
     }
 
     /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends:

@@ -12,11 +12,13 @@
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |
+//! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer | makes it again |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
+mod ground;
 mod ledger;
 mod orphans;
 mod probe;
@@ -76,6 +78,12 @@ impl Sweep {
         tasks.spawn(
             stopped
                 .run_until_cancelled_owned(doubts.sweep_doubts())
+                .map(drop),
+        );
+        let (ground, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(ground.keep_mark())
                 .map(drop),
         );
         let (topology, stopped) = sweep();

@@ -11,20 +11,21 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
-use super::{BusError, connect::Bus};
+use super::{BusError, connect::Bus, mark};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// A message that was not acknowledged for this long is delivered again; the claim refuses what is claimed already.
 pub const ACK_WAIT: Duration = Duration::from_secs(10);
 
-/// Makes the stream and the consumers of these queues where they are missing; changes nothing that is there.
+/// Makes the streams and the consumers of these queues where they are missing; changes nothing that is there.
 ///
-/// The stream is a set: one message a subject, and publishing again while it is there is refused.
+/// The stream of pointers is a set: one message a subject, and publishing again while it is there is refused.
 ///
 /// # Errors
 ///
 /// NATS does not answer, or does not allow it.
 pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
+    mark::ensure(bus).await?;
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();
@@ -111,11 +112,11 @@ fn is_gone(error: &DeleteStreamError) -> bool {
     matches!(error.kind(), DeleteStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
+pub(super) fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
+pub(super) fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
     matches!(error.kind(), CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST)
 }
 

@@ -19,6 +19,20 @@ pub struct Ground {
     pub synchronous_commit: String,
     /// Whether it only follows another server.
     pub in_recovery: bool,
+    /// Whether a session's transactions are read-only unless it says otherwise.
+    pub read_only: bool,
+    /// What our statements see of others.
+    pub isolation: String,
+    /// Whether our triggers fire: on a session of replication they do not.
+    pub replication_role: String,
+    /// Whether a page that cannot be read is taken for an empty one.
+    pub zero_damaged_pages: String,
+    /// Whether the server goes on after the disk refused what was written.
+    pub data_sync_retry: String,
+    /// How the database keeps text.
+    pub encoding: String,
+    /// Whether our role may read and write the ledger; true while there is none.
+    pub role_may_write: bool,
 }
 
 /// One thing that is not as it has to be, and what to do about it.
@@ -50,7 +64,17 @@ pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
         "SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync, \
                 current_setting('full_page_writes') AS full_page_writes, \
                 current_setting('synchronous_commit') AS synchronous_commit, \
-                pg_is_in_recovery() AS in_recovery",
+                pg_is_in_recovery() AS in_recovery, \
+                (SELECT reset_val = 'on' FROM pg_settings WHERE name = 'default_transaction_read_only') AS read_only, \
+                current_setting('transaction_isolation') AS isolation, \
+                current_setting('session_replication_role') AS replication_role, \
+                current_setting('zero_damaged_pages') AS zero_damaged_pages, \
+                current_setting('data_sync_retry') AS data_sync_retry, \
+                current_setting('server_encoding') AS encoding, \
+                coalesce((SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, wanted)) \
+                          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                          CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted \
+                          WHERE n.nspname = 'toolfleet' AND c.relname = 'open_calls'), true) AS role_may_write",
     )
     .fetch_one(connection)
     .await
@@ -62,6 +86,13 @@ pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
             full_page_writes: row.try_get("full_page_writes")?,
             synchronous_commit: row.try_get("synchronous_commit")?,
             in_recovery: row.try_get("in_recovery")?,
+            read_only: row.try_get("read_only")?,
+            isolation: row.try_get("isolation")?,
+            replication_role: row.try_get("replication_role")?,
+            zero_damaged_pages: row.try_get("zero_damaged_pages")?,
+            data_sync_retry: row.try_get("data_sync_retry")?,
+            encoding: row.try_get("encoding")?,
+            role_may_write: row.try_get("role_may_write")?,
         })
     };
     read(row).map_err(|error| StoreError::unreadable(doing, error))
@@ -82,6 +113,12 @@ pub fn findings(ground: &Ground) -> Vec<Finding> {
     if ground.in_recovery {
         let advice = "point DATABASE_URL at the primary";
         add("the server is a standby, which takes no writes", advice);
+    } else if ground.read_only {
+        let what = "transactions are read-only, so nothing can be recorded";
+        add(
+            what,
+            "remove default_transaction_read_only for this server, user or database",
+        );
     }
     if ground.fsync != "on" {
         let what = "fsync is off: a crash loses what was committed";
@@ -94,6 +131,36 @@ pub fn findings(ground: &Ground) -> Vec<Finding> {
     if ground.synchronous_commit == "off" {
         let what = "synchronous_commit is off: answers would leave before they are durable";
         add(what, "remove what sets it for this user or database");
+    }
+    if ground.isolation != "read committed" {
+        let what = format!(
+            "the isolation level is {}: statements that look again would not see what others have done",
+            ground.isolation
+        );
+        let advice = "remove default_transaction_isolation for this user or database";
+        add(&what, advice);
+    }
+    if ground.replication_role != "origin" {
+        let what = "session_replication_role is not origin: the ledger's own checks do not run";
+        add(what, "remove what sets it for this user or database");
+    }
+    if ground.zero_damaged_pages != "off" {
+        let what = "zero_damaged_pages is on: a damaged page would silently lose calls";
+        add(what, "set zero_damaged_pages = off");
+    }
+    if ground.data_sync_retry != "off" {
+        let what =
+            "data_sync_retry is on: the server goes on after the disk refused what was committed";
+        add(what, "set data_sync_retry = off and restart the server");
+    }
+    if ground.encoding != "UTF8" {
+        let what = format!("the database keeps text as {}", ground.encoding);
+        add(&what, "create the database with ENCODING 'UTF8'");
+    }
+    if !ground.role_may_write {
+        let what = "this user may not read and write the ledger";
+        let advice = "connect as the user who ran `toolfleet migrate`, or grant this one the same";
+        add(what, advice);
     }
     found
 }
@@ -109,6 +176,13 @@ mod tests {
             full_page_writes: "on".to_owned(),
             synchronous_commit: "on".to_owned(),
             in_recovery: false,
+            read_only: false,
+            isolation: "read committed".to_owned(),
+            replication_role: "origin".to_owned(),
+            zero_damaged_pages: "off".to_owned(),
+            data_sync_retry: "off".to_owned(),
+            encoding: "UTF8".to_owned(),
+            role_may_write: true,
         }
     }
 
@@ -132,6 +206,14 @@ mod tests {
             full_page_writes: off(),
             synchronous_commit: off(),
             in_recovery: true,
+            // A standby is read-only as well; that is said once.
+            read_only: true,
+            isolation: "serializable".to_owned(),
+            replication_role: "replica".to_owned(),
+            zero_damaged_pages: "on".to_owned(),
+            data_sync_retry: "on".to_owned(),
+            encoding: "SQL_ASCII".to_owned(),
+            role_may_write: false,
         });
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         let expected = [
@@ -140,6 +222,12 @@ mod tests {
             "fsync",
             "full_page_writes",
             "synchronous_commit",
+            "isolation",
+            "session_replication_role",
+            "zero_damaged_pages",
+            "data_sync_retry",
+            "SQL_ASCII",
+            "may not read and write",
         ];
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {

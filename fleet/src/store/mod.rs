@@ -22,6 +22,7 @@ pub mod probe;
 pub mod read;
 pub mod session;
 pub mod settle;
+pub mod standing;
 pub mod sweep;
 pub mod tools;
 pub mod workers;

@@ -1,20 +1,51 @@
 //! A connection to Postgres: its settings, and the check of the ground it stands on.
+//!
+//! Every connection is checked before it is used for anything, so nobody writes on ground that nobody has judged. Whoever
+//! finds that writes were lost deals with it right there; only commands, which cannot know what the fleet remembers, refuse.
 
-use std::{io, str::FromStr, time::Duration};
+use std::{
+    io,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
-    ConnectOptions, Connection, PgConnection, PgPool,
+    ConnectOptions, Connection, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::time::{error::Elapsed, timeout};
+use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
-use super::{StoreError, ground};
+use super::{StoreError, ground, standing};
+use crate::{
+    standing::{Mark, Seen, Standing, judge},
+    telemetry::metrics,
+};
 
-/// Where the ledger is and how this process names itself there.
+/// Where the ledger is, how this process names itself there, and what it remembers of it. Clones share the memory.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     options: PgConnectOptions,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// What a connection does when writes were lost.
+#[derive(Debug, Clone, Copy)]
+enum OnLoss {
+    DealWithIt,
+    Refuse,
+}
+
+/// What a process remembers.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The last place that the ledger was seen at.
+    mark: Option<Mark>,
+    /// Whether what the fleet remembers outside Postgres has been asked for: only then may we act on a loss.
+    recalled: bool,
+    /// The ground was refused when it was last looked at, and this was last said aloud then.
+    refused: Option<Instant>,
 }
 
 impl Postgres {
@@ -25,6 +56,10 @@ impl Postgres {
     /// How long we listen for the answer of a statement.
     const SILENCE_MAX: Duration = Duration::from_secs(10);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+    /// How often a process says that it refuses the ground.
+    const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+    /// How often a place is looked at again because somebody else has just changed it.
+    const LOOKS_MAX: usize = 5;
 
     /// Reads a `postgres://` URL.
     ///
@@ -53,7 +88,63 @@ impl Postgres {
                 ("synchronous_commit", "on".to_owned()),
             ])
             .disable_statement_logging();
-        Ok(Self { options })
+        Ok(Self {
+            options,
+            memory: Arc::default(),
+        })
+    }
+
+    /// Whether a server is there that keeps what it commits and takes writes. For the start, before anything is known of
+    /// what the fleet remembers; nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// Postgres cannot be reached within five seconds, or its settings are unsafe.
+    pub async fn check_server(&self) -> Result<(), StoreError> {
+        let doing = "connect to Postgres";
+        within(doing, Self::CONNECT_TIMEOUT, async {
+            let mut connection = open(doing, &self.options).await?;
+            self.noted(check_settings(&mut connection).await)
+        })
+        .await
+    }
+
+    /// This is what the fleet remembers outside Postgres. From now on a connection that finds writes lost deals with it.
+    pub fn recalled(&self, mark: Option<Mark>) {
+        if let Some(mark) = mark {
+            self.remember(mark);
+        }
+        self.memory().recalled = true;
+    }
+
+    /// The ledger has been seen there. An older mark than the one that is remembered changes nothing.
+    pub fn remember(&self, mark: Mark) {
+        let mut memory = self.memory();
+        if memory
+            .mark
+            .as_ref()
+            .is_none_or(|known| mark.is_after(known))
+        {
+            memory.mark = Some(mark);
+        }
+    }
+
+    /// Where the ledger was last seen.
+    pub fn mark(&self) -> Option<Mark> {
+        self.memory().mark.clone()
+    }
+
+    /// How often lost writes had been dealt with when the ledger was last seen.
+    pub fn quarantines(&self) -> i32 {
+        self.memory()
+            .mark
+            .as_ref()
+            .map_or(0, |mark| mark.quarantines)
+    }
+
+    /// Whether the ground was refused when it was last looked at.
+    pub fn refuses(&self) -> bool {
+        self.memory().refused.is_some()
     }
 
     /// A connection for the ledger: checked ground, and plans that do not trust the statistics of an empty table.
@@ -68,14 +159,7 @@ impl Postgres {
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
         ]);
-        // Dropping a connection attempt closes its socket; it never was in a pool.
-        within(doing, Self::CONNECT_TIMEOUT, async {
-            let connecting = PgConnection::connect_with(&options).await;
-            let mut connection = connecting.map_err(|error| StoreError::from_sqlx(doing, error))?;
-            check_ground(&mut connection).await?;
-            Ok(connection)
-        })
-        .await
+        self.step_on(doing, &options).await
     }
 
     /// Listens for the answer of a statement on a connection that the caller drops when there is none.
@@ -91,12 +175,29 @@ impl Postgres {
     }
 
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
+    ///
+    /// Its connections are checked as all others, but deal with nothing, for whoever waits for one may give it up. What is
+    /// found unsafe is not given out: its users wait, then time out.
     pub fn pool(&self, connections_max: u32) -> PgPool {
-        PgPoolOptions::new()
-            .max_connections(connections_max)
-            .min_connections(0)
-            .acquire_timeout(Self::CONNECT_TIMEOUT)
-            .idle_timeout(Duration::from_secs(60))
+        let postgres = self.clone();
+        self.pool_options(connections_max)
+            .after_connect(move |connection, _meta| {
+                let postgres = postgres.clone();
+                Box::pin(async move {
+                    let checked = postgres.check_ground(connection, OnLoss::Refuse).await;
+                    if let Err(StoreError::UnsafeGround(_)) = checked {
+                        // Whoever waits for this connection gives up before: the pool would only try again at once.
+                        sleep(Self::CONNECT_TIMEOUT).await;
+                    }
+                    checked.map_err(|error| sqlx::Error::Configuration(Box::new(error)))
+                })
+            })
+            .connect_lazy_with(self.options.clone())
+    }
+
+    /// A pool for looking at what is there, whatever ground it stands on. Nothing is written on it.
+    pub fn pool_for_reading(&self, connections_max: u32) -> PgPool {
+        self.pool_options(connections_max)
             .connect_lazy_with(self.options.clone())
     }
 
@@ -107,13 +208,14 @@ impl Postgres {
     /// Postgres cannot be reached within five seconds.
     pub async fn connect_to_look(&self) -> Result<PgConnection, StoreError> {
         let doing = "connect to Postgres";
-        let options = self
-            .options
-            .clone()
-            .options([("default_transaction_read_only", "on")]);
         within(doing, Self::CONNECT_TIMEOUT, async {
-            let connecting = PgConnection::connect_with(&options).await;
-            connecting.map_err(|error| StoreError::from_sqlx(doing, error))
+            let mut connection = open(doing, &self.options).await?;
+            // Not an option of the connection, which would hide what the server says of itself.
+            let closing = connection.execute("SET default_transaction_read_only = on");
+            closing
+                .await
+                .map_err(|error| StoreError::from_sqlx(doing, error))?;
+            Ok(connection)
         })
         .await
     }
@@ -122,18 +224,14 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// Postgres cannot be reached within five seconds.
+    /// Postgres cannot be reached within five seconds, or its ground is unsafe.
     pub async fn connect_for_upkeep(&self) -> Result<PgConnection, StoreError> {
         let doing = "connect to Postgres for upkeep";
         let options = self
             .options
             .clone()
             .options([("statement_timeout", "10min"), ("lock_timeout", "2s")]);
-        within(doing, Self::CONNECT_TIMEOUT, async {
-            let connecting = PgConnection::connect_with(&options).await;
-            connecting.map_err(|error| StoreError::from_sqlx(doing, error))
-        })
-        .await
+        self.step_on(doing, &options).await
     }
 
     /// The options, for migrations, which need a transaction of their own.
@@ -142,6 +240,135 @@ impl Postgres {
             .clone()
             .options([("statement_timeout", "0"), ("lock_timeout", "10s")])
     }
+}
+
+impl Postgres {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool_options(&self, connections_max: u32) -> PgPoolOptions {
+        PgPoolOptions::new()
+            .max_connections(connections_max)
+            .min_connections(0)
+            .acquire_timeout(Self::CONNECT_TIMEOUT)
+            .idle_timeout(Duration::from_secs(60))
+    }
+
+    /// Connects and checks. Dropping it closes the socket, which never was in a pool.
+    async fn step_on(
+        &self,
+        doing: &'static str,
+        options: &PgConnectOptions,
+    ) -> Result<PgConnection, StoreError> {
+        let mut connection = within(doing, Self::CONNECT_TIMEOUT, open(doing, options)).await?;
+        self.check_ground(&mut connection, OnLoss::DealWithIt)
+            .await?;
+        Ok(connection)
+    }
+
+    /// Checks the settings, then whether the ledger stands where it stood; deals with it when writes were lost.
+    async fn check_ground(
+        &self,
+        connection: &mut PgConnection,
+        on_loss: OnLoss,
+    ) -> Result<(), StoreError> {
+        let doing = "check the ground";
+        let checked = async {
+            within(doing, Self::CONNECT_TIMEOUT, check_settings(connection)).await?;
+            self.check_standing(connection, on_loss).await
+        };
+        let checked = checked.await;
+        self.noted(checked)
+    }
+
+    async fn check_standing(
+        &self,
+        connection: &mut PgConnection,
+        on_loss: OnLoss,
+    ) -> Result<(), StoreError> {
+        let doing = "look where the ledger stands";
+        for _ in 0..Self::LOOKS_MAX {
+            // Before looking: what another task sees committed meanwhile may not be in what we see.
+            let (remembered, acts) = {
+                let memory = self.memory();
+                let acts = memory.recalled && matches!(on_loss, OnLoss::DealWithIt);
+                (memory.mark.clone(), acts)
+            };
+            let looking = standing::look(connection);
+            let Some(seen) = within(doing, Self::CONNECT_TIMEOUT, looking).await? else {
+                return Ok(());
+            };
+            match judge(remembered.as_ref(), &seen) {
+                Standing::Same => {
+                    if let Some(mark) = seen.ledger {
+                        self.remember(mark);
+                    }
+                    return Ok(());
+                }
+                Standing::First if acts => {
+                    standing::adopt(connection, &seen, remembered.as_ref()).await?;
+                }
+                Standing::First => return Ok(()),
+                lost @ (Standing::Behind | Standing::OtherTimeline | Standing::OtherCluster) => {
+                    if !acts {
+                        let what = lost.what();
+                        return Err(StoreError::UnsafeGround(format!(
+                            "{what}; a dispatcher or a worker puts in doubt what may have run unseen, then it is safe"
+                        )));
+                    }
+                    quarantine(connection, &seen, remembered.as_ref(), lost).await?;
+                }
+            }
+        }
+        Err(StoreError::unreadable(doing, "it changes all the time"))
+    }
+
+    /// Says aloud, now and then, that the ground is refused; and that it is safe again.
+    fn noted(&self, checked: Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut memory = self.memory();
+        match &checked {
+            Ok(()) => {
+                if memory.refused.take().is_some() {
+                    tracing::info!("the ground of Postgres is safe again");
+                }
+                metrics().refuses_ground(false);
+            }
+            Err(StoreError::UnsafeGround(what)) => {
+                let since = memory.refused.map(|said_at| said_at.elapsed());
+                if since.is_none_or(|since| since >= Self::REFUSED_AGAIN_AFTER) {
+                    memory.refused = Some(Instant::now());
+                    tracing::error!(
+                        what,
+                        "nothing is written to this Postgres until that is mended; see docs/operations.md"
+                    );
+                }
+                metrics().refuses_ground(true);
+            }
+            Err(_silent) => {}
+        }
+        drop(memory);
+        checked
+    }
+}
+
+async fn quarantine(
+    connection: &mut PgConnection,
+    seen: &Seen,
+    remembered: Option<&Mark>,
+    standing: Standing,
+) -> Result<(), StoreError> {
+    let (is, what) = (seen.to_string(), standing.what());
+    let remembered_at = remembered.map(ToString::to_string);
+    tracing::error!(is, remembered = remembered_at, "{what}");
+    match standing::quarantine(connection, seen, remembered, standing).await? {
+        Some(doubted) => tracing::error!(
+            doubted,
+            "open calls that may have run unseen are in doubt; see docs/operations.md, Postgres lost writes"
+        ),
+        None => tracing::warn!("another process has put open calls in doubt"),
+    }
+    Ok(())
 }
 
 /// Gives up on an answer that does not come: the wire is dead. Only for what holds no transaction.
@@ -164,8 +391,13 @@ fn silence(elapsed: Elapsed) -> sqlx::Error {
     sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, elapsed))
 }
 
+async fn open(doing: &'static str, options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let connecting = PgConnection::connect_with(options).await;
+    connecting.map_err(|error| StoreError::from_sqlx(doing, error))
+}
+
 /// Refuses a server that forgets what it commits, or that does not take writes.
-async fn check_ground(connection: &mut PgConnection) -> Result<(), StoreError> {
+async fn check_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
     let found = ground::findings(&ground::read(connection).await?);
     if found.is_empty() {
         return Ok(());

@@ -272,6 +272,13 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
         figures.oldest_age.extend(age.map(|age| (state, age)));
     }
+    let quarantines: Option<i32> = sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet")
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    figures.quarantines = quarantines
+        .and_then(|times| u64::try_from(times).ok())
+        .unwrap_or(0);
     Ok(figures)
 }
 

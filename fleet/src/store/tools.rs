@@ -74,6 +74,18 @@ pub async fn apply(
     })
 }
 
+/// How often the ledger has lost writes, and with them perhaps tools.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn quarantines(pool: &PgPool) -> Result<i32, StoreError> {
+    sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet")
+        .fetch_one(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read tools", error))
+}
+
 /// The versions applied after a revision, oldest first, with their revisions.
 ///
 /// # Errors

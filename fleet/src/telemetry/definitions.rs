@@ -129,6 +129,8 @@ definitions! {
         "Rows per statement of the ledger");
     LEDGER_DURATION = histogram("toolfleet.ledger.duration", "s", &[STATEMENT],
         "How long statements of the ledger took");
+    UNSAFE_GROUND = gauge("toolfleet.unsafe.ground", "{server}", &[],
+        "1 while this process refuses to write to its Postgres");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],
         "Callers this dispatcher holds an answer for");
     BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],
@@ -137,4 +139,6 @@ definitions! {
         "Age of the oldest open call, from Postgres");
     IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],
         "Calls in doubt, from Postgres");
+    QUARANTINES = gauge("toolfleet.quarantines", "{loss}", &[],
+        "Times that Postgres was found to have lost writes, from Postgres");
 }

@@ -119,11 +119,13 @@ mod tests {
         metrics.settled("ack");
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
+        metrics.refuses_ground(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
+            quarantines: 2,
         });
         let text = exposition.text();
         for define in define::ALL {
@@ -140,6 +142,8 @@ mod tests {
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
             "toolfleet_in_doubt 1",
+            "toolfleet_quarantines 2",
+            "toolfleet_unsafe_ground 1",
             "toolfleet_waiters 4",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

@@ -25,6 +25,8 @@ pub struct LedgerFigures {
     pub oldest_age: Vec<(State, Duration)>,
     /// Calls in doubt.
     pub in_doubt: u64,
+    /// Times that lost writes have been dealt with.
+    pub quarantines: u64,
 }
 
 /// The figures that were read last, and when.
@@ -83,19 +85,22 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
         })
         .build();
 
-    let define = define::IN_DOUBT;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .u64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            if let Some(figures) = source.fresh(Instant::now()) {
-                observer.observe(figures.in_doubt, &[]);
-            }
-        })
-        .build();
+    let figure = |define: define::Definition, of: fn(&LedgerFigures) -> u64| {
+        let source = Arc::clone(figures);
+        let gauge = meter
+            .u64_observable_gauge(define.name)
+            .with_unit(define.unit)
+            .with_description(define.help);
+        gauge
+            .with_callback(move |observer| {
+                if let Some(figures) = source.fresh(Instant::now()) {
+                    observer.observe(of(&figures), &[]);
+                }
+            })
+            .build();
+    };
+    figure(define::IN_DOUBT, |figures| figures.in_doubt);
+    figure(define::QUARANTINES, |figures| figures.quarantines);
 }
 
 #[cfg(test)]

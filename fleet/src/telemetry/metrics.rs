@@ -38,6 +38,7 @@ pub struct Metrics {
     swept_calls: Counter<u64>,
     ledger_batch_rows: Histogram<u64>,
     ledger_duration: Histogram<f64>,
+    unsafe_ground: Gauge<u64>,
     waiters: Gauge<u64>,
 }
 
@@ -124,6 +125,11 @@ impl Metrics {
         self.ledger_duration.record(took.as_secs_f64(), &labels);
     }
 
+    /// Whether this process refuses to write to its Postgres.
+    pub fn refuses_ground(&self, refuses: bool) {
+        self.unsafe_ground.record(u64::from(refuses), &[]);
+    }
+
     /// This many callers are waiting for an answer here.
     pub fn waiting(&self, callers: usize) {
         self.waiters.record(callers as u64, &[]);
@@ -155,6 +161,7 @@ impl Metrics {
             swept_calls: counter(meter, define::SWEPT_CALLS),
             ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
+            unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
             waiters: gauge(meter, define::WAITERS),
         }
     }

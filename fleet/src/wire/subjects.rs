@@ -102,10 +102,22 @@ impl Subjects {
 
     /// The stream of pointers.
     pub fn jobs_stream(&self) -> String {
-        format!(
-            "{}_JOBS",
-            self.prefix.as_str().to_ascii_uppercase().replace('-', "_")
-        )
+        self.stream("JOBS")
+    }
+
+    fn stream(&self, name: &str) -> String {
+        let prefix = self.prefix.as_str().to_ascii_uppercase();
+        format!("{}_{name}", prefix.replace('-', "_"))
+    }
+
+    /// Where the ledger was last seen, for those who start later.
+    pub fn ground(&self) -> String {
+        format!("{}.ground", self.prefix)
+    }
+
+    /// The stream that keeps it.
+    pub fn ground_stream(&self) -> String {
+        self.stream("GROUND")
     }
 
     /// The consumer of one queue.

@@ -21,6 +21,7 @@ mod settle;
 mod fence;
 mod lane;
 mod outage;
+mod quarantine;
 
 mod sweep;
 

@@ -205,6 +205,30 @@ async fn not_applied_needs_the_worker_fenced_and_the_time_over() {
 }
 
 #[tokio::test]
+async fn what_an_attempt_has_said_too_late_is_not_contradicted() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, _) = in_doubt(&ledger, &worker, 1).await[0];
+    // An earlier attempt of the call, whose answer came after the one that is in doubt.
+    sqlx::query(
+        "INSERT INTO toolfleet.ended_attempts \
+             (call_id, attempt_id, number, worker_id, started_at, timeout_ms, outcome, effect_known, over, late) \
+         VALUES ($1, gen_random_uuid(), 1, $2, now(), 1000, 'applied', 'applied', true, true)",
+    )
+    .bind(call.0)
+    .bind(worker.id.0)
+    .execute(&ledger.database.pool)
+    .await
+    .unwrap();
+    let said = ask(&ledger, &not_applied(call)).await;
+    assert!(
+        matches!(&said, Verdict::Conflict { decided_by: Some(by), .. } if by.contains("attempt 1")),
+        "{said:?}"
+    );
+    assert_eq!(says(&ledger, &applied(call)).await, "settled succeeded");
+}
+
+#[tokio::test]
 async fn whoever_proves_the_attempt_gone_makes_not_applied_possible() {
     let gone = [
         "UPDATE toolfleet.worker_processes SET state = 'left', ended_at = now() WHERE worker_id = $1",

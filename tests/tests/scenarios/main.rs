@@ -39,3 +39,5 @@ mod garbage;
 mod hostile;
 
 mod leases;
+
+mod promotion;

@@ -147,10 +147,10 @@ async fn a_no_while_the_worker_may_still_act_settles_nothing() {
         .await;
     let call = submitting.call_id();
     witness.until_asked("c3", 1).await;
-    // Killed: nobody has seen the attempt end.
+    // Killed: nobody has seen the attempt end, and nobody on its machine can prove it gone.
+    fleet.add_worker(&[]).await;
     drop(fleet.workers.remove(0));
     fleet.sql("UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test'").await;
-    fleet.add_worker(&[]).await;
 
     until_so("a probe to be answered with no", async || {
         probe_state(&fleet, call).await["probe_state"] == "not_yet_applied"

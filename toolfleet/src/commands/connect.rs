@@ -43,7 +43,7 @@ pub(super) async fn writer(url: &SecretString) -> anyhow::Result<PgConnection> {
 pub(super) async fn reader(store: &StoreArgs) -> anyhow::Result<PgPool> {
     let postgres = postgres(&store.database_url)?;
     known_schema(&postgres).await?;
-    Ok(postgres.pool(1))
+    Ok(postgres.pool_for_reading(1))
 }
 
 /// NATS, if it is one that we can use.

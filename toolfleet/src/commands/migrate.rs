@@ -21,7 +21,8 @@ impl Migrate {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let postgres = connect::postgres(&self.store.database_url)?;
         // Reachable, and worth a schema: a server that forgets what it commits is refused before it has one.
-        drop(postgres.connect().await?);
+        // Whether it lost writes is for dispatchers, which may need the schema before they can start.
+        postgres.check_server().await?;
         let applied = migrate::migrate(&postgres).await?;
         if self.json {
             output::print_json(&json!({ "applied": applied }))?;

@@ -1,6 +1,6 @@
 //! The doctor, on servers that are well and on servers that are not.
 
-use std::{net::TcpListener, process::Command, time::Instant};
+use std::{fs, net::TcpListener, process::Command, time::Instant};
 
 use async_nats::jetstream::{
     self,
@@ -70,6 +70,7 @@ async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
     assert!(said(&ran, "nats")[0].starts_with("ok: nats-server "));
     for (check, expected) in [
         ("schema", "ok: as this program knows it"),
+        ("ground", "ok: a new ledger, which the first process adopts"),
         ("partitions", "ok: made ahead, and nothing lies outside"),
         ("clock", "ok: this machine and Postgres agree"),
         ("stream", "warn: there is no stream TOOLFLEET_JOBS"),
@@ -123,6 +124,46 @@ async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
     ] {
         assert_eq!(said(&ran, check), [expected], "{}", ran.out);
     }
+    nats.stop().await;
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn lost_writes_are_explained_and_no_command_writes_before_they_are_dealt_with() {
+    let folder = folder();
+    let (postgres, nats) = (
+        postgres(folder.path(), true).await,
+        nats(folder.path()).await,
+    );
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    let restored =
+        "UPDATE toolfleet.fleet SET system_identifier = '7001', timeline = 3, wal_lsn = '0/500'";
+    sqlx::query(restored)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let ran = run(doctor(&postgres.url(), &nats.url(), &["--json"]));
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let ground = said(&ran, "ground");
+    for part in [
+        "fail: ",
+        "restored into another cluster",
+        "timeline 3",
+        "NATS remembers nothing",
+    ] {
+        assert!(ground[0].contains(part), "{part}: {ground:?}");
+    }
+    let tool = folder.path().join("tool.yaml");
+    let manifest = "name: look\nversion: 1\ndescription: Looks.\neffect: read\ninput_schema: {type: object}\n\
+                    executor: {http: {method: GET, url: \"http://127.0.0.1:1/\"}}\n";
+    fs::write(&tool, manifest).unwrap();
+    let mut apply = program(&["tools", "apply", tool.to_str().unwrap()]);
+    apply.env("DATABASE_URL", postgres.url());
+    let ran = run(apply);
+    assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("lost writes"), "{}", ran.err);
     nats.stop().await;
     postgres.stop().await;
 }

@@ -1,10 +1,11 @@
 //! `toolfleet doctor`: checks what the fleet stands on, a line each, and rebuilds the stream when it is told to.
 //!
-//! `check` is a line; `postgres`, `nats`, `stream` and `fleet` look and judge, in this order, each look bounded in time: a
+//! `check` is a line; `postgres`, `nats`, `ground`, `stream` and `fleet` look and judge, in this order, each look bounded in time: a
 //! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` is the one that changes something.
 
 mod check;
 mod fleet;
+mod ground;
 mod nats;
 mod postgres;
 mod rebuild;
@@ -60,8 +61,12 @@ impl Doctor {
 }
 
 async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigError> {
-    let (mut checks, seen) = postgres::look(&connect::postgres(&store.database_url)?).await;
+    let postgres = connect::postgres(&store.database_url)?;
+    let (mut checks, seen) = postgres::look(&postgres).await;
     let connected = nats::look(bus, seen.ledger.as_ref(), &mut checks).await;
+    if seen.ledger.is_some() {
+        checks.extend(ground::look(&postgres, connected.as_ref()).await);
+    }
     let mut dispatchers = None;
     if let Some(bus) = &connected {
         dispatchers = nats::dispatchers(bus).await;

@@ -76,7 +76,7 @@ async fn look_into(
     let reading = ground::read(&mut connection);
     let ground = within("check the ground", LOOK_MAX, reading).await?;
     drop(connection);
-    let pool = postgres.pool(1);
+    let pool = postgres.pool_for_reading(1);
     let before = OffsetDateTime::now_utc();
     let server = health::server(&pool).await?;
     let off = clock_off(before, server.now, OffsetDateTime::now_utc());
