@@ -10,6 +10,7 @@
 //! history      what its ledger says
 //! process      one dispatcher or worker of them
 //! caller       whoever submits calls, with a plain NATS client
+//! load         many callers who ask again with their keys
 //! invariants   what is true at the end of every scenario
 //! ```
 
@@ -17,6 +18,7 @@ pub mod caller;
 pub mod fleet;
 mod history;
 pub mod invariants;
+pub mod load;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

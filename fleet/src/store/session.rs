@@ -9,7 +9,7 @@ use sqlx::{
 };
 use tokio::time::{error::Elapsed, timeout};
 
-use super::StoreError;
+use super::{StoreError, migrate};
 
 /// Where the ledger is and how this process names itself there.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ async fn check_ground(connection: &mut PgConnection) -> Result<(), StoreError> {
                      current_setting('synchronous_commit'), pg_is_in_recovery(), \
                      current_setting('server_version_num')::int";
     let row: (String, String, String, bool, i32) = sqlx::query_as(statement)
-        .fetch_one(connection)
+        .fetch_one(&mut *connection)
         .await
         .map_err(|e| StoreError::from_sqlx("check the ground", e))?;
     let (fsync, full_page_writes, synchronous_commit, in_recovery, version) = row;
@@ -175,7 +175,8 @@ async fn check_ground(connection: &mut PgConnection) -> Result<(), StoreError> {
         unsafe_settings.push("the server is older than PostgreSQL 15");
     }
     if unsafe_settings.is_empty() {
-        Ok(())
+        // The schema may have moved on while this process had no connection.
+        migrate::check_program(connection).await
     } else {
         Err(StoreError::UnsafeGround(unsafe_settings.join("; ")))
     }

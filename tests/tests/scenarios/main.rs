@@ -23,6 +23,7 @@ mod sweep;
 mod fencing;
 
 mod drain;
+mod upgrade;
 
 mod backpressure;
 

@@ -107,5 +107,6 @@ fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         dispatcher: DispatcherId(Uuid::new_v4()),
         deadline_ms: 60_000,
         run_deadline: None,
+        queue_wait_ms: None,
     }
 }
