@@ -85,8 +85,9 @@ fn survives(newest_known: i64, oldest_program: Option<i64>) -> Result<(), Misfit
     }
 }
 
-/// Applies what is missing; returns how many migrations were applied. Takes a lock, so that two at once are in turn.
-/// On a schema that is newer than this program it does nothing, so that a release can be taken back.
+/// Applies what is missing; returns how many migrations were applied.
+///
+/// Takes a lock, so that two at once are in turn. On a schema that is newer than this program it does nothing, so that a release can be taken back.
 ///
 /// # Errors
 ///
@@ -125,8 +126,9 @@ pub async fn check_schema(postgres: &Postgres) -> Result<(), StoreError> {
     Ok(fits(&known(), &applied, oldest_program)?)
 }
 
-/// Refuses a schema that has moved on too far for this program, whenever a process connects: it may have happened while
-/// the process ran. One read of one row.
+/// Refuses a schema that has moved on too far for this program.
+///
+/// Whenever a process connects, for it may have happened while the process ran. One read of one row.
 ///
 /// # Errors
 ///
