@@ -33,4 +33,5 @@ mod garbage;
 
 mod hostile;
 
+mod clocks;
 mod leases;
