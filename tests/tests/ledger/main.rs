@@ -5,6 +5,7 @@
 mod support;
 
 mod agreement;
+mod differential;
 
 mod accept;
 

@@ -6,7 +6,8 @@ WITH input AS MATERIALIZED (
         AS input (call_id, by_attempt, by_rev, kind, new_state, outcome, source, effect_known, result, error, pause_ms,
                   lost, unspent, attempt_outcome, attempt_effect, attempt_error, actor, reason, over)
 ), mine AS MATERIALIZED (
-    SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms
+    SELECT i.*, o.state, o.rev, o.attempts, o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_until,
+        o.attempt_timeout_ms
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     WHERE ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
@@ -60,10 +61,14 @@ WITH input AS MATERIALIZED (
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason,
+    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, attempt_until = u.until,
         -- From here on a probe may ask.
-        due_at = greatest(now(), o.attempt_until), last_error = m.error::json
+        due_at = greatest(now(), u.until), last_error = m.error::json
     FROM mine m
+    -- A queued call has no attempt; what is in doubt is one that ended before, perhaps long before its time was over.
+    CROSS JOIN LATERAL (SELECT coalesce(m.attempt_until, (
+        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
+        WHERE a.call_id = m.call_id AND a.outcome = 'unknown' AND NOT a.late)) AS until) u
     WHERE o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
 ), ended_attempts AS (
