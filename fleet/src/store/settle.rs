@@ -80,7 +80,9 @@ const DOING: &str = "settle a call";
 /// How long it waits, for a connection and for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Settles a call. Own autocommit statement; guard: in doubt, and what proves the finding; the verdict says which did not
+/// Settles a call.
+///
+/// Own autocommit statement; guard: in doubt, and what proves the finding; the verdict says which did not
 /// hold; safe to repeat, for it recognises its own decision; locks the one row, and waits for whoever has it.
 ///
 /// # Errors

@@ -113,7 +113,7 @@ fn seed() -> u64 {
     given.map_or_else(fresh, |seed| seed.parse().expect("a seed is a number"))
 }
 
-/// SplitMix64.
+/// The generator `SplitMix64`.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
