@@ -17,6 +17,8 @@ CREATE TYPE toolfleet.worker_state AS ENUM ('live', 'draining', 'left', 'dead', 
 CREATE TABLE toolfleet.fleet (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_rev bigint NOT NULL DEFAULT 0,
+    -- The newest migration that a program must at least know to work with this schema; `require_program` raises it.
+    oldest_program bigint NOT NULL,
     -- Where the ledger stands: another timeline, or a position behind the remembered one, means that writes were lost.
     system_identifier text,
     timeline integer,
@@ -24,7 +26,30 @@ CREATE TABLE toolfleet.fleet (
     -- How often that has happened.
     quarantines integer NOT NULL DEFAULT 0
 );
-INSERT INTO toolfleet.fleet DEFAULT VALUES;
+INSERT INTO toolfleet.fleet (oldest_program) VALUES (20261120190000);
+
+-- For a migration that older programs do not survive: from its commit on they are refused. Their sessions end here, and
+-- none begins before that, for each looks at this table first. A worker that is still there could not record what it runs,
+-- so nothing is migrated under one.
+CREATE FUNCTION toolfleet.require_program(migration bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    old text;
+BEGIN
+    LOCK TABLE toolfleet.fleet IN ACCESS EXCLUSIVE MODE;
+    SELECT string_agg(format('%s (%s)', w.name, w.version), ', ' ORDER BY w.name) INTO old
+    FROM toolfleet.worker_processes w
+    WHERE w.state IN ('live', 'draining') AND w.newest_migration < require_program.migration;
+    IF old IS NOT NULL THEN
+        RAISE EXCEPTION 'workers that do not know migration % could not record what they run; drain or upgrade them first: %',
+            require_program.migration, old USING ERRCODE = 'object_in_use';
+    END IF;
+    UPDATE toolfleet.fleet f SET oldest_program = greatest(f.oldest_program, require_program.migration);
+    PERFORM pg_terminate_backend(a.pid)
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'toolfleet%'
+      AND pg_has_role(a.usesysid, 'MEMBER');
+END $$;
+REVOKE EXECUTE ON FUNCTION toolfleet.require_program FROM PUBLIC;
 
 -- Every version of every tool; a version is never changed.
 CREATE TABLE toolfleet.tool_versions (
@@ -46,6 +71,8 @@ CREATE TABLE toolfleet.worker_processes (
     host text NOT NULL,
     pid integer NOT NULL,
     version text NOT NULL,
+    -- The newest migration that the program knows; one that says nothing is as old as can be.
+    newest_migration bigint NOT NULL DEFAULT 0,
     queues text[] NOT NULL,
     concurrency integer NOT NULL,
     state toolfleet.worker_state NOT NULL DEFAULT 'live',

@@ -416,6 +416,27 @@ BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
 
+CREATE FUNCTION toolfleet.require_program(migration bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    old text;
+BEGIN
+    LOCK TABLE toolfleet.fleet IN ACCESS EXCLUSIVE MODE;
+    SELECT string_agg(format('%s (%s)', w.name, w.version), ', ' ORDER BY w.name) INTO old
+    FROM toolfleet.worker_processes w
+    WHERE w.state IN ('live', 'draining') AND w.newest_migration < require_program.migration;
+    IF old IS NOT NULL THEN
+        RAISE EXCEPTION 'workers that do not know migration % could not record what they run; drain or upgrade them first: %',
+            require_program.migration, old USING ERRCODE = 'object_in_use';
+    END IF;
+    UPDATE toolfleet.fleet f SET oldest_program = greatest(f.oldest_program, require_program.migration);
+    PERFORM pg_terminate_backend(a.pid)
+    FROM pg_stat_activity a
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'toolfleet%'
+      AND pg_has_role(a.usesysid, 'MEMBER');
+END $$;
+
 CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text, result json DEFAULT NULL::json, by_time_only boolean DEFAULT false, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, decided_by text, decided_at timestamp with time zone, dispatcher_id uuid)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -581,6 +602,7 @@ CREATE TABLE toolfleet.worker_processes (
     host text NOT NULL,
     pid integer NOT NULL,
     version text NOT NULL,
+    newest_migration bigint DEFAULT 0 NOT NULL,
     queues text[] NOT NULL,
     concurrency integer NOT NULL,
     state toolfleet.worker_state DEFAULT 'live'::toolfleet.worker_state NOT NULL,
@@ -932,6 +954,7 @@ CREATE TABLE toolfleet.finished_calls_default (
 CREATE TABLE toolfleet.fleet (
     only_row boolean DEFAULT true NOT NULL,
     registry_rev bigint DEFAULT 0 NOT NULL,
+    oldest_program bigint NOT NULL,
     system_identifier text,
     timeline integer,
     wal_lsn pg_lsn,

@@ -12,6 +12,7 @@
 //! process      one dispatcher or worker of them
 //! real         one in a process of its own, to be killed
 //! caller       whoever submits calls, with a plain NATS client
+//! load         many callers who ask again with their keys
 //! invariants   what is true at the end of every scenario
 //! ```
 
@@ -20,6 +21,7 @@ mod failover;
 pub mod fleet;
 mod history;
 pub mod invariants;
+pub mod load;
 pub mod postgres;
 pub mod process;
 pub mod proxy;

@@ -6,6 +6,7 @@
 //! but a file. A database is a copy of the template in the cluster.
 
 use std::{
+    borrow::Cow,
     fs, io,
     path::{Path, PathBuf},
     process::Command,
@@ -15,7 +16,10 @@ use std::{
 use fleet::store::{migrate, session::Postgres};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, PgPool};
+use sqlx::{
+    AssertSqlSafe, Connection, Executor, PgConnection, PgPool, SqlSafeStr,
+    migrate::{MigrateError, Migration, MigrationType, Migrator},
+};
 use tokio::sync::OnceCell;
 use toolfleet::servers::{
     self, PostgresOptions,
@@ -27,6 +31,8 @@ use crate::run_folder::RunFolder;
 
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "ledger_template";
+/// Before the first migration of releases to come.
+const FUTURE: i64 = 29_990_101_000_000;
 /// Connections of one test to its database, beside those of its lanes.
 const POOL_MAX: u32 = 16;
 
@@ -162,6 +168,23 @@ impl Database {
         PgConnection::connect(&self.url)
             .await
             .expect("connect to the database of this test")
+    }
+
+    /// Applies a migration of a release that is to come, as that release would. The number says in which order.
+    ///
+    /// # Errors
+    ///
+    /// Postgres refuses it.
+    pub async fn upgrade(&self, number: i64, sql: &'static str) -> Result<(), MigrateError> {
+        let (kind, sql) = (MigrationType::Simple, sql.into_sql_str());
+        let next = Migration::new(FUTURE + number, "of the future".into(), kind, sql, false);
+        let known = migrate::migrator();
+        let migrator = Migrator {
+            migrations: Cow::Owned(known.iter().cloned().chain([next]).collect()),
+            ignore_missing: true,
+            ..known
+        };
+        migrator.run(&mut self.connect().await).await
     }
 
     /// The same database by another way, through a proxy on this port.

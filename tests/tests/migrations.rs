@@ -149,21 +149,51 @@ async fn a_schema_that_is_missing_or_too_old_is_refused() {
 }
 
 #[tokio::test]
-async fn a_schema_that_a_newer_program_migrated_is_refused() {
+async fn a_schema_that_a_newer_program_has_added_to_is_accepted() {
     let database = Database::fresh().await;
-    sqlx::query(
-        "INSERT INTO toolfleet._migrations (version, description, success, checksum, execution_time) \
-         VALUES (29991231235959, 'of the future', true, '', 0)",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
-    assert_refused(&database, "upgrade the program").await;
-    let migrated = migrate(&database.postgres).await;
-    assert!(
-        matches!(migrated, Err(StoreError::UnknownSchema(_))),
-        "{migrated:?}"
+    database
+        .upgrade(1, "ALTER TABLE toolfleet.open_calls ADD COLUMN colour text")
+        .await
+        .unwrap();
+    check_schema(&database.postgres).await.unwrap();
+    database.postgres.connect().await.unwrap();
+    assert_eq!(
+        migrate(&database.postgres).await.unwrap(),
+        0,
+        "a release that is taken back migrates nothing"
     );
+    check_schema(&database.postgres).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_that_has_moved_on_too_far_is_refused() {
+    let database = Database::fresh().await;
+    database
+        .upgrade(1, "SELECT toolfleet.require_program(29990101000001)")
+        .await
+        .unwrap();
+    assert_refused(&database, "upgrade the program").await;
+    for refused in [
+        migrate(&database.postgres).await.map(drop),
+        database.postgres.connect().await.map(drop),
+    ] {
+        assert!(
+            matches!(&refused, Err(StoreError::UnknownSchema(why)) if why.contains("upgrade the program")),
+            "{refused:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_schema_asks_of_programs_never_falls() {
+    let database = Database::fresh().await;
+    for sql in [
+        "SELECT toolfleet.require_program(29990101000001)",
+        "SELECT toolfleet.require_program(20261120190000)",
+    ] {
+        sqlx::query(sql).execute(&database.pool).await.unwrap();
+    }
+    assert_refused(&database, "29990101000001").await;
 }
 
 #[tokio::test]

@@ -189,7 +189,7 @@ impl Sweep {
                 }
                 Some(from) => Remark {
                     why: "the probe asked before a no can count".to_owned(),
-                    again_after: again_after(doubted).map(|_| wait_until(from)),
+                    again_after: again_after(doubted).map(|_| wait_until(from, seen_at)),
                     state: ProbeState::NotYetApplied,
                     actor,
                 },
@@ -277,10 +277,10 @@ fn counts_from(doubted: &Doubted, spec: &ProbeSpec) -> Option<OffsetDateTime> {
     doubted.fenced_since.map(|since| since + window)
 }
 
-/// How long until this moment of Postgres's clock, by this machine's: a courtesy, the probe's own start decides.
-fn wait_until(moment: OffsetDateTime) -> Duration {
-    let left = Duration::try_from(moment - OffsetDateTime::now_utc()).unwrap_or_default();
-    left.max(Duration::from_millis(500)) + AFTER
+/// How long until a "no" counts, from when the probe started: both moments are Postgres's, and no clock here is asked.
+fn wait_until(counts_from: OffsetDateTime, seen_at: Option<OffsetDateTime>) -> Duration {
+    let left = seen_at.and_then(|seen_at| Duration::try_from(counts_from - seen_at).ok());
+    left.unwrap_or_default().max(Duration::from_millis(500)) + AFTER
 }
 
 fn inconclusive(doubted: &Doubted, actor: String, why: String) -> Remark {

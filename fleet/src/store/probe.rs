@@ -137,8 +137,9 @@ pub struct NewProbe {
     pub dispatcher: DispatcherId,
 }
 
-/// Accepts a probe as a call of its own and remembers it at the call in doubt. One statement; guard: in doubt, not moved since
-/// `rev`, no probe under way. `None`: it has moved. What is returned is to be published; if that is lost, the walk finds it.
+/// Accepts a probe as a call of its own and remembers it at the call in doubt.
+///
+/// One statement; guard: in doubt, not moved since `rev`, no probe under way. `None`: it has moved. What is returned is to be published; if that is lost, the walk finds it.
 ///
 /// # Errors
 ///

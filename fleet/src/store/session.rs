@@ -17,7 +17,7 @@ use sqlx::{
 };
 use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
-use super::{StoreError, ground, standing};
+use super::{StoreError, ground, migrate, standing};
 use crate::{
     standing::{Mark, Seen, Standing, judge},
     telemetry::metrics,
@@ -276,6 +276,13 @@ impl Postgres {
         let doing = "check the ground";
         let checked = async {
             within(doing, Self::CONNECT_TIMEOUT, check_settings(connection)).await?;
+            // The schema may have moved on while this process had no connection; a quarantine would write to it.
+            within(
+                doing,
+                Self::CONNECT_TIMEOUT,
+                migrate::check_program(connection),
+            )
+            .await?;
             self.check_standing(connection, on_loss).await
         };
         let checked = checked.await;

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, migrate::newest_known};
 use crate::{
     call::Effect,
     ids::{AttemptId, CallId, QueueName, WorkerId},
@@ -34,8 +34,8 @@ pub struct WorkerRow {
 /// Postgres does not answer.
 pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency, newest_migration) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(worker.worker_id.0)
     .bind(&worker.name)
@@ -44,6 +44,7 @@ pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Resu
     .bind(env!("CARGO_PKG_VERSION"))
     .bind(worker.queues.iter().map(QueueName::as_str).collect::<Vec<_>>())
     .bind(worker.concurrency)
+    .bind(newest_known())
     .execute(connection)
     .await
     .map(drop)

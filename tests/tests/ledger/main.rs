@@ -6,6 +6,7 @@
 mod support;
 
 mod agreement;
+mod differential;
 
 mod accept;
 

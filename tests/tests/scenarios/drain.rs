@@ -3,8 +3,11 @@
 use std::time::{Duration, Instant};
 
 use fleet_tests::{
+    caller::{Answer, Submission},
     fleet::{Fleet, Spec},
     invariants,
+    load::Load,
+    postgres::Cluster,
     wait::until_so,
     witness::{Reply, Witness},
 };
@@ -131,4 +134,147 @@ async fn processes_stop_when_nats_is_gone() {
     fleet.stop_nats().await;
     fleet.workers[0].drain().await;
     fleet.dispatchers[0].drain().await;
+}
+
+/// The must-show of draining: each process of a fleet is stopped and replaced in turn, and nobody notices.
+#[tokio::test]
+async fn every_process_is_replaced_in_turn_under_load_and_nothing_is_in_doubt_or_tried_twice() {
+    const ROUNDS: usize = 3;
+    let witness = Witness::start().await;
+    let mut fleet = Fleet::start(mixed(&witness)).await;
+    let load = Load::start(12, mixed_calls(&fleet));
+    load.until_answered(24).await;
+    for round in 0..ROUNDS {
+        for at in [2 * round, 2 * round + 1] {
+            fleet.dispatchers[at].drain().await;
+            fleet.add_dispatcher().await;
+            load.until_answered(12).await;
+            fleet.workers[at].drain().await;
+            fleet.add_worker(&[]).await;
+            load.until_answered(12).await;
+        }
+    }
+    let answered = load.stop().await;
+    let made = attempts_made(&fleet, &answered.answers).await;
+    println!(
+        "{ROUNDS} rounds, {} processes replaced: {} calls, {} attempts, asked again {} times",
+        4 * ROUNDS,
+        answered.answers.len(),
+        made.all,
+        answered.repeated
+    );
+    assert_eq!(made.all, answered.answers.len(), "an attempt was repeated");
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// The servers too. What a worker claims while Postgres goes is taken back before anything is started: it costs the tool
+/// nothing, so attempts that nobody spent may be there.
+#[tokio::test]
+async fn servers_are_restarted_in_turn_under_load_and_nothing_is_in_doubt_or_spent_twice() {
+    let mut cluster = Cluster::alone(true).await;
+    let witness = Witness::start().await;
+    let database = cluster.database().await;
+    let mut fleet = Fleet::start_on(database, mixed(&witness)).await;
+    let load = Load::start(12, mixed_calls(&fleet));
+    load.until_answered(24).await;
+    for _ in 0..2 {
+        fleet.stop_nats().await;
+        fleet.start_nats().await;
+        load.until_answered(24).await;
+        cluster.stop().await;
+        cluster.start().await;
+        load.until_answered(24).await;
+    }
+    let answered = load.stop().await;
+    let made = attempts_made(&fleet, &answered.answers).await;
+    println!(
+        "nats-server and Postgres restarted twice: {} calls, {} attempts, {} of them taken back, asked again {} times",
+        answered.answers.len(),
+        made.all,
+        made.unspent,
+        answered.repeated
+    );
+    assert_eq!(
+        made.all - made.unspent,
+        answered.answers.len(),
+        "a tool was asked twice"
+    );
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// Two dispatchers, two workers, and a tool of every effect class that takes 50 to 300 ms.
+fn mixed(witness: &Witness) -> Spec {
+    for ms in [50, 120, 300] {
+        let reply = Reply::DoneAfter(Duration::from_millis(ms));
+        witness.always(&ms.to_string(), reply);
+    }
+    let tools = ["once", "read", "idempotent"].map(|effect| witness.tool(effect, effect));
+    Spec::with(tools).dispatchers(2).workers(2, &[])
+}
+
+fn mixed_calls(fleet: &Fleet) -> Vec<Submission> {
+    let each = ["once", "read", "idempotent"].into_iter();
+    let each = each.flat_map(|tool| ["50", "120", "300"].map(|what| (tool, what)));
+    each.map(|(tool, what)| fleet.submit(tool, &json!({"what": what})))
+        .collect()
+}
+
+struct Made {
+    all: usize,
+    /// Taken back before anything was started.
+    unspent: usize,
+}
+
+/// Asserts that every call succeeded, and that none was in doubt or lost its worker on the way; counts its attempts.
+async fn attempts_made(fleet: &Fleet, answers: &[Answer]) -> Made {
+    let mut made = Made { all: 0, unspent: 0 };
+    for answer in answers {
+        assert_eq!(answer["state"], "succeeded", "{}", **answer);
+        let events = fleet.events(answer.call_id()).await;
+        for event in &events {
+            assert_ne!(event["to_state"], "in_doubt", "{events:?}");
+            assert_ne!(event["actor"], "sweep", "{events:?}");
+            made.all += usize::from(event["to_state"] == "running");
+            made.unspent += usize::from(event["details"]["spent"] == false);
+        }
+    }
+    made
+}
+
+/// The end of a drain's patience is honest: what a `once` call did by then, nobody knows.
+#[tokio::test]
+async fn a_drain_whose_time_is_over_stops_what_runs_and_says_what_it_left_unknown() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("charge", "once"),
+        witness.tool("look", "read"),
+        witness.tool("put", "idempotent"),
+    ];
+    let spec = Spec::with(tools).workers(1, &["--drain-timeout", "200ms"]);
+    let mut fleet = Fleet::start(spec).await;
+    let mut calls = Vec::new();
+    for (tool, what) in [("charge", "c"), ("look", "l"), ("put", "p")] {
+        witness.first(what, [Reply::DoneThenHang]);
+        let call = fleet.submit(tool, &json!({"what": what})).key(what);
+        calls.push(call.asynchronous().await.call_id());
+        witness.until_asked(what, 1).await;
+    }
+    fleet.workers[0].drain().await;
+    fleet.add_worker(&[]).await;
+    fleet.until_state(calls[0], "in_doubt").await;
+    for (call, what) in [(calls[1], "l"), (calls[2], "p")] {
+        fleet.until_state(call, "succeeded").await;
+        assert_eq!(witness.asked(what), 2);
+    }
+    let doubts = fleet
+        .rows(
+            "SELECT worker_fenced FROM toolfleet.in_doubt WHERE call_id = $1",
+            calls[0],
+        )
+        .await;
+    assert_eq!(
+        doubts[0]["worker_fenced"], true,
+        "the worker saw the attempt end"
+    );
+    invariants::hold(&fleet, &witness).await;
 }

@@ -29,6 +29,7 @@ mod fencing;
 mod cancel;
 
 mod drain;
+mod upgrade;
 
 mod backpressure;
 
@@ -38,6 +39,7 @@ mod garbage;
 
 mod hostile;
 
+mod clocks;
 mod leases;
 
 mod promotion;

@@ -26,8 +26,12 @@ WITH input AS MATERIALIZED (
     DELETE FROM toolfleet.open_calls o
     USING mine m
     WHERE o.call_id = m.call_id AND m.kind = 'end'
-    RETURNING o.*, m.state AS from_state, m.new_state, m.outcome, m.source, m.effect_known, m.result, m.error,
-        m.attempt_outcome, m.actor, m.reason
+    -- Each column by name: a newer schema may have one that is called as what an ending brings.
+    RETURNING o.call_id, o.rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
+        o.args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
+        o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.attempt_id, o.worker_id, o.claim_rev,
+        o.attempt_started_at, o.attempt_timeout_ms, o.probe_of, m.state AS from_state, m.new_state, m.outcome, m.source,
+        m.effect_known, m.result, m.error, m.attempt_outcome, m.actor, m.reason
 ), finished AS (
     INSERT INTO toolfleet.finished_calls (
         call_id, rev, from_state, state, outcome, source, effect_known, tenant, tool, tool_version, effect, queue, priority,
