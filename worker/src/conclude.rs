@@ -21,7 +21,10 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-use crate::execute::{Executed, Execution};
+use crate::{
+    execute::{Executed, Execution},
+    executors::StopReason,
+};
 
 /// What is known of a call besides what its attempt came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +50,16 @@ pub(crate) fn conclude(
     let (kind, reason) = match execution {
         Execution::Ran(outcome) | Execution::Abandoned(outcome) => {
             let manifest = &executed.tool.manifest;
-            let situation = situation(claimed, manifest, elapsed, learned);
+            // Whoever was told to end because the worker leaves had no fair try: the platform took it, so nobody pays.
+            let drained = executed.entry.stop.asked() == Some(StopReason::Drained)
+                && outcome.word() == OutcomeWord::Unknown;
+            let mut situation = situation(claimed, manifest, elapsed, learned);
+            if drained {
+                situation.attempts_spent = situation.attempts_spent.saturating_sub(1);
+            }
             let decision = retry::decide(&situation, outcome);
             let kind = after(decision, outcome, situation.attempts_spent, attempt.effect);
+            let kind = if drained { unspent(kind) } else { kind };
             (kind, reason(decision, own_reason))
         }
         Execution::TakenBack(failure) if learned.cancelled => {
@@ -111,6 +121,17 @@ fn situation<'a>(
             .as_ref()
             .map(|key| key.valid_for.saturating_sub(since_first_start)),
         cancelled: learned.cancelled,
+    }
+}
+
+/// The same, and no tool pays for the attempt.
+fn unspent(kind: EndingKind) -> EndingKind {
+    match kind {
+        EndingKind::Again { pause_ms, .. } => EndingKind::Again {
+            pause_ms,
+            cost: AttemptCost::Unspent,
+        },
+        EndingKind::End { .. } | EndingKind::Doubt { .. } => kind,
     }
 }
 
