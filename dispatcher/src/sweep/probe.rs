@@ -16,6 +16,7 @@ use fleet::{
     arguments::{self, Limits},
     call::{CallOutcome, Effect, State},
     canonical,
+    checkpoint::{Checkpoint, reached},
     ids::CallId,
     manifest::ProbeSpec,
     probe::{self, Finding, PROBES_MAX, Said, Subject},
@@ -51,6 +52,9 @@ impl Sweep {
     async fn doubts(&self) -> Result<(), StoreError> {
         loop {
             let due = asked::take(&self.pool).await?;
+            if !due.is_empty() {
+                reached(Checkpoint::DoubtTaken);
+            }
             let full = i64::try_from(due.len()).unwrap_or(i64::MAX) >= asked::STEP_CALLS;
             join_all(due.iter().map(|doubted| async {
                 if let Err(error) = self.look_into(doubted).await {
@@ -133,6 +137,7 @@ impl Sweep {
         };
         let started = asked::start(&self.pool, doubted.call_id, doubted.rev, probe).await?;
         if let Some(call) = started {
+            reached(Checkpoint::ProbeStarted);
             metrics().swept("probe", 1);
             self.publish(vec![call]).await;
         }
@@ -240,6 +245,7 @@ impl Sweep {
             ..
         } = verdict
         {
+            reached(Checkpoint::ProbeSettled);
             tracing::info!(call = %doubted.call_id, %finding, "a call in doubt was settled by its probe");
             self.ring(dispatcher, doubted.call_id).await;
         }

@@ -67,6 +67,12 @@ words! {
         LossFound = "loss_found",
         /// A call was ended or given back by the sweep; whoever waits was not told.
         SweepEnded = "sweep_ended",
+        /// Calls in doubt whose probe is due were taken; nobody was asked.
+        DoubtTaken = "doubt_taken",
+        /// A probe was accepted as a call; it is not published.
+        ProbeStarted = "probe_started",
+        /// A call in doubt was settled by its probe; whoever waits was not told.
+        ProbeSettled = "probe_settled",
     }
 }
 
@@ -108,7 +114,10 @@ impl Checkpoint {
             | Self::ExpiredFound
             | Self::DeathDeclared
             | Self::LossFound
-            | Self::SweepEnded => Role::Sweep,
+            | Self::SweepEnded
+            | Self::DoubtTaken
+            | Self::ProbeStarted
+            | Self::ProbeSettled => Role::Sweep,
         }
     }
 
@@ -134,7 +143,10 @@ impl Checkpoint {
             | Self::ExpiredFound
             | Self::DeathDeclared
             | Self::LossFound
-            | Self::SweepEnded => Some(false),
+            | Self::SweepEnded
+            | Self::DoubtTaken
+            | Self::ProbeStarted
+            | Self::ProbeSettled => Some(false),
         }
     }
 }

@@ -203,6 +203,9 @@ async fn a_sweep_stops_at(point: Checkpoint) {
     witness.always("doomed charge", Reply::DoneThenHang);
     witness.first("doomed look", [Reply::Hang]);
     witness.first("put", [Reply::Status(503)]);
+    // Nobody hears that it was done, and its probe finds out.
+    witness.always("asked", Reply::DoneThenHang);
+    witness.always("was asked", Reply::Body(json!({"found": true}).to_string()));
     let doomed = [
         call(&fleet, "doomed_charge", "doomed charge"),
         call(&fleet, "doomed_look", "doomed look"),
@@ -211,6 +214,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         call(&fleet, "put", "put"),
         call(&fleet, "charge", "charge"),
         call(&fleet, "nobody", "nobody").deadline(Duration::from_secs(6)),
+        call(&fleet, "asked", "asked"),
     ];
     let doomed_too = fleet.workers.remove(1);
     let ((), answers, later, ()) = tokio::join!(
@@ -254,7 +258,16 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         assert_eq!(states(&fleet, what).await, [state], "{what}, {point}");
         assert_eq!(answer["state"], state, "{what}, {point}");
     }
-    for (what, times) in [("doomed charge", 1), ("charge", 1), ("nobody", 0)] {
+    until_so("the probe to settle its call", async || {
+        states(&fleet, "asked").await == ["succeeded"]
+    })
+    .await;
+    for (what, times) in [
+        ("doomed charge", 1),
+        ("charge", 1),
+        ("nobody", 0),
+        ("asked", 1),
+    ] {
         assert_eq!(witness.asked(what), times, "{what}, {point}");
     }
     invariants::hold(&fleet, &witness).await;
@@ -284,6 +297,8 @@ impl World {
             witness.tool("doomed_charge", "once") + "queue: doomed\n",
             witness.tool("doomed_look", "read") + "queue: doomed\n",
             witness.tool("nobody", "once") + "queue: nobody\n",
+            witness.tool("asked", "once")
+                + "timeout: 1s\nprobe: {tool: look, args: {what: \"was {{ args.what }}\"}, applied_when: result.found}\n",
         ];
         let fleet = Fleet::start(Spec { tools, ..spec }).await;
         Self { fleet, witness }
