@@ -1,0 +1,216 @@
+//! What the sweep, people and a lossy failover decide about a call, whoever runs it.
+
+use fleet::{
+    call::{Effect, EffectKnown, State},
+    retry::RetryDecision,
+    state::Event,
+};
+
+use crate::{
+    ledger::{Ending, advance},
+    protocol::Protocol,
+    rules::Mutant,
+    state::{Ended, Job, Row, Step, System, is_write},
+};
+
+impl Protocol {
+    /// The sweep takes a running call from its worker.
+    pub(crate) fn take_lost(&self, s: &mut System, call: u8) -> bool {
+        let Some(row) = s.ledger.open[usize::from(call)].filter(|row| row.state == State::Running)
+        else {
+            return false;
+        };
+        let Some(attempt) = row.attempt else {
+            return false;
+        };
+        let job = Job {
+            call,
+            attempt,
+            earlier_unknown: row.effect_unknown,
+        };
+        let again = Ending::Again {
+            spent: 0,
+            lost: 1,
+            effect_unknown: Some(true),
+            suspect: true,
+        };
+        let over = |event| Ending::Over {
+            event,
+            known: EffectKnown::None,
+            unstarted: false,
+        };
+        let cancelled = row.cancel_requested && !self.lacks(Mutant::CancelLostByRequeue);
+        let ending = match self.decisions.after_loss(row.lost, cancelled) {
+            RetryDecision::Again(_) => again,
+            RetryDecision::Doubt if self.lacks(Mutant::RequeueLostOnce) => again,
+            RetryDecision::Doubt => Ending::Doubt { suspect: true },
+            RetryDecision::Cancelled | RetryDecision::FailCancelled => over(Event::Cancel),
+            RetryDecision::Fail
+            | RetryDecision::Exhausted
+            | RetryDecision::OutOfTime
+            | RetryDecision::Succeed => over(Event::Fail),
+        };
+        self.complete(s, None, job, ending)
+    }
+
+    /// A queued call whose deadline has passed.
+    pub(crate) fn expire(&self, s: &mut System, at: usize) -> bool {
+        self.end_queued(s, at, Event::Expire)
+    }
+
+    /// `toolfleet.cancel` on a row it has locked.
+    pub(crate) fn cancel(&self, s: &mut System, at: usize) {
+        match s.ledger.open[at] {
+            Some(row) if row.state == State::Running => {
+                s.ledger.open[at] = Some(Row {
+                    cancel_requested: true,
+                    ..row
+                });
+            }
+            _ => {
+                self.end_queued(s, at, Event::Cancel);
+            }
+        }
+    }
+
+    fn end_queued(&self, s: &mut System, at: usize, event: Event) -> bool {
+        let Some(row) = s.ledger.open[at].filter(|row| row.state == State::Queued) else {
+            return false;
+        };
+        let write = is_write(self.config.effect);
+        let known = if write {
+            EffectKnown::NotApplied
+        } else {
+            EffectKnown::None
+        };
+        if row.effect_unknown && write {
+            advance(s, at, Event::Doubt, row);
+        } else {
+            advance(
+                s,
+                at,
+                event,
+                Row {
+                    ended: Ended::Platform,
+                    known,
+                    ..row
+                },
+            );
+        }
+        true
+    }
+
+    /// `toolfleet.settle`: what somebody who looked found out. Whoever looks sees the truth of this moment.
+    pub(crate) fn settle(&self, s: &mut System, at: usize, applied: bool) -> bool {
+        let Some(row) = s.ledger.open[at].filter(|row| row.state == State::InDoubt) else {
+            return false;
+        };
+        if applied != (s.effects(at) > 0) {
+            return false;
+        }
+        let ended = Ended::Settled;
+        if applied {
+            advance(
+                s,
+                at,
+                Event::Succeed,
+                Row {
+                    ended,
+                    known: EffectKnown::Applied,
+                    ..row
+                },
+            );
+            return true;
+        }
+        let fence_matters =
+            !self.lacks(Mutant::SettleUnfenced) && !self.lacks(Mutant::RequeueNotAppliedUnfenced);
+        if fence_matters && !row.is_fenced() {
+            return false;
+        }
+        if self.lacks(Mutant::RequeueNotApplied) || self.lacks(Mutant::RequeueNotAppliedUnfenced) {
+            // There is no such move; these two mutants go around the list.
+            let queued = Row {
+                state: State::Queued,
+                attempt: None,
+                worker: None,
+                ..row
+            };
+            s.ledger.open[at] = Some(queued);
+            s.pointer[at] = true;
+        } else {
+            advance(
+                s,
+                at,
+                Event::Fail,
+                Row {
+                    ended,
+                    known: EffectKnown::NotApplied,
+                    ..row
+                },
+            );
+        }
+        true
+    }
+
+    /// Postgres falls back to the copy; in one statement, before anybody else writes, what it says of calls is distrusted.
+    pub(crate) fn fail_over(&self, s: &mut System) -> bool {
+        let Some(backup) = s.backup.take() else {
+            return false;
+        };
+        s.ledger = backup;
+        s.lost_writes = true;
+        for worker in &mut s.workers {
+            // Statements under way end with the server.
+            worker.late = None;
+            if let Step::Asking(claim) = worker.step {
+                worker.step = Step::Silent(claim.job);
+            }
+        }
+        for at in 0..s.ledger.open.len() {
+            self.quarantine(s, at);
+        }
+        true
+    }
+
+    /// `toolfleet.quarantine` for one row.
+    fn quarantine(&self, s: &mut System, at: usize) {
+        let Some(row) = s.ledger.open[at] else { return };
+        let undecided = matches!(row.state, State::Queued | State::Running);
+        let row = Row {
+            quarantined: true,
+            ..row
+        };
+        match self.config.effect {
+            Effect::Once | Effect::Transaction
+                if undecided && !self.lacks(Mutant::FailoverUnquarantined) =>
+            {
+                advance(s, at, Event::Quarantine, row);
+            }
+            // An attempt that the ledger has forgotten may have had its effect, and may still be at it; and the attempt that
+            // it remembers may have been followed by another. So the call begins anew, with what is known: nothing.
+            Effect::Idempotent if undecided && !self.lacks(Mutant::QuarantineSparesIdempotent) => {
+                let quarantined = !self.lacks(Mutant::QuarantineTrustsFences);
+                let row = Row {
+                    effect_unknown: true,
+                    quarantined,
+                    ..row
+                };
+                if row.state == State::Running && !self.lacks(Mutant::QuarantineKeepsAttempt) {
+                    advance(
+                        s,
+                        at,
+                        Event::Again,
+                        Row {
+                            attempt: None,
+                            worker: None,
+                            ..row
+                        },
+                    );
+                } else {
+                    s.ledger.open[at] = Some(row);
+                }
+            }
+            Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction => {}
+        }
+    }
+}
