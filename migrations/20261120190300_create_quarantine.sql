@@ -6,8 +6,9 @@
 -- `seen` is the number of quarantines that the caller has judged by: whoever comes second waits here, and then finds that
 -- it is done. `next` is above every number that anybody remembers. The table of open calls is closed to writers meanwhile.
 --   once, transaction    queued or running: in doubt. An attempt may have been lost with the writes.
---   idempotent           may be run again, with the same key; but if it comes to nothing that is not known to be nothing,
---                        and the tool may have seen its key for the first time as early as it was accepted.
+--   idempotent           queued again, with the same key, whatever its attempts were; but what they did is unknown, and
+--                        the tool may have seen its key for the first time as early as it was accepted. If it comes to a
+--                        doubt, nobody can prove any more that nothing acts for it. One that is to stop is in doubt at once.
 --   read                 as it was
 -- Returns whether it did it, and how many calls went in doubt.
 CREATE FUNCTION toolfleet.quarantine(
@@ -31,23 +32,30 @@ BEGIN
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
         quarantine.error, false
     FROM toolfleet.open_calls
-    WHERE state = 'running' AND effect IN ('once', 'transaction');
+    WHERE state = 'running' AND effect IN ('idempotent', 'once', 'transaction');
 
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
-    SELECT call_id, rev + 1, state, CASE WHEN effect = 'idempotent' THEN state ELSE 'in_doubt' END, 'ground', 'quarantine',
+    SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
     WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
 
     UPDATE toolfleet.open_calls
-    SET rev = rev + 1, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
-    WHERE state IN ('queued', 'running') AND effect = 'idempotent';
+    SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
+    WHERE state IN ('queued', 'running') AND effect = 'idempotent' AND NOT cancel_requested;
+
+    -- The attempt that the ledger remembers may not have been the last one, so what it says decides nothing any more.
+    UPDATE toolfleet.open_calls
+    SET state = 'queued', attempt_id = NULL, worker_id = NULL, claim_rev = NULL, attempt_started_at = NULL,
+        attempt_until = NULL, attempt_timeout_ms = NULL, not_before = now(), due_at = now(), publish_n = publish_n + 1,
+        unspent_attempts = unspent_attempts + 1
+    WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
 
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         due_at = now(), last_error = quarantine.error
-    WHERE state IN ('queued', 'running') AND effect IN ('once', 'transaction');
+    WHERE state IN ('queued', 'running') AND (effect IN ('once', 'transaction') OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
 
     UPDATE toolfleet.fleet

@@ -221,6 +221,10 @@ impl Model {
                 if !self.holds(*guard) {
                     return Verdict::Nothing;
                 }
+                // A doubt ends by evidence, not by a wish.
+                if state == State::InDoubt && *to == State::Cancelled {
+                    return Verdict::Nothing;
+                }
                 if next(state, event_to(*to)).is_err() {
                     return Verdict::Refused;
                 }
