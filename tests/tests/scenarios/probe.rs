@@ -137,7 +137,10 @@ async fn a_charge_that_did_not_happen_is_settled_so_after_the_settle_window() {
 async fn a_no_while_the_worker_may_still_act_settles_nothing() {
     let witness = Witness::start().await;
     let authoritative = format!("{CAREFUL}  authoritative: true\n");
-    let mut fleet = Fleet::start(Spec::with(tools(&witness, &authoritative))).await;
+    // Long enough for the worker to be gone before it sees the attempt end.
+    let tools =
+        tools(&witness, &authoritative).map(|tool| tool.replace("timeout: 500ms", "timeout: 5s"));
+    let mut fleet = Fleet::start(Spec::with(tools)).await;
     witness.always("c3", Reply::Hang);
     witness.always("find c3", Reply::Body(json!({"found": false}).to_string()));
     let submitting = fleet
