@@ -143,7 +143,7 @@ impl StateDir {
         }
     }
 
-    /// The workers whose locks lie here, whether anybody holds them or not. At most [`LOCKS_MAX`].
+    /// The workers whose locks lie here, whether anybody holds them or not. At most `LOCKS_MAX`.
     ///
     /// # Errors
     ///

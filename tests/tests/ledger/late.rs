@@ -29,7 +29,7 @@ fn evidence(
         number: 1,
         worker: worker.id,
         actor: actor.to_owned(),
-        attempt_until: OffsetDateTime::now_utc(),
+        attempt_until: OffsetDateTime::UNIX_EPOCH,
         timeout_ms: 60_000,
         ended: EndedAttempt {
             outcome,

@@ -67,6 +67,15 @@ pub(super) async fn look(postgres: &Postgres) -> (Vec<Check>, Seen) {
     (checks, seen)
 }
 
+/// This machine's clock, to compare it with Postgres's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whether it is wrong is the question"
+)]
+fn wall_clock() -> OffsetDateTime {
+    OffsetDateTime::now_utc()
+}
+
 async fn look_into(
     postgres: &Postgres,
     checks: &mut Vec<Check>,
@@ -77,9 +86,9 @@ async fn look_into(
     let ground = within("check the ground", LOOK_MAX, reading).await?;
     drop(connection);
     let pool = postgres.pool_for_reading(1);
-    let before = OffsetDateTime::now_utc();
+    let before = wall_clock();
     let server = health::server(&pool).await?;
-    let off = clock_off(before, server.now, OffsetDateTime::now_utc());
+    let off = clock_off(before, server.now, wall_clock());
     checks.extend(standing(&ground, &server));
     checks.push(transactions(&server));
     checks.push(autovacuum(&server));
