@@ -57,6 +57,8 @@ const EVENTS_MAX: usize = 64;
 const SETTLE: Duration = Duration::from_millis(3);
 /// Enough for a thread that only reads, writes or waits.
 const THREAD_STACK: usize = 64 * 1024;
+/// How long the worker may take to read an answer that is complete.
+const READ_MAX: Duration = Duration::from_secs(1);
 /// The pause between two rounds of killing.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
 
@@ -81,7 +83,8 @@ fn serve() -> io::Result<bool> {
     // A worker that died meanwhile hears nothing; what the tool left behind is to be ended all the same.
     drop(report(&mut control, &Report::Exited(ending)));
     let ended_at = Instant::now();
-    if all_gone_within(&inbox, SETTLE) {
+    // What is left must not write into the answer when it is told to end, so the worker reads that first.
+    if all_gone_or_let_go_within(&inbox, READ_MAX) || all_gone_within(&inbox, SETTLE) {
         return Ok(true);
     }
     tree::term(tool);
@@ -260,6 +263,18 @@ fn finish(tool: Pid, inbox: &Receiver<Event>, asked_at: Instant, grace: Duration
         }
     }
     false
+}
+
+/// Waits until the worker has let go of its leash, which it does when it has read the answer; true if nobody is left.
+fn all_gone_or_let_go_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::AllGone) => return true,
+            Ok(Event::Gone(..) | Event::GoneUnnamed) => {}
+            Ok(Event::EndAsked) | Err(_) => return false,
+        }
+    }
 }
 
 fn all_gone_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
