@@ -155,6 +155,14 @@ pub fn key_is_forgotten(
 /// A call that has lost this many workers is set aside: one that kills its workers must not go on.
 pub const LOST_ATTEMPTS_MAX: u32 = 2;
 
+/// Whether a call has lost so many workers that it is set aside. A `once` call is in doubt after the first one.
+pub const fn is_poison(effect: Effect, lost_attempts: u32) -> bool {
+    match effect {
+        Effect::Read | Effect::Idempotent => lost_attempts >= LOST_ATTEMPTS_MAX,
+        Effect::Once | Effect::Transaction => false,
+    }
+}
+
 /// What follows when the worker of a running call died: nobody knows how far it came.
 ///
 /// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one; `cancelled`: somebody has
@@ -165,8 +173,8 @@ pub const fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> 
     }
     match effect {
         Effect::Once | Effect::Transaction => RetryDecision::Doubt,
-        Effect::Read if lost_attempts >= LOST_ATTEMPTS_MAX => RetryDecision::Fail,
-        Effect::Idempotent if lost_attempts >= LOST_ATTEMPTS_MAX => RetryDecision::Doubt,
+        Effect::Read if is_poison(effect, lost_attempts) => RetryDecision::Fail,
+        Effect::Idempotent if is_poison(effect, lost_attempts) => RetryDecision::Doubt,
         Effect::Read | Effect::Idempotent => RetryDecision::Again(Duration::ZERO),
     }
 }

@@ -162,11 +162,14 @@ fn lost_attempt(lost: &Lost) -> Ending {
     } else {
         "worker_lost"
     };
-    let failure = ToolFailure::new(
-        Code::ToolCrashed,
-        "the worker that ran the tool died or fell silent",
-    );
     let lost_attempts = lost.lost_attempts.saturating_add(1);
+    let what = if retry::is_poison(lost.effect, lost_attempts) {
+        reason = "poison";
+        "its workers died or fell silent twice, so the call is set aside"
+    } else {
+        "the worker that ran the tool died or fell silent"
+    };
+    let failure = ToolFailure::new(Code::ToolCrashed, what);
     let decision = retry::after_loss(lost.effect, lost_attempts, lost.cancel_requested);
     let (kind, effect) = match decision {
         RetryDecision::Again(pause) => {

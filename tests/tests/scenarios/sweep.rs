@@ -212,3 +212,44 @@ async fn a_call_whose_first_attempt_does_not_start_in_time_expires() {
     invariants::hold(&fleet, &witness).await;
     assert_eq!(witness.asked("a"), 0);
 }
+
+#[tokio::test]
+async fn a_call_whose_workers_die_twice_is_set_aside() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("look", "read"),
+        witness.tool("put", "idempotent"),
+    ];
+    let mut fleet = Fleet::start(Spec::with(tools)).await;
+    let mut calls = Vec::new();
+    for (tool, what) in [("look", "l"), ("put", "p")] {
+        witness.always(what, Reply::Hang);
+        let call = fleet.submit(tool, &json!({"what": what})).key(what);
+        calls.push(call.asynchronous().await.call_id());
+    }
+    for times in 1..=2 {
+        for what in ["l", "p"] {
+            witness.until_asked(what, times).await;
+        }
+        drop(fleet.workers.pop());
+        fleet
+            .sql(
+                "UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test' \
+                 WHERE worker_id IN (SELECT worker_id FROM toolfleet.open_calls)",
+            )
+            .await;
+        fleet.add_worker(&[]).await;
+    }
+    for (call, state) in calls.into_iter().zip(["failed", "in_doubt"]) {
+        let row = fleet.until_state(call, state).await;
+        assert_eq!(row["attempts"], 2, "{row}");
+        let last = fleet.events(call).await.pop().expect("events");
+        assert_eq!(
+            (&last["reason"], &last["to_state"]),
+            (&json!("poison"), &json!(state)),
+            "{last}"
+        );
+    }
+    assert_eq!((witness.asked("l"), witness.asked("p")), (2, 2));
+    invariants::hold(&fleet, &witness).await;
+}
