@@ -28,8 +28,6 @@ pub struct Doubted {
     pub tool_version: i32,
     /// Its arguments.
     pub args: String,
-    /// Who accepted it.
-    pub dispatcher: DispatcherId,
     /// How often it was asked about.
     pub probes: u32,
     /// The probe that is under way.
@@ -76,7 +74,7 @@ pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
          UPDATE toolfleet.open_calls o \
          SET due_at = now() + CASE WHEN probe_id IS NULL THEN interval '15 seconds' ELSE interval '500 ms' END \
          FROM due d WHERE o.call_id = d.call_id AND o.state = 'in_doubt' \
-         RETURNING o.call_id, rev, tenant, tool, tool_version, args::text AS args, dispatcher_id, probes, probe_id, probe_state, \
+         RETURNING o.call_id, rev, tenant, tool, tool_version, args::text AS args, probes, probe_id, probe_state, \
              CASE WHEN toolfleet.is_fenced(o.call_id) THEN coalesce(toolfleet.fenced_since(o.call_id), doubt_since) END \
                  AS fenced_since",
     )
@@ -100,7 +98,6 @@ pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
                 .map_err(|e| word(Box::new(e)))?,
             tool_version: row.try_get("tool_version")?,
             args: row.try_get("args")?,
-            dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
             probes: u32::try_from(row.try_get::<i32, _>("probes")?).unwrap_or(u32::MAX),
             probe: row.try_get::<Option<Uuid>, _>("probe_id")?.map(CallId),
             fenced_since: row.try_get("fenced_since")?,
