@@ -7,7 +7,8 @@
 -- it is done. `next` is above every number that anybody remembers. The table of open calls is closed to writers meanwhile.
 --   once, transaction    queued or running: in doubt. An attempt may have been lost with the writes.
 --   idempotent           may be run again, with the same key; but if it comes to nothing that is not known to be nothing,
---                        and the tool may have seen its key for the first time as early as it was accepted.
+--                        and the tool may have seen its key for the first time as early as it was accepted. If it is in
+--                        doubt in the end, an attempt that nobody knows of may still act.
 --   read                 as it was
 -- Returns whether it did it, and how many calls went in doubt.
 CREATE FUNCTION toolfleet.quarantine(
@@ -41,7 +42,8 @@ BEGIN
     WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
 
     UPDATE toolfleet.open_calls
-    SET rev = rev + 1, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
+    SET rev = rev + 1, quarantined = true, effect_unknown = true,
+        first_started_at = coalesce(first_started_at, accepted_at)
     WHERE state IN ('queued', 'running') AND effect = 'idempotent';
 
     UPDATE toolfleet.open_calls

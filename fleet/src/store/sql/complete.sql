@@ -17,9 +17,9 @@ WITH input AS MATERIALIZED (
       -- A doubt ends by evidence, not by a wish; and where attempts may have been forgotten, only success is evidence.
       AND (i.kind <> 'end' OR o.state <> 'in_doubt'
            OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))
-      -- After lost writes another attempt may have followed the one that never started.
-      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome = 'not_started', false)
-               AND (o.quarantined OR o.effect_unknown AND o.effect <> 'read'))
+      -- That this attempt never started, or that there is none, says nothing of one before it.
+      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome, 'not_started') = 'not_started'
+               AND o.effect_unknown AND o.effect <> 'read')
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (
