@@ -150,7 +150,7 @@ async fn a_no_while_the_worker_may_still_act_settles_nothing() {
     // Killed: nobody has seen the attempt end, and nobody on its machine can prove it gone.
     fleet.add_worker(&[]).await;
     drop(fleet.workers.remove(0));
-    fleet.sql("UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test'").await;
+    fleet.sql("UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test' WHERE name = 'worker-1'").await;
 
     until_so("a probe to be answered with no", async || {
         probe_state(&fleet, call).await["probe_state"] == "not_yet_applied"
