@@ -138,7 +138,7 @@ CREATE TABLE toolfleet.open_calls (
     last_error json,
     doubt_since timestamptz,
     doubt_reason text,
-    -- In doubt because Postgres lost writes: which attempts there were cannot be known.
+    -- Postgres lost writes while it was open: which attempts there were cannot be known.
     quarantined boolean NOT NULL DEFAULT false,
     -- The call in doubt that this call asks about, and on that call: the last one that asked, and what came of asking.
     probe_of uuid,
@@ -151,6 +151,8 @@ CREATE TABLE toolfleet.open_calls (
 ) WITH (fillfactor = 40, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_scale_factor = 0);
 CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT NULL;
+-- Probes under way, to be counted.
+CREATE INDEX open_calls_probes ON toolfleet.open_calls (probe_of) WHERE probe_of IS NOT NULL;
 
 -- A key names one call within its tenant. It has no expiry of its own: whether it has lapsed is computed from its call.
 CREATE TABLE toolfleet.idempotency_keys (

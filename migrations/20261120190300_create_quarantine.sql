@@ -54,7 +54,8 @@ BEGIN
 
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
-        due_at = now(), last_error = quarantine.error
+        -- A claim that was lost with the writes ends by the call's deadline.
+        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
     WHERE state IN ('queued', 'running') AND (effect IN ('once', 'transaction') OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
 

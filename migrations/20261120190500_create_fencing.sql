@@ -38,7 +38,8 @@ BEGIN
     -- A "no" of a probe counts from now on, so those that wait for long ask at once.
     UPDATE toolfleet.open_calls o SET due_at = now()
     FROM (SELECT call_id FROM toolfleet.open_calls
-          WHERE worker_id = fence.worker AND state = 'in_doubt' AND due_at > now() AND probe_id IS NULL
+          WHERE worker_id = fence.worker AND state = 'in_doubt' AND probe_id IS NULL
+            AND (due_at > now() OR due_at IS NULL AND probe_state IN ('given_up', 'not_yet_applied'))
             AND attempt_until <= now()
           FOR UPDATE SKIP LOCKED) waiting
     WHERE o.call_id = waiting.call_id;

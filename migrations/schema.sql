@@ -214,7 +214,8 @@ BEGIN
     -- A "no" of a probe counts from now on, so those that wait for long ask at once.
     UPDATE toolfleet.open_calls o SET due_at = now()
     FROM (SELECT call_id FROM toolfleet.open_calls
-          WHERE worker_id = fence.worker AND state = 'in_doubt' AND due_at > now() AND probe_id IS NULL
+          WHERE worker_id = fence.worker AND state = 'in_doubt' AND probe_id IS NULL
+            AND (due_at > now() OR due_at IS NULL AND probe_state IN ('given_up', 'not_yet_applied'))
             AND attempt_until <= now()
           FOR UPDATE SKIP LOCKED) waiting
     WHERE o.call_id = waiting.call_id;
@@ -399,7 +400,8 @@ BEGIN
     WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
-        due_at = now(), last_error = quarantine.error
+        -- A claim that was lost with the writes ends by the call's deadline.
+        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
     WHERE state IN ('queued', 'running') AND (effect IN ('once', 'transaction') OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
     UPDATE toolfleet.fleet
@@ -1075,6 +1077,8 @@ ALTER TABLE ONLY toolfleet.worker_processes
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING btree (call_id);
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
 ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;

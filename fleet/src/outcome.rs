@@ -75,6 +75,23 @@ impl Outcome {
         }
     }
 
+    /// What this answer of an `idempotent` tool is worth when an earlier request under the same key may still be at work.
+    ///
+    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and not that nothing was done.
+    #[must_use]
+    pub fn after_unknown(self) -> Self {
+        match self {
+            Self::DefiniteFailure(failure) if failure.is_conflict() => Self::Unknown(ToolFailure {
+                code: Code::Unavailable,
+                ..failure
+            }),
+            Self::Applied { .. }
+            | Self::NotStarted(_)
+            | Self::DefiniteFailure(_)
+            | Self::Unknown(_) => self,
+        }
+    }
+
     /// The failure, if this is one.
     pub const fn failure(&self) -> Option<&ToolFailure> {
         match self {
@@ -102,6 +119,15 @@ pub struct ToolFailure {
 }
 
 impl ToolFailure {
+    /// Whether it is an HTTP 409.
+    fn is_conflict(&self) -> bool {
+        let status = self
+            .details
+            .as_ref()
+            .and_then(|details| details.get("status"));
+        status.and_then(serde_json::Value::as_u64) == Some(409)
+    }
+
     /// The most bytes a message may have; longer ones are cut at a character boundary.
     pub const MESSAGE_MAX: usize = 512;
 

@@ -11,6 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
 };
 
 use fleet::store::{migrate, session::Postgres};
@@ -242,6 +243,8 @@ async fn archive() -> PathBuf {
     for migration in migrate::migrator().iter() {
         made_of.update(&migration.checksum);
     }
+    // Its partitions are those of the day on which it was made.
+    made_of.update(day().to_be_bytes());
     let name = hex::encode(&made_of.finalize()[..8]);
 
     let program = std::env::current_exe().expect("the path of this program");
@@ -260,6 +263,16 @@ async fn archive() -> PathBuf {
         }
     }
     archive
+}
+
+/// Days since 1970, in UTC.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "names a file of the cache, before there is a server to ask"
+)]
+fn day() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.expect("it is after 1970").as_secs() / 86_400
 }
 
 async fn create_archive(archive: &Path) {

@@ -80,6 +80,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
     let mut ending = concluded(Learned {
         cancelled: executed.entry.stop.asked() == Some(StopReason::Cancelled),
         earlier_unknown: claimed.effect_unknown,
+        applied_late: false,
     });
     let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
     loop {
@@ -91,7 +92,10 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
             // Somebody had its row locked, or wants it to stop, or lost writes leave it open what attempts before did.
             Place::Running(learned) => concluded(learned),
-            Place::InDoubt { quarantined } => {
+            Place::InDoubt { quarantined }
+                if row.as_ref().is_none_or(|row| !row.applied_late)
+                    || execution.word() == OutcomeWord::Applied =>
+            {
                 // After lost writes this attempt may not be the only one: then only success is proof.
                 let proves = !quarantined || execution.word() == OutcomeWord::Applied;
                 match settling(&ending, execution, claimed.effect_unknown) {
@@ -99,6 +103,8 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
                     Some(_) | None => return Ok(Recorded::Late),
                 }
             }
+            // An earlier attempt has said that it did it; nobody but a person or a probe decides between the two.
+            Place::InDoubt { .. } => return Ok(Recorded::Late),
             Place::Ended => return Ok(Recorded::Before),
             Place::Elsewhere => return Ok(Recorded::Late),
         };
@@ -133,6 +139,7 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
         State::Running => Place::Running(Learned {
             cancelled: row.cancel_requested,
             earlier_unknown: row.effect_unknown,
+            applied_late: row.applied_late,
         }),
         State::InDoubt => Place::InDoubt {
             quarantined: row.quarantined,

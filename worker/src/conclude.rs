@@ -33,6 +33,8 @@ pub(crate) struct Learned {
     pub(crate) cancelled: bool,
     /// An attempt before may have had its effect.
     pub(crate) earlier_unknown: bool,
+    /// An attempt before has said, too late to decide, that it did it.
+    pub(crate) applied_late: bool,
 }
 
 /// What the attempt came to, in the words of the ledger. `elapsed`: since the claim was sent.
@@ -74,6 +76,13 @@ pub(crate) fn conclude(
         }
         Execution::KeyForgotten(failure) => (doubt(failure), own_reason),
     };
+    let kind = match kind {
+        EndingKind::End {
+            effect: EffectKnown::NotApplied,
+            ..
+        } if learned.applied_late => doubt(&contradicted()),
+        other => other,
+    };
     Ending {
         call_id: claimed.call_id,
         guard: Guard::Attempt(executed.attempt_id),
@@ -82,6 +91,12 @@ pub(crate) fn conclude(
         actor,
         reason: reason.to_owned(),
     }
+}
+
+/// Two attempts of a call say different things of its effect.
+fn contradicted() -> ToolFailure {
+    let what = "this attempt did not do it, and an earlier one has said too late that it did";
+    ToolFailure::new(Code::ToolError, what)
 }
 
 /// How the attempt ended, apart from what becomes of its call.

@@ -3,6 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use fleet::{
+    call::Effect,
     canonical,
     checkpoint::{Checkpoint, reached},
     ids::AttemptId,
@@ -117,6 +118,14 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
                     .instrument(span.clone())
                     .instrument(outer)
                     .await;
+                let execution = match execution {
+                    Execution::Ran(outcome)
+                        if claimed.effect_unknown && claimed.effect == Effect::Idempotent =>
+                    {
+                        Execution::Ran(outcome.after_unknown())
+                    }
+                    other => other,
+                };
                 if let Some(failure) = execution.failure() {
                     spans::failed(&span, failure.code);
                 }

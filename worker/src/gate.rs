@@ -168,8 +168,9 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
     let Err(failure) = prepare(worker, tool, &args) else {
         return Ok(None);
     };
-    // An attempt before this one may have had its effect.
-    let doubtful = row.attempts > 0 && manifest.effect == Effect::Idempotent;
+    // An attempt before this one may have had its effect, perhaps one that the ledger has lost.
+    let doubtful =
+        (row.attempts > 0 || row.effect_unknown) && manifest.effect == Effect::Idempotent;
     let kind = if doubtful {
         EndingKind::Doubt {
             error: json(&ErrorBody::in_doubt(&failure)),

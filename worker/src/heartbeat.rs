@@ -28,6 +28,7 @@ use fleet::{
     telemetry::{metrics, report},
     wire::code::Code,
 };
+use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -123,9 +124,8 @@ pub(crate) async fn look_after(
             || stray.iter().any(|row| row.attempt_id == *attempt)
     });
     cancel::heed(worker, &running);
-    for row in &stray {
-        give_back(worker, row).await;
-    }
+    // Side by side: one after the other, a silent ledger would cost the lease.
+    join_all(stray.iter().map(|row| give_back(worker, row))).await;
     Ok(())
 }
 

@@ -240,16 +240,34 @@ impl Sweep {
                 return asked::remark(&self.pool, doubted, &remark).await.map(drop);
             }
         };
-        if let Verdict::Settled {
-            tell: Some(dispatcher),
-            ..
-        } = verdict
-        {
-            reached(Checkpoint::ProbeSettled);
-            tracing::info!(call = %doubted.call_id, %finding, "a call in doubt was settled by its probe");
-            self.ring(dispatcher, doubted.call_id).await;
-        }
-        Ok(())
+        let remark = match verdict {
+            Verdict::Settled { tell, .. } => {
+                reached(Checkpoint::ProbeSettled);
+                tracing::info!(call = %doubted.call_id, %finding, "a call in doubt was settled by its probe");
+                if let Some(dispatcher) = tell {
+                    self.ring(dispatcher, doubted.call_id).await;
+                }
+                return Ok(());
+            }
+            // Asked again, it would say the same for ever.
+            Verdict::Conflict {
+                state: State::InDoubt,
+                ..
+            } => Remark {
+                state: ProbeState::Conflict,
+                actor: actor.to_owned(),
+                why: "an attempt has said since that it did it".to_owned(),
+                again_after: None,
+            },
+            Verdict::Conflict { .. } | Verdict::NotFound => return Ok(()),
+            Verdict::WorkerNotFenced | Verdict::TooEarly { .. } => Remark {
+                state: ProbeState::NotYetApplied,
+                actor: actor.to_owned(),
+                why: "the probe asked before a no can count".to_owned(),
+                again_after: again_after(doubted),
+            },
+        };
+        asked::remark(&self.pool, doubted, &remark).await.map(drop)
     }
 }
 

@@ -52,12 +52,20 @@ const DOING: &str = "keep late evidence";
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Keeps evidence. Own autocommit statement; guard: the attempt's own worker has not recorded its end before; safe to
-/// repeat; locks nothing. It moves no call.
+/// repeat; locks the call's row against whoever ends it. It moves no call.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, StoreError> {
+    match keep_once(pool, evidence).await? {
+        // Whoever it waited for has ended the call: a new statement sees how.
+        Testimony::NoCall => keep_once(pool, evidence).await,
+        testimony => Ok(testimony),
+    }
+}
+
+async fn keep_once(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, StoreError> {
     let keeping = async {
         let row = sqlx::query(include_str!("sql/late.sql"))
             .bind(evidence.call_id.0)

@@ -56,7 +56,8 @@ words! {
     }
 }
 
-/// Calls taken by one step of the pass.
+/// Calls taken by one step of the pass, and probes under way from which on no more are made: thousands of doubts at once must
+/// not flood whoever is asked.
 pub const STEP_CALLS: i64 = 100;
 
 /// Takes calls in doubt whose probe is due, and lets them be due again a little later, for whoever takes them may die.
@@ -70,7 +71,10 @@ pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
     let rows = sqlx::query(
         "WITH due AS MATERIALIZED ( \
              SELECT call_id FROM toolfleet.open_calls \
-             WHERE due_at <= now() AND state = 'in_doubt' ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) \
+             WHERE due_at <= now() AND state = 'in_doubt' \
+               AND (probe_id IS NOT NULL OR $1 > ( \
+                   SELECT count(*) FROM toolfleet.open_calls probes WHERE probes.probe_of IS NOT NULL)) \
+             ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED) \
          UPDATE toolfleet.open_calls o \
          SET due_at = now() + CASE WHEN probe_id IS NULL THEN interval '15 seconds' ELSE interval '500 ms' END \
          FROM due d WHERE o.call_id = d.call_id AND o.state = 'in_doubt' \
@@ -259,8 +263,8 @@ pub struct Remark {
     pub again_after: Option<Duration>,
 }
 
-/// Records what came of a probe and when the next one asks. One statement; guard: in doubt and not moved since `rev`;
-/// false: it has moved. It leaves a row in the events only when it says something new.
+/// Records what came of a probe and when the next one asks. One statement; guard: in doubt, not moved since `rev`, and
+/// the probe still the one it is about; false: it has moved. It leaves a row in the events only when it says something new.
 ///
 /// # Errors
 ///
@@ -273,7 +277,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
         "WITH remarked AS ( \
              UPDATE toolfleet.open_calls \
              SET probe_id = NULL, probe_state = $3, due_at = now() + make_interval(secs => $4), rev = rev + $5::boolean::integer \
-             WHERE call_id = $1 AND rev = $2 AND state = 'in_doubt' \
+             WHERE call_id = $1 AND rev = $2 AND state = 'in_doubt' AND probe_id IS NOT DISTINCT FROM $8 \
              RETURNING call_id, rev, attempt_id, probes), \
          noted AS ( \
              INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details) \
@@ -289,6 +293,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
     .bind(news)
     .bind(&remark.actor)
     .bind(&remark.why)
+    .bind(doubted.probe.map(|probe| probe.0))
     .fetch_optional(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("remark on a probe", error))?;

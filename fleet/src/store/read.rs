@@ -40,6 +40,8 @@ pub struct CallRow {
     pub cancel_requested: bool,
     /// Whether an attempt before may have had its effect.
     pub effect_unknown: bool,
+    /// Whether an attempt of it has said, too late to decide, that it did it.
+    pub applied_late: bool,
     /// Whether it is in doubt because Postgres lost writes.
     pub quarantined: bool,
     /// Who ended it, if it is over.
@@ -56,13 +58,15 @@ pub struct CallRow {
 }
 
 const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
-    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, quarantined, NULL AS ended_by, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
+    EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied') AS applied_late, \
+    quarantined, NULL AS ended_by, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
-    FROM toolfleet.open_calls";
+    FROM toolfleet.open_calls o";
 const FINISHED: &str = "SELECT call_id, tenant, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
-    false, false, false, false, actor, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+    false, false, false, false, false, actor, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
@@ -209,6 +213,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             overdue: row.try_get("overdue")?,
             cancel_requested: row.try_get("cancel_requested")?,
             effect_unknown: row.try_get("effect_unknown")?,
+            applied_late: row.try_get("applied_late")?,
             quarantined: row.try_get("quarantined")?,
             ended_by: row.try_get("ended_by")?,
             outcome: row.try_get("outcome")?,

@@ -681,7 +681,6 @@ fn doubted(call: &Model, rev: i32) -> Doubted {
         tool: "tool".parse().unwrap(),
         tool_version: 1,
         args: "{}".to_owned(),
-        dispatcher: DispatcherId::generate(),
         probes: u32::try_from(call.row.probes).unwrap(),
         probe: call.row.probe,
         fenced_since: None,

@@ -9,9 +9,11 @@ use fleet::{
         late::{self, Evidence, Testimony},
     },
 };
-use time::OffsetDateTime;
+use time::macros::datetime;
 
-use crate::support::{Ledger, Worker, doubted, end_in, ending, repeated, succeeded};
+use crate::support::{
+    Ledger, Worker, doubted, end_in, ending, repeated, run, succeeded, until_blocked,
+};
 
 const KEPT: Testimony = Testimony::Kept { contradicts: false };
 const ALARM: Testimony = Testimony::Kept { contradicts: true };
@@ -29,7 +31,7 @@ fn evidence(
         number: 1,
         worker: worker.id,
         actor: actor.to_owned(),
-        attempt_until: OffsetDateTime::UNIX_EPOCH,
+        attempt_until: datetime!(2026-11-20 12:00 UTC),
         timeout_ms: 60_000,
         ended: EndedAttempt {
             outcome,
@@ -128,6 +130,34 @@ async fn only_an_effect_that_was_denied_raises_the_alarm() {
             assert_eq!(told, expected, "{word} of a call that ended with {effect}");
         }
     }
+}
+
+#[tokio::test]
+async fn evidence_that_comes_while_the_effect_is_denied_raises_the_alarm() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.in_doubt(&worker).await;
+    ledger
+        .meddle(
+            call,
+            "UPDATE toolfleet.open_calls SET attempt_until = now() - interval '1 second' WHERE call_id = $1",
+        )
+        .await;
+    // It has looked for evidence and has not committed.
+    let mut settling = ledger.database.connect().await;
+    run(&mut settling, "BEGIN").await;
+    sqlx::query("SELECT toolfleet.settle($1, 'not_applied', 'ann', 'not there', NULL, true)")
+        .bind(call.0)
+        .execute(&mut settling)
+        .await
+        .unwrap();
+    let late = evidence(&worker, call, attempt, OutcomeWord::Applied, "worker");
+    let committing = async {
+        until_blocked(&ledger.database, 1).await;
+        run(&mut settling, "COMMIT").await;
+    };
+    let (told, ()) = tokio::join!(late::keep(&ledger.database.pool, &late), committing);
+    assert_eq!(told.unwrap(), ALARM);
 }
 
 #[tokio::test]

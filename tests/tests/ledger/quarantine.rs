@@ -16,7 +16,9 @@ use fleet::{
 use secrecy::SecretString;
 use sqlx::Connection;
 
-use crate::support::{Ledger, Worker, claim_of, ending, new_call, succeeded, until_blocked};
+use crate::support::{
+    Ledger, Worker, claim_of, doubted, ending, new_call, repeated, succeeded, until_blocked,
+};
 
 /// A process that has asked what the fleet remembers outside Postgres.
 fn process(ledger: &Ledger, remembers: Option<Mark>) -> Postgres {
@@ -159,6 +161,74 @@ async fn a_call_put_in_doubt_says_why_and_is_never_fenced() {
         told.5.as_str(),
     );
     assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_again_is_not_settled_as_not_applied_without_its_lost_attempts() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    connects(&process(&ledger, None)).await;
+    // Its first attempt may run at this moment: only the claim was lost.
+    let cancelled = queued(&ledger, Effect::Idempotent).await;
+    let exhausted = queued(&ledger, Effect::Idempotent).await;
+    moved(&ledger).await;
+    connects(&process(&ledger, None)).await;
+    sqlx::query("SELECT toolfleet.cancel($1, 'ann')")
+        .bind(cancelled.0)
+        .execute(&ledger.database.pool)
+        .await
+        .unwrap();
+    let attempt = worker.claims(exhausted).await;
+    ledger.ends(doubted(exhausted, attempt)).await;
+    for call in [cancelled, exhausted] {
+        assert_eq!(ledger.state(call).await, State::InDoubt);
+        let settled: String = sqlx::query_scalar(
+            "SELECT verdict FROM toolfleet.settle($1, 'not_applied', 'ann', 'not there')",
+        )
+        .bind(call.0)
+        .fetch_one(&ledger.database.pool)
+        .await
+        .unwrap();
+        assert_eq!(settled, "worker_not_fenced");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_again_ends_by_what_its_tool_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    connects(&process(&ledger, None)).await;
+    let call = queued(&ledger, Effect::Idempotent).await;
+    moved(&ledger).await;
+    connects(&process(&ledger, None)).await;
+    let attempt = |outcome| EndedAttempt {
+        outcome,
+        effect: EffectKnown::NotApplied,
+        error: None,
+        over: true,
+    };
+    // At the gate nothing is known of an attempt that was lost.
+    let rev = ledger.find(call).await.rev;
+    let refused = ending(call, Guard::Queued(rev), failed_without_effect());
+    let refused = ledger
+        .completing
+        .complete(&refused, fleet_tests::wait::LONG);
+    assert!(refused.await.unwrap().is_none());
+    let first = worker.claims(call).await;
+    ledger
+        .ends(Ending {
+            attempt: Some(attempt(OutcomeWord::DefiniteFailure)),
+            ..repeated(call, first)
+        })
+        .await;
+    let second = worker.claims(call).await;
+    ledger
+        .ends(Ending {
+            attempt: Some(attempt(OutcomeWord::NotStarted)),
+            ..ending(call, Guard::Attempt(second), failed_without_effect())
+        })
+        .await;
+    assert_eq!(ledger.state(call).await, State::Failed);
 }
 
 #[tokio::test]

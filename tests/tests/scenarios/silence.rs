@@ -146,3 +146,39 @@ async fn an_outcome_is_not_lost_when_somebody_holds_the_row_of_its_call_for_long
     assert_eq!((&row["attempts"], witness.asked("a")), (&json!(1), 1));
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn a_conflict_while_an_earlier_request_may_be_at_work_is_no_answer() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("put", "idempotent") + "timeout: 400ms\nretry: {base: 50ms}\n";
+    let fleet = Fleet::start(Spec::with([tool])).await;
+    // The remote is still at it when it is asked again, and says so.
+    witness.first("p", [Reply::DoneThenHang, Reply::No("in progress")]);
+    let answer = fleet
+        .submit("put", &json!({"what": "p"}))
+        .key("p")
+        .wait()
+        .await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    let outcomes: Vec<_> = fleet
+        .attempts(answer.call_id())
+        .await
+        .into_iter()
+        .map(|attempt| attempt["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["unknown", "unknown", "applied"]);
+    // Without such a request before it, a conflict is what the tool says.
+    witness.first("q", [Reply::No("there is one already")]);
+    let answer = fleet
+        .submit("put", &json!({"what": "q"}))
+        .key("q")
+        .wait()
+        .await;
+    assert_eq!(
+        (&answer["state"], &answer["effect"]),
+        (&json!("failed"), &json!("not_applied")),
+        "{}",
+        *answer
+    );
+    invariants::hold(&fleet, &witness).await;
+}

@@ -17,9 +17,13 @@ WITH input AS MATERIALIZED (
       -- A doubt ends by evidence, not by a wish; and where attempts may have been forgotten, only success is evidence.
       AND (i.kind <> 'end' OR o.state <> 'in_doubt'
            OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))
-      -- That this attempt never started says nothing of one before it that may have had the effect.
-      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome = 'not_started', false)
+      -- That this attempt never started, or that there is none, says nothing of one before it.
+      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome, 'not_started') = 'not_started'
                AND o.effect_unknown AND o.effect <> 'read')
+      -- Nor can a call end as not applied of which an attempt has said, if only late, that it did it.
+      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND EXISTS (
+          SELECT FROM toolfleet.ended_attempts e
+          WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied'))
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (

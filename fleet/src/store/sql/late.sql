@@ -1,5 +1,8 @@
-WITH place AS MATERIALIZED (
-    SELECT NULL::text AS settled_as FROM toolfleet.open_calls WHERE call_id = $1
+WITH open AS MATERIALIZED (
+    -- Whoever settles the call locks it too: then either they see this evidence, or this sees what they decided.
+    SELECT FROM toolfleet.open_calls WHERE call_id = $1 FOR KEY SHARE
+), place AS MATERIALIZED (
+    SELECT NULL::text AS settled_as FROM open
     UNION ALL
     SELECT effect_known::text FROM toolfleet.finished_calls WHERE call_id = $1
 ), recorded AS MATERIALIZED (

@@ -218,7 +218,13 @@ impl Model {
                 state: to,
                 effect,
             } => {
-                if !self.holds(*guard) {
+                // A doubt ends by evidence; and an ending of no attempt says nothing of one before it.
+                let wish = state == State::InDoubt && *to == State::Cancelled;
+                let unproven = matches!(guard, Guard::Queued(_))
+                    && *effect == EffectKnown::NotApplied
+                    && self.row.effect_unknown
+                    && self.effect != Effect::Read;
+                if !self.holds(*guard) || wish || unproven {
                     return Verdict::Nothing;
                 }
                 // A doubt ends by evidence, not by a wish.
