@@ -138,7 +138,7 @@ CREATE TABLE toolfleet.open_calls (
     last_error json,
     doubt_since timestamptz,
     doubt_reason text,
-    -- In doubt because Postgres lost writes: which attempts there were cannot be known.
+    -- Open when Postgres lost writes: which attempts there were cannot be known.
     quarantined boolean NOT NULL DEFAULT false,
     -- The call in doubt that this call asks about, and on that call: the last one that asked, and what came of asking.
     probe_of uuid,

@@ -41,7 +41,7 @@ BEGIN
     WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
 
     UPDATE toolfleet.open_calls
-    SET rev = rev + 1, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
+    SET rev = rev + 1, effect_unknown = true, quarantined = true, first_started_at = coalesce(first_started_at, accepted_at)
     WHERE state IN ('queued', 'running') AND effect = 'idempotent';
 
     UPDATE toolfleet.open_calls

@@ -389,7 +389,7 @@ BEGIN
     FROM toolfleet.open_calls
     WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
     UPDATE toolfleet.open_calls
-    SET rev = rev + 1, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
+    SET rev = rev + 1, effect_unknown = true, quarantined = true, first_started_at = coalesce(first_started_at, accepted_at)
     WHERE state IN ('queued', 'running') AND effect = 'idempotent';
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',

@@ -76,10 +76,12 @@ pub async fn mark(connection: &mut PgConnection) -> Result<Option<Mark>, StoreEr
 ///
 /// Postgres does not answer.
 pub async fn quarantined(connection: &mut PgConnection) -> Result<i64, StoreError> {
-    sqlx::query_scalar("SELECT count(*) FROM toolfleet.open_calls WHERE quarantined")
-        .fetch_one(connection)
-        .await
-        .map_err(|error| StoreError::from_sqlx("count calls in quarantine", error))
+    sqlx::query_scalar(
+        "SELECT count(*) FROM toolfleet.open_calls WHERE quarantined AND state = 'in_doubt'",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("count calls in quarantine", error))
 }
 
 /// Moves the ledger's mark to where its disk is now, never back, and returns it.

@@ -107,8 +107,8 @@ async fn what_may_have_run_unseen_is_in_doubt_and_nothing_else() {
                 (claimed, 1, false, false, true, 0),
             ),
             Effect::Idempotent => (
-                (state, 1, false, true, true, 0),
-                (claimed, 2, false, true, true, 0),
+                (state, 1, true, true, true, 0),
+                (claimed, 2, true, true, true, 0),
             ),
             Effect::Once | Effect::Transaction => (
                 (doubt.clone(), 1, true, false, false, 0),
