@@ -1,14 +1,16 @@
 //! **Is it really gone?** A lock that lasts as long as a worker *and everything it started*.
 //!
-//! Each worker holds an exclusive `flock` on a file of its own, for life. The guards of its tools inherit the descriptor,
-//! and so does whatever a tool starts. Such a lock belongs to the open file, not to a process: the kernel releases it when
-//! the last descriptor is closed, by whatever death. So whoever can take it has proven that nothing of that worker is left,
-//! without knowing a pid and without trusting a clock.
+//! Each worker holds a shared `flock` on a file of its own, for life, and so does each guard of its tools. A further share is
+//! lent to the guards and inherited by whatever the tools start. Such a lock belongs to the open file, not to a process: the
+//! kernel releases it when the last descriptor is closed, by whatever death. So whoever can take it for himself has proven
+//! that nothing of that worker is left, without knowing a pid and without trusting a clock.
 //!
-//! A tool may close what it does not know; its guard still holds the lock for as long as anything of the tool lives. Only
-//! if somebody kills the worker *and* the guard does such a tool go unseen.
+//! A tool may close what it does not know, and can unlock no share but the lent one; its guard still holds its own for as
+//! long as anything of the tool lives. Only if somebody kills the worker *and* the guard does such a tool go unseen.
+//! A worker that has to kill a guard withdraws its lock first, and nobody can prove anything by it until the worker has seen
+//! that nothing is left ([`WorkerLock::withdraw`]).
 //!
-//! Descriptors are closed and never unlocked: unlocking one would release the lock for all who share it.
+//! Descriptors are closed and never unlocked: unlocking one would release the share of all who have it.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -18,7 +20,7 @@ use std::{
         unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use nix::{
@@ -108,10 +110,19 @@ impl StateDir {
             .mode(0o600)
             .open(&unnamed)
             .map_err(system("create", &unnamed))?;
-        file.try_lock()
-            .map_err(|refused| system("lock", &unnamed)(refused.into()))?;
+        let lent = File::open(&unnamed).map_err(system("open", &unnamed))?;
+        for share in [&file, &lent] {
+            share
+                .try_lock_shared()
+                .map_err(|refused| system("lock", &unnamed)(refused.into()))?;
+        }
         fs::rename(&unnamed, &path).map_err(system("name", &path))?;
-        Ok(WorkerLock(Mutex::new(file)))
+        Ok(WorkerLock {
+            _own: file,
+            lent: Mutex::new(lent),
+            path,
+            withdrawals: Mutex::new(0),
+        })
     }
 
     /// Tries to prove that a worker and everything it started are gone. `None`: something lives, or nobody can know.
@@ -133,6 +144,8 @@ impl StateDir {
             Err(error) => return Err(system("open", &path)(error)),
         };
         match file.try_lock() {
+            // Withdrawn since it was opened.
+            Ok(()) if !is_at(&file, &path) => Ok(None),
             Ok(()) => Ok(Some(Proof {
                 worker,
                 path,
@@ -162,6 +175,11 @@ impl StateDir {
             .collect())
     }
 
+    /// Whether its lock has been withdrawn: then only a person can tell that it and everything it started are gone.
+    pub fn is_withdrawn(&self, worker: WorkerId) -> bool {
+        self.file(worker).with_extension(WITHDRAWN).exists()
+    }
+
     fn file(&self, worker: WorkerId) -> PathBuf {
         self.0.join(format!("{PREFIX}{worker}{SUFFIX}"))
     }
@@ -169,10 +187,37 @@ impl StateDir {
 
 const PREFIX: &str = "worker-";
 const SUFFIX: &str = ".lock";
+const WITHDRAWN: &str = "withdrawn";
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |found: fs::Metadata| (found.dev(), found.ino());
+    let held = file.metadata().map(place);
+    let there = fs::symlink_metadata(path).map(place);
+    matches!((held, there), (Ok(held), Ok(there)) if held == there)
+}
+
+/// A share of this process's own in the lock of which it was lent one: nothing that it starts inherits it, and unlocking the
+/// lent one does not release it.
+///
+/// # Errors
+///
+/// The system refused, the descriptor is none of a lock, or somebody has taken the lock.
+pub fn own_share(lent: RawFd) -> io::Result<File> {
+    // By the descriptor and not by name: another opening of the same file, wherever it lies.
+    let share = File::open(format!("/proc/self/fd/{lent}"))?;
+    share.try_lock_shared()?;
+    Ok(share)
+}
 
 /// A worker's lock on being alive. Dropping it lets go of this process's share only.
 #[derive(Debug)]
-pub struct WorkerLock(Mutex<File>);
+pub struct WorkerLock {
+    _own: File,
+    lent: Mutex<File>,
+    path: PathBuf,
+    /// How many have withdrawn it.
+    withdrawals: Mutex<u32>,
+}
 
 impl WorkerLock {
     /// Lets the process that `spawn` starts have a share in the lock; it is told the number of its descriptor.
@@ -183,11 +228,54 @@ impl WorkerLock {
     ///
     /// Those of `spawn`; or the system refused.
     pub fn lend<T>(&self, spawn: impl FnOnce(RawFd) -> io::Result<T>) -> io::Result<T> {
-        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         close_on_exec(&file, false)?;
         let spawned = spawn(file.as_raw_fd());
         close_on_exec(&file, true)?;
         spawned
+    }
+
+    /// Takes the lock out of everybody's sight: whoever might be without a share is not to be proven gone by it.
+    pub fn withdraw(self: &Arc<Self>) -> Withdrawn {
+        let mut withdrawals = self.withdrawals();
+        *withdrawals += 1;
+        if *withdrawals == 1 {
+            self.rename(&self.path, &self.hidden());
+        }
+        Withdrawn(Arc::clone(self))
+    }
+
+    fn withdrawals(&self) -> MutexGuard<'_, u32> {
+        self.withdrawals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hidden(&self) -> PathBuf {
+        self.path.with_extension(WITHDRAWN)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) {
+        if let Err(error) = fs::rename(from, to) {
+            tracing::error!(%error, from = %from.display(), to = %to.display(), "the worker's lock cannot be renamed");
+        }
+    }
+}
+
+/// That something may live without a share in the lock. Dropping it leaves it so: only a person can tell then.
+#[derive(Debug)]
+#[must_use]
+pub struct Withdrawn(Arc<WorkerLock>);
+
+impl Withdrawn {
+    /// It is gone: the lock proves again what it did, unless others have withdrawn it.
+    pub fn restore(self) {
+        let lock = &self.0;
+        let mut withdrawals = lock.withdrawals();
+        *withdrawals -= 1;
+        if *withdrawals == 0 {
+            lock.rename(&lock.hidden(), &lock.path);
+        }
     }
 }
 
@@ -314,6 +402,36 @@ mod tests {
         end(heir);
         assert!(is_gone(&state_dir, worker), "the stranger has no share");
         end(stranger);
+    }
+
+    #[test]
+    fn unlocking_the_lent_share_releases_nobody_elses() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let lock = state_dir.hold(worker).unwrap();
+        let _turn = STARTING.lock().unwrap();
+        let share = lock.lend(own_share).unwrap();
+        lock.lent.lock().unwrap().unlock().unwrap();
+        assert!(!is_gone(&state_dir, worker), "the worker lives");
+        drop(lock);
+        assert!(!is_gone(&state_dir, worker), "a guard lives");
+        drop(share);
+        assert!(is_gone(&state_dir, worker));
+    }
+
+    #[test]
+    fn a_withdrawn_lock_proves_nothing_until_everybody_has_restored_it() {
+        let (_folder, state_dir) = state_dir();
+        let worker = WorkerId::generate();
+        let lock = Arc::new(state_dir.hold(worker).unwrap());
+        let (first, second) = (lock.withdraw(), lock.withdraw());
+        first.restore();
+        assert!(state_dir.workers().unwrap().is_empty());
+        second.restore();
+        assert_eq!(state_dir.workers().unwrap(), [worker]);
+        drop(lock.withdraw());
+        drop(lock);
+        assert!(!is_gone(&state_dir, worker));
     }
 
     #[test]

@@ -74,6 +74,7 @@ fn main() -> ExitCode {
             a_killed_worker_takes_its_tools_along,
             a_killed_worker_is_not_gone_before_the_last_of_its_tools,
             a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same,
+            a_tool_that_unlocks_what_it_inherited_is_seen_all_the_same,
             what_nobody_guards_any_more_holds_the_lock_of_its_worker,
             a_guard_without_a_share_in_the_lock_starts_nothing,
             a_killed_guard_leaves_nothing_in_a_worker,
@@ -442,6 +443,15 @@ fn a_killed_worker_is_not_gone_before_the_last_of_its_tools() {
 
 fn a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same() {
     let scene = python("os.closerange(3, 1000); stubborn(); note('main'); time.sleep(60)");
+    proven_only_after_all_are_gone(&scene, 1);
+}
+
+fn a_tool_that_unlocks_what_it_inherited_is_seen_all_the_same() {
+    let unlock = "import fcntl\n\
+                  for name in os.listdir('/proc/self/fd'):\n    \
+                      if int(name) > 2 and os.path.exists('/proc/self/fd/' + name): fcntl.flock(int(name), fcntl.LOCK_UN)\n\
+                  stubborn(); note('main'); time.sleep(60)";
+    let scene = python(unlock);
     proven_only_after_all_are_gone(&scene, 1);
 }
 

@@ -10,7 +10,7 @@
 //! | a contradiction | nobody but a person decides |
 //! | anything else, or nothing | not; it is asked again later, at most [`PROBES_MAX`] times |
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Limits},
@@ -31,11 +31,14 @@ use fleet::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use time::OffsetDateTime;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Sweep, every, warn};
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
+/// How long one computation may take.
+const THINK_MAX: Duration = Duration::from_secs(2);
 /// Added to a wait for a moment of Postgres's clock, so that it is over when the probe asks.
 const AFTER: Duration = Duration::from_millis(100);
 
@@ -85,10 +88,10 @@ impl Sweep {
             tool: doubted.tool.to_string(),
             tool_version: doubted.tool_version,
             tenant: doubted.tenant.to_string(),
-            args: read(&doubted.args),
+            args: read(&doubted.args).unwrap_or(Value::Null),
         };
         match doubted.probe {
-            None => self.ask(doubted, spec, &subject).await,
+            None => self.ask(doubted, spec, subject).await,
             Some(id) => match asked::answer(&self.pool, id).await? {
                 ProbeAnswer::Open => Ok(()),
                 ProbeAnswer::Lost => {
@@ -102,7 +105,12 @@ impl Sweep {
                     error,
                     seen_at,
                 } => {
-                    let finding = found(spec, &subject, state, outcome, &result, &error);
+                    let (judge, answer) = (spec.clone(), result.clone());
+                    let judging =
+                        think(move || found(&judge, &subject, state, outcome, answer, error));
+                    let took_too_long =
+                        || Finding::Inconclusive("the answer takes too long to judge".to_owned());
+                    let finding = judging.await.unwrap_or_else(took_too_long);
                     self.conclude(doubted, spec, id, finding, result, seen_at)
                         .await
                 }
@@ -115,9 +123,9 @@ impl Sweep {
         &self,
         doubted: &Doubted,
         spec: &ProbeSpec,
-        subject: &Subject,
+        subject: Subject,
     ) -> Result<(), StoreError> {
-        let (tool, args) = match self.question(spec, subject) {
+        let (tool, args) = match self.question(spec, subject).await {
             Ok(question) => question,
             Err(why) => {
                 let remark = inconclusive(doubted, "sweep".to_owned(), why);
@@ -145,11 +153,11 @@ impl Sweep {
     }
 
     /// The tool that is asked, as it is now, and its arguments.
-    fn question(
+    async fn question(
         &self,
         spec: &ProbeSpec,
-        subject: &Subject,
-    ) -> Result<(std::sync::Arc<Tool>, Value), String> {
+        subject: Subject,
+    ) -> Result<(Arc<Tool>, Value), String> {
         let tool = self.registry.current(&spec.tool);
         let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
         if tool.manifest.effect != Effect::Read {
@@ -158,7 +166,9 @@ impl Sweep {
                 spec.tool
             ));
         }
-        let args = probe::arguments(spec, subject)?;
+        let template = spec.clone();
+        let args = think(move || probe::arguments(&template, &subject)).await;
+        let args = args.ok_or("the probe's arguments take too long to compute")??;
         // As a caller's arguments: parsed by the door's own rules, held against the schema.
         let args = arguments::parse(canonical::to_text(&args).as_bytes(), &Limits::DEFAULT)
             .map_err(|error| format!("the probe's arguments: {}", error.message))?;
@@ -271,24 +281,38 @@ impl Sweep {
     }
 }
 
+/// Computes what an author's expressions say, apart from what must go on meanwhile. `None`: it takes too long.
+///
+/// The engine bounds its steps and not what a step may cost; a computation that is given up here still ends by itself.
+async fn think<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    static AT_A_TIME: Semaphore = Semaphore::const_new(2);
+    let _turn = AT_A_TIME.acquire().await.ok()?;
+    let thinking = timeout(THINK_MAX, tokio::task::spawn_blocking(work));
+    thinking.await.ok()?.ok()
+}
+
 fn found(
     spec: &ProbeSpec,
     subject: &Subject,
     state: State,
     outcome: CallOutcome,
-    result: &Option<String>,
-    error: &Option<String>,
+    result: Option<String>,
+    error: Option<String>,
 ) -> Finding {
     let said = match (state, outcome) {
-        (State::Succeeded, CallOutcome::Success) => {
-            Said::Result(result.as_deref().map_or(Value::Null, read))
-        }
-        (State::Failed, CallOutcome::BusinessError) => {
-            Said::No(error.as_deref().map_or(Value::Null, read))
-        }
+        (State::Succeeded, CallOutcome::Success) => read_or_null(result).map(Said::Result),
+        (State::Failed, CallOutcome::BusinessError) => read_or_null(error).map(Said::No),
         (_, _) => return Finding::Inconclusive(format!("the probe itself ended as {state}")),
     };
-    probe::judge(spec, subject, &said)
+    match said {
+        Some(said) => probe::judge(spec, subject, &said),
+        None => Finding::Inconclusive("the probe's answer cannot be read".to_owned()),
+    }
+}
+
+/// Null stands for no text; `None`: it cannot be read.
+fn read_or_null(text: Option<String>) -> Option<Value> {
+    text.map_or(Some(Value::Null), |text| read(&text))
 }
 
 /// From when on a "no" counts; `None` while something that was started for the call may still act.
@@ -325,7 +349,7 @@ fn again_after(doubted: &Doubted) -> Option<Duration> {
     (doubted.probes < PROBES_MAX).then(|| probe::pause(doubted.call_id, doubted.probes))
 }
 
-/// What the ledger holds is JSON.
-fn read(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or(Value::Null)
+/// What the ledger holds is JSON; deeper than this engine follows, perhaps.
+fn read(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
 }

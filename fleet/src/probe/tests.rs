@@ -39,6 +39,15 @@ fn arguments_keep_their_kinds_and_their_digits() {
 }
 
 #[test]
+fn no_filter_makes_much_of_little() {
+    let spec = spec(|spec| {
+        spec["applied_when"] = json!("('x' * 100 | replace('x', 'y' * 100) | length) > 0");
+    });
+    let finding = judge(&spec, &subject(), &Said::Result(json!({})));
+    assert_eq!(finding, Finding::Inconclusive("unknown filter".to_owned()));
+}
+
+#[test]
 fn what_the_call_does_not_have_is_not_asked_for() {
     for template in [
         "{{ args.nothing }}",

@@ -263,7 +263,8 @@ pub struct Remark {
     pub again_after: Option<Duration>,
 }
 
-/// Records what came of a probe and when the next one asks. One statement; guard: in doubt, not moved since `rev`, and
+/// Records what came of a probe and when the next one asks; one that could not be made counts as
+/// one, too. One statement; guard: in doubt, not moved since `rev`, and
 /// the probe still the one it is about; false: it has moved. It leaves a row in the events only when it says something new.
 ///
 /// # Errors
@@ -276,7 +277,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
     let done = sqlx::query(
         "WITH remarked AS ( \
              UPDATE toolfleet.open_calls \
-             SET probe_id = NULL, probe_state = $3, due_at = now() + make_interval(secs => $4), rev = rev + $5::boolean::integer \
+             SET probe_id = NULL, probe_state = $3, probes = probes + ($8::uuid IS NULL)::integer, due_at = now() + make_interval(secs => $4), rev = rev + $5::boolean::integer \
              WHERE call_id = $1 AND rev = $2 AND state = 'in_doubt' AND probe_id IS NOT DISTINCT FROM $8 \
              RETURNING call_id, rev, attempt_id, probes), \
          noted AS ( \

@@ -178,7 +178,7 @@ impl Undertaker {
     async fn prove(&self, worker: WorkerId) -> anyhow::Result<bool> {
         let Some(proof) = self.state_dir.prove_gone(worker)? else {
             let there: Result<Vec<WorkerId>, FencingError> = self.state_dir.workers();
-            return Ok(!there?.contains(&worker));
+            return Ok(!there?.contains(&worker) && !self.state_dir.is_withdrawn(worker));
         };
         in_time((self.hooks.fence)(self.database_url.clone(), worker)).await?;
         proof.remove()?;

@@ -14,8 +14,10 @@
 //!   to end. Its own exit code says whether the tree is empty: 0 yes, anything else no or unknown.
 //! - A guard that is itself killed leaves orphans. The worker is a subreaper too ([`adopt_orphans`]) and ends them;
 //!   see `orphans`.
-//! - The worker's lock ([`fleet::fencing`]) is inherited by the guard and by the tool: whoever can take it knows that
-//!   no guard and no tool of that worker is left.
+//! - A guard does not end before its tree is empty. What it cannot kill, because it has taken another user's rights or
+//!   hangs in the kernel, it waits for. A living worker waits for less, kills its guard and goes on by itself.
+//! - The guard has a share in the worker's lock ([`fleet::fencing`]), and the tool another one, so that it cannot release
+//!   the guard's: whoever can take the lock knows that no guard and no tool of that worker is left.
 //!
 //! What this cannot do: if somebody kills the worker *and* the guard with KILL, their tool lives on; and if
 //! that tool had closed what it does not know, nobody sees it.
@@ -38,6 +40,3 @@ pub use self::{orphans::adopt_orphans, serve::main};
 const TERM_GRACE: Duration = Duration::from_secs(2);
 /// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
-/// When the guard gives up. Long, for a guard without a worker has nobody to take over; a living worker waits for less,
-/// kills its guard and goes on by itself.
-const END_MAX: Duration = Duration::from_secs(30);

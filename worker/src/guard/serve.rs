@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fleet::fencing;
 use nix::{
     errno::Errno,
     sys::{
@@ -23,7 +24,7 @@ use nix::{
 use tokio::signal::unix::SignalKind;
 
 use super::{
-    END_MAX, LEFTOVER_GRACE, TERM_GRACE,
+    LEFTOVER_GRACE, TERM_GRACE,
     frame::{self, Ending, Report, Start},
     tree,
 };
@@ -33,9 +34,9 @@ use super::{
 /// Its only argument after that is the number of the descriptor that holds the worker's lock. The exit code is 0 when no process of the tool is left.
 pub fn main() -> ExitCode {
     match serve() {
-        Ok(true) => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::SUCCESS,
         // Nobody reads a message of ours: stderr belongs to the tool, and the worker looks at the exit code.
-        Ok(false) | Err(_) => ExitCode::FAILURE,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -59,50 +60,49 @@ const SETTLE: Duration = Duration::from_millis(3);
 const THREAD_STACK: usize = 64 * 1024;
 /// How long the worker may take to read an answer that is complete.
 const READ_MAX: Duration = Duration::from_secs(1);
-/// The pause between two rounds of killing.
+/// The pause between two rounds of killing, and how long it stays so short.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
+const KILL_SOON: Duration = Duration::from_secs(30);
+const KILL_PAUSE_LATER: Duration = Duration::from_secs(1);
 
-/// Runs one tool; true when nothing of it is left.
-fn serve() -> io::Result<bool> {
+/// Runs one tool, until nothing of it is left.
+fn serve() -> io::Result<()> {
     let kept = close_inherited(worker_lock());
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let started = kept
-        .and_then(|()| isolate())
-        .and_then(|()| begin(&mut control));
+    let started = kept.and_then(|lock| {
+        isolate()?;
+        // The tool gets the lent one, and may let go of it; this one lasts until the kernel takes it.
+        std::mem::forget(fencing::own_share(lock)?);
+        begin(&mut control)
+    });
     let (tool, inbox) = match started {
         Ok(started) => started,
-        Err(problem) => {
-            report(&mut control, &Report::NotStarted(problem.to_string()))?;
-            return Ok(true);
-        }
+        Err(problem) => return report(&mut control, &Report::NotStarted(problem.to_string())),
     };
     let Some(ending) = wait_for_tool(tool, &inbox) else {
         tree::term(tool);
-        return Ok(finish(tool, &inbox, Instant::now(), TERM_GRACE));
+        finish(tool, &inbox, TERM_GRACE);
+        return Ok(());
     };
     // A worker that died meanwhile hears nothing; what the tool left behind is to be ended all the same.
     drop(report(&mut control, &Report::Exited(ending)));
-    let ended_at = Instant::now();
     // What is left must not write into the answer when it is told to end, so the worker reads that first.
-    if all_gone_or_let_go_within(&inbox, READ_MAX) || all_gone_within(&inbox, SETTLE) {
-        return Ok(true);
+    if !all_gone_or_let_go_within(&inbox, READ_MAX) && !all_gone_within(&inbox, SETTLE) {
+        tree::term(tool);
+        finish(tool, &inbox, LEFTOVER_GRACE);
     }
-    tree::term(tool);
-    Ok(finish(tool, &inbox, ended_at, LEFTOVER_GRACE))
+    Ok(())
 }
 
-/// The descriptor that the tool is to inherit: while anybody has it, the worker is not gone for good.
+/// The descriptor of the share in the worker's lock that the tool is to inherit.
 fn worker_lock() -> Option<i32> {
     std::env::args_os().nth(2)?.to_str()?.parse().ok()
 }
 
 /// Closes what the worker had from its own parent and did not mark as private: no tool is to hold somebody's lock
-/// or pipe, but its own worker's lock. Comes first, when this process has opened nothing itself.
-fn close_inherited(lock: Option<i32>) -> io::Result<()> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return Ok(());
-    };
-    let open: Vec<i32> = entries
+/// or pipe. Comes first, when this process has opened nothing itself. What is left is that share.
+fn close_inherited(lock: Option<i32>) -> io::Result<i32> {
+    let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
@@ -112,7 +112,7 @@ fn close_inherited(lock: Option<i32>) -> io::Result<()> {
     }
     let kept = lock.filter(|lock| *lock > 2 && is_open(*lock));
     let none = || io::Error::other("its guard has no share in the worker's lock");
-    kept.map(drop).ok_or_else(none)
+    kept.ok_or_else(none)
 }
 
 fn is_open(fd: i32) -> bool {
@@ -122,7 +122,11 @@ fn is_open(fd: i32) -> bool {
 /// Makes this process the root of all that the tool will start, and deaf to signals meant for the tool or the worker.
 fn isolate() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    nix::sys::prctl::set_child_subreaper(true)?;
+    {
+        nix::sys::prctl::set_child_subreaper(true)?;
+        // The tool has our user id: without this it could take our descriptors, and unlock what it has no share in.
+        nix::sys::prctl::set_dumpable(false)?;
+    }
     nix::unistd::setsid()?;
     // Handlers, because an ignored or blocked signal would stay so in the tool, while exec resets a handler.
     // Tokio installs them without unsafe code of ours, and for good: they outlive the runtime that is dropped here.
@@ -251,18 +255,26 @@ fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
     }
 }
 
-/// After the TERM: gives the rest `grace`, then kills until nobody is left; false if that takes too long.
-fn finish(tool: Pid, inbox: &Receiver<Event>, asked_at: Instant, grace: Duration) -> bool {
+/// After the TERM: gives the rest `grace`, then kills until nobody is left, however long that takes.
+///
+/// Some cannot be killed: by us, who have taken another user's rights, or by anybody, while they wait for a disk. To leave
+/// them would be to let go of the worker's lock, and they would be taken for gone. A living worker waits for less.
+fn finish(tool: Pid, inbox: &Receiver<Event>, grace: Duration) {
     if all_gone_within(inbox, grace) {
-        return true;
+        return;
     }
-    while asked_at.elapsed() < END_MAX {
+    let since = Instant::now();
+    loop {
         tree::kill(tool);
-        if all_gone_within(inbox, KILL_PAUSE) {
-            return true;
+        let pause = if since.elapsed() < KILL_SOON {
+            KILL_PAUSE
+        } else {
+            KILL_PAUSE_LATER
+        };
+        if all_gone_within(inbox, pause) {
+            return;
         }
     }
-    false
 }
 
 /// Waits until the worker has let go of its leash, which it does when it has read the answer; true if nobody is left.

@@ -9,9 +9,11 @@ use std::{
         fd::{OwnedFd, RawFd},
         unix::net,
     },
+    sync::Arc,
     time::Duration,
 };
 
+use fleet::fencing::{Withdrawn, WorkerLock};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -36,14 +38,12 @@ pub(super) const STDERR_MAX: usize = 4 * 1024;
 /// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and
 /// enough to kill what did not heed it.
 const GUARD_MAX: Duration = Duration::from_millis(2_650);
-/// How long a killed guard may take to be gone.
-const KILL_MAX: Duration = Duration::from_millis(50);
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
 /// How long the chase may go on after that; what is left then, nobody may kill.
 const CHASE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
-const ORPHANS_MAX: Duration = Duration::from_millis(250);
+const CHASE_WAIT_MAX: Duration = Duration::from_millis(300);
 /// The most bytes a guard's report has; its messages name a program and a folder.
 const REPORT_MAX: usize = 64 * 1024;
 /// The most of stderr that is read after the tool's end; a pipe holds less, but what lives on may go on writing.
@@ -101,6 +101,7 @@ struct Running {
     stderr: Pipe,
     output_limit: usize,
     give_up_at: Instant,
+    lock: Arc<WorkerLock>,
 }
 
 /// A pipe from the tool, and what came out of it.
@@ -137,6 +138,7 @@ impl Running {
             stderr,
             output_limit: tool.output_limit,
             give_up_at: context.until + GUARD_MAX,
+            lock: Arc::clone(lock),
         })
     }
 
@@ -195,25 +197,45 @@ impl Running {
     async fn bury(mut self, context: &AttemptContext) -> bool {
         self.leash = None;
         let give_up_at = self.give_up_at.min(Instant::now() + GUARD_MAX);
-        match timeout_at(give_up_at, self.guard.wait()).await {
-            Ok(Ok(status)) if status.success() => return true,
-            Ok(_) => {}
-            Err(_too_late) => {
-                // Fails only if it is gone, which is what we want.
-                drop(self.guard.start_kill());
-                drop(timeout(KILL_MAX, self.guard.wait()).await);
-            }
+        let ended = timeout_at(give_up_at, self.guard.wait()).await;
+        if ended.is_ok_and(|status| status.is_ok_and(|status| status.success())) {
+            return true;
         }
-        let (guard, marker) = (self.registered.pid(), environment::marker(context));
+        // Before the guard is gone: what it leaves behind may have no share in the lock.
+        let withdrawn = self.lock.withdraw();
+        let marker = environment::marker(context);
         // On a busy machine it may take longer than the answer can wait; it ends all the same.
-        let chase =
-            tokio::task::spawn_blocking(move || guard::end_orphans(guard, &marker, CHASE_MAX));
-        let all_gone = matches!(timeout(ORPHANS_MAX, chase).await, Ok(Ok(true)));
+        let chase = tokio::spawn(chase(self.guard, self.registered, marker, withdrawn));
+        let all_gone = matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)));
         if !all_gone {
             let call = context.call_id;
             tracing::error!(%call, "processes of a tool outlived call {call}: if they stay, look for its id in their environment");
         }
-        all_gone && guard::is_adopting()
+        all_gone
+    }
+}
+
+/// Ends a lost guard and what it left behind; true when nothing is left, and only then is the worker's lock worth something
+/// again.
+async fn chase(
+    mut guard: Child,
+    registered: Registered,
+    marker: String,
+    withdrawn: Withdrawn,
+) -> bool {
+    // Fails only if it is gone, which is what we want.
+    drop(guard.start_kill());
+    // Until it is buried, what it left behind is not handed to us.
+    if !matches!(timeout(CHASE_MAX, guard.wait()).await, Ok(Ok(_))) {
+        return false;
+    }
+    let chase = move || guard::end_orphans(registered.pid(), &marker, CHASE_MAX);
+    let all_gone = tokio::task::spawn_blocking(chase).await.unwrap_or(false);
+    if all_gone && guard::is_adopting() {
+        withdrawn.restore();
+        true
+    } else {
+        false
     }
 }
 
