@@ -306,6 +306,8 @@ impl Model {
                 if self.is_news(*said, *last) {
                     self.remarks();
                 }
+                // One that could not be made counts as one.
+                self.row.probes += i32::from(self.row.probe.is_none());
                 self.row.probe = None;
                 self.probe_state = Some(*said);
                 Verdict::Moved(state)
