@@ -263,9 +263,10 @@ pub struct Remark {
     pub again_after: Option<Duration>,
 }
 
-/// Records what came of a probe and when the next one asks; one that could not be made counts as
-/// one, too. One statement; guard: in doubt, not moved since `rev`, and
-/// the probe still the one it is about; false: it has moved. It leaves a row in the events only when it says something new.
+/// Records what came of a probe and when the next one asks.
+///
+/// One that could not be made counts as one, too. One statement; guard: in doubt, not moved since `rev`, and the probe still
+/// the one it is about; false: it has moved. It leaves a row in the events only when it says something new.
 ///
 /// # Errors
 ///

@@ -205,6 +205,10 @@ impl Running {
         let withdrawn = self.lock.withdraw();
         let marker = environment::marker(context);
         // On a busy machine it may take longer than the answer can wait; it ends all the same.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it may outlast its attempt, and ends by itself within bounds"
+        )]
         let chase = tokio::spawn(chase(self.guard, self.registered, marker, withdrawn));
         let all_gone = matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)));
         if !all_gone {
