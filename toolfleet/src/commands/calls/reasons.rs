@@ -267,7 +267,7 @@ fn in_doubt(facts: &Facts) -> Explanation {
             "in_doubt_not_fenced",
             format!("{what}; its worker is not proven gone"),
             format!(
-                "{look}; that it was not applied can be recorded once the worker is proven gone"
+                "{look}; that it was not applied can be recorded once the worker is proven gone, by itself or with toolfleet workers fence"
             ),
         );
     }
