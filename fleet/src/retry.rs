@@ -9,8 +9,9 @@
 //!
 //! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or, when what this
 //! or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an earlier unknown:
-//! it recognises the key, so what it says is about that key. That a later attempt never started settles nothing. An attempt is spent by a tool: one that a worker's death
-//! cut short is not counted here (see [`after_loss`]). A call that was taken back has a table of its own (`cancelled`).
+//! it recognises the key, so what it says is about that key (but for 409, see [`Outcome::after_unknown`]). That a later
+//! attempt never started settles nothing. An attempt is spent by a tool: one that a worker's death or drain cut short is not
+//! counted here (see [`after_loss`]). A call that was taken back has a table of its own (`cancelled`).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -8,7 +8,7 @@
 //! | `unknown` | cancelled | **in doubt** | **in doubt** |
 //!
 //! Never "again". What the tool itself said stands, for it says more than that nobody wants it any more.
-//! A `once` call that was claimed never ends as `cancelled`: that word says that it never ran.
+//! A `once` call that runs never ends as `cancelled`: that word says that it never ran.
 
 use super::RetryDecision;
 use crate::{

@@ -91,6 +91,36 @@ async fn evidence_is_kept_once_wherever_the_call_stands() {
 }
 
 #[tokio::test]
+async fn a_call_of_which_an_attempt_says_too_late_that_it_did_it_cannot_end_as_if_nothing_had_happened()
+ {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    for evidence_first in [true, false] {
+        let (call, lost) = ledger.running(&worker).await;
+        ledger.ends(repeated(call, lost)).await;
+        let next = worker.claims(call).await;
+        // The tool says no, and will be asked again: what was unknown before would be settled by that.
+        let mut no = repeated(call, next);
+        if let Some(attempt) = no.attempt.as_mut() {
+            attempt.outcome = OutcomeWord::DefiniteFailure;
+        }
+        let late = evidence(&worker, call, lost, OutcomeWord::Applied, "worker");
+        if evidence_first {
+            late::keep(&ledger.database.pool, &late).await.unwrap();
+            ledger.ends(no).await;
+        } else {
+            ledger.ends(no).await;
+            late::keep(&ledger.database.pool, &late).await.unwrap();
+        }
+        // Who ends a waiting call looks at this: then it goes in doubt, and is not refused for ever.
+        assert!(
+            ledger.find(call).await.effect_unknown,
+            "evidence first: {evidence_first}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn what_the_worker_recorded_itself_is_not_late() {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;

@@ -63,7 +63,8 @@ WITH input AS MATERIALIZED (
         -- What an attempt before may have done is settled only by the tool's own answer, which recognises the key.
         effect_unknown = CASE m.attempt_outcome
             WHEN 'unknown' THEN true
-            WHEN 'definite_failure' THEN false
+            WHEN 'definite_failure' THEN EXISTS (
+                SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied')
             ELSE o.effect_unknown END,
         last_error = m.error::json
     FROM mine m

@@ -21,6 +21,11 @@ WITH open AS MATERIALIZED (
     FROM place
     WHERE NOT EXISTS (SELECT FROM recorded)
     ON CONFLICT DO NOTHING
+    RETURNING outcome
+), marked AS (
+    -- Whoever ends the call while it waits looks at this: what is said to have happened must not end as if it had not.
+    UPDATE toolfleet.open_calls SET effect_unknown = true
+    WHERE call_id = $1 AND state IN ('queued', 'running') AND EXISTS (SELECT FROM stored WHERE outcome = 'applied')
 )
 SELECT EXISTS (SELECT FROM place) AS known, EXISTS (SELECT FROM recorded) AS recorded,
     (SELECT settled_as FROM place) AS settled_as
