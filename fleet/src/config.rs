@@ -57,6 +57,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
-fn secret(text: &str) -> Result<SecretString, std::convert::Infallible> {
+/// Reads a flag that nobody may print.
+///
+/// # Errors
+///
+/// None.
+pub fn secret(text: &str) -> Result<SecretString, std::convert::Infallible> {
     Ok(SecretString::from(text.to_owned()))
 }

@@ -7,11 +7,12 @@ use std::{
 
 use clap::Args;
 use fleet::{
-    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration},
+    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration, secret},
     fencing::{FencingError, StateDir},
     ids::QueueName,
     telemetry::{self, TelemetryOptions},
 };
+use secrecy::SecretString;
 
 /// The settings of a worker.
 #[derive(Debug, Clone, Args)]
@@ -53,6 +54,10 @@ pub struct Config {
     /// `TOOLFLEET_SECRET_NAME`.
     #[arg(long, env = "WORKER_SECRETS")]
     pub secrets: Option<PathBuf>,
+    /// The fleet's database as sql tools see it: the same one as `--database-url`, with the role of the tools.
+    /// Without it this worker runs no tools with `database: fleet`.
+    #[arg(long, env = "WORKER_TOOL_DATABASE_URL", hide_env_values = true, value_parser = secret)]
+    pub tool_database_url: Option<SecretString>,
     /// A folder of this user's own on a local disk, in which workers of this machine prove that those before them are gone.
     /// Without it: `$RUNTIME_DIRECTORY`, `/run/toolfleet` if it is this user's, or a folder below the one for temporary files.
     #[arg(long, env = "WORKER_STATE_DIR", value_name = "DIR")]

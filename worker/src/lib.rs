@@ -63,7 +63,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::{Executors, LINGER_MAX, http::HttpExecutor, process::ProcessExecutor},
+    executors::{
+        Executors, LINGER_MAX, http::HttpExecutor, native::NativeExecutor, nats::NatsExecutor,
+        process::ProcessExecutor, sql::SqlExecutor,
+    },
     running::Attempts,
     worker::Worker,
 };
@@ -160,6 +163,9 @@ pub async fn run(
         executors: Executors {
             http: HttpExecutor::new()?,
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
+            nats: NatsExecutor::default(),
+            sql: SqlExecutor::default(),
+            native: NativeExecutor::default(),
         },
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, format_duration, probe, request};
+use super::{
+    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, format_duration, probe,
+    request,
+};
 use crate::{
     arguments::{Schema, pointer_segment},
     call::Effect,
@@ -21,6 +24,13 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             problems.add(format!("/input_schema{}", problem.path), problem.message);
         }
     }
+    if let Some(schema) = &manifest.output_schema
+        && let Err(found) = Schema::compile(schema)
+    {
+        for problem in found {
+            problems.add(format!("/output_schema{}", problem.path), problem.message);
+        }
+    }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
     probe::check(manifest, &mut problems);
@@ -33,6 +43,9 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
                 environment(path, name, value, &mut problems);
             }
         }
+        ExecutorSpec::Nats(spec) => subject(spec, &mut problems),
+        ExecutorSpec::Sql(spec) => database(spec, &mut problems),
+        ExecutorSpec::Native(_) => {}
     }
     problems.found
 }
@@ -137,14 +150,28 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
              write required, or from_arguments where equal arguments always mean the same call",
         );
     }
-    if manifest.effect == Effect::Transaction {
+    if manifest.key == Some(KeyPolicy::Optional) && manifest.effect == Effect::Transaction {
         problems.add(
-            "/effect",
-            "effect transaction needs a sql executor, which this version does not have",
+            "/key",
+            "a tool with effect transaction needs a key from every caller, or a repeated request runs it again; \
+             write required, or from_arguments where equal arguments always mean the same call",
         );
     }
+    let on_fleet = matches!(&manifest.executor, ExecutorSpec::Sql(spec) if spec.is_on_fleet());
+    if manifest.effect == Effect::Transaction && !on_fleet {
+        problems.add(
+            "/effect",
+            "a transaction commits together with its outcome, so it needs a sql executor with database: fleet; \
+             write that, or once",
+        );
+    }
+    // A statement and a handler can recognise a repetition by what they write; nothing has to be sent along.
+    let by_itself = matches!(
+        manifest.executor,
+        ExecutorSpec::Sql(_) | ExecutorSpec::Native(_)
+    );
     let Some(idempotency) = &manifest.idempotency else {
-        if manifest.effect == Effect::Idempotent {
+        if manifest.effect == Effect::Idempotent && !by_itself {
             problems.add(
                 "/idempotency",
                 "effect idempotent says that the tool recognises a repeated call; say by which header or argument, \
@@ -164,7 +191,15 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
             "/idempotency/header",
             "a program has no headers; it finds the key in TOOLFLEET_IDEMPOTENCY_KEY: leave header out or write argument",
         ),
-        (ExecutorSpec::Http(_), _, _) | (ExecutorSpec::Process(_), None, _) => {}
+        (ExecutorSpec::Nats(_), Some(_), Some(_)) => {
+            problems.add("/idempotency", "the key goes to one place: write at most one of header and argument");
+        }
+        (ExecutorSpec::Sql(_) | ExecutorSpec::Native(_), Some(_), _) => problems.add(
+            "/idempotency/header",
+            "nothing here has headers: leave header out or write argument",
+        ),
+        (ExecutorSpec::Http(_) | ExecutorSpec::Nats(_), _, _)
+        | (ExecutorSpec::Process(_) | ExecutorSpec::Sql(_) | ExecutorSpec::Native(_), None, _) => {}
     }
     if let Some(argument) = &idempotency.argument {
         let schema = &manifest.input_schema;
@@ -267,6 +302,37 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
             "a program has no HTTP statuses; leave the field out",
         );
     }
+}
+
+fn subject(spec: &NatsSpec, problems: &mut Problems) {
+    let place = "/executor/nats/subject";
+    if spec.subject.starts_with('$') || spec.subject.starts_with("_INBOX.") {
+        problems.add(
+            place,
+            "the server and inboxes own this subject; write the service's own",
+        );
+    }
+    let token = |token: &str| !token.is_empty() && token != "*" && token != ">";
+    if !spec.subject.split('.').all(token) {
+        problems.add(
+            place,
+            "a subject is made of tokens with dots between them, without * and >",
+        );
+    }
+}
+
+fn database(spec: &SqlSpec, problems: &mut Problems) {
+    let place = "/executor/sql/database";
+    if spec.is_on_fleet() {
+        return;
+    }
+    if !spec.database.starts_with(Secrets::SCHEME) {
+        problems.add(
+            place,
+            "write fleet, or secret://NAME of a connection URL; a URL itself may hold a password and is not stored",
+        );
+    }
+    secret(place.to_owned(), &spec.database, problems);
 }
 
 fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {

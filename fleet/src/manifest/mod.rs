@@ -40,6 +40,9 @@ pub struct Manifest {
     pub effect: Effect,
     /// JSON Schema 2020-12 of the arguments, an object.
     pub input_schema: Value,
+    /// JSON Schema 2020-12 of the answer. `None`: any answer will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     /// How it is run.
     pub executor: ExecutorSpec,
     /// Which workers run it.
@@ -75,6 +78,12 @@ pub struct Manifest {
     /// HTTP statuses that prove that a write did not happen.
     #[serde(default)]
     pub not_applied_statuses: Vec<u16>,
+    /// What the exit codes of a program mean.
+    #[serde(default, skip_serializing_if = "ExitCodes::is_default")]
+    pub exit_codes: ExitCodes,
+    /// Which arguments and results are nobody's business.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<Sensitive>,
     /// The most bytes an answer may have.
     #[serde(default = "Manifest::default_output_limit", with = "bytes")]
     pub output_limit: usize,
@@ -171,6 +180,58 @@ pub struct Idempotency {
     pub valid_for: Duration,
 }
 
+/// What the exit codes of a program mean besides 0, which is success. Every other one leaves the effect of a write unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExitCodes {
+    /// The tool said no.
+    pub business: Vec<u8>,
+    /// They prove that a write did not happen.
+    pub not_applied: Vec<u8>,
+}
+
+impl Default for ExitCodes {
+    fn default() -> Self {
+        Self {
+            business: vec![10],
+            not_applied: Vec::new(),
+        }
+    }
+}
+
+impl ExitCodes {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Which values of a call are shown to nobody but its tool and its caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sensitive {
+    /// JSON pointers into arguments and results, such as `/card/number`; `*` as a segment stands for every one.
+    pub pointers: Vec<String>,
+    /// What becomes of them.
+    #[serde(default)]
+    pub mode: SensitiveMode,
+}
+
+words! {
+    /// What becomes of sensitive values.
+    SensitiveMode {
+        /// Stored, and masked wherever they are shown.
+        Mask = "mask",
+        /// As `mask`, and no longer stored once the call is terminal.
+        Omit = "omit",
+    }
+}
+
+impl Default for SensitiveMode {
+    fn default() -> Self {
+        Self::Mask
+    }
+}
+
 /// How a tool is run; exactly one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -179,6 +240,12 @@ pub enum ExecutorSpec {
     Http(HttpSpec),
     /// A program on the worker's machine.
     Process(ProcessSpec),
+    /// A request to a NATS service.
+    Nats(NatsSpec),
+    /// A statement on a PostgreSQL database.
+    Sql(SqlSpec),
+    /// A handler in the worker's own program.
+    Native(NativeSpec),
 }
 
 impl ExecutorSpec {
@@ -187,6 +254,9 @@ impl ExecutorSpec {
         match self {
             Self::Http(_) => "http",
             Self::Process(_) => "process",
+            Self::Nats(_) => "nats",
+            Self::Sql(_) => "sql",
+            Self::Native(_) => "native",
         }
     }
 }
@@ -223,6 +293,45 @@ pub struct ProcessSpec {
     /// Where it starts; the worker's own folder when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+}
+
+/// A request to a service, with the arguments as its body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NatsSpec {
+    /// The subject that the service listens on; literal.
+    pub subject: String,
+}
+
+/// One prepared statement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlSpec {
+    /// One `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE`, `VALUES` or `WITH`, with the placeholders `$1`, `$2`, …
+    pub statement: String,
+    /// What the placeholders stand for, in their order: `{argument}`, or a literal value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub params: Vec<Value>,
+    /// `fleet`, or `secret://NAME` of a connection URL.
+    pub database: String,
+}
+
+impl SqlSpec {
+    /// The word for the fleet's own database.
+    pub const FLEET: &'static str = "fleet";
+
+    /// Whether it runs on the fleet's own database.
+    pub fn is_on_fleet(&self) -> bool {
+        self.database == Self::FLEET
+    }
+}
+
+/// A handler that was linked into a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NativeSpec {
+    /// The name under which the worker's program knows it.
+    pub handler: String,
 }
 
 words! {

@@ -82,11 +82,6 @@ pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
 fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
     let found = value.pointer(&violation.path).and_then(Value::as_str);
     let message = match (violation.path.as_str(), found) {
-        ("/effect", Some("transaction")) => {
-            "effect transaction needs a sql executor, which this version does not have; \
-             write idempotent with an idempotency key that the tool honours, or once"
-                .to_owned()
-        }
         ("/name", Some(_)) => "a tool's name has 1 to 64 characters of a-z, 0-9 and _".to_owned(),
         ("/queue", Some(_)) => {
             "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()

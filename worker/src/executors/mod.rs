@@ -4,8 +4,11 @@
 //! [`Executor::prepare`] renders the request and resolves secrets, [`Prepared::run`] does it.
 
 pub mod http;
+pub mod native;
+pub mod nats;
 pub mod output;
 pub mod process;
+pub mod sql;
 mod stop;
 mod veil;
 
@@ -35,6 +38,9 @@ pub use self::stop::{Stop, StopReason};
 pub(crate) struct Executors {
     pub(crate) http: http::HttpExecutor,
     pub(crate) process: process::ProcessExecutor,
+    pub(crate) nats: nats::NatsExecutor,
+    pub(crate) sql: sql::SqlExecutor,
+    pub(crate) native: native::NativeExecutor,
 }
 
 impl Executors {
@@ -43,6 +49,9 @@ impl Executors {
         match spec {
             ExecutorSpec::Http(_) => &self.http,
             ExecutorSpec::Process(_) => &self.process,
+            ExecutorSpec::Nats(_) => &self.nats,
+            ExecutorSpec::Sql(_) => &self.sql,
+            ExecutorSpec::Native(_) => &self.native,
         }
     }
 }

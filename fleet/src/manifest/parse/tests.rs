@@ -55,6 +55,17 @@ fn process(changes: &Value) -> Value {
     json!({"executor": {"process": spec}})
 }
 
+fn sql(changes: &Value) -> Value {
+    let mut manifest = json!({"executor": {"sql": {"statement": "SELECT 1", "database": "fleet"}}});
+    let fields = changes.as_object().unwrap().clone();
+    manifest.as_object_mut().unwrap().extend(fields);
+    manifest
+}
+
+fn nats(subject: &str) -> Value {
+    json!({"executor": {"nats": {"subject": subject}}})
+}
+
 fn problems(changes: &Value) -> Vec<ManifestProblem> {
     parse(&with(changes)).expect_err(&changes.to_string())
 }
@@ -158,7 +169,66 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (
             json!({"effect": "transaction"}),
             "/effect",
-            "needs a sql executor, which this version does not have",
+            "needs a sql executor with database: fleet",
+        ),
+        (
+            sql(&json!({"effect": "transaction", "key": "optional"})),
+            "/key",
+            "needs a key from every caller",
+        ),
+        (
+            sql(
+                &json!({"effect": "transaction", "executor": {"sql": {"statement": "SELECT 1", "database": "secret://DB"}}}),
+            ),
+            "/effect",
+            "with database: fleet",
+        ),
+        (
+            sql(
+                &json!({"executor": {"sql": {"statement": "SELECT 1", "database": "postgres://u:p@h/d"}}}),
+            ),
+            "/executor/sql/database",
+            "write fleet, or secret://NAME",
+        ),
+        (
+            sql(
+                &json!({"executor": {"sql": {"statement": "SELECT 1", "database": "secret://a b"}}}),
+            ),
+            "/executor/sql/database",
+            "the name of a secret",
+        ),
+        (
+            sql(&json!({"effect": "idempotent", "idempotency": {"header": "K"}})),
+            "/idempotency/header",
+            "nothing here has headers",
+        ),
+        (nats("a..b"), "/executor/nats/subject", "tokens with dots"),
+        (nats("a.*"), "/executor/nats/subject", "without * and >"),
+        (nats("a.>"), "/executor/nats/subject", "without * and >"),
+        (
+            nats("$JS.API.INFO"),
+            "/executor/nats/subject",
+            "the server and inboxes",
+        ),
+        (
+            nats("_INBOX.x"),
+            "/executor/nats/subject",
+            "the server and inboxes",
+        ),
+        (
+            json!({"output_schema": {"type": "nonsense"}}),
+            "/output_schema/type",
+            "array",
+        ),
+        (
+            json!({"sensitive": {"pointers": ["card"]}}),
+            "/sensitive/pointers/0",
+            "expected",
+        ),
+        (
+            json!({"exit_codes": {"business": [0]}}),
+            "/exit_codes/business/0",
+            "at least 1",
         ),
         (
             json!({"effect": "once", "key": "optional"}),
@@ -327,9 +397,9 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (json!({"executor": null}), "/executor", "required"),
         (json!({"executor": {}}), "/executor", "at least 1 key"),
         (
-            json!({"executor": {"sql": {}}}),
-            "/executor/sql",
-            "\"http\", \"process\"",
+            json!({"executor": {"ftp": {}}}),
+            "/executor/ftp",
+            "\"http\", \"native\"",
         ),
         (
             json!({"executor": {"process": {"command": ["a"]}, "http": {"method": "GET", "url": "http://a/"}}}),
