@@ -50,12 +50,8 @@ impl Answer {
 
     pub(crate) fn refusal(tool: &str, refusal: Refusal) -> Self {
         let refused = Some((refusal.error.code, refusal.error.message.clone()));
-        let envelope = Envelope {
-            effect: refusal.effect,
-            ..Envelope::refused(tool, refusal.error)
-        };
         Self {
-            body: envelope.to_bytes().into(),
+            body: refusal.envelope(tool).to_bytes().into(),
             refused,
             call: None,
         }
@@ -71,7 +67,7 @@ impl Answer {
 }
 
 /// A refusal at the door.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     pub(crate) error: ErrorBody,
     /// `none`, but for the ledger's silence: then nobody knows.
@@ -105,6 +101,22 @@ impl Refusal {
         match error {
             DecisionError::Invalid(what) => Self::new(Code::InvalidArguments, &what),
             DecisionError::Store(error) => Self::unreadable(&error),
+        }
+    }
+
+    /// The envelope that says so.
+    pub(crate) fn envelope(&self, tool: &str) -> Envelope {
+        Envelope {
+            effect: self.effect,
+            ..Envelope::refused(tool, self.error.clone())
+        }
+    }
+
+    /// The same in other words.
+    pub(crate) fn with(&self, error: ErrorBody) -> Self {
+        Self {
+            error,
+            effect: self.effect,
         }
     }
 

@@ -1,12 +1,14 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
-//! In the order a call meets them: `service` hears the request, `accept` is the door, `replay` is for a call that is there
-//! already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
+//! `batch`, `commit` gives the call its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
 mod answer;
+mod batch;
 mod cancel;
+mod commit;
 mod config;
 mod key;
 mod replay;

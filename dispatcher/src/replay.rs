@@ -16,6 +16,19 @@ use crate::{
     answer::{Answer, Refusal},
 };
 
+impl Submission {
+    /// Whether it asks for the very call that its key names.
+    pub(crate) fn is_call_of(&self, key: &KeyRow) -> Result<(), Refusal> {
+        let same_tool = key.tool == self.tool.as_str();
+        let same_args = key.original_hash == self.original_hash || key.args_hash == self.args_hash;
+        if same_tool && same_args {
+            return Ok(());
+        }
+        let what = "this idempotency key already names a call with another tool or other arguments";
+        Err(Refusal::new(Code::IdempotencyKeyReused, what))
+    }
+}
+
 impl Door {
     /// Answers with the call that a key names.
     pub(crate) async fn replay(
@@ -23,14 +36,7 @@ impl Door {
         submission: &Submission,
         found: &KeyRow,
     ) -> Result<Answer, Refusal> {
-        let same_tool = found.tool == submission.tool.as_str();
-        let same_args = found.original_hash == submission.original_hash
-            || found.args_hash == submission.args_hash;
-        if !(same_tool && same_args) {
-            let what =
-                "this idempotency key already names a call with another tool or other arguments";
-            return Err(Refusal::new(Code::IdempotencyKeyReused, what));
-        }
+        submission.is_call_of(found)?;
         self.attach(submission, found.call_id, true).await
     }
 

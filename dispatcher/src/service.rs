@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     accept::Door,
     answer::{Answer, Refusal},
+    batch::{self, Slots},
     cancel, key, request, settle,
 };
 
@@ -31,6 +32,7 @@ use crate::{
 pub(crate) struct Endpoints {
     service: Service,
     call: Endpoint,
+    batch: Endpoint,
     get: Endpoint,
     tools: Endpoint,
     cancel: Endpoint,
@@ -59,6 +61,7 @@ impl Endpoints {
             builder.add(subject).await.map_err(failed)
         };
         let call = endpoint("call", subjects.call_endpoint()).await?;
+        let batch = endpoint("batch", subjects.batch_endpoint()).await?;
         let get = endpoint("get", subjects.get_endpoint()).await?;
         let tools = endpoint("tools", subjects.tools_endpoint()).await?;
         let cancel = endpoint("cancel", subjects.cancel_endpoint()).await?;
@@ -66,6 +69,7 @@ impl Endpoints {
         Ok(Self {
             service,
             call,
+            batch,
             get,
             tools,
             cancel,
@@ -88,6 +92,7 @@ impl Endpoints {
         let Self {
             service,
             mut call,
+            mut batch,
             mut get,
             mut tools,
             mut cancel,
@@ -107,6 +112,7 @@ impl Endpoints {
                     continue;
                 }
                 Some(request) = call.next() => (Asked::Call, request),
+                Some(request) = batch.next() => (Asked::Batch, request),
                 Some(request) = get.next() => (Asked::Get, request),
                 Some(request) = tools.next() => (Asked::Tools, request),
                 Some(request) = cancel.next() => (Asked::Cancel, request),
@@ -114,12 +120,16 @@ impl Endpoints {
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
-            let (door, work) = (Arc::clone(&door), work.clone());
             match Arc::clone(&slots).try_acquire_owned() {
                 Ok(slot) => {
+                    let (door, work, slots) = (Arc::clone(&door), work.clone(), Arc::clone(&slots));
                     requests.spawn(async move {
+                        let slots = Slots {
+                            free: &slots,
+                            all: requests_max,
+                        };
                         tokio::select! {
-                            () = handle(&door, asked, &request) => {}
+                            () = handle(&door, asked, &request, slots) => {}
                             () = work.cancelled() => {}
                         }
                         drop(slot);
@@ -149,13 +159,14 @@ pub(crate) fn tool_of(subject: &str) -> &str {
 #[derive(Debug, Clone, Copy)]
 enum Asked {
     Call,
+    Batch,
     Get,
     Tools,
     Cancel,
     Settle,
 }
 
-async fn handle(door: &Door, asked: Asked, request: &Request) {
+async fn handle(door: &Door, asked: Asked, request: &Request, slots: Slots<'_>) {
     let message = &request.message;
     match &message.reply {
         // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
@@ -174,6 +185,10 @@ async fn handle(door: &Door, asked: Asked, request: &Request) {
             door.submit(subject, message.headers.as_ref(), &message.payload)
                 .await
         }
+        Asked::Batch => verdict(match tenant(door, subject) {
+            Ok(tenant) => Box::pin(batch::batch(door, &tenant, message, slots)).await,
+            Err(refusal) => Err(refusal),
+        }),
         Asked::Get => verdict(get(door, subject, &message.payload).await),
         Asked::Tools => verdict(tools(door, subject, &message.payload)),
         Asked::Cancel => verdict(match tenant(door, subject) {

@@ -1,7 +1,8 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. A statement is never cancelled and its connection used again: the limits are the server's, and a
+//! its commits. Rows that are sent together go into one statement, whatever their number: their owner bounds it.
+//! A statement is never cancelled and its connection used again: the limits are the server's, and a
 //! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
 //! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
 //! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
@@ -84,9 +85,12 @@ type Waiting<S> = (
     oneshot::Sender<Reply<<S as Statement>::Answer>>,
 );
 
+/// Rows that stay together.
+type Unit<S> = Vec<Waiting<S>>;
+
 /// The sending end of a lane.
 pub struct Lane<S: Statement> {
-    sender: mpsc::Sender<Waiting<S>>,
+    sender: mpsc::Sender<Unit<S>>,
 }
 
 impl<S: Statement> Clone for Lane<S> {
@@ -103,13 +107,13 @@ impl<S: Statement> std::fmt::Debug for Lane<S> {
     }
 }
 
-/// Rows in one batch at most.
+/// Rows in one batch at most, unless a single unit has more.
 pub const BATCH_ROWS_MAX: usize = 500;
-/// Bytes in one batch at most, unless a single row is larger.
+/// Bytes in one batch at most, unless a single unit is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Rows that wait for a batch at most; more callers wait to be heard.
+/// Units that wait for a batch at most; more callers wait to be heard.
 const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;
 
 impl<S: Statement> Lane<S> {
@@ -133,19 +137,42 @@ impl<S: Statement> Lane<S> {
     /// Dropping the future does not take the row back: it may be done all the same.
     pub async fn send(&self, row: S::Row) -> Reply<S::Answer> {
         let (answer, answered) = oneshot::channel();
-        if self.sender.send((row, answer)).await.is_err() {
+        if self.sender.send(vec![(row, answer)]).await.is_err() {
             return Reply::NotSent;
         }
         answered.await.unwrap_or(Reply::Unknown)
+    }
+
+    /// Sends rows that belong together and waits for what became of each, in order.
+    ///
+    /// They are in one statement and so in one commit, unless the server refuses one of them: then the others are sent
+    /// again without it. Dropping the future does not take them back.
+    pub async fn send_all(&self, rows: Vec<S::Row>) -> Vec<Reply<S::Answer>> {
+        let count = rows.len();
+        let (unit, answers): (Unit<S>, Vec<_>) = rows
+            .into_iter()
+            .map(|row| {
+                let (answer, answered) = oneshot::channel();
+                ((row, answer), answered)
+            })
+            .unzip();
+        if unit.is_empty() || self.sender.send(unit).await.is_err() {
+            return (0..count).map(|_| Reply::NotSent).collect();
+        }
+        let mut replies = Vec::with_capacity(count);
+        for answered in answers {
+            replies.push(answered.await.unwrap_or(Reply::Unknown));
+        }
+        replies
     }
 }
 
 struct Runner<S: Statement> {
     statement: Arc<S>,
     postgres: Postgres,
-    receiver: mpsc::Receiver<Waiting<S>>,
-    /// What did not fit by its bytes; never more than a batch.
-    held_back: Vec<Waiting<S>>,
+    receiver: mpsc::Receiver<Unit<S>>,
+    /// What did not fit; never more units than a batch has rows.
+    held_back: Vec<Unit<S>>,
 }
 
 /// What goes out together. The rivals named a key that is in it already.
@@ -190,16 +217,16 @@ impl<S: Statement> Runner<S> {
         }
     }
 
-    /// Waits for a row, then takes what else is there: distinct keys, bounded rows and bytes. `None`: all senders are gone.
+    /// Waits for a unit, then takes what else is there: distinct keys, bounded rows and bytes. `None`: all senders are gone.
     async fn next_batch(&mut self) -> Option<Batch<S>> {
         let mut arrived = std::mem::take(&mut self.held_back);
         if arrived.is_empty() {
             self.receiver.recv_many(&mut arrived, BATCH_ROWS_MAX).await;
         } else {
             while arrived.len() < BATCH_ROWS_MAX
-                && let Ok(waiting) = self.receiver.try_recv()
+                && let Ok(unit) = self.receiver.try_recv()
             {
-                arrived.push(waiting);
+                arrived.push(unit);
             }
         }
         let mut batch = Batch {
@@ -208,18 +235,24 @@ impl<S: Statement> Runner<S> {
             rivals: Vec::new(),
         };
         let (mut keys, mut bytes) = (HashSet::new(), 0);
-        for (row, answer) in arrived {
-            let weight = S::weight(&row);
-            if keys.contains(&S::key(&row)) {
-                // Told to look again once the batch is through: a hot key must not hold up the others.
-                batch.rivals.push(answer);
-            } else if batch.rows.is_empty() || bytes + weight <= BATCH_BYTES_MAX {
-                keys.insert(S::key(&row));
-                bytes += weight;
-                batch.rows.push(row);
-                batch.answers.push(answer);
-            } else {
-                self.held_back.push((row, answer));
+        for unit in arrived {
+            let weight: usize = unit.iter().map(|(row, _)| S::weight(row)).sum();
+            let fits = bytes + weight <= BATCH_BYTES_MAX
+                && batch.rows.len() + unit.len() <= BATCH_ROWS_MAX;
+            let is_rival = |(row, _): &Waiting<S>| keys.contains(&S::key(row));
+            if !batch.rows.is_empty() && !fits && !unit.iter().all(is_rival) {
+                self.held_back.push(unit);
+                continue;
+            }
+            for (row, answer) in unit {
+                if keys.insert(S::key(&row)) {
+                    bytes += S::weight(&row);
+                    batch.rows.push(row);
+                    batch.answers.push(answer);
+                } else {
+                    // Told to look again once the batch is through: a hot key must not hold up the others.
+                    batch.rivals.push(answer);
+                }
             }
         }
         (!batch.rows.is_empty()).then_some(batch)

@@ -1,4 +1,5 @@
-//! The ledger writer of one process: a lane per statement, a second one for large bodies, and what to do with silence.
+//! The ledger writer of one process: a lane per statement, a second one for large bodies and for what comes together,
+//! and what to do with silence.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,6 +48,11 @@ impl Accepting {
             &self.light
         };
         lane.send(call).await
+    }
+
+    /// Commits calls that belong together, in one statement on the second lane; an answer for each, in order.
+    pub async fn accept_all(&self, calls: Vec<NewCall>) -> Vec<Reply<AcceptedAt>> {
+        self.heavy.send_all(calls).await
     }
 }
 

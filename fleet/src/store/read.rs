@@ -1,6 +1,6 @@
 //! Read: where a call stands, for callers, for waiters and for whoever's statement moved nothing.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
@@ -136,29 +136,92 @@ pub async fn find_key(
     tenant: &Label,
     key_hash: &[u8; 32],
 ) -> Result<Option<KeyRow>, StoreError> {
-    let doing = "look a key up";
+    let mut found = find_keys(pool, tenant, &[*key_hash]).await?;
+    Ok(found.remove(key_hash))
+}
+
+/// The same for many keys at once: those that name a call.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn find_keys(
+    pool: &PgPool,
+    tenant: &Label,
+    key_hashes: &[[u8; 32]],
+) -> Result<HashMap<[u8; 32], KeyRow>, StoreError> {
+    let doing = "look keys up";
+    let hashes: Vec<&[u8]> = key_hashes.iter().map(|hash| &hash[..]).collect();
     let reading = sqlx::query(
-        "SELECT k.call_id, k.tool, k.args_hash, k.original_hash, \
+        "SELECT k.key_hash, k.call_id, k.tool, k.args_hash, k.original_hash, \
                 coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
          FROM toolfleet.idempotency_keys k \
          LEFT JOIN toolfleet.finished_calls f USING (call_id) \
-         WHERE k.tenant = $1 AND k.key_hash = $2",
+         WHERE k.tenant = $1 AND k.key_hash = ANY($2)",
     )
     .bind(tenant.as_str())
-    .bind(&key_hash[..])
-    .fetch_optional(pool);
-    let row = answer(doing, reading).await?;
-    let read = |row: PgRow| -> Result<KeyRow, sqlx::Error> {
-        Ok(KeyRow {
+    .bind(hashes)
+    .fetch_all(pool);
+    let rows = answer(doing, reading).await?;
+    let read = |row: &PgRow| -> Result<([u8; 32], KeyRow), sqlx::Error> {
+        let hash: Vec<u8> = row.try_get("key_hash")?;
+        let hash = hash
+            .try_into()
+            .map_err(|_other_length| sqlx::Error::Decode("a key's hash has 32 bytes".into()))?;
+        let key = KeyRow {
             call_id: CallId(row.try_get("call_id")?),
             tool: row.try_get("tool")?,
             args_hash: row.try_get("args_hash")?,
             original_hash: row.try_get("original_hash")?,
             lapsed: row.try_get("lapsed")?,
-        })
+        };
+        Ok((hash, key))
     };
-    row.map(read)
-        .transpose()
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// Where calls of a tenant stand, as accepted envelopes marked as replayed: without their results, which may be large.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn standing(
+    pool: &PgPool,
+    tenant: &Label,
+    calls: &[CallId],
+) -> Result<HashMap<CallId, Accepted>, StoreError> {
+    let doing = "read where calls stand";
+    let ids: Vec<Uuid> = calls.iter().map(|id| id.0).collect();
+    let reading = sqlx::query(
+        "SELECT call_id, tool, state::text AS state, accepted_at FROM toolfleet.open_calls \
+         WHERE call_id = ANY($1) AND tenant = $2 \
+         UNION ALL SELECT call_id, tool, state::text, accepted_at FROM toolfleet.finished_calls \
+         WHERE call_id = ANY($1) AND tenant = $2",
+    )
+    .bind(ids)
+    .bind(tenant.as_str())
+    .fetch_all(pool);
+    let rows = answer(doing, reading).await?;
+    let read = |row: &PgRow| -> Result<(CallId, Accepted), sqlx::Error> {
+        let call_id = CallId(row.try_get("call_id")?);
+        let accepted = Accepted {
+            call_id,
+            tool: row.try_get("tool")?,
+            state: row
+                .try_get::<String, _>("state")?
+                .parse()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            replayed: true,
+            accepted_at: row.try_get("accepted_at")?,
+        };
+        Ok((call_id, accepted))
+    };
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 

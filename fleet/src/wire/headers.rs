@@ -55,8 +55,20 @@ pub struct RequestHeaders {
 pub struct BadHeader {
     /// `header_invalid`, `deadline_invalid` or `invalid_idempotency_key`.
     pub code: Code,
-    /// What is wrong; never the value.
-    pub message: String,
+    /// Which header, as it is written in the contract; `None` where it is all of them together.
+    pub header: Option<&'static str>,
+    /// What it must be; never the value.
+    pub rule: String,
+}
+
+impl BadHeader {
+    /// One sentence: which header is wrong, and what it must be.
+    pub fn message(&self) -> String {
+        match self.header {
+            Some(name) => format!("header {name} must be {}", self.rule),
+            None => self.rule.clone(),
+        }
+    }
 }
 
 impl RequestHeaders {
@@ -71,7 +83,7 @@ impl RequestHeaders {
     /// The most header lines.
     pub const COUNT_MAX: usize = 64;
 
-    /// Reads name and value of every header line. Names are compared without regard to case; unknown ones are ignored.
+    /// Reads name and value of every header line, which have no space around them. Names are compared without regard to case; unknown ones are ignored.
     ///
     /// # Errors
     ///
@@ -82,14 +94,15 @@ impl RequestHeaders {
             .map(|(name, value)| name.len() + value.len())
             .sum();
         if bytes > Self::BYTES_MAX || lines.len() > Self::COUNT_MAX {
-            let message = format!(
+            let rule = format!(
                 "headers may have {} bytes and {} lines in all",
                 Self::BYTES_MAX,
                 Self::COUNT_MAX
             );
             return Err(BadHeader {
                 code: Code::HeaderInvalid,
-                message,
+                header: None,
+                rule,
             });
         }
         let one = |name: &'static str| one(lines, name);
@@ -193,15 +206,16 @@ fn one<'a>(lines: &[(&str, &'a str)], name: &'static str) -> Result<Option<&'a s
         Some(text) if text.chars().any(char::is_control) => {
             Err(invalid(name, "free of control characters"))
         }
-        Some(text) => Ok(Some(text.trim())),
+        Some(text) => Ok(Some(text)),
         None => Ok(None),
     }
 }
 
-fn invalid(name: &str, rule: &str) -> BadHeader {
+fn invalid(name: &'static str, rule: &str) -> BadHeader {
     BadHeader {
         code: Code::HeaderInvalid,
-        message: format!("header {name} must be {rule}"),
+        header: Some(name),
+        rule: rule.to_owned(),
     }
 }
 

@@ -22,6 +22,16 @@ impl Subjects {
         format!("{}.v1.*.call.>", self.prefix)
     }
 
+    /// Where callers submit many calls at once.
+    pub fn batch_endpoint(&self) -> String {
+        format!("{}.v1.*.batch", self.prefix)
+    }
+
+    /// Where one tenant submits many calls at once.
+    pub fn batch(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.batch", self.prefix)
+    }
+
     /// Where callers ask for a call.
     pub fn get_endpoint(&self) -> String {
         format!("{}.v1.*.get", self.prefix)

@@ -1,0 +1,296 @@
+//! `batch`: many calls with one commit. Each goes through the same door as a single call, is accepted or refused by
+//! itself, and is answered in its place; nobody waits for results here.
+//!
+//! `split` finds the calls in the body, `item` reads one, `answer` writes what became of them. In between, all that are
+//! good go to the ledger together, and keys that are taken are looked up together.
+
+mod answer;
+mod item;
+mod split;
+
+use std::collections::HashMap;
+
+use async_nats::Message;
+use fleet::{
+    checkpoint::{Checkpoint, reached},
+    ids::{CallId, Label},
+    store::{
+        accept::NewCall,
+        lane::Reply,
+        read::{self, KeyRow},
+    },
+    telemetry::{
+        metrics,
+        spans::{self, Step},
+        trace,
+    },
+    wire::{code::Code, envelope::Accepted},
+};
+use tokio::sync::Semaphore;
+use tracing::Instrument;
+
+use self::{
+    answer::{Outcome, calls_max, write},
+    item::{Defaults, Item, Unfit},
+};
+use crate::{
+    accept::{Door, Submission, lines},
+    answer::{Answer, Refusal},
+    commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted},
+    key,
+};
+
+/// Calls that are checked before others get their turn.
+const CHECKED_AT_ONCE: usize = 32;
+
+/// The slots of requests, of which a batch takes one for each of its calls.
+pub(crate) struct Slots<'a> {
+    pub(crate) free: &'a Semaphore,
+    pub(crate) all: usize,
+}
+
+/// Answers one batch.
+///
+/// # Errors
+///
+/// All of it is refused, and nothing of it is stored.
+pub(crate) async fn batch(
+    door: &Door,
+    tenant: &Label,
+    message: &Message,
+    slots: Slots<'_>,
+) -> Result<Answer, Refusal> {
+    let lines = lines(message.headers.as_ref());
+    let defaults = Defaults::read(&lines)?;
+    let raws = split::split(&message.payload)?;
+    let answerable = calls_max(door.payload_max());
+    if raws.len() > answerable {
+        let what = format!(
+            "this server can carry the answers to {answerable} calls; the batch has {}",
+            raws.len()
+        );
+        return Err(Refusal::new(Code::PayloadTooLarge, &what));
+    }
+    // The request itself holds one. With fewer slots than calls, a batch needs all of them.
+    let further = raws.len().min(slots.all) - 1;
+    let further = u32::try_from(further).expect("a batch has at most a thousand calls");
+    let Ok(_held) = slots.free.try_acquire_many(further) else {
+        let what = "too many requests are waiting here for so many calls";
+        return Err(Refusal::new(Code::Overloaded, what));
+    };
+
+    let span = spans::step(Step::Accept);
+    trace::set_parent(&span, &defaults.trace);
+    let answering = async {
+        let mut batch = Batch::new(door, tenant, raws.len());
+        for (place, raw) in raws.into_iter().enumerate() {
+            if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            match item::read(place, raw, tenant, &defaults) {
+                Ok(item) => batch.check(place, item),
+                Err(Unfit { tool, refusal }) => batch.refuse(place, tool, refusal),
+            }
+        }
+        batch.answer_old().await;
+        batch.commit().await;
+        batch.answer_known().await;
+        write(batch.outcomes(), door.payload_max())
+    };
+    Ok(answering.instrument(span).await)
+}
+
+/// What is known so far of each call, by its place.
+struct Batch<'a> {
+    door: &'a Door,
+    tenant: &'a Label,
+    outcomes: Vec<Option<Outcome>>,
+    /// Good ones, on their way into the ledger.
+    new: Vec<(usize, Attempted)>,
+    /// Those with a key that would be refused if the key were new.
+    old: Vec<(usize, Submission, [u8; 32], Refusal)>,
+    /// Those that are there, and whether another submission made them.
+    known: Vec<(usize, Submission, CallId, bool)>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(door: &'a Door, tenant: &'a Label, calls: usize) -> Self {
+        Self {
+            door,
+            tenant,
+            outcomes: (0..calls).map(|_| None).collect(),
+            new: Vec::new(),
+            old: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+
+    fn refuse(&mut self, place: usize, tool: String, refusal: Refusal) {
+        metrics().rejected(refusal.error.code);
+        self.outcomes[place] = Some(Outcome::Refused(tool, refusal));
+    }
+
+    /// The key comes first: what it names is answered even where a new call would be refused.
+    fn check(&mut self, place: usize, item: Item) {
+        let Item {
+            submission,
+            own_trace,
+        } = item;
+        match (self.door.check(&submission), &submission.headers.key) {
+            (Ok(tool), _) => {
+                let mut call = self.door.new_call(&submission, &tool, CallId::generate());
+                if own_trace {
+                    call.trace = submission.headers.trace.clone();
+                }
+                self.new.push((place, Attempted::new(submission, call)));
+            }
+            (Err(refusal), None) => self.refuse(place, submission.tool.to_string(), refusal),
+            (Err(refusal), Some(key)) => {
+                let hash = key::hash_of_callers(self.tenant, key);
+                self.old.push((place, submission, hash, refusal));
+            }
+        }
+    }
+
+    /// Finds out which of those that would be refused are there already.
+    async fn answer_old(&mut self) {
+        let old = std::mem::take(&mut self.old);
+        let hashes: Vec<_> = old.iter().map(|(_, _, hash, _)| *hash).collect();
+        let mut found = self.find_keys(&hashes).await;
+        for (place, submission, hash, refusal) in old {
+            let tool = submission.tool.to_string();
+            match &mut found {
+                Ok(found) => match found.get(&hash) {
+                    Some(key) if !key.lapsed => self.meet(place, submission, key),
+                    Some(_) | None => self.refuse(place, tool, refusal),
+                },
+                Err(unreadable) => {
+                    let unreadable = unreadable.clone();
+                    self.refuse(place, tool, unreadable);
+                }
+            }
+        }
+    }
+
+    /// A key names a call already: the same one, or one it must not be confused with.
+    fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
+        match submission.is_call_of(key) {
+            Ok(()) => self.known.push((place, submission, key.call_id, true)),
+            Err(reused) => self.refuse(place, submission.tool.to_string(), reused),
+        }
+    }
+
+    /// All that are good in one statement. Those whose key is taken, or about which the ledger was silent, once more.
+    async fn commit(&mut self) {
+        if !self.new.is_empty() {
+            reached(Checkpoint::Validated);
+        }
+        for _ in 0..ACCEPTS_MAX {
+            let sent = std::mem::take(&mut self.new);
+            if sent.is_empty() {
+                return;
+            }
+            let calls: Vec<NewCall> = sent.iter().map(|(_, sent)| sent.call.clone()).collect();
+            let accepting = self.door.accepting.accept_all(calls);
+            let replies = accepting.instrument(spans::step(Step::Commit)).await;
+            if replies.iter().any(|reply| matches!(reply, Reply::Done(_))) {
+                reached(Checkpoint::Committed);
+            }
+            let (mut committed, mut taken) = (Vec::new(), Vec::new());
+            for ((place, mut sent), reply) in sent.into_iter().zip(replies) {
+                match sent.told(reply) {
+                    Told::Committed(at) => {
+                        metrics().accepted(&sent.call.tool);
+                        let accepted = accepted(&sent.call, at);
+                        self.outcomes[place] = Some(Outcome::Accepted(accepted));
+                        committed.push(sent.call);
+                    }
+                    Told::Taken => taken.push((place, sent)),
+                    Told::Again => self.new.push((place, sent)),
+                    Told::Refused(refusal) => {
+                        self.refuse(place, sent.submission.tool.to_string(), refusal);
+                    }
+                }
+            }
+            for call in &committed {
+                self.door.publish(call).await;
+            }
+            if !committed.is_empty() {
+                reached(Checkpoint::Published);
+            }
+            self.look_up(taken).await;
+        }
+        for (place, attempted) in std::mem::take(&mut self.new) {
+            let refusal = attempted.given_up();
+            self.refuse(place, attempted.submission.tool.to_string(), refusal);
+        }
+    }
+
+    /// Finds out what the keys name that were taken.
+    async fn look_up(&mut self, taken: Vec<(usize, Attempted)>) {
+        let hash = |attempted: &Attempted| attempted.call.key.as_ref().map(|key| key.hash);
+        let hashes: Vec<_> = taken.iter().filter_map(|(_, taken)| hash(taken)).collect();
+        let found = match self.find_keys(&hashes).await {
+            Ok(found) => found,
+            Err(unreadable) => {
+                for (place, taken) in taken {
+                    let unreadable = unreadable.clone();
+                    self.refuse(place, taken.submission.tool.to_string(), unreadable);
+                }
+                return;
+            }
+        };
+        for (place, mut taken) in taken {
+            let named = hash(&taken).and_then(|hash| found.get(&hash)).cloned();
+            match taken.holder(named) {
+                Holder::Ours(call) => {
+                    self.door.publish(&taken.call).await;
+                    self.known.push((place, taken.submission, call, false));
+                }
+                Holder::Other(key) => self.meet(place, taken.submission, &key),
+                Holder::Nobody => self.new.push((place, taken)),
+            }
+        }
+    }
+
+    async fn find_keys(&self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KeyRow>, Refusal> {
+        if hashes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = read::find_keys(&self.door.pool, self.tenant, hashes).await;
+        found.map_err(|error| Refusal::unreadable(&error))
+    }
+
+    /// Reads where those stand that are there.
+    async fn answer_known(&mut self) {
+        let known = std::mem::take(&mut self.known);
+        if known.is_empty() {
+            return;
+        }
+        let calls: Vec<CallId> = known.iter().map(|(_, _, call, _)| *call).collect();
+        let standing = read::standing(&self.door.pool, self.tenant, &calls).await;
+        let standing = standing.map_err(|error| Refusal::unreadable(&error));
+        for (place, submission, call, replayed) in known {
+            let accepted = match &standing {
+                Ok(standing) => standing.get(&call).cloned().ok_or_else(Refusal::not_found),
+                Err(unreadable) => Err(unreadable.clone()),
+            };
+            match accepted {
+                Ok(accepted) => {
+                    self.outcomes[place] = Some(Outcome::Accepted(Accepted {
+                        replayed,
+                        ..accepted
+                    }));
+                }
+                Err(refusal) => self.refuse(place, submission.tool.to_string(), refusal),
+            }
+        }
+    }
+
+    fn outcomes(self) -> Vec<Outcome> {
+        let decided = self.outcomes.into_iter();
+        decided
+            .map(|outcome| outcome.expect("every call was accepted or refused"))
+            .collect()
+    }
+}

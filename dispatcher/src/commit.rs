@@ -1,0 +1,272 @@
+//! Commit → publish: a call that passed the door gets its row, and what a taken key or a silent ledger means for it.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    call::State,
+    checkpoint::{Checkpoint, reached},
+    ids::CallId,
+    registry::Tool,
+    store::{
+        StoreError,
+        accept::{AcceptedAt, NewCall, NewKey},
+        lane::Reply,
+        read::KeyRow,
+    },
+    telemetry::{
+        metrics, report,
+        spans::{self, Step},
+        trace,
+    },
+    wire::{
+        code::Code, envelope::Accepted, headers::Prefer, pointer::Pointer, trace::TraceContext,
+    },
+};
+use serde_json::value::RawValue;
+use tracing::Instrument;
+
+use crate::{
+    accept::{Door, Submission},
+    answer::{Answer, Refusal},
+    key,
+    waiters::Waiting,
+};
+
+/// How often an accept whose answer is missing is sent again, through its key.
+pub(crate) const ACCEPTS_MAX: u32 = 3;
+
+/// A call on its way into the ledger.
+pub(crate) struct Attempted {
+    pub(crate) submission: Submission,
+    pub(crate) call: NewCall,
+    /// The ledger was silent about an earlier try: it may be there.
+    silent: bool,
+}
+
+/// What the ledger's reply means.
+pub(crate) enum Told {
+    /// The call is there.
+    Committed(AcceptedAt),
+    /// Its key is taken: read it in a new statement.
+    Taken,
+    /// Nobody knows; its key makes it safe to send it again.
+    Again,
+    /// It is not there, or nobody can find out.
+    Refused(Refusal),
+}
+
+/// What the taken key means.
+pub(crate) enum Holder {
+    /// An earlier try of ours was committed although its answer never came.
+    Ours(CallId),
+    /// Another submission made the call.
+    Other(KeyRow),
+    /// It lapsed, or was taken over by a rival between the two statements: send the call again.
+    Nobody,
+}
+
+impl Attempted {
+    pub(crate) fn new(submission: Submission, call: NewCall) -> Self {
+        Self {
+            submission,
+            call,
+            silent: false,
+        }
+    }
+
+    /// The next thing to do after this reply.
+    pub(crate) fn told(&mut self, reply: Reply<AcceptedAt>) -> Told {
+        match reply {
+            Reply::Done(at) => Told::Committed(at),
+            Reply::Undecided => Told::Taken,
+            // Repeated only through its key: without one, nobody could tell whether it was committed.
+            Reply::Unknown if self.call.key.is_some() => {
+                self.silent = true;
+                Told::Again
+            }
+            Reply::Unknown => Told::Refused(Refusal::unconfirmed(false)),
+            Reply::NotSent => Told::Refused(self.given_up()),
+            Reply::Refused(source) => {
+                let error = StoreError::Refused {
+                    doing: "accept a call",
+                    source,
+                };
+                tracing::error!(error = report(&error), "the ledger refused a call");
+                Told::Refused(self.given_up())
+            }
+        }
+    }
+
+    /// Whose key it is. A lapsed one is taken over by the next try.
+    pub(crate) fn holder(&mut self, found: Option<KeyRow>) -> Holder {
+        match found {
+            Some(found) if found.call_id == self.call.call_id => Holder::Ours(found.call_id),
+            Some(found) if found.lapsed => {
+                self.call.call_id = CallId::generate();
+                if let Some(key) = self.call.key.as_mut() {
+                    key.replaces = Some(found.call_id);
+                }
+                Holder::Nobody
+            }
+            Some(found) => Holder::Other(found),
+            None => Holder::Nobody,
+        }
+    }
+
+    /// The refusal when it was tried often enough.
+    pub(crate) fn given_up(&self) -> Refusal {
+        if self.silent {
+            return Refusal::unconfirmed(true);
+        }
+        let what = "the ledger cannot take calls at the moment";
+        Refusal::new(Code::StoreUnavailable, what)
+    }
+}
+
+impl Door {
+    /// Commits one call and answers its caller.
+    pub(crate) async fn commit(
+        &self,
+        submission: Submission,
+        tool: &Tool,
+    ) -> Result<Answer, Refusal> {
+        let call = self.new_call(&submission, tool, CallId::generate());
+        let mut attempted = Attempted::new(submission, call);
+        reached(Checkpoint::Validated);
+        for _ in 0..ACCEPTS_MAX {
+            let call = &attempted.call;
+            // Before the commit, so that no decision is missed.
+            let waiting = match attempted.submission.headers.prefer {
+                Prefer::Wait(wait) => Some((self.waiters.register(call.call_id), wait)),
+                Prefer::RespondAsync => None,
+            };
+            let accepting = self.accepting.accept(call.clone());
+            let reply = accepting.instrument(spans::step(Step::Commit)).await;
+            match attempted.told(reply) {
+                Told::Committed(at) => {
+                    return Ok(self.committed(&attempted.call, at, waiting).await);
+                }
+                Told::Taken => {
+                    let found = self.find_taken_key(&attempted.call).await?;
+                    match attempted.holder(found) {
+                        Holder::Ours(call) => {
+                            self.publish(&attempted.call).await;
+                            return self.attach(&attempted.submission, call, false).await;
+                        }
+                        Holder::Other(found) => {
+                            return self.replay(&attempted.submission, &found).await;
+                        }
+                        Holder::Nobody => {}
+                    }
+                }
+                Told::Again => {}
+                Told::Refused(refusal) => return Err(refusal),
+            }
+        }
+        Err(attempted.given_up())
+    }
+
+    /// From here on the call exists: whatever fails now, the caller is told its id.
+    async fn committed(
+        &self,
+        call: &NewCall,
+        at: AcceptedAt,
+        waiting: Option<(Waiting, Duration)>,
+    ) -> Answer {
+        reached(Checkpoint::Committed);
+        metrics().accepted(&call.tool);
+        self.publish(call).await;
+        reached(Checkpoint::Published);
+        if let Some((mut waiting, wait)) = waiting {
+            if let Some(envelope) = waiting.decided(wait, None).await {
+                reached(Checkpoint::Decided);
+                return self.result(Arc::unwrap_or_clone(envelope));
+            }
+            if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {
+                return answer;
+            }
+        }
+        Answer::accepted(&accepted(call, at))
+    }
+
+    pub(crate) fn new_call(
+        &self,
+        submission: &Submission,
+        tool: &Tool,
+        call_id: CallId,
+    ) -> NewCall {
+        let (manifest, headers) = (&tool.manifest, &submission.headers);
+        let key = key::hash_for_call(
+            &submission.tenant,
+            &submission.tool,
+            manifest.key_policy(),
+            headers.key.as_ref(),
+            &submission.args_hash,
+        );
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        NewCall {
+            call_id,
+            tenant: submission.tenant.clone(),
+            tool: submission.tool.clone(),
+            tool_version: manifest.version,
+            effect: manifest.effect,
+            queue: manifest.queue.clone(),
+            priority: headers.priority,
+            key: key.map(|hash| NewKey {
+                hash,
+                original_hash: submission.original_hash,
+                replaces: None,
+            }),
+            key_retention_ms: millis(manifest.key_retention),
+            args: submission.args_text.clone(),
+            args_hash: submission.args_hash,
+            session: headers.session.clone(),
+            run: headers.run.clone(),
+            meta: headers.meta.as_ref().map(|meta| meta.get().to_owned()),
+            language: headers.language.unwrap_or(manifest.language),
+            trace: trace::current_context(&headers.trace),
+            dispatcher: self.dispatcher,
+            deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
+            run_deadline: headers.run_deadline,
+            queue_wait_ms: manifest.max_queue_wait.map(millis),
+        }
+    }
+
+    /// Rings the bell for a call that is there; when it is not heard the sweep finds the call.
+    pub(crate) async fn publish(&self, call: &NewCall) {
+        let inline = call.args.len() <= Pointer::ARGS_INLINE_MAX;
+        let pointer = Pointer {
+            call_id: call.call_id,
+            tool: call.tool.clone(),
+            tool_version: call.tool_version,
+            args_hash: hex::encode(call.args_hash),
+            args: inline
+                .then(|| RawValue::from_string(call.args.clone()).ok())
+                .flatten(),
+            trace: TraceContext {
+                baggage: None,
+                ..call.trace.clone()
+            },
+            attempts: 0,
+        };
+        let step = spans::step(Step::Publish);
+        let destination = self.bus.subjects.jobs_of_queue(&call.queue);
+        let sending = step.in_scope(|| spans::publish(destination.trim_end_matches(".>")));
+        self.publisher
+            .publish(&call.queue, 1, &pointer)
+            .instrument(sending)
+            .instrument(step)
+            .await;
+    }
+}
+
+/// The answer to a new call that nobody has waited for.
+pub(crate) fn accepted(call: &NewCall, at: AcceptedAt) -> Accepted {
+    Accepted {
+        call_id: call.call_id,
+        tool: call.tool.to_string(),
+        state: State::Queued,
+        replayed: false,
+        accepted_at: at.accepted_at,
+    }
+}
