@@ -248,6 +248,19 @@ impl Fleet {
         Answer::read(answer.expect("a dispatcher answers"))
     }
 
+    /// What an endpoint answers to these bytes; `None` when nobody does within [`LONG`].
+    pub async fn ask_bytes(
+        &self,
+        subject: &'static str,
+        body: impl Into<bytes::Bytes>,
+    ) -> Option<Answer> {
+        let request = async_nats::Request::new()
+            .payload(body.into())
+            .timeout(Some(LONG));
+        let answer = self.client.send_request(subject, request).await;
+        answer.ok().map(Answer::read)
+    }
+
     /// How many dispatchers hear callers now: they answer the ping of NATS services.
     ///
     /// # Panics
