@@ -37,6 +37,11 @@ impl Subjects {
         format!("{}.v1.*.get", self.prefix)
     }
 
+    /// Where one tenant's calls are asked for.
+    pub fn get(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.get", self.prefix)
+    }
+
     /// Where callers ask for definitions.
     pub fn tools_endpoint(&self) -> String {
         format!("{}.v1.*.tools", self.prefix)

@@ -58,7 +58,7 @@ pub enum Command {
     /// Apply tool manifests, check them, show what is there
     #[command(subcommand)]
     Tools(tools::Tools),
-    /// Submit a call and print its envelope; exit code 1 when the envelope says `is_error`
+    /// Submit a call and print its envelope, or a file of calls; exit code 1 when the envelope says `is_error`
     Call(Box<call::Call>),
     /// Look at calls, take them back, settle those in doubt, make them again
     #[command(subcommand)]

@@ -1,5 +1,6 @@
-//! `toolfleet call`: one request, as any client in any language would send it.
+//! `toolfleet call`: one request, as any client in any language would send it; or a file of them, in batches.
 
+mod bulk;
 mod request;
 
 use std::{process::ExitCode, time::Duration};
@@ -12,7 +13,7 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-use self::request::Pair;
+use self::{bulk::BulkArgs, request::Pair};
 use super::{
     ask::{Question, SLACK, Verdict, ask},
     connect, json, output,
@@ -23,7 +24,8 @@ use super::{
 #[derive(Debug, clap::Args)]
 pub struct Call {
     /// The tool's name
-    tool: ToolName,
+    #[arg(required_unless_present = "bulk")]
+    tool: Option<ToolName>,
     /// Arguments; a value that is JSON is sent as that JSON (days=2, tags=["a"]), everything else as a string
     #[arg(value_name = "NAME=VALUE", conflicts_with = "args")]
     pairs: Vec<Pair>,
@@ -65,18 +67,24 @@ pub struct Call {
     priority: Option<Priority>,
     #[command(flatten)]
     bus: BusArgs,
-    /// Print the envelope on one line
+    /// Print the envelope on one line; with --bulk, the summary as the last line, and no progress
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    bulk: BulkArgs,
 }
 
 impl Call {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.bulk.is_asked() {
+            return Box::pin(bulk::run(&self)).await;
+        }
+        let tool = self.tool.as_ref().expect("clap asks for it without --bulk");
         let body = request::body(&self)?;
         let headers = request::headers(&self)?;
         let bus = connect::bus(&self.bus).await?;
         let question = Question {
-            subject: bus.subjects.call(&self.tenant, self.tool.as_str()),
+            subject: bus.subjects.call(&self.tenant, tool.as_str()),
             headers,
             body,
             wait: self.patience(),
