@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::HeaderMap;
 use fleet::{
     arguments::{self, Limits, Violations},
-    bus::{connect::Bus, publish::Publisher},
+    bus::{connect::Bus, events::Events, publish::Publisher},
     call::State,
     canonical,
     checkpoint::{Checkpoint, reached},
@@ -32,6 +32,7 @@ use fleet::{
         code::Code,
         envelope::Accepted,
         error::ErrorBody,
+        event::{Event, Happening},
         headers::{Prefer, RequestHeaders},
         pointer::Pointer,
         subjects::Subjects,
@@ -58,6 +59,7 @@ pub(crate) struct Door {
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,
     pub(crate) publisher: Publisher,
+    pub(crate) events: Events,
     pub(crate) waiters: Waiters,
     pub(crate) dispatcher: DispatcherId,
 }
@@ -264,6 +266,7 @@ impl Door {
     ) -> Answer {
         reached(Checkpoint::Committed);
         metrics().accepted(&call.tool);
+        self.tell_accepted(call, &at);
         self.publish(call).await;
         reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
@@ -282,6 +285,21 @@ impl Door {
             replayed: false,
             accepted_at: at.accepted_at,
         })
+    }
+
+    fn tell_accepted(&self, call: &NewCall, at: &AcceptedAt) {
+        let event = Event {
+            call_id: call.call_id,
+            // A row starts with revision 0.
+            sequence: Event::sequence(0, 0),
+            at: at.accepted_at,
+            what: Happening::Accepted {
+                tool: call.tool.to_string(),
+                tool_version: call.tool_version,
+            },
+        };
+        self.events
+            .tell(&call.tenant, call.session.as_ref(), &event);
     }
 
     fn new_call(&self, submission: &Submission, tool: &Tool, call_id: CallId) -> NewCall {

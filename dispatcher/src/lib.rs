@@ -9,6 +9,7 @@ mod answer;
 mod cancel;
 mod config;
 mod key;
+mod news;
 mod replay;
 mod request;
 mod service;
@@ -20,7 +21,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use config::Config;
 use fleet::{
-    bus::{BusError, connect::Bus, mark, publish::Publisher, topology},
+    bus::{BusError, connect::Bus, events::Events, mark, publish::Publisher, topology},
     config::ConfigError,
     http::{self, HttpState, Readiness},
     ids::DispatcherId,
@@ -134,11 +135,13 @@ pub async fn run(
     let mut lanes = JoinSet::new();
     let accepting = Accepting::start(&postgres, &mut lanes);
     let completing = Completing::start(&postgres, &mut lanes);
+    let events = Events::start(&bus, &mut lanes);
     let sweep = Sweep {
         bus: bus.clone(),
         postgres: postgres.clone(),
         pool: pool.clone(),
         publisher: publisher.clone(),
+        events: events.clone(),
         completing,
         registry: registry.clone(),
         dispatcher,
@@ -167,6 +170,7 @@ pub async fn run(
         registry,
         accepting,
         publisher,
+        events,
         waiters,
         dispatcher,
     });
