@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_nats::HeaderMap;
 use fleet::{
     arguments::{self, Limits, Violations},
-    bus::{connect::Bus, publish::Publisher},
+    bus::{connect::Bus, events::Events, publish::Publisher},
     canonical,
     ids::{DispatcherId, Label, ToolName},
     manifest::KeyPolicy,
@@ -43,6 +43,7 @@ pub(crate) struct Door {
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,
     pub(crate) publisher: Publisher,
+    pub(crate) events: Events,
     pub(crate) waiters: Waiters,
     pub(crate) dispatcher: DispatcherId,
 }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::{
     accept::Door,
     answer::{Answer, Refusal},
-    request,
+    news, request,
 };
 
 /// Characters of a reason.
@@ -104,6 +104,7 @@ impl Door {
         };
         self.ring(self.bus.subjects.done(dispatcher, call), body)
             .await;
+        news::tell_decided(&self.events, &self.pool, call).await;
     }
 
     /// Says something that is also in the ledger: if it gets lost, it is found there.

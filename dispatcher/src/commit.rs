@@ -19,7 +19,12 @@ use fleet::{
         trace,
     },
     wire::{
-        code::Code, envelope::Accepted, headers::Prefer, pointer::Pointer, trace::TraceContext,
+        code::Code,
+        envelope::Accepted,
+        event::{Event, Happening},
+        headers::Prefer,
+        pointer::Pointer,
+        trace::TraceContext,
     },
 };
 use serde_json::value::RawValue;
@@ -175,6 +180,7 @@ impl Door {
     ) -> Answer {
         reached(Checkpoint::Committed);
         metrics().accepted(&call.tool);
+        self.tell_accepted(call, &at);
         self.publish(call).await;
         reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
@@ -187,6 +193,22 @@ impl Door {
             }
         }
         Answer::accepted(&accepted(call, at))
+    }
+
+    /// Tells those who follow the call's session.
+    pub(crate) fn tell_accepted(&self, call: &NewCall, at: &AcceptedAt) {
+        let event = Event {
+            call_id: call.call_id,
+            // A row starts with revision 0.
+            sequence: Event::sequence(0, 0),
+            at: at.accepted_at,
+            what: Happening::Accepted {
+                tool: call.tool.to_string(),
+                tool_version: call.tool_version,
+            },
+        };
+        self.events
+            .tell(&call.tenant, call.session.as_ref(), &event);
     }
 
     pub(crate) fn new_call(

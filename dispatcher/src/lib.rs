@@ -11,6 +11,7 @@ mod cancel;
 mod commit;
 mod config;
 mod key;
+mod news;
 mod replay;
 mod request;
 mod service;
@@ -22,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use config::Config;
 use fleet::{
-    bus::{BusError, connect::Bus, mark, publish::Publisher, topology},
+    bus::{BusError, connect::Bus, events::Events, mark, publish::Publisher, topology},
     config::ConfigError,
     http::{self, HttpState, Readiness},
     ids::DispatcherId,
@@ -136,11 +137,13 @@ pub async fn run(
     let mut lanes = JoinSet::new();
     let accepting = Accepting::start(&postgres, &mut lanes);
     let completing = Completing::start(&postgres, &mut lanes);
+    let events = Events::start(&bus, &mut lanes);
     let sweep = Sweep {
         bus: bus.clone(),
         postgres: postgres.clone(),
         pool: pool.clone(),
         publisher: publisher.clone(),
+        events: events.clone(),
         completing,
         registry: registry.clone(),
         dispatcher,
@@ -169,6 +172,7 @@ pub async fn run(
         registry,
         accepting,
         publisher,
+        events,
         waiters,
         dispatcher,
     });

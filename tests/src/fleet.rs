@@ -24,6 +24,7 @@ use futures_util::StreamExt;
 use serde_json::Value;
 use tokio::time::timeout;
 use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
+use worker::{Builder, Worker};
 
 use crate::{
     caller::{Answer, Submission},
@@ -180,13 +181,22 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_worker(&mut self, flags: &[&str]) -> &mut Process {
+        self.add_worker_with(Worker::builder(), flags).await
+    }
+
+    /// Starts one more worker that has tools of its own, with these flags, and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub async fn add_worker_with(&mut self, builder: Builder, flags: &[&str]) -> &mut Process {
         let name = format!("worker-{}", self.workers.len() + 1);
         let mut config: worker::Config = self.settings(&name, flags);
         config.guard_program = Some(built("fleet_tests_guard"));
         let alone = || self.nats_folder.path().join(format!("state of {name}"));
         config.state_dir.get_or_insert_with(alone);
         let process = Process::start(&name, |listener, stop| async move {
-            let run = Box::pin(worker::run(config, listener, stop.cancelled_owned()));
+            let run = Box::pin(builder.serve(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
         });
         let mut process = process.await;

@@ -87,10 +87,32 @@ impl Fleet {
         assert!(known, "the ledger does not know {}", worker.process.name());
     }
 
+    /// Starts the worker of the example in a process of its own. It is not ready yet.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub fn real_native_worker(&self, name: &str, flags: &[&str]) -> Real {
+        let command = Command::new(built("fleet_tests_native"));
+        self.start_program(command, "worker", name, flags, None)
+    }
+
     fn start_real(&self, role: &str, name: &str, flags: &[&str], armed: Option<Armed>) -> Real {
         let mut command = Command::new(built("fleet_tests_toolfleet"));
+        command.arg(role);
+        self.start_program(command, role, name, flags, armed)
+    }
+
+    fn start_program(
+        &self,
+        mut command: Command,
+        role: &str,
+        name: &str,
+        flags: &[&str],
+        armed: Option<Armed>,
+    ) -> Real {
         command
-            .args([role, "--parent-pipe", "--name", name])
+            .args(["--parent-pipe", "--name", name])
             .args(["--http", "127.0.0.1:0", "--log", "info"])
             .args(flags)
             .env("DATABASE_URL", &self.database.url)

@@ -206,6 +206,11 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
     if !ended.state.answers_waiters() {
         return;
     }
+    if let Some(event) = ended.finished(call, &ending.kind) {
+        worker
+            .events
+            .tell(&ended.tenant, ended.session.as_ref(), &event);
+    }
     let envelope = envelope(call, ended, ending.kind).map(|envelope| envelope.to_bytes());
     let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
     // Empty rings the bell only.

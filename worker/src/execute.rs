@@ -25,8 +25,9 @@ use tracing::Instrument;
 
 use crate::{
     claim::Running,
-    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared, StopReason},
+    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared, Progress, StopReason},
     gate,
+    progress::News,
     running::Entry,
     worker::Worker,
 };
@@ -114,10 +115,19 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
                 Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
             } else {
                 reached(Checkpoint::Starting);
-                let execution = run(prepared, context)
-                    .instrument(span.clone())
-                    .instrument(outer)
-                    .await;
+                let news = news(worker, &claimed, claim_sent);
+                news.started();
+                let running = news.tell_of(async |progress| {
+                    run(
+                        prepared,
+                        AttemptContext {
+                            progress,
+                            ..context
+                        },
+                    )
+                    .await
+                });
+                let execution = running.instrument(span.clone()).instrument(outer).await;
                 let execution = match execution {
                     Execution::Ran(outcome)
                         if claimed.effect_unknown && claimed.effect == Effect::Idempotent =>
@@ -230,5 +240,20 @@ fn context(
         trace: trace::context_of(span, &claimed.trace),
         stop: entry.stop.clone(),
         left_behind: LeftBehind::default(),
+        progress: Progress::default(),
+    }
+}
+
+fn news(worker: &Worker, claimed: &Claimed, claim_sent: Instant) -> News {
+    let timeout = Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
+    News {
+        events: worker.events.clone(),
+        tenant: claimed.tenant.clone(),
+        session: claimed.session.clone(),
+        call: claimed.call_id,
+        rev: claimed.rev,
+        attempt: claimed.attempt,
+        claimed_at: claimed.attempt_until - timeout,
+        claim_sent,
     }
 }

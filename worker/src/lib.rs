@@ -5,7 +5,9 @@
 //! that a call is to stop, `late` keeps what came too late to decide; `guard` is the small process that runs between the
 //! worker and a process tool.
 
+mod apply;
 mod attempt;
+mod builder;
 mod cancel;
 mod claim;
 mod complete;
@@ -20,7 +22,9 @@ mod heartbeat;
 mod late;
 mod leave;
 mod neighbours;
+mod progress;
 mod running;
+pub mod tool;
 mod worker;
 
 use std::{
@@ -29,11 +33,14 @@ use std::{
     time::Duration,
 };
 
+pub use builder::{Builder, Worker};
 pub use config::Config;
+pub use fleet::call::Effect;
 use fleet::{
     bus::{
         BusError,
         connect::Bus,
+        events::Events,
         mark,
         pull::{Delivered, Puller},
     },
@@ -62,13 +69,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use crate::tool::{Tool, ToolContext, ToolError};
 use crate::{
     executors::{
-        Executors, LINGER_MAX, http::HttpExecutor, native::NativeExecutor, nats::NatsExecutor,
-        process::ProcessExecutor, sql::SqlExecutor,
+        Executors, LINGER_MAX, http::HttpExecutor, nats::NatsExecutor, process::ProcessExecutor,
+        sql::SqlExecutor,
     },
     running::Attempts,
-    worker::Worker,
 };
 
 /// Why a worker cannot start, or had to stop.
@@ -112,6 +119,15 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
+    run_with(config, Builder::default(), listener, shutdown).await
+}
+
+async fn run_with(
+    config: Config,
+    built: Builder,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
     let state_dir = config.state_dir()?;
     let readiness = Readiness::new(["postgres", "nats", "lease"]);
     let (intake, stop) = (CancellationToken::new(), CancellationToken::new());
@@ -132,6 +148,7 @@ pub async fn run(
     postgres.recalled(mark::recall(&bus).await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     let mut connection = postgres.connect().await?;
+    apply::apply(&mut connection, &bus, &built.manifests, &config.name).await?;
     let pool = postgres.pool(4);
     let registry = Registry::default();
     registry.refresh(&pool).await?;
@@ -153,9 +170,10 @@ pub async fn run(
         .guard_program
         .clone()
         .unwrap_or_else(|| "/proc/self/exe".into());
-    let worker = Arc::new(Worker {
+    let worker = Arc::new(worker::Worker {
         id,
         bus: bus.clone(),
+        events: Events::start(&bus, &mut lanes),
         pool: pool.clone(),
         registry: registry.clone(),
         claiming: Claiming::start(id, &postgres, &mut lanes),
@@ -165,7 +183,7 @@ pub async fn run(
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
             nats: NatsExecutor::default(),
             sql: SqlExecutor::default(),
-            native: NativeExecutor::default(),
+            native: built.native,
         },
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),
@@ -235,7 +253,7 @@ pub async fn run(
 }
 
 /// Pulls messages and runs an attempt for each until `intake` is cancelled and all of them have ended.
-async fn deliver(worker: Arc<Worker>, config: &Config, intake: CancellationToken) {
+async fn deliver(worker: Arc<worker::Worker>, config: &Config, intake: CancellationToken) {
     let slots = Arc::new(Semaphore::new(config.concurrency));
     let share = config.concurrency.div_ceil(config.queues.len());
     let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
@@ -281,7 +299,7 @@ async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: Cancell
 }
 
 /// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
-async fn watch(worker: Arc<Worker>, readiness: Readiness, stop: CancellationToken) {
+async fn watch(worker: Arc<worker::Worker>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("nats", worker.bus.is_connected());
         readiness.set("lease", worker.may_start());

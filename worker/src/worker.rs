@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use fleet::{
-    bus::connect::Bus,
+    bus::{connect::Bus, events::Events},
     ids::{AttemptId, CallId, WorkerId},
     lease::Lease,
     registry::Registry,
@@ -24,6 +24,7 @@ use crate::{executors::Executors, running::Attempts};
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) bus: Bus,
+    pub(crate) events: Events,
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
     pub(crate) claiming: Claiming,

@@ -201,6 +201,7 @@ impl<'a> Batch<'a> {
                 match sent.told(reply) {
                     Told::Committed(at) => {
                         metrics().accepted(&sent.call.tool);
+                        self.door.tell_accepted(&sent.call, &at);
                         let accepted = accepted(&sent.call, at);
                         self.outcomes[place] = Some(Outcome::Accepted(accepted));
                         committed.push(sent.call);

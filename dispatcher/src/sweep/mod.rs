@@ -28,7 +28,7 @@ mod upkeep;
 use std::time::Duration;
 
 use fleet::{
-    bus::{connect::Bus, publish::Publisher},
+    bus::{connect::Bus, events::Events, publish::Publisher},
     checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId},
     registry::Registry,
@@ -52,6 +52,7 @@ pub(crate) struct Sweep {
     pub(crate) postgres: Postgres,
     pub(crate) pool: PgPool,
     pub(crate) publisher: Publisher,
+    pub(crate) events: Events,
     pub(crate) completing: Completing,
     pub(crate) registry: Registry,
     pub(crate) dispatcher: DispatcherId,
@@ -117,6 +118,10 @@ impl Sweep {
                 reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 if ended.state.answers_waiters() {
+                    if let Some(event) = ended.finished(ending.call_id, &ending.kind) {
+                        let session = ended.session.as_ref();
+                        self.events.tell(&ended.tenant, session, &event);
+                    }
                     self.ring(ended.dispatcher, ending.call_id).await;
                 }
             }

@@ -34,6 +34,7 @@ use time::OffsetDateTime;
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Sweep, every, warn};
+use crate::news;
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
@@ -257,6 +258,7 @@ impl Sweep {
                 if let Some(dispatcher) = tell {
                     self.ring(dispatcher, doubted.call_id).await;
                 }
+                news::tell_decided(&self.events, &self.pool, doubted.call_id).await;
                 return Ok(());
             }
             // Asked again, it would say the same for ever.

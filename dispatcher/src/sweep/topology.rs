@@ -4,19 +4,32 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fleet::{bus::topology, ids::QueueName, telemetry::report};
 
+use tokio::time::Instant;
+
 use super::{Sweep, every};
 
+/// How often a consumer is looked for although no tool is new.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How soon a new tool's queue is noticed.
+const NOTICE: Duration = Duration::from_millis(250);
+
 impl Sweep {
-    /// Makes the stream and the consumers again when they are gone. Cancel-safe.
+    /// Makes the stream and the consumers again when they are gone, and at once for a new tool's queue. Cancel-safe.
     pub(super) async fn keep_topology(self) {
-        let mut ticks = every(Duration::from_secs(5));
+        let mut ticks = every(NOTICE);
+        let (mut ensured, mut looked) = (BTreeSet::new(), None::<Instant>);
         loop {
             ticks.tick().await;
-            if !self.bus.is_connected() {
+            let queues = self.queues();
+            let due = looked.is_none_or(|looked| looked.elapsed() >= LOOK_AGAIN);
+            if !self.bus.is_connected() || (queues == ensured && !due) {
                 continue;
             }
-            let queues: Vec<QueueName> = self.queues().into_iter().collect();
-            if let Err(error) = topology::ensure(&self.bus, &queues).await {
+            looked = Some(Instant::now());
+            let wanted: Vec<QueueName> = queues.iter().cloned().collect();
+            // Those that could not be made are wanted again at the next look.
+            ensured = queues;
+            if let Err(error) = topology::ensure(&self.bus, &wanted).await {
                 tracing::warn!(
                     error = report(&error),
                     "the stream or a consumer could not be made; trying again"

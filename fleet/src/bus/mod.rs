@@ -2,6 +2,7 @@
 
 pub mod connect;
 pub mod drift;
+pub mod events;
 pub mod mark;
 pub mod orphans;
 pub mod publish;

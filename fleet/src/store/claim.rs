@@ -29,6 +29,8 @@ pub struct ClaimRow {
 pub struct Claimed {
     /// The call.
     pub call_id: CallId,
+    /// Which revision of the call the claim is.
+    pub rev: i32,
     /// The attempt's number, from 1.
     pub attempt: u32,
     /// How many attempts before it the platform took back or lost: no tool has spent them.
@@ -153,6 +155,7 @@ fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
     let word = |name: &str| row.try_get::<String, _>(name);
     Ok(Claimed {
         call_id: CallId(row.try_get::<Uuid, _>("call_id")?),
+        rev: row.try_get("rev")?,
         attempt: u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(u32::MAX),
         unspent_attempts: u32::try_from(row.try_get::<i32, _>("unspent_attempts")?).unwrap_or(0),
         effect_unknown: row.try_get("effect_unknown")?,

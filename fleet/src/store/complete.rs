@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lane::{Locks, Statement};
@@ -12,6 +13,10 @@ use crate::{
     checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label},
     outcome::OutcomeWord,
+    wire::{
+        error::ErrorBody,
+        event::{Event, Happening},
+    },
 };
 
 /// What is to become of a call.
@@ -110,6 +115,10 @@ pub struct EndedAttempt {
 /// What the ledger says of a call that moved.
 #[derive(Debug, Clone)]
 pub struct Ended {
+    /// How often it has moved, this time included.
+    pub rev: i32,
+    /// When it moved.
+    pub moved_at: OffsetDateTime,
     /// Where it stands now.
     pub state: State,
     /// Its tool.
@@ -118,6 +127,8 @@ pub struct Ended {
     pub tool_version: i32,
     /// Who asked.
     pub tenant: Label,
+    /// The caller's session.
+    pub session: Option<Label>,
     /// Who accepted it.
     pub dispatcher: DispatcherId,
     /// How many attempts were made.
@@ -128,6 +139,29 @@ pub struct Ended {
     pub queued_ms: i64,
     /// From there to now.
     pub run_ms: i64,
+}
+
+impl Ended {
+    /// The event that tells of it, if the call is decided by it.
+    pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
+        let (outcome, error) = match kind {
+            EndingKind::End { outcome, error, .. } => (*outcome, error.as_deref()),
+            EndingKind::Doubt { error } => (CallOutcome::Unknown, Some(error.as_str())),
+            EndingKind::Again { .. } => return None,
+        };
+        let error: Option<ErrorBody> = error.and_then(|error| serde_json::from_str(error).ok());
+        Some(Event {
+            call_id: call,
+            sequence: Event::sequence(self.rev, 0),
+            at: self.moved_at,
+            what: Happening::Finished {
+                state: self.state,
+                outcome,
+                attempts: self.attempts,
+                code: error.map(|error| error.code),
+            },
+        })
+    }
 }
 
 /// The statement.
@@ -278,13 +312,20 @@ impl Statement for Complete {
 
 fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
     let decode = |e| sqlx::Error::Decode(Box::new(e));
+    let session: Option<String> = row.try_get("session")?;
     Ok(Ended {
+        rev: row.try_get("rev")?,
+        moved_at: row.try_get("moved_at")?,
         state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
         tool: row.try_get("tool")?,
         tool_version: row.try_get("tool_version")?,
         tenant: row
             .try_get::<String, _>("tenant")?
             .parse()
+            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        session: session
+            .map(|session| session.parse())
+            .transpose()
             .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
         dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
         attempts: row.try_get("attempts")?,

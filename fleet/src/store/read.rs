@@ -10,7 +10,10 @@ use super::{StoreError, session::within};
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     ids::{AttemptId, CallId, Label},
-    wire::envelope::{Accepted, Envelope, EnvelopeState, Timing, is_error, no_coercions},
+    wire::{
+        envelope::{Accepted, Envelope, EnvelopeState, Timing, is_error, no_coercions},
+        event::{Event, Happening},
+    },
 };
 
 /// A call as it stands, with what its envelope needs.
@@ -20,6 +23,8 @@ pub struct CallRow {
     pub call_id: CallId,
     /// Who asked.
     pub tenant: Label,
+    /// The caller's session.
+    pub session: Option<Label>,
     /// Its tool.
     pub tool: String,
     /// The version it was accepted with.
@@ -46,6 +51,8 @@ pub struct CallRow {
     pub quarantined: bool,
     /// Who ended it, if it is over.
     pub ended_by: Option<String>,
+    /// Since when it is decided or in doubt.
+    pub decided_at: Option<OffsetDateTime>,
     outcome: Option<String>,
     source: Option<String>,
     effect_known: Option<String>,
@@ -57,16 +64,16 @@ pub struct CallRow {
     run_ms: i64,
 }
 
-const OPEN: &str = "SELECT call_id, tenant, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
+const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
     deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
     EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied') AS applied_late, \
-    quarantined, NULL AS ended_by, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
+    quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls o";
-const FINISHED: &str = "SELECT call_id, tenant, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
-    false, false, false, false, false, actor, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
+    false, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
@@ -263,6 +270,11 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
                 .try_get::<String, _>("tenant")?
                 .parse()
                 .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            session: row
+                .try_get::<Option<String>, _>("session")?
+                .map(|session| session.parse())
+                .transpose()
+                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
             tool: row.try_get("tool")?,
             tool_version: row.try_get("tool_version")?,
             state: row
@@ -279,6 +291,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             applied_late: row.try_get("applied_late")?,
             quarantined: row.try_get("quarantined")?,
             ended_by: row.try_get("ended_by")?,
+            decided_at: row.try_get("decided_at")?,
             outcome: row.try_get("outcome")?,
             source: row.try_get("source")?,
             effect_known: row.try_get("effect_known")?,
@@ -303,6 +316,22 @@ impl CallRow {
             replayed,
             accepted_at: self.accepted_at,
         }
+    }
+
+    /// The event that tells that it is decided, if it is.
+    pub fn finished(&self) -> Option<Event> {
+        let envelope = self.envelope(false).ok()??;
+        Some(Event {
+            call_id: self.call_id,
+            sequence: Event::sequence(self.rev, 0),
+            at: self.decided_at?,
+            what: Happening::Finished {
+                state: self.state,
+                outcome: envelope.outcome,
+                attempts: self.attempts,
+                code: envelope.error.map(|error| error.code),
+            },
+        })
     }
 
     /// The result envelope of a call that is decided; `None` for one that is not.

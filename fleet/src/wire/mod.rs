@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod code;
 pub mod envelope;
 pub mod error;
+pub mod event;
 pub mod headers;
 pub mod pointer;
 pub mod subjects;

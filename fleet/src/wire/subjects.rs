@@ -120,6 +120,21 @@ impl Subjects {
         self.stream("JOBS")
     }
 
+    /// Where the events of one call are told: `<prefix>.v1.<tenant>.event.<session>.<call_id>`.
+    pub fn event(&self, tenant: &Label, session: &Label, call: CallId) -> String {
+        format!("{}.v1.{tenant}.event.{session}.{call}", self.prefix)
+    }
+
+    /// Every event of every call.
+    pub fn events(&self) -> String {
+        format!("{}.v1.*.event.*.*", self.prefix)
+    }
+
+    /// The stream that keeps events for a while.
+    pub fn events_stream(&self) -> String {
+        self.stream("EVENTS")
+    }
+
     fn stream(&self, name: &str) -> String {
         let prefix = self.prefix.as_str().to_ascii_uppercase();
         format!("{}_{name}", prefix.replace('-', "_"))

@@ -2,14 +2,13 @@
 
 use std::{io, time::Duration};
 
-use async_nats::ServerAddr;
 use fleet::{
     bus::{BusError, connect::Bus},
     config::{BusArgs, ConfigError, StoreArgs},
+    process,
     store::{StoreError, migrate::check_schema, session::Postgres},
-    telemetry,
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use sqlx::{PgConnection, PgPool};
 
 /// How this program names itself to the servers.
@@ -17,18 +16,9 @@ const NAME: &str = "toolfleet";
 /// How long looking at the schema may take, the connection included.
 const SCHEMA_MAX: Duration = Duration::from_secs(10);
 
-/// The ledger, if the URL is one. The driver would take any scheme.
+/// The ledger, if the URL is one.
 pub(super) fn postgres(url: &SecretString) -> Result<Postgres, ConfigError> {
-    let schemes = ["postgres://", "postgresql://"];
-    if !schemes
-        .iter()
-        .any(|scheme| url.expose_secret().starts_with(scheme))
-    {
-        return Err(ConfigError(vec![
-            "DATABASE_URL is not a postgres:// URL".to_owned(),
-        ]));
-    }
-    Postgres::new(url, NAME).map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
+    process::ledger(url, NAME)
 }
 
 /// A connection that may write: to a server that keeps what it commits, and a schema that we know.
@@ -48,25 +38,8 @@ pub(super) async fn reader(store: &StoreArgs) -> anyhow::Result<PgPool> {
 
 /// NATS, if it is one that we can use.
 pub(super) async fn bus(args: &BusArgs) -> Result<Bus, BusError> {
-    check_url(args).map_err(|_sentence| BusError::BadUrl)?;
+    process::check_bus_url(args)?;
     Bus::connect(&args.nats_url, NAME, args.prefix.clone()).await
-}
-
-/// Whether the URLs are URLs: all that can be said about them without a server. The sentences do not contain them.
-pub(super) fn check_urls(store: &StoreArgs, bus: &BusArgs) -> Vec<String> {
-    let store = postgres(&store.database_url).err();
-    let store = store
-        .map(|ConfigError(sentences)| sentences)
-        .unwrap_or_default();
-    store.into_iter().chain(check_url(bus).err()).collect()
-}
-
-fn check_url(bus: &BusArgs) -> Result<(), String> {
-    let parsed = bus.nats_url.expose_secret().parse::<ServerAddr>();
-    // Its message may quote the URL.
-    parsed
-        .map(drop)
-        .map_err(|_has_the_url| BusError::BadUrl.to_string())
 }
 
 /// Whether the schema is the one we know. Bounded in time.

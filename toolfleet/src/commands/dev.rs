@@ -8,6 +8,7 @@ use fleet::{
     config::ParentArgs,
     ids::WorkerId,
     manifest::Manifest,
+    process::asked_to_stop,
     store::{
         migrate::migrate,
         tools::{Applied, apply},
@@ -20,7 +21,6 @@ use serde_json::Value;
 use super::{
     connect,
     history::{self, Versions},
-    process::asked_to_stop,
     tools::files,
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};

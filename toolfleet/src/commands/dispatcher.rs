@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use dispatcher::Config;
-
-use super::process::{Settings, asked_to_stop, finish};
+use fleet::process::{Settings, asked_to_stop, finish};
 
 /// Runs until it is told to stop.
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -19,5 +18,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     let (telemetry, listener) = settings.prepare().await?;
     let ran = Box::pin(dispatcher::run(config, listener, stopping)).await;
-    finish(telemetry, ran).await
+    finish(telemetry).await;
+    ran?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,22 +2,16 @@
 
 use std::error::Error;
 
-use async_nats::{ConnectError, ConnectErrorKind};
-use fleet::{
-    bus::BusError,
-    config::ConfigError,
-    store::StoreError,
-    telemetry::{self, TelemetryError},
-};
+use fleet::{process, telemetry};
 
 use super::output::{OutputError, plain};
 
 /// It worked.
 pub const OK: u8 = 0;
-pub(super) const FAILED: u8 = 1;
+pub(super) const FAILED: u8 = process::FAILED;
 const USAGE: u8 = 2;
-pub(super) const CONFIGURATION: u8 = 64;
-pub(super) const UNREACHABLE: u8 = 69;
+pub(super) const CONFIGURATION: u8 = process::CONFIGURATION;
+pub(super) const UNREACHABLE: u8 = process::UNREACHABLE;
 
 /// Arguments that do not make sense together, or in themselves.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +30,7 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
         OK
     } else if any(|cause| cause.is::<UsageError>()) {
         USAGE
-    } else if any(is_configuration) {
+    } else if any(process::is_configuration) {
         CONFIGURATION
     } else if any(is_unreachable) {
         UNREACHABLE
@@ -57,44 +51,8 @@ fn is_nobody_listening(cause: &(dyn Error + 'static)) -> bool {
     matches!(cause.downcast_ref(), Some(OutputError::ReaderGone))
 }
 
-fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
-    if cause.is::<ConfigError>() {
-        return true;
-    }
-    if let Some(problem) = cause.downcast_ref::<TelemetryError>() {
-        return matches!(
-            problem,
-            TelemetryError::Filter(_) | TelemetryError::Endpoint
-        );
-    }
-    if let Some(problem) = cause.downcast_ref::<ConnectError>() {
-        return matches!(
-            problem.kind(),
-            ConnectErrorKind::ServerParse
-                | ConnectErrorKind::Authentication
-                | ConnectErrorKind::AuthorizationViolation
-        );
-    }
-    if let Some(problem) = cause.downcast_ref::<BusError>() {
-        return matches!(problem, BusError::UnfitServer(_) | BusError::BadUrl);
-    }
-    match cause.downcast_ref::<StoreError>() {
-        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_)) => true,
-        Some(StoreError::Refused { source, .. }) => is_turned_away(source),
-        Some(StoreError::Unavailable { .. } | StoreError::Unreadable { .. }) | None => false,
-    }
-}
-
 fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
-    cause.is::<NoResponders>()
-        || matches!(cause.downcast_ref(), Some(StoreError::Unavailable { .. }))
-        || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
-}
-
-/// A wrong user or password (class 28), or a database that does not exist (3D000).
-fn is_turned_away(source: &sqlx::Error) -> bool {
-    let code = source.as_database_error().and_then(|answer| answer.code());
-    code.is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
+    cause.is::<NoResponders>() || process::is_unreachable(cause)
 }
 
 #[cfg(test)]
@@ -102,6 +60,7 @@ mod tests {
     use std::io;
 
     use anyhow::anyhow;
+    use fleet::{bus::BusError, config::ConfigError, store::StoreError, telemetry::TelemetryError};
 
     use super::*;
 

@@ -16,7 +16,6 @@ mod history;
 mod json;
 mod migrate;
 mod output;
-mod process;
 mod tools;
 mod words;
 mod worker;

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
+use fleet::process::{Settings, asked_to_stop, finish};
 use worker::{Config, guard};
-
-use super::process::{Settings, asked_to_stop, finish};
 
 /// Runs until it is told to stop and what it runs has ended.
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
@@ -22,5 +21,7 @@ pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     };
     let (telemetry, listener) = settings.prepare().await?;
     let ran = Box::pin(worker::run(config, listener, stopping)).await;
-    finish(telemetry, ran).await
+    finish(telemetry).await;
+    ran?;
+    Ok(ExitCode::SUCCESS)
 }

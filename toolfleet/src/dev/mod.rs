@@ -12,7 +12,6 @@ mod fleet;
 mod keep;
 mod lock;
 mod logs;
-mod parent;
 mod ready;
 mod state;
 mod tools;
@@ -30,7 +29,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub use fleet::Dev;
-pub use parent::parent_gone;
 pub use state::DevState;
 
 /// What `dev` is told.

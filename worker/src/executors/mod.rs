@@ -33,6 +33,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 pub use self::stop::{Stop, StopReason};
+pub use crate::progress::Progress;
 
 /// One executor of each kind.
 pub(crate) struct Executors {
@@ -118,6 +119,8 @@ pub struct AttemptContext {
     pub stop: Stop,
     /// Where the executor says that something which it started may live on.
     pub left_behind: LeftBehind,
+    /// Where a tool says how far it is.
+    pub progress: Progress,
 }
 
 /// Whether something that was started for an attempt may outlive it. Until it is proven gone, nobody can know that an effect

@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use worker::executors::{AttemptContext, Executor, LeftBehind, Prepared, Stop, http::HttpExecutor};
+use worker::executors::{
+    AttemptContext, Executor, LeftBehind, Prepared, Progress, Stop, http::HttpExecutor,
+};
 
 /// A manifest with this effect and request; `more` adds top-level fields.
 fn manifest(effect: &str, http: Value, more: Value) -> Manifest {
@@ -57,6 +59,7 @@ fn context(time: Duration) -> AttemptContext {
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
         left_behind: LeftBehind::default(),
+        progress: Progress::default(),
     }
 }
 

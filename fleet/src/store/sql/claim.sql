@@ -24,7 +24,7 @@ SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = 
 FROM due d
 JOIN input i USING (call_id)
 WHERE o.call_id = d.call_id AND o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now()
-RETURNING o.call_id, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
+RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
     o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
     (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
     o.attempt_until, (extract(epoch FROM now() - o.accepted_at) * 1000)::bigint AS queued_ms,

@@ -5,7 +5,7 @@ WITH call AS MATERIALIZED (
     WHERE call_id = $1
     FOR UPDATE
 )
-SELECT o.call_id, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
+SELECT o.call_id, o.claim_rev AS rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
     o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
     (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
     o.attempt_until, (extract(epoch FROM now() - o.accepted_at) * 1000)::bigint AS queued_ms,

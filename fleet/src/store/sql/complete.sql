@@ -51,7 +51,7 @@ WITH input AS MATERIALIZED (
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
-    RETURNING call_id, state, tool, tool_version, tenant, attempts, coercions, queued_ms, run_ms
+    RETURNING call_id, rev, state, tool, tool_version, tenant, session, attempts, coercions, queued_ms, run_ms
 ), again AS (
     UPDATE toolfleet.open_calls o
     SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
@@ -97,12 +97,12 @@ WITH input AS MATERIALIZED (
     FROM mine
     WHERE kind IN ('again', 'doubt')
 )
-SELECT f.call_id, f.state::text AS state, f.tool, f.tool_version, f.tenant, e.dispatcher_id, f.attempts,
+SELECT f.call_id, f.rev, now() AS moved_at, f.state::text AS state, f.tool, f.tool_version, f.tenant, f.session, e.dispatcher_id, f.attempts,
     f.coercions::text AS coercions, f.queued_ms, f.run_ms
 FROM finished f
 JOIN ended e USING (call_id)
 UNION ALL
-SELECT call_id, state::text, tool, tool_version, tenant, dispatcher_id, attempts, coercions::text,
+SELECT call_id, rev, now(), state::text, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions::text,
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
     (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint
 FROM (SELECT * FROM again UNION ALL SELECT * FROM doubted) moved

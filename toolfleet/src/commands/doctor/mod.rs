@@ -13,7 +13,10 @@ mod stream;
 
 use std::process::ExitCode;
 
-use ::fleet::config::{BusArgs, ConfigError, StoreArgs};
+use ::fleet::{
+    config::{BusArgs, ConfigError, StoreArgs},
+    process,
+};
 use serde_json::json;
 
 use self::check::{Check, Status};
@@ -41,7 +44,7 @@ pub struct Doctor {
 
 impl Doctor {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let wrong = connect::check_urls(&self.store, &self.bus);
+        let wrong = process::check_urls(&self.store, &self.bus);
         if !wrong.is_empty() {
             return Err(ConfigError(wrong).into());
         }

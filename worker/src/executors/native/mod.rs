@@ -1,24 +1,110 @@
-//! Tools that are a handler in the worker's own program.
+//! Tools that are handlers in the worker's own program.
+//!
+//! `handler` makes one of a [`Tool`]; `run` runs it as a task of its own and ends it in time.
 
-use fleet::{manifest::Manifest, outcome::ToolFailure, secrets::Secrets, wire::code::Code};
+mod handler;
+mod run;
+
+use std::{collections::HashMap, sync::Arc};
+
+use fleet::{
+    manifest::{ExecutorSpec, Manifest, ManifestProblem},
+    outcome::{Outcome, ToolFailure},
+    secrets::Secrets,
+    wire::code::Code,
+};
+use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
-use super::{Executor, Prepared};
+use self::handler::{Handler, Typed};
+use super::{AttemptContext, Executor, Prepared};
+use crate::tool::{self, Tool};
 
 /// Runs native tools.
-#[derive(Debug, Default)]
-pub struct NativeExecutor {}
+#[derive(Clone, Default)]
+pub struct NativeExecutor {
+    handlers: HashMap<String, Arc<dyn Handler>>,
+}
+
+impl std::fmt::Debug for NativeExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.handlers.keys()).finish()
+    }
+}
+
+impl NativeExecutor {
+    /// Takes a tool, and returns the manifest that is derived from it.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the manifest, or that this version of the tool is here already.
+    pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
+        let manifest = tool::manifest(&tool)?;
+        let ExecutorSpec::Native(spec) = &manifest.executor else {
+            unreachable!("the derived manifest is of a native tool");
+        };
+        let handler: Arc<dyn Handler> = Arc::new(Typed(tool));
+        if self
+            .handlers
+            .insert(spec.handler.clone(), handler)
+            .is_some()
+        {
+            let message = format!(
+                "version {} is here twice; raise the version of one",
+                manifest.version
+            );
+            let path = "/version".to_owned();
+            return Err(vec![ManifestProblem { path, message }]);
+        }
+        Ok(manifest)
+    }
+}
 
 impl Executor for NativeExecutor {
     fn prepare(
         &self,
-        _manifest: &Manifest,
-        _arguments: &Value,
+        manifest: &Manifest,
+        arguments: &Value,
         _secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        Err(ToolFailure::new(
-            Code::Unavailable,
-            "this worker has no native tools",
-        ))
+        let ExecutorSpec::Native(spec) = &manifest.executor else {
+            return Err(ToolFailure::new(
+                Code::ToolGone,
+                "this version of the tool is not a handler",
+            ));
+        };
+        let handler = self.handlers.get(&spec.handler).ok_or_else(|| {
+            // Another worker may have it: the call waits for that one.
+            let message = format!("this worker has no handler {}", spec.handler);
+            ToolFailure::new(Code::Unavailable, message)
+        })?;
+        Ok(Box::new(PreparedNative {
+            handler: Arc::clone(handler),
+            arguments: arguments.clone(),
+            key_argument: manifest
+                .idempotency
+                .as_ref()
+                .and_then(|how| how.argument.clone()),
+            output_limit: manifest.output_limit,
+        }))
+    }
+}
+
+/// A handler and what it is to be called with.
+struct PreparedNative {
+    handler: Arc<dyn Handler>,
+    arguments: Value,
+    key_argument: Option<String>,
+    output_limit: usize,
+}
+
+impl Prepared for PreparedNative {
+    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+        if let (Some(name), Value::Object(members)) =
+            (self.key_argument.take(), &mut self.arguments)
+        {
+            members.insert(name, Value::String(context.idempotency_key.clone()));
+        }
+        run::run(self.handler, self.arguments, self.output_limit, context).boxed()
     }
 }

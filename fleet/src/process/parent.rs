@@ -1,4 +1,4 @@
-//! The other end of the parent pipe, in the dispatcher and the worker.
+//! The other end of the parent pipe.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 /// Waits until standard input closes, as it does when the `dev` that holds its other end is gone, however it went.
 ///
 /// For a process that was started with `--parent-pipe`; call it once.
-pub async fn parent_gone() {
+pub(super) async fn gone() {
     let (sender, gone) = oneshot::channel::<()>();
     // A thread of its own: the runtime would wait for a blocking read of its own when it shuts down.
     std::thread::spawn(move || {

@@ -1,0 +1,113 @@
+//! Session events: handed over without waiting, published by one task, kept for a while for those who come late.
+//!
+//! Nothing depends on them. When NATS is away or slow they are dropped, and whoever reports one never notices.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{
+    self,
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+};
+use bytes::Bytes;
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinSet,
+};
+
+use super::{BusError, connect::Bus, topology};
+use crate::{
+    ids::Label,
+    wire::{event::Event, subjects::Subjects},
+};
+
+/// Events that wait to be sent; beyond these they are dropped.
+const WAITING_MAX: usize = 4_096;
+/// How long sending one may take.
+const SEND_MAX: Duration = Duration::from_secs(1);
+/// How long the stream keeps an event.
+const AGE_MAX: Duration = Duration::from_secs(600);
+/// Bytes that the stream keeps.
+const BYTES_MAX: i64 = 64 * 1024 * 1024;
+/// Events of one call that the stream keeps, so that a talkative one does not push out the others.
+const PER_CALL_MAX: i64 = 1_000;
+
+/// Where events are handed over. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Events {
+    sender: Sender<(String, Bytes)>,
+    subjects: Subjects,
+}
+
+impl Events {
+    /// Starts the task that publishes them; it ends when every clone is gone and all is sent.
+    pub fn start(bus: &Bus, tasks: &mut JoinSet<()>) -> Self {
+        let (sender, waiting) = mpsc::channel(WAITING_MAX);
+        tasks.spawn(publish(bus.clone(), waiting));
+        Self {
+            sender,
+            subjects: bus.subjects.clone(),
+        }
+    }
+
+    /// Hands one over. Never waits; a call without a session has no events.
+    pub fn tell(&self, tenant: &Label, session: Option<&Label>, event: &Event) {
+        let Some(session) = session else {
+            return;
+        };
+        let subject = self.subjects.event(tenant, session, event.call_id);
+        if self
+            .sender
+            .try_send((subject, event.to_bytes().into()))
+            .is_err()
+        {
+            tracing::debug!(call = %event.call_id, "an event was dropped: too many wait to be sent");
+        }
+    }
+}
+
+async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
+    while let Some((subject, body)) = waiting.recv().await {
+        // The client would keep what is published while it has no connection, and send stale news.
+        if !bus.is_connected() {
+            continue;
+        }
+        let sending = bus.client.publish(subject, body);
+        if !matches!(tokio::time::timeout(SEND_MAX, sending).await, Ok(Ok(()))) {
+            tracing::debug!("an event was not sent");
+        }
+    }
+}
+
+/// Makes the stream that keeps events where it is missing. Without it only those who listen at the moment hear them.
+pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
+    let doing = "make the stream of session events";
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.events_stream()).await {
+        Ok(_there) => return Ok(()),
+        Err(error) if topology::is_missing(&error) => {}
+        Err(error) => return Err(BusError::unavailable(doing, error)),
+    }
+    match jetstream.create_stream(stream_config(&bus.subjects)).await {
+        Ok(_made) => Ok(()),
+        // Another dispatcher made it at the same moment.
+        Err(error) if topology::is_taken(&error) => Ok(()),
+        Err(error) => Err(BusError::unavailable(doing, error)),
+    }
+}
+
+/// The stream as we want it: in memory, for what it holds is worth nothing after a restart.
+pub fn stream_config(subjects: &Subjects) -> Config {
+    Config {
+        name: subjects.events_stream(),
+        description: Some("Toolfleet: events of calls that have a session".to_owned()),
+        subjects: vec![subjects.events()],
+        retention: RetentionPolicy::Limits,
+        storage: StorageType::Memory,
+        discard: DiscardPolicy::Old,
+        max_age: AGE_MAX,
+        max_bytes: BYTES_MAX,
+        max_messages_per_subject: PER_CALL_MAX,
+        allow_direct: true,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,162 @@
+//! What every long-lived process does around its run: settings, logs, the port, the signals, the exit code.
+
+mod exit;
+mod parent;
+
+use async_nats::ServerAddr;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+pub use self::exit::{
+    CONFIGURATION, FAILED, UNREACHABLE, exit_code, is_configuration, is_unreachable,
+};
+use crate::{
+    bus::BusError,
+    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
+    store::session::Postgres,
+    telemetry::{self, FLUSH_MAX, Telemetry, TelemetryError, TelemetryOptions},
+};
+
+/// Why a process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its settings are wrong.
+    #[error("bad configuration")]
+    Config(#[from] ConfigError),
+    /// Its logs or traces cannot be set up.
+    #[error("telemetry")]
+    Telemetry(#[from] TelemetryError),
+    /// Its port is not free.
+    #[error("bind TOOLFLEET_HTTP {address}")]
+    Bind {
+        /// The address that was asked for.
+        address: std::net::SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The system does not let it hear signals.
+    #[error("listen for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// The settings that every process has.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    /// What it is: `dispatcher` or `worker`.
+    pub process: &'static str,
+    /// Logs and traces.
+    pub telemetry: &'a TelemetryOptions,
+    /// Where the ledger is.
+    pub store: &'a StoreArgs,
+    /// Where the bus is.
+    pub bus: &'a BusArgs,
+    /// Where probes and scrapers look.
+    pub http: &'a HttpArgs,
+    /// What the process itself says about its settings.
+    pub checked: Result<(), ConfigError>,
+}
+
+impl Settings<'_> {
+    /// Starts telemetry and binds the port, in this order and only if nothing at all is wrong with the settings.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the settings at once, or what the system does not grant.
+    pub async fn prepare(self) -> Result<(Telemetry, TcpListener), StartError> {
+        let mut wrong = check_urls(self.store, self.bus);
+        if let Err(ConfigError(sentences)) = self.checked {
+            wrong.extend(sentences);
+        }
+        let telemetry = match telemetry::start(self.process, self.telemetry) {
+            Ok(telemetry) if wrong.is_empty() => telemetry,
+            Ok(_started) => return Err(ConfigError(wrong).into()),
+            Err(problem) if wrong.is_empty() => return Err(problem.into()),
+            Err(problem) => {
+                wrong.push(telemetry::report(&problem));
+                return Err(ConfigError(wrong).into());
+            }
+        };
+        let address = self.http.http;
+        let bound = async {
+            let listener = TcpListener::bind(address).await?;
+            let address = listener.local_addr()?;
+            tracing::info!(%address, "listening");
+            Ok(listener)
+        };
+        match bound.await {
+            Ok(listener) => Ok((telemetry, listener)),
+            Err(source) => Err(StartError::Bind { address, source }),
+        }
+    }
+}
+
+/// Waits until SIGTERM, Ctrl-C, or the end of whoever started us. Signals count from the call on.
+///
+/// # Errors
+///
+/// The system does not let us hear them.
+pub fn asked_to_stop(
+    parent: ParentArgs,
+) -> Result<impl Future<Output = ()> + Send + use<>, StartError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Signals)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("stopping: SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("stopping: Ctrl-C"),
+            () = parent::gone(), if parent.parent_pipe => tracing::info!("stopping: the parent is gone"),
+        }
+    })
+}
+
+/// Lets the last spans leave, or gives them up.
+pub async fn finish(telemetry: Telemetry) {
+    let flushed = tokio::task::spawn_blocking(|| telemetry.shutdown());
+    // It bounds itself; this bound is for a collector's name that does not resolve.
+    if tokio::time::timeout(2 * FLUSH_MAX, flushed).await.is_err() {
+        tracing::warn!("the last spans did not reach the collector");
+    }
+}
+
+/// The ledger, if the URL is one. The driver would take any scheme.
+///
+/// # Errors
+///
+/// It is not one, in a sentence that does not contain it.
+pub fn ledger(url: &SecretString, name: &str) -> Result<Postgres, ConfigError> {
+    let schemes = ["postgres://", "postgresql://"];
+    if !schemes
+        .iter()
+        .any(|scheme| url.expose_secret().starts_with(scheme))
+    {
+        return Err(ConfigError(vec![
+            "DATABASE_URL is not a postgres:// URL".to_owned(),
+        ]));
+    }
+    Postgres::new(url, name).map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
+}
+
+/// Whether the bus's URL is one.
+///
+/// # Errors
+///
+/// It is not; the error does not contain it.
+pub fn check_bus_url(bus: &BusArgs) -> Result<(), BusError> {
+    let parsed = bus.nats_url.expose_secret().parse::<ServerAddr>();
+    // Its message may quote the URL.
+    parsed.map(drop).map_err(|_has_the_url| BusError::BadUrl)
+}
+
+/// Whether the URLs are URLs: all that can be said about them without a server. The sentences do not contain them.
+pub fn check_urls(store: &StoreArgs, bus: &BusArgs) -> Vec<String> {
+    let store = ledger(&store.database_url, "toolfleet").err();
+    let store = store
+        .map(|ConfigError(sentences)| sentences)
+        .unwrap_or_default();
+    let bus = check_bus_url(bus).err().map(|problem| problem.to_string());
+    store.into_iter().chain(bus).collect()
+}

@@ -1,0 +1,125 @@
+//! What happens to a call while it is on its way, for whoever follows its session.
+//!
+//! Events are news, not the record: nobody waits for them, some may be missing, and the row says what is so. They carry no
+//! arguments, no result and no message of an error.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::{
+    call::{CallOutcome, State},
+    ids::CallId,
+    wire::code::Code,
+};
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// The call.
+    pub call_id: CallId,
+    /// Its place among the events of the call, see [`Event::sequence`].
+    pub sequence: u64,
+    /// When it happened, on Postgres's clock.
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: Happening,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Happening {
+    /// The call was committed.
+    Accepted {
+        /// Its tool.
+        tool: String,
+        /// The version of the tool.
+        tool_version: i32,
+    },
+    /// An attempt began.
+    Started {
+        /// Its number, from 1.
+        attempt: u32,
+    },
+    /// A tool says how far it is.
+    Progress {
+        /// The number of the attempt that says so.
+        attempt: u32,
+        /// How much is done, from 0 to 1.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        fraction: Option<f64>,
+        /// The tool's own words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// The call is decided, or in doubt.
+    Finished {
+        /// Where it stands.
+        state: State,
+        /// What it came to.
+        outcome: CallOutcome,
+        /// How many attempts were made.
+        attempts: i32,
+        /// Why, where it did not do what was asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<Code>,
+    },
+}
+
+impl Event {
+    /// How many events one revision of a call can have.
+    const PER_REVISION: u64 = 1_000_000;
+
+    /// The place of the `n`th event after a call's revision.
+    ///
+    /// Several processes tell of one call and do not know of each other; what they all know is how often the ledger has moved
+    /// the call. So the numbers of one call only rise, with gaps, and what an attempt says after it was taken away is known
+    /// by a number below what was heard before.
+    pub fn sequence(revision: i32, n: u32) -> u64 {
+        let revision = u64::try_from(revision).unwrap_or(0);
+        revision * Self::PER_REVISION + u64::from(n).min(Self::PER_REVISION - 1)
+    }
+
+    /// As it is sent.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("an event has only string keys")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_later_revision_is_behind_everything_before_it() {
+        assert!(Event::sequence(0, 0) < Event::sequence(1, 0));
+        assert!(Event::sequence(1, u32::MAX) < Event::sequence(2, 0));
+        assert!(Event::sequence(1, 1) < Event::sequence(1, 2));
+    }
+
+    #[test]
+    fn an_event_is_one_flat_object() {
+        let call_id = CallId::generate();
+        let event = Event {
+            call_id,
+            sequence: Event::sequence(1, 2),
+            at: OffsetDateTime::UNIX_EPOCH,
+            what: Happening::Progress {
+                attempt: 1,
+                fraction: Some(0.5),
+                message: None,
+            },
+        };
+        assert_eq!(
+            serde_json::to_value(&event).unwrap(),
+            json!({
+                "call_id": call_id, "sequence": 1_000_002, "at": "1970-01-01T00:00:00Z", "kind": "progress",
+                "attempt": 1, "fraction": 0.5,
+            })
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The tools of the worker's own program are applied when it starts, as an operator applies others.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fleet::{
+    bus::connect::Bus,
+    config::ConfigError,
+    manifest::Manifest,
+    store::{
+        PgConnection,
+        tools::{self, Applied},
+    },
+};
+
+use crate::RunError;
+
+/// How long ringing the bell may take; without it the fleet looks by itself every second.
+const BELL_MAX: Duration = Duration::from_secs(2);
+
+/// Applies them, and tells the fleet if any is new. Several workers may do so at once.
+///
+/// # Errors
+///
+/// The ledger does not answer, or has one of the versions with other content: then nobody could tell which of the two a
+/// call means.
+pub(crate) async fn apply(
+    connection: &mut PgConnection,
+    bus: &Bus,
+    manifests: &[Manifest],
+    by: &str,
+) -> Result<(), RunError> {
+    // A probe's tool has to be there before the tool that is asked about.
+    let mut manifests: Vec<&Manifest> = manifests.iter().collect();
+    manifests.sort_by_key(|manifest| manifest.probe.is_some());
+    let (mut wrong, mut created) = (Vec::new(), false);
+    for manifest in manifests {
+        let (tool, version) = (&manifest.name, manifest.version);
+        match tools::apply(&mut *connection, manifest, by).await? {
+            Applied::Created => {
+                created = true;
+                tracing::info!(%tool, version, "applied a tool of this program");
+            }
+            Applied::Unchanged => {}
+            Applied::Conflict => wrong.push(format!(
+                "tool {tool}: version {version} is there with other content; raise its VERSION"
+            )),
+            Applied::ProbeUnfit => wrong.push(format!(
+                "tool {tool}: the tool of its probe is not applied, or has another effect than read"
+            )),
+        }
+    }
+    if created {
+        let ringing = bus
+            .client
+            .publish(bus.subjects.control_changed(), Bytes::new());
+        if !matches!(tokio::time::timeout(BELL_MAX, ringing).await, Ok(Ok(()))) {
+            tracing::debug!("the bell was not rung; the fleet looks by itself");
+        }
+    }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError(wrong).into())
+    }
+}

@@ -1,0 +1,239 @@
+//! A worker of one's own: a program with tools in it, which is otherwise what `toolfleet worker` is.
+
+use std::{error::Error, io::Write, process::ExitCode, thread, time::Duration};
+
+use clap::{CommandFactory, FromArgMatches, Parser, parser::ValueSource};
+use fleet::{
+    config::ConfigError,
+    manifest::{Manifest, ManifestProblem},
+    process::{Settings, StartError, asked_to_stop, exit_code, finish},
+    telemetry::report,
+};
+use tokio::{net::TcpListener, runtime};
+
+use crate::{Config, RunError, executors::native::NativeExecutor, guard, tool::Tool};
+
+/// Where a worker of one's own begins: [`Worker::builder`].
+#[derive(Debug)]
+pub struct Worker;
+
+impl Worker {
+    /// A worker without tools of its own; give it some with [`Builder::tool`].
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+/// A worker that is being put together.
+#[derive(Debug, Default)]
+#[must_use = "a worker does nothing until it is run"]
+pub struct Builder {
+    pub(crate) native: NativeExecutor,
+    pub(crate) manifests: Vec<Manifest>,
+    wrong: Vec<String>,
+    config: Option<Config>,
+}
+
+/// Why a worker of one's own has ended.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("what the tools need could not be set up")]
+    SetUp(#[source] Box<dyn Error + Send + Sync>),
+    #[error("become the heir of orphaned tools")]
+    Heir(#[source] std::io::Error),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// How long what still blocks a thread may hold up the end of the process.
+const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
+/// A tool that blocks its thread must not silence the worker.
+const THREADS_MIN: usize = 4;
+
+/// The command line of a worker of one's own.
+#[derive(Debug, Parser)]
+#[command(
+    about = "A worker with tools of its own: applies them, runs their calls and those of its other queues; SIGTERM drains it",
+    after_help = "Exit codes: 0 ok, 1 it failed, 2 usage, 64 bad configuration, 69 a server is not reachable"
+)]
+struct Line {
+    #[command(flatten)]
+    config: Config,
+}
+
+impl Builder {
+    /// With this tool. Two versions of one tool are two tools here.
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.add(tool);
+        self
+    }
+
+    fn add<T: Tool>(&mut self, tool: T) {
+        match self.native.add(tool) {
+            Ok(manifest) => self.manifests.push(manifest),
+            Err(problems) => {
+                let sentence = |problem: ManifestProblem| {
+                    format!("tool {}: {}: {}", T::NAME, problem.path, problem.message)
+                };
+                self.wrong.extend(problems.into_iter().map(sentence));
+            }
+        }
+    }
+
+    /// With these settings, instead of those of the command line and the environment.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// The manifests that the worker applies when it starts, in the order of its tools.
+    pub fn manifests(&self) -> &[Manifest] {
+        &self.manifests
+    }
+
+    /// Runs the worker, as all of a program's `main`: until SIGTERM or Ctrl-C, and until what it runs has ended.
+    ///
+    /// Flags and environment are those of `toolfleet worker`, but for one default: without `--queues` it pulls the queues of
+    /// its own tools and no other. What is wrong is said on standard error; the exit code says of what kind it is.
+    ///
+    /// Call it first thing in `main` and outside a runtime: it starts one, and the same program is also the guard of
+    /// process tools.
+    pub fn run(self) -> ExitCode {
+        self.run_with(async |builder| Ok(builder))
+    }
+
+    /// The same, with what has to be set up on the runtime before there are tools, such as connections.
+    ///
+    /// ```no_run
+    /// # use worker::Worker;
+    /// # async fn connect() -> std::io::Result<()> { Ok(()) }
+    /// # fn main() -> std::process::ExitCode {
+    /// Worker::builder().run_with(async |builder| {
+    ///     let database = connect().await?;
+    ///     // Ok(builder.tool(Transfer { database }))
+    ///     # drop(database); Ok(builder)
+    /// })
+    /// # }
+    /// ```
+    pub fn run_with(
+        self,
+        set_up: impl AsyncFnOnce(Self) -> Result<Self, Box<dyn Error + Send + Sync>>,
+    ) -> ExitCode {
+        // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
+        let first = std::env::args_os().nth(1);
+        if first.is_some_and(|verb| verb == "guard") {
+            return guard::main();
+        }
+        let (config, queues_given) = match self.config.clone() {
+            Some(config) => (config, true),
+            None => from_line(),
+        };
+        // Somebody else's provider will do as well.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let threads = thread::available_parallelism().map_or(THREADS_MIN, usize::from);
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(threads.max(THREADS_MIN))
+            .enable_all()
+            .build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(problem) => return refuse(&problem),
+        };
+        let ended = runtime.block_on(Box::pin(self.process(config, queues_given, set_up)));
+        runtime.shutdown_timeout(LEFTOVERS_MAX);
+        match ended {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => refuse(&problem),
+        }
+    }
+
+    async fn process(
+        self,
+        mut config: Config,
+        queues_given: bool,
+        set_up: impl AsyncFnOnce(Self) -> Result<Self, Box<dyn Error + Send + Sync>>,
+    ) -> Result<(), Failure> {
+        let stopping = asked_to_stop(config.parent)?;
+        // Before the first tool: what a killed guard leaves behind must become ours.
+        guard::adopt_orphans().map_err(Failure::Heir)?;
+        let built = set_up(self).await.map_err(Failure::SetUp)?;
+        if !queues_given && !built.manifests.is_empty() {
+            config.queues.clear();
+        }
+        built.pull_own_queues(&mut config);
+        let settings = Settings {
+            process: "worker",
+            telemetry: &config.telemetry,
+            store: &config.store,
+            bus: &config.bus,
+            http: &config.http,
+            checked: built.check(&config),
+        };
+        let (telemetry, listener) = settings.prepare().await?;
+        let ran = Box::pin(crate::run_with(config, built, listener, stopping)).await;
+        finish(telemetry).await;
+        Ok(ran?)
+    }
+
+    /// Runs the worker inside a runtime that is there, until `shutdown` is done and what it runs has ended.
+    ///
+    /// What a process does around it is the caller's: TLS, telemetry, signals, and a `guard_program` if the worker is to run
+    /// process tools, for this program may not be one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot start; once it runs it waits for whatever is missing.
+    pub async fn serve(
+        self,
+        mut config: Config,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), RunError> {
+        self.pull_own_queues(&mut config);
+        self.check(&config)?;
+        Box::pin(crate::run_with(config, self, listener, shutdown)).await
+    }
+
+    fn pull_own_queues(&self, config: &mut Config) {
+        for manifest in &self.manifests {
+            if !config.queues.contains(&manifest.queue) {
+                config.queues.push(manifest.queue.clone());
+            }
+        }
+    }
+
+    fn check(&self, config: &Config) -> Result<(), ConfigError> {
+        let of_config = config.check().err().map(|ConfigError(wrong)| wrong);
+        let wrong: Vec<String> = self
+            .wrong
+            .iter()
+            .cloned()
+            .chain(of_config.into_iter().flatten())
+            .collect();
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(wrong))
+        }
+    }
+}
+
+/// The settings of the command line and the environment, and whether they name queues. Ends the process where they are wrong.
+fn from_line() -> (Config, bool) {
+    let matches = Line::command().get_matches();
+    let given = matches.value_source("queues") != Some(ValueSource::DefaultValue);
+    match Line::from_arg_matches(&matches) {
+        Ok(line) => (line.config, given),
+        Err(wrong) => wrong.exit(),
+    }
+}
+
+/// Says what went wrong, in one line, and how the process ends.
+fn refuse(problem: &(dyn Error + 'static)) -> ExitCode {
+    let line = report(problem).to_string().replace('\n', "\n  ");
+    // Nobody reads it: the exit code has to do.
+    writeln!(std::io::stderr(), "{line}").unwrap_or_default();
+    ExitCode::from(exit_code(problem))
+}

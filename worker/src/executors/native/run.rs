@@ -1,0 +1,107 @@
+//! Runs a handler as a task of its own, so that its panics and its blocking end nobody else, and ends it in time.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    outcome::{Outcome, ToolFailure},
+    wire::code::Code,
+};
+use serde_json::Value;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{sleep_until, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
+
+use super::handler::Handler;
+use crate::{
+    executors::{AttemptContext, StopReason},
+    tool::ToolContext,
+};
+
+/// How long a tool that is told to end may take before its future is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long it is waited for after that. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
+const DROP_MAX: Duration = Duration::from_millis(400);
+
+/// Why a tool has to end.
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    /// Its time is over.
+    Deadline,
+    /// The attempt was told to stop.
+    Stop(StopReason),
+}
+
+/// Runs the handler once.
+pub(super) async fn run(
+    handler: Arc<dyn Handler>,
+    arguments: Value,
+    output_limit: usize,
+    context: AttemptContext,
+) -> Outcome {
+    let (cancelled, blocking) = (CancellationToken::new(), TaskTracker::new());
+    let (stop, until) = (context.stop.clone(), context.until);
+    let left_behind = context.left_behind.clone();
+    let told = ToolContext::new(context, cancelled.clone(), blocking.clone());
+    let mut task = JoinSet::new();
+    task.spawn(async move { handler.call(arguments, output_limit, told).await }.in_current_span());
+    let reason = tokio::select! {
+        biased;
+        Some(ended) = task.join_next() => {
+            let outcome = ended.unwrap_or_else(|error| died(&error));
+            if matches!(outcome, Outcome::Unknown(_)) && !over(&blocking).await {
+                left_behind.admit();
+            }
+            return outcome;
+        }
+        why = stop.told() => Reason::Stop(why),
+        () = sleep_until(until) => Reason::Deadline,
+    };
+    cancelled.cancel();
+    let mut ended = timeout(GRACE, task.join_next()).await.ok().flatten();
+    if ended.is_none() {
+        task.abort_all();
+        ended = timeout(DROP_MAX, task.join_next()).await.ok().flatten();
+    }
+    // A task that still holds its thread cannot be taken from it.
+    if ended.is_none() || !over(&blocking).await {
+        left_behind.admit();
+    }
+    match ended {
+        Some(Ok(Outcome::Unknown(failure))) => late(reason, Some(&failure.message)),
+        Some(Ok(outcome)) => outcome,
+        Some(Err(error)) if error.is_panic() => died(&error),
+        Some(Err(_)) | None => late(reason, None),
+    }
+}
+
+/// Whether nothing blocks a thread any more.
+async fn over(blocking: &TaskTracker) -> bool {
+    blocking.close();
+    timeout(DROP_MAX, blocking.wait()).await.is_ok()
+}
+
+/// The panic itself stands on stderr; it may quote anything.
+fn died(error: &JoinError) -> Outcome {
+    let what = if error.is_panic() {
+        "the tool panicked"
+    } else {
+        "the tool was dropped before it answered"
+    };
+    Outcome::Unknown(ToolFailure::new(Code::ToolCrashed, what))
+}
+
+fn late(reason: Reason, said: Option<&str>) -> Outcome {
+    let (code, what) = match reason {
+        Reason::Deadline => (Code::Timeout, "the tool did not answer in time".to_owned()),
+        Reason::Stop(why) => (why.code(), format!("{} before it answered", why.word())),
+    };
+    let what = said.map_or(what.clone(), |said| format!("{what}: {said}"));
+    let failure = ToolFailure::new(code, what);
+    Outcome::Unknown(match reason {
+        Reason::Deadline => failure,
+        Reason::Stop(_) => failure.with_details(serde_json::json!({ "stopped": true })),
+    })
+}

@@ -1,0 +1,151 @@
+//! What a tool is told about the call it runs for.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{call::Language, ids::CallId};
+use serde::de::DeserializeOwned;
+use time::OffsetDateTime;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::ToolError;
+use crate::executors::AttemptContext;
+
+/// What a tool is told about the call it runs for, and how it talks back. Clones are of the same attempt.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    attempt: Arc<AttemptContext>,
+    cancelled: CancellationToken,
+    blocking: TaskTracker,
+}
+
+impl ToolContext {
+    pub(crate) fn new(
+        attempt: AttemptContext,
+        cancelled: CancellationToken,
+        blocking: TaskTracker,
+    ) -> Self {
+        Self {
+            attempt: Arc::new(attempt),
+            cancelled,
+            blocking,
+        }
+    }
+
+    /// The call.
+    pub fn call_id(&self) -> CallId {
+        self.attempt.call_id
+    }
+
+    /// The number of this attempt, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.attempt
+    }
+
+    /// The same for every attempt of the call, and for no other call: what to send along so that a repetition is recognised.
+    pub fn idempotency_key(&self) -> &str {
+        &self.attempt.idempotency_key
+    }
+
+    /// When the attempt must have answered, on the fleet's clock. For telling others; [`Self::remaining`] is for measuring.
+    pub fn deadline(&self) -> OffsetDateTime {
+        self.attempt.deadline_at
+    }
+
+    /// How long the attempt has left; zero when its time is over.
+    pub fn remaining(&self) -> Duration {
+        let now = tokio::time::Instant::now();
+        self.attempt.until.saturating_duration_since(now)
+    }
+
+    /// Who asked.
+    pub fn tenant(&self) -> &str {
+        self.attempt.tenant.as_str()
+    }
+
+    /// The caller's session.
+    pub fn session(&self) -> Option<&str> {
+        self.attempt
+            .session
+            .as_ref()
+            .map(|session| session.as_str())
+    }
+
+    /// The caller's run.
+    pub fn run(&self) -> Option<&str> {
+        self.attempt.run.as_ref().map(|run| run.as_str())
+    }
+
+    /// The caller's `Toolfleet-Meta`, read as a type.
+    ///
+    /// # Errors
+    ///
+    /// There is one, and it is not of this type: a business error that says so.
+    pub fn meta<T: DeserializeOwned>(&self) -> Result<Option<T>, ToolError> {
+        let Some(meta) = &self.attempt.meta else {
+            return Ok(None);
+        };
+        // Its message would quote the caller.
+        serde_json::from_str(meta.get())
+            .map(Some)
+            .map_err(|_quotes| ToolError::business("Toolfleet-Meta is not what this tool expects"))
+    }
+
+    /// The language of messages for the model.
+    pub fn language(&self) -> Language {
+        self.attempt.language
+    }
+
+    /// The W3C trace context of this attempt, to be sent along: `traceparent`.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.attempt.trace.traceparent.as_deref()
+    }
+
+    /// Done when the attempt must end: its time is over, the caller took the call back, or the worker stops.
+    ///
+    /// The tool then has two seconds to put things in order and to return what it knows. Cancel-safe.
+    pub async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    /// Whether the attempt must end, for loops that do not wait.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    /// Lets others run, and fails when the attempt must end: for the inside of a long computation, as often as you like.
+    ///
+    /// # Errors
+    ///
+    /// The attempt must end, and its effect is unknown. A tool that knows better says so itself.
+    pub async fn proceed(&self) -> Result<(), ToolError> {
+        tokio::task::yield_now().await;
+        if self.is_cancelled() {
+            return Err(ToolError::unknown("it was told to end"));
+        }
+        Ok(())
+    }
+
+    /// Says how much is done, from 0 to 1 (`None` where that is not known), and a word about it.
+    ///
+    /// Whoever follows the caller's session sees it; of a call without a session nobody does. Say it as often as you like:
+    /// it never waits and never fails, a few a second are sent on, and the last one always is. Messages have at most 512 bytes.
+    pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
+        self.attempt.progress.report(fraction.into(), message);
+    }
+
+    /// Runs what blocks its thread where that holds up nobody.
+    ///
+    /// It cannot be interrupted: look at [`Self::is_cancelled`] in it. Until it has returned, the worker does not say of the
+    /// attempt that it is over.
+    ///
+    /// # Errors
+    ///
+    /// It panicked, so its effect is unknown.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ToolError> {
+        let done = self.blocking.spawn_blocking(work).await;
+        done.map_err(|_panicked| ToolError::unknown("the tool panicked"))
+    }
+}

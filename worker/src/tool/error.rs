@@ -1,0 +1,165 @@
+//! Why a tool did not do what it was asked.
+
+use std::time::Duration;
+
+use fleet::{
+    outcome::{Outcome, ToolFailure},
+    wire::code::Code,
+};
+use serde_json::json;
+
+/// Why a tool did not do what it was asked, and what that says about its effect.
+///
+/// The texts are stored and shown to models and people: no secrets, no arguments.
+///
+/// Every other error becomes [`ToolError::Unknown`] with `?`, because nothing is known of what came before it:
+///
+/// ```
+/// # use worker::ToolError;
+/// fn read() -> Result<String, ToolError> {
+///     let text = std::fs::read_to_string("/nowhere")?;
+///     Ok(text)
+/// }
+/// assert!(matches!(read(), Err(ToolError::Unknown { .. })));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// The tool says no, for a reason that the caller can act on, and has done nothing. Never tried again.
+    #[non_exhaustive]
+    Business {
+        /// Why, in a sentence for a model.
+        message: String,
+        /// The tool's own code, for programs.
+        code: Option<String>,
+    },
+    /// It is proven that nothing has reached the outside world. Tried again, whatever the tool's effect.
+    #[non_exhaustive]
+    NotStarted {
+        /// Why.
+        message: String,
+        /// How long to wait before another attempt.
+        retry_after: Option<Duration>,
+    },
+    /// The effect may have happened.
+    #[non_exhaustive]
+    Unknown {
+        /// What went wrong.
+        message: String,
+        /// How long to wait before another attempt.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl ToolError {
+    /// The most bytes of a tool's own code.
+    const CODE_MAX: usize = 128;
+
+    /// The tool says no, and has done nothing.
+    pub fn business(message: impl Into<String>) -> Self {
+        Self::Business {
+            message: message.into(),
+            code: None,
+        }
+    }
+
+    /// It is proven that nothing has reached the outside world.
+    pub fn not_started(message: impl Into<String>) -> Self {
+        Self::NotStarted {
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// The effect may have happened.
+    pub fn unknown(message: impl Into<String>) -> Self {
+        Self::Unknown {
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// With the tool's own code, which only a business error has.
+    #[must_use]
+    pub fn with_code(mut self, own: impl Into<String>) -> Self {
+        if let Self::Business { code, .. } = &mut self {
+            *code = Some(own.into());
+        }
+        self
+    }
+
+    /// With the pause before another attempt, which a business error never gets.
+    #[must_use]
+    pub fn with_retry_after(mut self, pause: Duration) -> Self {
+        if let Self::NotStarted { retry_after, .. } | Self::Unknown { retry_after, .. } = &mut self
+        {
+            *retry_after = Some(pause);
+        }
+        self
+    }
+
+    /// What it says of the attempt.
+    pub(crate) fn outcome(self) -> Outcome {
+        match self {
+            Self::Business { message, code } => {
+                let failure = ToolFailure::new(Code::ToolError, message);
+                Outcome::DefiniteFailure(match code {
+                    Some(mut code) => {
+                        code.truncate(code.floor_char_boundary(Self::CODE_MAX));
+                        failure.with_details(json!({ "code": code }))
+                    }
+                    None => failure,
+                })
+            }
+            Self::NotStarted {
+                message,
+                retry_after,
+            } => Outcome::NotStarted(
+                ToolFailure::new(Code::Unavailable, message).with_retry_after(retry_after),
+            ),
+            Self::Unknown {
+                message,
+                retry_after,
+            } => Outcome::Unknown(
+                ToolFailure::new(Code::Unavailable, message).with_retry_after(retry_after),
+            ),
+        }
+    }
+}
+
+// For this, it is not itself an error: the two would overlap.
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self::unknown(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::outcome::OutcomeWord;
+
+    use super::*;
+
+    #[test]
+    fn each_error_has_its_word() {
+        use OutcomeWord::{DefiniteFailure, NotStarted, Unknown};
+        let pause = Duration::from_secs(3);
+        for (error, word, code) in [
+            (ToolError::business("no"), DefiniteFailure, Code::ToolError),
+            (
+                ToolError::not_started("busy"),
+                NotStarted,
+                Code::Unavailable,
+            ),
+            (ToolError::unknown("lost"), Unknown, Code::Unavailable),
+            (std::fmt::Error.into(), Unknown, Code::Unavailable),
+        ] {
+            let outcome = error.with_code("x").with_retry_after(pause).outcome();
+            let failure = outcome.failure().unwrap();
+            assert_eq!((outcome.word(), failure.code), (word, code));
+            let business = word == DefiniteFailure;
+            assert_eq!(failure.details.is_some(), business);
+            assert_eq!(failure.retry_after_ms.is_some(), !business);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The fields of a manifest that have defaults, as a tool's author writes them.
+
+use std::time::Duration;
+
+use fleet::{
+    call::Language,
+    manifest::{KeyPolicy, RetryPolicy, SensitiveMode, format_duration},
+};
+use serde_json::{Map, Value, json};
+
+/// The fields of a tool's manifest that have defaults. They are checked together with the rest when the worker starts.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use worker::tool::Settings;
+/// let settings = Settings::default().timeout(Duration::from_secs(5)).queue("gpu");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    pub(super) fields: Map<String, Value>,
+    pub(super) without_output_schema: bool,
+}
+
+impl Settings {
+    /// How long one attempt may take; 30 s if not set.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.field("timeout", format_duration(timeout))
+    }
+
+    /// How long the whole call may take, from acceptance; 5 minutes if not set.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        self.field("deadline", format_duration(deadline))
+    }
+
+    /// How long its first attempt may be waited for; as long as the call may take if not set.
+    #[must_use]
+    pub fn max_queue_wait(self, wait: Duration) -> Self {
+        self.field("max_queue_wait", format_duration(wait))
+    }
+
+    /// The queue of its calls. If not set, a queue of its own, named like the tool: only workers that pull it get its calls,
+    /// and those are the ones that have it.
+    #[must_use]
+    pub fn queue(self, queue: &str) -> Self {
+        self.field("queue", queue)
+    }
+
+    /// When a failed attempt is followed by another.
+    #[must_use]
+    pub fn retry(self, retry: &RetryPolicy) -> Self {
+        let retry = serde_json::to_value(retry).expect("a policy has only string keys");
+        self.field("retry", retry)
+    }
+
+    /// Where the idempotency key of a call comes from; required for `once`, else optional, if not set.
+    #[must_use]
+    pub fn key(self, key: KeyPolicy) -> Self {
+        self.field("key", key.as_str())
+    }
+
+    /// How long a key lives after its call is terminal; 24 hours if not set, and at least.
+    #[must_use]
+    pub fn key_retention(self, retention: Duration) -> Self {
+        self.field("key_retention", format_duration(retention))
+    }
+
+    /// How long after the first attempt the tool still recognises [`ToolContext::idempotency_key`](crate::ToolContext::idempotency_key); for ever if not set.
+    #[must_use]
+    pub fn key_valid_for(self, validity: Duration) -> Self {
+        self.field(
+            "idempotency",
+            json!({ "valid_for": format_duration(validity) }),
+        )
+    }
+
+    /// The most bytes of its result as JSON; 1 MiB if not set.
+    #[must_use]
+    pub fn output_limit(self, bytes: usize) -> Self {
+        self.field("output_limit", bytes)
+    }
+
+    /// Which values of arguments and results are shown to nobody but the tool and its caller, as JSON pointers.
+    #[must_use]
+    pub fn sensitive(self, pointers: &[&str], mode: SensitiveMode) -> Self {
+        self.field(
+            "sensitive",
+            json!({ "pointers": pointers, "mode": mode.as_str() }),
+        )
+    }
+
+    /// The language of messages for models, where the caller does not ask for one; English if not set.
+    #[must_use]
+    pub fn language(self, language: Language) -> Self {
+        self.field("language", language.as_str())
+    }
+
+    /// Any other field of the manifest, such as `probe`.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Without a schema of the result, for types whose schema is too large.
+    #[must_use]
+    pub fn without_output_schema(mut self) -> Self {
+        self.without_output_schema = true;
+        self
+    }
+}
