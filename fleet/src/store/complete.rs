@@ -276,7 +276,7 @@ impl Statement for Complete {
     }
 }
 
-fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
+pub(super) fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
     let decode = |e| sqlx::Error::Decode(Box::new(e));
     Ok(Ended {
         state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
