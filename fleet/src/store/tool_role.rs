@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use secrecy::SecretString;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool};
 
 use super::{
     StoreError,
@@ -153,6 +153,27 @@ impl ToolRole {
         };
         Finding { what, advice }
     }
+}
+
+/// Who may call the function, beside its owner; `PUBLIC` is everybody.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn granted(pool: &PgPool) -> Result<Vec<String>, StoreError> {
+    let looking = async {
+        let names = sqlx::query_scalar(
+            "SELECT DISTINCT coalesce(r.rolname::text, 'PUBLIC') FROM pg_catalog.pg_proc p \
+             JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace AND n.nspname = 'toolfleet_tool' \
+             CROSS JOIN LATERAL pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a \
+             LEFT JOIN pg_catalog.pg_roles r ON r.oid = a.grantee \
+             WHERE p.proname = 'succeed' AND a.grantee <> p.proowner ORDER BY 1 LIMIT 50",
+        )
+        .fetch_all(pool)
+        .await;
+        names.map_err(|error| StoreError::from_sqlx(DOING, error))
+    };
+    within(DOING, LOOK_MAX, looking).await
 }
 
 /// Grants the role what the connections of tools need, and nothing else. Safe to repeat.
