@@ -147,7 +147,9 @@ CREATE TABLE toolfleet.open_calls (
     probe_state text,
     CHECK (state <> 'queued' OR attempt_id IS NULL),
     CHECK (state <> 'running' OR (attempt_id IS NOT NULL AND worker_id IS NOT NULL AND attempt_until IS NOT NULL)),
-    CHECK (state <> 'in_doubt' OR (doubt_since IS NOT NULL AND doubt_reason IS NOT NULL))
+    CHECK (state <> 'in_doubt' OR (doubt_since IS NOT NULL AND doubt_reason IS NOT NULL)),
+    -- Its effect commits with its outcome: as long as it is open, there is none.
+    CONSTRAINT open_calls_transaction_known CHECK (effect <> 'transaction' OR (state <> 'in_doubt' AND NOT effect_unknown))
 ) WITH (fillfactor = 40, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_scale_factor = 0);
 CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT NULL;

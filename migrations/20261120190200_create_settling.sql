@@ -2,12 +2,16 @@
 -- Locks: none. Old code: there is none.
 -- `settle` and `cancel` are documented in docs/history.md and may be called with psql; `finish` is ours.
 
--- Moves an open call, which the caller of this function has locked, to the history.
--- No attempt decided it, so it names none: a late completion must not take the decision for its own.
+-- Moves an open call, which the caller of this function has locked, to the history. `attempt_outcome`: what the call's own
+-- attempt came to, where that decided it. Otherwise the row names no attempt: a late completion must not take the decision
+-- for its own.
 CREATE FUNCTION toolfleet.finish(
     o toolfleet.open_calls, state toolfleet.call_state, outcome toolfleet.call_outcome, source toolfleet.source,
-    effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json
-) RETURNS void LANGUAGE plpgsql SET search_path = toolfleet, pg_temp AS $$
+    effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json,
+    attempt_outcome toolfleet.attempt_outcome DEFAULT NULL, at timestamptz DEFAULT now()
+) RETURNS toolfleet.finished_calls LANGUAGE plpgsql SET search_path = toolfleet, pg_temp AS $$
+DECLARE
+    f toolfleet.finished_calls;
 BEGIN
     DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     INSERT INTO toolfleet.finished_calls (
@@ -19,11 +23,14 @@ BEGIN
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
         o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, o.args, o.original_args, o.coercions,
         o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
-        o.deadline_at, o.first_started_at, now(),
-        (extract(epoch FROM coalesce(o.first_started_at, now()) - o.accepted_at) * 1000)::bigint,
-        (extract(epoch FROM now() - coalesce(o.first_started_at, now())) * 1000)::bigint, o.attempts, NULL,
-        o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, NULL, o.probe_of, finish.actor, finish.reason,
-        finish.details);
+        o.deadline_at, o.first_started_at, finish.at,
+        (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,
+        (extract(epoch FROM finish.at - coalesce(o.first_started_at, finish.at)) * 1000)::bigint, o.attempts,
+        CASE WHEN finish.attempt_outcome IS NOT NULL THEN o.attempt_id END,
+        o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, finish.attempt_outcome, o.probe_of,
+        finish.actor, finish.reason, finish.details)
+    RETURNING * INTO f;
+    RETURN f;
 END $$;
 
 -- Records what a call in doubt turned out to be. One answer:
@@ -157,7 +164,7 @@ BEGIN
             VALUES (o.call_id, o.rev + 1, 'running', 'running', cancel.actor, 'cancel_requested', o.attempt_id, details);
         END IF;
         RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
-    ELSIF o.effect_unknown AND o.effect <> 'read' THEN
+    ELSIF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
         SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) INTO until
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;

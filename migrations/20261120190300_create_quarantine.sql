@@ -5,10 +5,11 @@
 --
 -- `seen` is the number of quarantines that the caller has judged by: whoever comes second waits here, and then finds that
 -- it is done. `next` is above every number that anybody remembers. The table of open calls is closed to writers meanwhile.
---   once, transaction    queued or running: in doubt. An attempt may have been lost with the writes.
+--   once                 queued or running: in doubt. An attempt may have been lost with the writes.
 --   idempotent           queued again, with the same key, whatever its attempts were; but what they did is unknown, and
 --                        the tool may have seen its key for the first time as early as it was accepted. If it comes to a
 --                        doubt, nobody can prove any more that nothing acts for it. One that is to stop is in doubt at once.
+--   transaction          as it was: what was lost of it was lost effect and outcome together
 --   read                 as it was
 -- Returns whether it did it, and how many calls went in doubt.
 CREATE FUNCTION toolfleet.quarantine(
@@ -32,14 +33,14 @@ BEGIN
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
         quarantine.error, false
     FROM toolfleet.open_calls
-    WHERE state = 'running' AND effect IN ('idempotent', 'once', 'transaction');
+    WHERE state = 'running' AND effect IN ('idempotent', 'once');
 
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
     SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
-    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
+    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once');
 
     UPDATE toolfleet.open_calls
     SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
@@ -56,7 +57,7 @@ BEGIN
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
         attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
-    WHERE state IN ('queued', 'running') AND (effect IN ('once', 'transaction') OR effect = 'idempotent' AND cancel_requested);
+    WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
 
     UPDATE toolfleet.fleet

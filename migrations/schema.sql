@@ -3,6 +3,8 @@
 
 CREATE SCHEMA toolfleet;
 
+CREATE SCHEMA toolfleet_tool;
+
 CREATE TYPE toolfleet.attempt_outcome AS ENUM (
     'applied',
     'not_started',
@@ -93,7 +95,7 @@ BEGIN
             VALUES (o.call_id, o.rev + 1, 'running', 'running', cancel.actor, 'cancel_requested', o.attempt_id, details);
         END IF;
         RETURN QUERY SELECT 'cancel_requested', o.state::text, o.worker_id, o.dispatcher_id;
-    ELSIF o.effect_unknown AND o.effect <> 'read' THEN
+    ELSIF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN
         SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) INTO until
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
@@ -236,6 +238,55 @@ CREATE FUNCTION toolfleet.fenced_since(call uuid) RETURNS timestamp with time zo
     GROUP BY o.call_id, o.attempt_until
 $$;
 
+CREATE TABLE toolfleet.finished_calls (
+    call_id uuid NOT NULL,
+    rev integer NOT NULL,
+    from_state toolfleet.call_state NOT NULL,
+    state toolfleet.call_state NOT NULL,
+    outcome toolfleet.call_outcome NOT NULL,
+    source toolfleet.source NOT NULL,
+    effect_known toolfleet.effect_known NOT NULL,
+    tenant text NOT NULL,
+    tool text NOT NULL,
+    tool_version integer NOT NULL,
+    effect toolfleet.effect NOT NULL,
+    queue text NOT NULL,
+    priority smallint NOT NULL,
+    key_hash bytea,
+    key_retention_ms bigint NOT NULL,
+    args json NOT NULL,
+    original_args json,
+    coercions json,
+    args_hash bytea NOT NULL,
+    result json,
+    error json,
+    degraded json,
+    session text,
+    run text,
+    meta json,
+    language text NOT NULL,
+    traceparent text,
+    accepted_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    first_started_at timestamp with time zone,
+    finished_at timestamp with time zone NOT NULL,
+    queued_ms bigint NOT NULL,
+    run_ms bigint NOT NULL,
+    attempts integer NOT NULL,
+    attempt_id uuid,
+    worker_id uuid,
+    claim_rev integer,
+    attempt_started_at timestamp with time zone,
+    attempt_timeout_ms bigint,
+    attempt_outcome toolfleet.attempt_outcome,
+    probe_of uuid,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    details json,
+    CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
+)
+PARTITION BY RANGE (call_id);
+
 CREATE TABLE toolfleet.open_calls (
     call_id uuid NOT NULL,
     rev integer DEFAULT 0 NOT NULL,
@@ -291,14 +342,17 @@ CREATE TABLE toolfleet.open_calls (
     CONSTRAINT open_calls_check1 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
     CONSTRAINT open_calls_priority_check CHECK (((priority >= 0) AND (priority <= 2))),
-    CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state])))
+    CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state]))),
+    CONSTRAINT open_calls_transaction_known CHECK (((effect <> 'transaction'::toolfleet.effect) OR ((state <> 'in_doubt'::toolfleet.call_state) AND (NOT effect_unknown))))
 )
 WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
-CREATE FUNCTION toolfleet.finish(o toolfleet.open_calls, state toolfleet.call_state, outcome toolfleet.call_outcome, source toolfleet.source, effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json) RETURNS void
+CREATE FUNCTION toolfleet.finish(o toolfleet.open_calls, state toolfleet.call_state, outcome toolfleet.call_outcome, source toolfleet.source, effect_known toolfleet.effect_known, result json, error json, actor text, reason text, details json, attempt_outcome toolfleet.attempt_outcome DEFAULT NULL::toolfleet.attempt_outcome, at timestamp with time zone DEFAULT now()) RETURNS toolfleet.finished_calls
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
+DECLARE
+    f toolfleet.finished_calls;
 BEGIN
     DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     INSERT INTO toolfleet.finished_calls (
@@ -310,11 +364,14 @@ BEGIN
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
         o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, o.args, o.original_args, o.coercions,
         o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
-        o.deadline_at, o.first_started_at, now(),
-        (extract(epoch FROM coalesce(o.first_started_at, now()) - o.accepted_at) * 1000)::bigint,
-        (extract(epoch FROM now() - coalesce(o.first_started_at, now())) * 1000)::bigint, o.attempts, NULL,
-        o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, NULL, o.probe_of, finish.actor, finish.reason,
-        finish.details);
+        o.deadline_at, o.first_started_at, finish.at,
+        (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,
+        (extract(epoch FROM finish.at - coalesce(o.first_started_at, finish.at)) * 1000)::bigint, o.attempts,
+        CASE WHEN finish.attempt_outcome IS NOT NULL THEN o.attempt_id END,
+        o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, finish.attempt_outcome, o.probe_of,
+        finish.actor, finish.reason, finish.details)
+    RETURNING * INTO f;
+    RETURN f;
 END $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -382,13 +439,13 @@ BEGIN
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
         quarantine.error, false
     FROM toolfleet.open_calls
-    WHERE state = 'running' AND effect IN ('idempotent', 'once', 'transaction');
+    WHERE state = 'running' AND effect IN ('idempotent', 'once');
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
     INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, attempt_id, details)
     SELECT call_id, rev + 1, state, (CASE WHEN effect = 'idempotent' AND NOT cancel_requested THEN 'queued' ELSE 'in_doubt' END)::toolfleet.call_state, 'ground', 'quarantine',
         attempt_id, details
     FROM toolfleet.open_calls
-    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once', 'transaction');
+    WHERE state IN ('queued', 'running') AND effect IN ('idempotent', 'once');
     UPDATE toolfleet.open_calls
     SET rev = rev + 1, quarantined = true, effect_unknown = true, first_started_at = coalesce(first_started_at, accepted_at)
     WHERE state IN ('queued', 'running') AND effect = 'idempotent' AND NOT cancel_requested;
@@ -402,7 +459,7 @@ BEGIN
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
         attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
-    WHERE state IN ('queued', 'running') AND (effect IN ('once', 'transaction') OR effect = 'idempotent' AND cancel_requested);
+    WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
     UPDATE toolfleet.fleet
     SET system_identifier = quarantine.system_identifier, timeline = quarantine.timeline,
@@ -538,6 +595,44 @@ CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamp with time zone
     SELECT to_timestamp(('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint / 1000.0)
 $$;
 
+CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(state text, tool text, tool_version integer, tenant text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET "DateStyle" TO 'ISO'
+    SET row_security TO 'on'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    o toolfleet.open_calls;
+    f toolfleet.finished_calls;
+BEGIN
+    SELECT * INTO o FROM toolfleet.open_calls c
+    WHERE c.call_id = succeed.call AND c.attempt_id = succeed.attempt AND c.state = 'running' AND c.effect = 'transaction'
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the call is not this attempt''s any more' USING ERRCODE = 'TF001';
+    END IF;
+    -- As large as the largest answer that a manifest can allow.
+    IF pg_catalog.octet_length(succeed.result::text) > 8388608 THEN
+        RAISE EXCEPTION 'result must have at most 8 MiB' USING ERRCODE = 'TF002';
+    END IF;
+    -- An escaped NUL could be stored and not be read again. What is left without pairs of backslashes begins an escape.
+    IF pg_catalog.strpos(pg_catalog.replace(succeed.result::text, E'\\\\', ''), E'\\u0000') > 0 THEN
+        RAISE EXCEPTION 'result must not hold the character NUL' USING ERRCODE = 'TF002';
+    END IF;
+    f := toolfleet.finish(o, 'succeeded', 'success', 'live', 'applied', succeed.result, NULL, 'worker ' || o.worker_id,
+        'applied', NULL, 'applied', pg_catalog.clock_timestamp());
+    -- From here on only COMMIT is to come: it is as durable as any, and if it does not come, nobody waits long for the row.
+    PERFORM pg_catalog.set_config('synchronous_commit', 'on', true)
+    WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local');
+    PERFORM pg_catalog.set_config('idle_in_transaction_session_timeout', '5s', true);
+    RETURN QUERY SELECT f.state::text, f.tool, f.tool_version, f.tenant, o.dispatcher_id, f.attempts, f.coercions::text,
+        f.queued_ms, f.run_ms;
+END $$;
+
 CREATE TABLE toolfleet.ended_attempts (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
@@ -552,55 +647,6 @@ CREATE TABLE toolfleet.ended_attempts (
     error json,
     over boolean NOT NULL,
     late boolean DEFAULT false NOT NULL
-)
-PARTITION BY RANGE (call_id);
-
-CREATE TABLE toolfleet.finished_calls (
-    call_id uuid NOT NULL,
-    rev integer NOT NULL,
-    from_state toolfleet.call_state NOT NULL,
-    state toolfleet.call_state NOT NULL,
-    outcome toolfleet.call_outcome NOT NULL,
-    source toolfleet.source NOT NULL,
-    effect_known toolfleet.effect_known NOT NULL,
-    tenant text NOT NULL,
-    tool text NOT NULL,
-    tool_version integer NOT NULL,
-    effect toolfleet.effect NOT NULL,
-    queue text NOT NULL,
-    priority smallint NOT NULL,
-    key_hash bytea,
-    key_retention_ms bigint NOT NULL,
-    args json NOT NULL,
-    original_args json,
-    coercions json,
-    args_hash bytea NOT NULL,
-    result json,
-    error json,
-    degraded json,
-    session text,
-    run text,
-    meta json,
-    language text NOT NULL,
-    traceparent text,
-    accepted_at timestamp with time zone NOT NULL,
-    deadline_at timestamp with time zone NOT NULL,
-    first_started_at timestamp with time zone,
-    finished_at timestamp with time zone NOT NULL,
-    queued_ms bigint NOT NULL,
-    run_ms bigint NOT NULL,
-    attempts integer NOT NULL,
-    attempt_id uuid,
-    worker_id uuid,
-    claim_rev integer,
-    attempt_started_at timestamp with time zone,
-    attempt_timeout_ms bigint,
-    attempt_outcome toolfleet.attempt_outcome,
-    probe_of uuid,
-    actor text NOT NULL,
-    reason text NOT NULL,
-    details json,
-    CONSTRAINT finished_calls_legal_move CHECK ((((((((((((from_state = 'queued'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state)) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'queued'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'cancelled'::toolfleet.call_state))) OR ((from_state = 'running'::toolfleet.call_state) AND (state = 'expired'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'succeeded'::toolfleet.call_state))) OR ((from_state = 'in_doubt'::toolfleet.call_state) AND (state = 'failed'::toolfleet.call_state))))
 )
 PARTITION BY RANGE (call_id);
 

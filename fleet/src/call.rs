@@ -62,6 +62,17 @@ words! {
     }
 }
 
+impl Effect {
+    /// Whether a call can end up with nobody knowing whether it had its effect. A transaction cannot: its effect and its
+    /// outcome are one commit, so the ledger always knows.
+    pub const fn may_doubt(self) -> bool {
+        match self {
+            Self::Idempotent | Self::Once => true,
+            Self::Read | Self::Transaction => false,
+        }
+    }
+}
+
 words! {
     /// Where a call stands.
     State {

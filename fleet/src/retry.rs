@@ -1,17 +1,19 @@
 //! **Again, later or never?** What follows an attempt: one pure table over effect class, outcome, error and attempts left.
 //!
-//! | outcome | `read` | `idempotent` | `once`, `transaction` |
-//! |---|---|---|---|
-//! | `applied` | succeed (a useless answer fails) | succeed | succeed |
-//! | `not_started` | again | again | again |
-//! | `definite_failure` | again if the policy covers the code | as `read` | fail |
-//! | `unknown` | again if the policy covers the code | again while its key is honoured | **in doubt** |
+//! | outcome | `read` | `transaction` | `idempotent` | `once` |
+//! |---|---|---|---|---|
+//! | `applied` | succeed (a useless answer fails) | succeed | succeed | succeed |
+//! | `not_started` | again | again | again | again |
+//! | `definite_failure` | again if the policy covers the code | as `read` | as `read` | fail |
+//! | `unknown` | again if the policy covers the code | as `read` | again while its key is honoured | **in doubt** |
 //!
-//! "Again" holds only while attempts and time are left; otherwise `read` fails, and `idempotent` fails or, when what this
-//! or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an earlier unknown:
-//! it recognises the key, so what it says is about that key (but for 409, see [`Outcome::after_unknown`]). That a later
-//! attempt never started settles nothing. An attempt is spent by a tool: one that a worker's death or drain cut short is not
-//! counted here (see [`after_loss`]). A call that was taken back has a table of its own (`cancelled`).
+//! "Again" holds only while attempts and time are left; otherwise `read` and `transaction` fail, and `idempotent` fails or,
+//! when what this or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an
+//! earlier unknown: it recognises the key, so what it says is about that key (but for 409, see [`Outcome::after_unknown`]).
+//! That a later attempt never started settles nothing. A `transaction` leaves nothing unknown: whatever moves its call locks
+//! the row that its COMMIT needs, so a move says that the effect is not there and never will be (see [`Effect::may_doubt`]).
+//! An attempt is spent by a tool: one that a worker's death or drain cut short is not counted here (see [`after_loss`]).
+//! A call that was taken back has a table of its own (`cancelled`).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -91,14 +93,16 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
         Outcome::Applied { .. } => RetryDecision::Succeed,
         Outcome::NotStarted(failure) => again(situation, failure, OutcomeWord::NotStarted),
         Outcome::DefiniteFailure(failure) => match situation.effect {
-            Effect::Read | Effect::Idempotent => {
+            Effect::Read | Effect::Idempotent | Effect::Transaction => {
                 again(situation, failure, OutcomeWord::DefiniteFailure)
             }
-            Effect::Once | Effect::Transaction => RetryDecision::Fail,
+            Effect::Once => RetryDecision::Fail,
         },
         Outcome::Unknown(failure) => match situation.effect {
-            Effect::Read | Effect::Idempotent => again(situation, failure, OutcomeWord::Unknown),
-            Effect::Once | Effect::Transaction => RetryDecision::Doubt,
+            Effect::Read | Effect::Idempotent | Effect::Transaction => {
+                again(situation, failure, OutcomeWord::Unknown)
+            }
+            Effect::Once => RetryDecision::Doubt,
         },
     }
 }
@@ -110,7 +114,7 @@ fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) ->
         OutcomeWord::NotStarted => situation.earlier_unknown,
         OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
     };
-    let unknown_write = unknown && !matches!(situation.effect, Effect::Read);
+    let unknown_write = unknown && situation.effect.may_doubt();
     let give_up = |otherwise| {
         if unknown_write {
             RetryDecision::Doubt
@@ -149,8 +153,7 @@ pub fn key_is_forgotten(
     earlier_unknown: bool,
     key_remaining: Option<Duration>,
 ) -> bool {
-    let write = !matches!(effect, Effect::Read);
-    write && earlier_unknown && key_remaining.is_some_and(|left| left.is_zero())
+    effect.may_doubt() && earlier_unknown && key_remaining.is_some_and(|left| left.is_zero())
 }
 
 /// A call that has lost this many workers is set aside: one that kills its workers must not go on.
@@ -159,8 +162,10 @@ pub const LOST_ATTEMPTS_MAX: u32 = 2;
 /// Whether a call has lost so many workers that it is set aside. A `once` call is in doubt after the first one.
 pub const fn is_poison(effect: Effect, lost_attempts: u32) -> bool {
     match effect {
-        Effect::Read | Effect::Idempotent => lost_attempts >= LOST_ATTEMPTS_MAX,
-        Effect::Once | Effect::Transaction => false,
+        Effect::Read | Effect::Idempotent | Effect::Transaction => {
+            lost_attempts >= LOST_ATTEMPTS_MAX
+        }
+        Effect::Once => false,
     }
 }
 
@@ -173,10 +178,14 @@ pub const fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> 
         return after_cancel(effect, OutcomeWord::Unknown, false);
     }
     match effect {
-        Effect::Once | Effect::Transaction => RetryDecision::Doubt,
-        Effect::Read if is_poison(effect, lost_attempts) => RetryDecision::Fail,
+        Effect::Once => RetryDecision::Doubt,
+        Effect::Read | Effect::Transaction if is_poison(effect, lost_attempts) => {
+            RetryDecision::Fail
+        }
         Effect::Idempotent if is_poison(effect, lost_attempts) => RetryDecision::Doubt,
-        Effect::Read | Effect::Idempotent => RetryDecision::Again(Duration::ZERO),
+        Effect::Read | Effect::Idempotent | Effect::Transaction => {
+            RetryDecision::Again(Duration::ZERO)
+        }
     }
 }
 
@@ -364,11 +373,51 @@ mod tests {
             (Effect::Once, Unknown, Code::Timeout, Doubt, Doubt, Doubt),
             (
                 Effect::Transaction,
+                Applied,
+                Code::Timeout,
+                Succeed,
+                Succeed,
+                Succeed,
+            ),
+            (
+                Effect::Transaction,
+                NotStarted,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Transaction,
+                DefiniteFailure,
+                Code::Unavailable,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Transaction,
+                DefiniteFailure,
+                Code::ToolError,
+                Fail,
+                Fail,
+                Fail,
+            ),
+            (
+                Effect::Transaction,
                 Unknown,
                 Code::Timeout,
-                Doubt,
-                Doubt,
-                Doubt,
+                again,
+                Exhausted,
+                OutOfTime,
+            ),
+            (
+                Effect::Transaction,
+                Unknown,
+                Code::OutputInvalid,
+                Fail,
+                Fail,
+                Fail,
             ),
         ];
         for (effect, word, code, with_all, without_attempts, without_time) in rows {
@@ -426,6 +475,7 @@ mod tests {
             Some(Duration::from_millis(1))
         ));
         assert!(!key_is_forgotten(Effect::Read, true, over));
+        assert!(!key_is_forgotten(Effect::Transaction, true, over));
         let forgotten = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_millis(500));
         assert_eq!(
             decide_with(
@@ -479,5 +529,13 @@ mod tests {
             RetryDecision::Doubt
         );
         assert_eq!(after_loss(Effect::Once, 1, false), RetryDecision::Doubt);
+        assert_eq!(
+            after_loss(Effect::Transaction, 1, false),
+            RetryDecision::Again(Duration::ZERO)
+        );
+        assert_eq!(
+            after_loss(Effect::Transaction, 2, false),
+            RetryDecision::Fail
+        );
     }
 }

@@ -64,7 +64,9 @@ pub(crate) enum Action {
     Commit(u8),
     CommitUnanswered(u8),
     CommitLost(u8),
-    /// After an unanswered COMMIT: looks at the row, waiting for its lock.
+    /// The wire breaks, and the COMMIT is still on its way.
+    CommitInFlight(u8),
+    /// After an unanswered COMMIT: takes it for unknown, and has the guarded completion find out.
     LookAtCommit(u8),
 
     /// Records how the attempt ended.
@@ -155,7 +157,9 @@ impl Action {
                     Commit(w),
                     CommitUnanswered(w),
                     CommitLost(w),
+                    CommitInFlight(w),
                     LookAtCommit(w),
+                    ToolSaysNotNow(w),
                 ]),
                 Effect::Read => all.extend([ToolApplies(w), ToolIsSilent(w), ToolSaysNotNow(w)]),
                 Effect::Idempotent => {
@@ -218,7 +222,11 @@ impl Action {
             // A sweep that takes a call from a live worker is a fault of time; from a dead one it is its duty.
             TakeLost(call) => before.ledger.open[usize::from(call)].is_some_and(|row| {
                 let worker = row.worker.map(usize::from);
-                worker.and_then(|w| before.ledger.registered.get(w)) != Some(&Registered::Live)
+                let live =
+                    worker.and_then(|w| before.ledger.registered.get(w)) == Some(&Registered::Live);
+                // After lost writes the row may name an attempt that nobody runs any more: its time will be over.
+                let forgotten = || before.lost_writes && !before.is_run(&row);
+                !live || forgotten()
             }),
             AcceptUnanswered(_)
             | AcceptLost(_)
@@ -237,6 +245,7 @@ impl Action {
             | OrphanActs(_)
             | CommitUnanswered(_)
             | CommitLost(_)
+            | CommitInFlight(_)
             | CompleteUnanswered(_)
             | Crash(_)
             | Expire(_)

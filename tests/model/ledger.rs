@@ -205,7 +205,12 @@ impl Protocol {
             Ending::succeeded(EffectKnown::Applied),
         );
         if moved || self.lacks(Mutant::TransactionUnguarded) {
-            s.ledger.effects[at] = (s.ledger.effects[at] + 1).min(2);
+            let effects = if self.lacks(Mutant::TransactionElsewhere) {
+                &mut s.outside[at].effects
+            } else {
+                &mut s.ledger.effects[at]
+            };
+            *effects = (*effects + 1).min(2);
         }
         moved
     }

@@ -109,6 +109,8 @@ fn rules_of_endings_are_needed() {
         case(ReusedConnectionTrusted, once, AT_MOST_ONCE),
         case(CompleteByState, of(Effect::Idempotent), OWNER),
         case(TransactionUnguarded, of(Effect::Transaction), AT_MOST_ONCE),
+        case(UnknownCommitRunAgain, of(Effect::Transaction), AT_MOST_ONCE),
+        case(CompleteByState, of(Effect::Transaction), OWNER),
         case(CancelLostByRequeue, cancelled(Effect::Once), CANCELLED),
     ]);
 }
@@ -158,6 +160,11 @@ fn rules_after_lost_writes_are_needed() {
         case(QuarantineSparesIdempotent, idempotent, NOT_APPLIED),
         case(QuarantineTrustsFences, idempotent, NOT_APPLIED),
         case(QuarantineKeepsAttempt, idempotent, DEFINITE),
+        case(
+            TransactionElsewhere,
+            falling_back(Effect::Transaction),
+            AT_MOST_ONCE,
+        ),
     ]);
 }
 

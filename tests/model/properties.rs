@@ -114,7 +114,7 @@ fn situations(config: &Config) -> Vec<Property<Protocol>> {
             },
         ));
     }
-    if is_write(config.effect) {
+    if config.effect.may_doubt() {
         all.extend([
             sometimes("in doubt", |_, s| {
                 open(s, |row| row.state == State::InDoubt)
@@ -132,6 +132,13 @@ fn situations(config: &Config) -> Vec<Property<Protocol>> {
             }),
             sometimes("a COMMIT was lost", |_, s| {
                 workers(s, |step| matches!(step, Step::Unsure(job) if holds(s, job.call, job.attempt)))
+            }),
+            sometimes("a COMMIT comes when another attempt has its call", |_, s| {
+                let late = s.workers.iter().filter_map(|worker| worker.orphan);
+                late.into_iter().any(|job| {
+                    let row = s.ledger.open[usize::from(job.call)];
+                    row.is_some_and(|row| row.state == State::Running && !row.is_of(job.attempt))
+                })
             }),
         ]),
         Effect::Once | Effect::Idempotent => all.extend([
@@ -221,7 +228,7 @@ pub(crate) fn moves(config: &Config) -> BTreeSet<(State, State)> {
         (Running, Succeeded),
         (Running, Failed),
     ];
-    if is_write(config.effect) {
+    if config.effect.may_doubt() {
         moves.extend([(Running, InDoubt), (InDoubt, Succeeded), (InDoubt, Failed)]);
     }
     if config.effect == Effect::Idempotent {
@@ -239,9 +246,10 @@ pub(crate) fn moves(config: &Config) -> BTreeSet<(State, State)> {
 /// Steps that the protocol itself rules out.
 pub(crate) fn impossible(config: &Config) -> Vec<Action> {
     match config.effect {
-        // Its effect commits with its outcome, so that in doubt it has not happened.
-        Effect::Transaction => vec![Action::SettleApplied(0)],
-        Effect::Read => vec![Action::SettleApplied(0), Action::SettleNotApplied(0)],
+        // Neither is ever in doubt: the one has no effect, that of the other commits with its outcome.
+        Effect::Read | Effect::Transaction => {
+            vec![Action::SettleApplied(0), Action::SettleNotApplied(0)]
+        }
         Effect::Idempotent | Effect::Once => Vec::new(),
     }
 }

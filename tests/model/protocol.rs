@@ -7,7 +7,7 @@ use crate::{
     actions::Action,
     properties,
     rules::{Config, Decisions, Mutant},
-    state::{Breach, Caller, Cancel, Claim, Ran, Step, System},
+    state::{Breach, Caller, Cancel, Claim, Ran, Row, Step, System},
 };
 
 /// One configuration of the protocol.
@@ -115,9 +115,8 @@ impl Protocol {
             OrphanActs(w) => self.orphan_acts(s, at(w)),
             OrphanEnds(w) => Self::orphan_ends(s, at(w)),
 
-            Commit(_) | CommitUnanswered(_) | CommitLost(_) | LookAtCommit(_) => {
-                self.go_on_committing(s, action)
-            }
+            Commit(_) | CommitUnanswered(_) | CommitLost(_) | CommitInFlight(_)
+            | LookAtCommit(_) => self.go_on_committing(s, action),
             Complete(w) | CompleteUnanswered(w) => {
                 let Step::Ended(job, ran) = s.workers[at(w)].step else {
                     return false;
@@ -219,11 +218,12 @@ impl Protocol {
 
     fn go_on_committing(&self, s: &mut System, action: Action) -> bool {
         use Action::*;
-        let (Commit(w) | CommitUnanswered(w) | CommitLost(w) | LookAtCommit(w)) = action else {
+        let (Commit(w) | CommitUnanswered(w) | CommitLost(w) | CommitInFlight(w) | LookAtCommit(w)) =
+            action
+        else {
             return false;
         };
         let worker = usize::from(w);
-        let unguarded = self.lacks(Mutant::TransactionUnguarded);
         let after = match (action, s.workers[worker].step) {
             (Commit(_), Step::Claimed(job)) => {
                 self.commit(s, worker, job);
@@ -234,15 +234,17 @@ impl Protocol {
                 Step::Unsure(job)
             }
             (CommitLost(_), Step::Claimed(job)) => Step::Unsure(job),
-            (LookAtCommit(_), Step::Unsure(job)) => {
-                let row = s.ledger.open[usize::from(job.call)];
-                let again = row.is_some_and(|row| row.is_of(job.attempt));
-                if again || unguarded {
-                    Step::Claimed(job)
-                } else {
-                    Step::Idle
-                }
+            // One of them at a time is remembered here.
+            (CommitInFlight(_), Step::Claimed(job)) if s.workers[worker].orphan.is_none() => {
+                s.workers[worker].orphan = Some(job);
+                Step::Unsure(job)
             }
+            (LookAtCommit(_), Step::Unsure(job)) if self.lacks(Mutant::UnknownCommitRunAgain) => {
+                // There is no such move; this mutant goes around the list.
+                s.ledger.open[usize::from(job.call)] = Some(Row::QUEUED);
+                Step::Idle
+            }
+            (LookAtCommit(_), Step::Unsure(job)) => Step::Ended(job, Ran::Unknown),
             _ => return false,
         };
         s.workers[worker].step = after;

@@ -95,6 +95,8 @@ pub(crate) enum Mutant {
     SettleUnfenced,
     CompleteByState,
     TransactionUnguarded,
+    TransactionElsewhere,
+    UnknownCommitRunAgain,
     KeyNotUnique,
     FailoverUnquarantined,
     CountedAttempts,

@@ -28,15 +28,21 @@ impl Protocol {
             attempt,
             earlier_unknown: row.effect_unknown,
         };
+        // Whose row is taken from it, that transaction does not commit any more.
+        let transaction = self.config.effect == Effect::Transaction;
         let again = Ending::Again {
             spent: 0,
             lost: 1,
-            effect_unknown: Some(true),
-            suspect: true,
+            effect_unknown: Some(!transaction),
+            suspect: !transaction,
         };
         let over = |event| Ending::Over {
             event,
-            known: EffectKnown::None,
+            known: if transaction {
+                EffectKnown::NotApplied
+            } else {
+                EffectKnown::None
+            },
             unstarted: false,
         };
         let cancelled = row.cancel_requested && !self.lacks(Mutant::CancelLostByRequeue);
@@ -181,9 +187,7 @@ impl Protocol {
             ..row
         };
         match self.config.effect {
-            Effect::Once | Effect::Transaction
-                if undecided && !self.lacks(Mutant::FailoverUnquarantined) =>
-            {
+            Effect::Once if undecided && !self.lacks(Mutant::FailoverUnquarantined) => {
                 advance(s, at, Event::Quarantine, row);
             }
             // An attempt that the ledger has forgotten may have had its effect, and may still be at it; and the attempt that
@@ -210,6 +214,7 @@ impl Protocol {
                     s.ledger.open[at] = Some(row);
                 }
             }
+            // What was lost of a transaction was lost effect and outcome together.
             Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction => {}
         }
     }

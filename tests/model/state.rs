@@ -230,6 +230,21 @@ impl System {
         self.outside[call].effects + self.ledger.effects[call]
     }
 
+    /// Whether a process is at the row's attempt.
+    pub(crate) fn is_run(&self, row: &Row) -> bool {
+        self.workers.iter().any(|worker| {
+            let job = match worker.step {
+                Step::Gone | Step::Idle => None,
+                Step::Asking(claim) => Some(claim.job),
+                Step::Silent(job)
+                | Step::Claimed(job)
+                | Step::Unsure(job)
+                | Step::Ended(job, _) => Some(job),
+            };
+            job.is_some_and(|job| row.is_of(job.attempt))
+        })
+    }
+
     /// The first promise that is broken stays.
     pub(crate) fn breach(&mut self, breach: Breach) {
         self.breach.get_or_insert(breach);

@@ -243,12 +243,15 @@ impl Protocol {
     /// From how an attempt ended to what becomes of the call.
     fn concluded(&self, ran: Ran, learned: Learned) -> Ending {
         let unstarted = matches!(ran, Ran::NotStarted | Ran::TakenBack);
-        let suspect = ran == Ran::Abandoned && !self.lacks(Mutant::AbandonedCountsAsOver);
+        // A transaction leaves nothing unknown: what moves its row sees to it that it does not commit any more.
+        let transaction = self.config.effect == Effect::Transaction;
+        let counts_as_over = transaction || self.lacks(Mutant::AbandonedCountsAsOver);
+        let suspect = ran == Ran::Abandoned && !counts_as_over;
         let again = |spent| Ending::Again {
             spent,
             lost: 0,
             effect_unknown: match ran {
-                Ran::Unknown | Ran::Abandoned => Some(true),
+                Ran::Unknown | Ran::Abandoned => Some(!transaction),
                 Ran::No | Ran::NotNow => Some(false),
                 Ran::Applied | Ran::NotStarted | Ran::TakenBack => None,
             },
@@ -257,10 +260,11 @@ impl Protocol {
         let known = match (self.config.effect, ran) {
             (Effect::Read, _) => EffectKnown::None,
             (_, Ran::Applied) => EffectKnown::Applied,
-            (_, Ran::Unknown | Ran::Abandoned) => EffectKnown::Unknown,
-            (_, Ran::NotStarted | Ran::TakenBack | Ran::No | Ran::NotNow) => {
-                EffectKnown::NotApplied
+            (Effect::Idempotent | Effect::Once, Ran::Unknown | Ran::Abandoned) => {
+                EffectKnown::Unknown
             }
+            (_, Ran::NotStarted | Ran::TakenBack | Ran::No | Ran::NotNow)
+            | (Effect::Transaction, Ran::Unknown | Ran::Abandoned) => EffectKnown::NotApplied,
         };
         let over = |event| Ending::Over {
             event,

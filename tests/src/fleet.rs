@@ -195,6 +195,8 @@ impl Fleet {
         config.guard_program = Some(built("fleet_tests_guard"));
         let alone = || self.nats_folder.path().join(format!("state of {name}"));
         config.state_dir.get_or_insert_with(alone);
+        let tools = || self.database.tool_url().into();
+        config.tool_database_url.get_or_insert_with(tools);
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(builder.serve(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))

@@ -25,6 +25,7 @@ use tokio::sync::OnceCell;
 use toolfleet::servers::{
     self, PostgresOptions,
     find::{self, Ground},
+    tools,
 };
 use uuid::Uuid;
 
@@ -34,6 +35,8 @@ use crate::run_folder::RunFolder;
 const TEMPLATE: &str = "ledger_template";
 /// Before the first migration of releases to come.
 const FUTURE: i64 = 29_990_101_000_000;
+/// The password of the role of the tools, in every cluster.
+const TOOL_PASSWORD: &str = "0123456789abcdef";
 /// Connections of one test to its database, beside those of its lanes.
 const POOL_MAX: u32 = 16;
 
@@ -188,6 +191,16 @@ impl Database {
         migrator.run(&mut self.connect().await).await
     }
 
+    /// The same database as sql tools reach it: by the role of the tools. Their tables lie in schema `tools`.
+    pub fn tool_url(&self) -> String {
+        tools::url_of(&self.url, TOOL_PASSWORD)
+    }
+
+    /// The same, through a proxy on this port.
+    pub fn tool_url_through(&self, port: u16) -> String {
+        with_port(&self.tool_url(), port)
+    }
+
     /// The same database by another way, through a proxy on this port.
     pub fn through(&self, port: u16) -> Postgres {
         ledger(&with_port(&self.url, port))
@@ -243,6 +256,8 @@ async fn archive() -> PathBuf {
     for migration in migrate::migrator().iter() {
         made_of.update(&migration.checksum);
     }
+    // Changed by hand when what is made beside the migrations changes.
+    made_of.update("role of the tools 1");
     // Its partitions are those of the day on which it was made.
     made_of.update(day().to_be_bytes());
     let name = hex::encode(&made_of.finalize()[..8]);
@@ -288,9 +303,13 @@ async fn create_archive(archive: &Path) {
         .expect("create the template");
     let url = server.url();
     let (front, _) = split(&url);
-    migrate::migrate(&ledger(&format!("{front}/{TEMPLATE}")))
+    let template = format!("{front}/{TEMPLATE}");
+    migrate::migrate(&ledger(&template))
         .await
         .expect("migrate the template");
+    tools::provision(&template, TOOL_PASSWORD)
+        .await
+        .expect("make the role of the tools");
     drop(connection);
     server.stop().await;
     let unfinished = archive.with_extension("new");

@@ -118,6 +118,7 @@ impl Fleet {
             .env("DATABASE_URL", &self.database.url)
             .env("NATS_URL", self.nats_url());
         if role == "worker" {
+            command.env("WORKER_TOOL_DATABASE_URL", self.database.tool_url());
             // A folder of its own: a neighbour would fence it before the test says that it died.
             command
                 .arg("--state-dir")

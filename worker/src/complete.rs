@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use fleet::{
-    call::State,
+    call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     delay::Reconnect,
-    ids::{AttemptId, CallId},
+    ids::{AttemptId, CallId, DispatcherId},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -53,7 +53,14 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
-        Ok(Recorded::Before) => tracing::debug!("this attempt had ended the call already"),
+        Ok(Recorded::Before(state)) => {
+            tracing::debug!("this attempt had ended the call already");
+            if executed.claimed.effect == Effect::Transaction && state == State::Succeeded {
+                // What its executor could not know: the COMMIT that was not answered had gone through.
+                metrics().ended(name, OutcomeWord::Applied);
+                ring(worker, call, executed.claimed.dispatcher, Vec::new()).await;
+            }
+        }
         Ok(Recorded::Late) => late::testify(worker, &executed).await,
         Err(error) => tracing::error!(
             error = report(&error),
@@ -66,8 +73,8 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
 enum Recorded {
     /// It moved the call.
     Ended(Box<(Ended, Ending)>),
-    /// It had moved the call before: only the answer was lost.
-    Before,
+    /// It had moved the call before, to this state: only the answer was lost, of the completion or of a COMMIT.
+    Before(State),
     /// The call is no longer this attempt's to end.
     Late,
 }
@@ -82,6 +89,9 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         earlier_unknown: claimed.effect_unknown,
         applied_late: false,
     });
+    if let Execution::Committed(_, ended) = execution {
+        return Ok(Recorded::Ended(Box::new((Ended::clone(ended), ending))));
+    }
     let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
     loop {
         let patience = PATIENCE.saturating_sub(began.elapsed());
@@ -105,7 +115,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
             }
             // An earlier attempt has said that it did it; nobody but a person or a probe decides between the two.
             Place::InDoubt { .. } => return Ok(Recorded::Late),
-            Place::Ended => return Ok(Recorded::Before),
+            Place::Ended(state) => return Ok(Recorded::Before(state)),
             Place::Elsewhere => return Ok(Recorded::Late),
         };
         if patience.is_zero() {
@@ -126,7 +136,7 @@ enum Place {
     /// It is in doubt because of this attempt, which may still prove something.
     InDoubt { quarantined: bool },
     /// This attempt has ended it.
-    Ended,
+    Ended(State),
     /// It is no longer this attempt's.
     Elsewhere,
 }
@@ -148,7 +158,7 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
         State::Succeeded | State::Failed | State::Cancelled | State::Expired
             if row.ended_by.as_deref() == Some(actor) =>
         {
-            Place::Ended
+            Place::Ended(row.state)
         }
         State::Succeeded
         | State::Failed
@@ -217,7 +227,11 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
     let body = envelope
         .filter(|bytes| bytes.len() <= limit)
         .unwrap_or_default();
-    let subject = worker.bus.subjects.done(ended.dispatcher, call);
+    ring(worker, call, ended.dispatcher, body).await;
+}
+
+async fn ring(worker: &Worker, call: CallId, dispatcher: DispatcherId, body: Vec<u8>) {
+    let subject = worker.bus.subjects.done(dispatcher, call);
     // A connection that is down takes a bounded number of messages and then blocks for ever.
     let telling = worker.bus.client.publish(subject, body.into());
     if !matches!(

@@ -50,7 +50,9 @@ pub(crate) fn conclude(
         .failure()
         .map_or("applied", |failure| failure.code.as_str());
     let (kind, reason) = match execution {
-        Execution::Ran(outcome) | Execution::Abandoned(outcome) => {
+        Execution::Ran(outcome)
+        | Execution::Committed(outcome, _)
+        | Execution::Abandoned(outcome) => {
             let manifest = &executed.tool.manifest;
             // Whoever was told to end because the worker leaves had no fair try: the platform took it, so nobody pays.
             let drained = executed.entry.stop.asked() == Some(StopReason::Drained)
@@ -80,7 +82,7 @@ pub(crate) fn conclude(
         EndingKind::End {
             effect: EffectKnown::NotApplied,
             ..
-        } if learned.applied_late => doubt(&contradicted()),
+        } if learned.applied_late && claimed.effect.may_doubt() => doubt(&contradicted()),
         other => other,
     };
     Ending {
@@ -101,11 +103,16 @@ fn contradicted() -> ToolFailure {
 
 /// How the attempt ended, apart from what becomes of its call.
 pub(crate) fn ended_attempt(effect: Effect, execution: &Execution) -> EndedAttempt {
+    let transaction = effect == Effect::Transaction;
     EndedAttempt {
-        outcome: execution.word(),
+        // It is recorded by moving the row that a transaction's COMMIT needs: then it has not committed and never will.
+        outcome: match execution.word() {
+            OutcomeWord::Unknown if transaction => OutcomeWord::DefiniteFailure,
+            word => word,
+        },
         effect: effect_of(effect, execution.word()),
         error: execution.failure().map(json),
-        over: execution.is_over(),
+        over: execution.is_over() || transaction,
     }
 }
 
@@ -285,7 +292,9 @@ pub(crate) fn settling(
     earlier_unknown: bool,
 ) -> Option<Ending> {
     let failure = match execution {
-        Execution::Ran(Outcome::Applied { .. }) => return Some(ending.clone()),
+        Execution::Ran(Outcome::Applied { .. }) | Execution::Committed(..) => {
+            return Some(ending.clone());
+        }
         Execution::Ran(Outcome::DefiniteFailure(failure)) => failure,
         Execution::Ran(Outcome::NotStarted(failure)) | Execution::TakenBack(failure)
             if !earlier_unknown =>
@@ -338,6 +347,10 @@ pub(crate) const fn effect_of(effect: Effect, word: OutcomeWord) -> EffectKnown 
         Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
             OutcomeWord::Applied => EffectKnown::Applied,
             OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
+            // What says so of a transaction also sees to it.
+            OutcomeWord::Unknown if matches!(effect, Effect::Transaction) => {
+                EffectKnown::NotApplied
+            }
             OutcomeWord::Unknown => EffectKnown::Unknown,
         },
     }

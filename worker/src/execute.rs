@@ -10,7 +10,7 @@ use fleet::{
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
     retry,
-    store::claim::Claimed,
+    store::{claim::Claimed, complete::Ended},
     telemetry::{
         metrics,
         spans::{self, Step},
@@ -25,7 +25,9 @@ use tracing::Instrument;
 
 use crate::{
     claim::Running,
-    executors::{AttemptContext, LINGER_MAX, LeftBehind, Prepared, Progress, StopReason},
+    executors::{
+        AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, StopReason,
+    },
     gate,
     progress::News,
     running::Entry,
@@ -47,6 +49,8 @@ pub(crate) struct Executed {
 pub(crate) enum Execution {
     /// The executor was run, and says this.
     Ran(Outcome),
+    /// The executor was run, and what it did committed together with the call's end: there is nothing left to record.
+    Committed(Outcome, Box<Ended>),
     /// The executor did not come back, or came back by a panic, or left something behind: what it started may still act.
     Abandoned(Outcome),
     /// The platform took the attempt back before anything was started: no tool has spent it.
@@ -59,7 +63,9 @@ impl Execution {
     /// The word for how the attempt ended.
     pub(crate) const fn word(&self) -> OutcomeWord {
         match self {
-            Self::Ran(outcome) | Self::Abandoned(outcome) => outcome.word(),
+            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
+                outcome.word()
+            }
             Self::TakenBack(_) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
         }
     }
@@ -67,7 +73,7 @@ impl Execution {
     /// Whether nothing that was started for the attempt can act any more.
     pub(crate) const fn is_over(&self) -> bool {
         match self {
-            Self::Ran(_) | Self::TakenBack(_) | Self::KeyForgotten(_) => true,
+            Self::Ran(_) | Self::Committed(..) | Self::TakenBack(_) | Self::KeyForgotten(_) => true,
             Self::Abandoned(_) => false,
         }
     }
@@ -75,7 +81,9 @@ impl Execution {
     /// Why it did not do what was asked, if it did not.
     pub(crate) const fn failure(&self) -> Option<&ToolFailure> {
         match self {
-            Self::Ran(outcome) | Self::Abandoned(outcome) => outcome.failure(),
+            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
+                outcome.failure()
+            }
             Self::TakenBack(failure) | Self::KeyForgotten(failure) => Some(failure),
         }
     }
@@ -157,14 +165,17 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
 
 async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution {
     let until = context.until + LINGER_MAX + BACKSTOP;
-    let left_behind = context.left_behind.clone();
+    let (left_behind, committed) = (context.left_behind.clone(), context.committed.clone());
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
         // What the tool itself said holds, whatever it left behind.
         Ok(Ok(outcome @ Outcome::Unknown(_))) if left_behind.is_admitted() => {
             Execution::Abandoned(outcome)
         }
-        Ok(Ok(outcome)) => Execution::Ran(outcome),
+        Ok(Ok(outcome)) => match committed.take() {
+            Some(ended) => Execution::Committed(outcome, ended),
+            None => Execution::Ran(outcome),
+        },
         Ok(Err(_panic)) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::ToolCrashed,
             "the tool's executor panicked",
@@ -241,6 +252,7 @@ fn context(
         stop: entry.stop.clone(),
         left_behind: LeftBehind::default(),
         progress: Progress::default(),
+        committed: Committed::default(),
     }
 }
 

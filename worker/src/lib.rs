@@ -56,11 +56,12 @@ use fleet::{
         ledger::{Claiming, Completing},
         migrate,
         session::Postgres,
-        sweep,
+        sweep, tool_role,
         workers::{self, WorkerRow},
     },
     telemetry::report,
 };
+use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
     sync::{Semaphore, mpsc},
@@ -87,6 +88,9 @@ pub enum RunError {
     /// Postgres.
     #[error("ledger")]
     Store(#[from] StoreError),
+    /// Postgres, as sql tools reach it.
+    #[error("the database of sql tools (WORKER_TOOL_DATABASE_URL)")]
+    Tools(#[source] StoreError),
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
@@ -139,6 +143,9 @@ async fn run_with(
     )?;
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
+    if let Some(url) = &config.tool_database_url {
+        check_tools(&postgres, url).await?;
+    }
     let bus = Bus::connect(
         &config.bus.nats_url,
         &config.name,
@@ -250,6 +257,19 @@ async fn run_with(
     leave::leave(&postgres, id, own, &state_dir).await;
     bus.flush().await;
     Ok(())
+}
+
+/// Refuses to run sql tools on a connection from which they could reach the ledger.
+async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunError> {
+    let found = tool_role::unfit(ledger, url)
+        .await
+        .map_err(RunError::Tools)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let found = found.iter();
+    let sentences = found.map(|finding| format!("WORKER_TOOL_DATABASE_URL: {finding}"));
+    Err(ConfigError(sentences.collect()).into())
 }
 
 /// Pulls messages and runs an attempt for each until `intake` is cancelled and all of them have ended.

@@ -137,7 +137,7 @@ fn expired(call: Expired) -> Ending {
         "the call's deadline passed before it could run"
     };
     let failure = ToolFailure::new(Code::DeadlineExceeded, what);
-    let kind = if call.unknown && !matches!(call.effect, Effect::Read) {
+    let kind = if call.unknown && call.effect.may_doubt() {
         EndingKind::Doubt {
             error: json(&ErrorBody::in_doubt(&failure)),
         }
@@ -171,6 +171,14 @@ fn lost_attempt(lost: &Lost) -> Ending {
     };
     let failure = ToolFailure::new(Code::ToolCrashed, what);
     let decision = retry::after_loss(lost.effect, lost_attempts, lost.cancel_requested);
+    // What this ending takes a transaction's row from cannot commit any more.
+    let (outcome, undone) = match lost.effect {
+        Effect::Transaction => (OutcomeWord::DefiniteFailure, EffectKnown::NotApplied),
+        Effect::Read | Effect::Idempotent | Effect::Once => {
+            (OutcomeWord::Unknown, EffectKnown::Unknown)
+        }
+    };
+    let nothing = untouched(lost.effect);
     let (kind, effect) = match decision {
         RetryDecision::Again(pause) => {
             let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
@@ -179,7 +187,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
                     pause_ms,
                     cost: AttemptCost::Lost,
                 },
-                EffectKnown::Unknown,
+                undone,
             )
         }
         RetryDecision::Doubt => (
@@ -191,29 +199,24 @@ fn lost_attempt(lost: &Lost) -> Ending {
         RetryDecision::Cancelled => {
             reason = Code::Cancelled.as_str();
             let cancelled = retry::cancelled(&failure);
-            (
-                end(State::Cancelled, EffectKnown::None, &cancelled),
-                EffectKnown::None,
-            )
+            (end(State::Cancelled, nothing, &cancelled), nothing)
         }
         RetryDecision::Fail
         | RetryDecision::FailCancelled
         | RetryDecision::Exhausted
         | RetryDecision::OutOfTime
-        | RetryDecision::Succeed => (
-            end(State::Failed, EffectKnown::None, &failure),
-            EffectKnown::None,
-        ),
+        | RetryDecision::Succeed => (end(State::Failed, nothing, &failure), nothing),
     };
     Ending {
         call_id: lost.call_id,
         guard: Guard::Attempt(lost.attempt_id),
         kind,
         attempt: Some(EndedAttempt {
-            outcome: OutcomeWord::Unknown,
+            outcome,
             effect,
             error: Some(json(&failure)),
-            over: false,
+            // Nothing of a transaction can act once its row is gone.
+            over: lost.effect == Effect::Transaction,
         }),
         actor: "sweep".to_owned(),
         reason: reason.to_owned(),
@@ -231,7 +234,7 @@ fn end(state: State, effect: EffectKnown, failure: &ToolFailure) -> EndingKind {
     }
 }
 
-/// What is known of the effect of a call that never ran.
+/// What is known of the effect of a call that never ran, or of which nothing is left.
 const fn untouched(effect: Effect) -> EffectKnown {
     match effect {
         Effect::Read => EffectKnown::None,

@@ -42,11 +42,16 @@ impl ProbeSpec {
 
 pub(super) fn check(manifest: &Manifest, problems: &mut Problems) {
     let Some(spec) = &manifest.probe else { return };
-    if manifest.effect == Effect::Read {
-        problems.add(
+    match manifest.effect {
+        Effect::Read => problems.add(
             "/probe",
             "a read is never in doubt; leave the probe out, or declare what the tool changes",
-        );
+        ),
+        Effect::Transaction => problems.add(
+            "/probe",
+            "a transaction is never in doubt, for its effect commits with its outcome; leave the probe out",
+        ),
+        Effect::Idempotent | Effect::Once => {}
     }
     if spec.tool == manifest.name {
         problems.add(

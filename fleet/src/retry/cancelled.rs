@@ -1,6 +1,6 @@
 //! A call that was taken back while it ran: how it ends, by what its attempt came to.
 //!
-//! | outcome | `read` | `idempotent`, `transaction` | `once` |
+//! | outcome | `read`, `transaction` | `idempotent` | `once` |
 //! |---|---|---|---|
 //! | `applied` | succeed | succeed | succeed |
 //! | `definite_failure` | fail | fail | fail |
@@ -27,16 +27,14 @@ pub const fn after_cancel(
         OutcomeWord::Applied => RetryDecision::Succeed,
         OutcomeWord::DefiniteFailure => RetryDecision::Fail,
         OutcomeWord::NotStarted => match effect {
-            Effect::Read => RetryDecision::Cancelled,
-            Effect::Idempotent | Effect::Once | Effect::Transaction if earlier_unknown => {
-                RetryDecision::Doubt
-            }
-            Effect::Idempotent | Effect::Transaction => RetryDecision::Cancelled,
+            Effect::Read | Effect::Transaction => RetryDecision::Cancelled,
+            Effect::Idempotent | Effect::Once if earlier_unknown => RetryDecision::Doubt,
+            Effect::Idempotent => RetryDecision::Cancelled,
             Effect::Once => RetryDecision::FailCancelled,
         },
         OutcomeWord::Unknown => match effect {
-            Effect::Read => RetryDecision::Cancelled,
-            Effect::Idempotent | Effect::Once | Effect::Transaction => RetryDecision::Doubt,
+            Effect::Read | Effect::Transaction => RetryDecision::Cancelled,
+            Effect::Idempotent | Effect::Once => RetryDecision::Doubt,
         },
     }
 }
@@ -89,7 +87,7 @@ mod tests {
             (Applied, Succeed, Succeed, Succeed, Succeed),
             (DefiniteFailure, Fail, Fail, Fail, Fail),
             (NotStarted, Cancelled, Cancelled, Cancelled, FailCancelled),
-            (Unknown, Cancelled, Doubt, Doubt, Doubt),
+            (Unknown, Cancelled, Doubt, Cancelled, Doubt),
         ] {
             for (effect, expected) in [
                 (Effect::Read, read),
@@ -99,8 +97,7 @@ mod tests {
             ] {
                 let decided = decide(effect, &outcome(word), false);
                 assert_eq!(decided, expected, "{effect} {word}");
-                let write = effect != Effect::Read;
-                let doubtful = write && word == NotStarted;
+                let doubtful = effect.may_doubt() && word == NotStarted;
                 let decided = decide(effect, &outcome(word), true);
                 let expected = if doubtful { Doubt } else { expected };
                 assert_eq!(decided, expected, "{effect} {word}, after an unknown one");
@@ -122,11 +119,10 @@ mod tests {
             }
             for lost in 1..4 {
                 let decided = retry::after_loss(*effect, lost, true);
-                let read = *effect == Effect::Read;
-                let expected = if read {
-                    RetryDecision::Cancelled
-                } else {
+                let expected = if effect.may_doubt() {
                     RetryDecision::Doubt
+                } else {
+                    RetryDecision::Cancelled
                 };
                 assert_eq!(decided, expected, "{effect}, lost");
             }

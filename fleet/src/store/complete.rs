@@ -310,7 +310,7 @@ impl Statement for Complete {
     }
 }
 
-fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
+pub(super) fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
     let decode = |e| sqlx::Error::Decode(Box::new(e));
     let session: Option<String> = row.try_get("session")?;
     Ok(Ended {

@@ -24,7 +24,9 @@ pub mod session;
 pub mod settle;
 pub mod standing;
 pub mod sweep;
+pub mod tool_role;
 pub mod tools;
+pub mod transaction;
 pub mod workers;
 
 /// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.

@@ -14,6 +14,7 @@ mod claim;
 
 mod complete;
 mod late;
+mod transaction;
 mod views;
 
 mod cancel;

@@ -104,7 +104,7 @@ async fn what_may_have_run_unseen_is_in_doubt_and_nothing_else() {
         let (queued, running) = (told(&ledger, queued).await, told(&ledger, running).await);
         let (state, claimed) = ("queued".to_owned(), "running".to_owned());
         let expected: (Told, Told) = match effect {
-            Effect::Read => (
+            Effect::Read | Effect::Transaction => (
                 (state, 0, false, false, false, 0),
                 (claimed, 1, false, false, true, 0),
             ),
@@ -112,7 +112,7 @@ async fn what_may_have_run_unseen_is_in_doubt_and_nothing_else() {
                 (state.clone(), 1, true, true, true, 0),
                 (state, 2, true, true, true, 1),
             ),
-            Effect::Once | Effect::Transaction => (
+            Effect::Once => (
                 (doubt.clone(), 1, true, false, false, 0),
                 (doubt.clone(), 2, true, false, true, 1),
             ),

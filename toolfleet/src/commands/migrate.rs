@@ -2,7 +2,14 @@
 
 use std::process::ExitCode;
 
-use fleet::{config::StoreArgs, store::migrate};
+use fleet::{
+    config::{ConfigError, StoreArgs},
+    store::{
+        migrate,
+        session::Postgres,
+        tool_role::{self, ToolRole},
+    },
+};
 use serde_json::json;
 
 use super::{connect, output};
@@ -12,6 +19,10 @@ use super::{connect, output};
 pub struct Migrate {
     #[command(flatten)]
     store: StoreArgs,
+    /// The role that sql tools with `database: fleet` log in as: checks that it cannot reach the ledger, and grants it the
+    /// one function that it needs. Create it first: CREATE ROLE toolfleet_tool LOGIN PASSWORD '…'
+    #[arg(long, env = "TOOLFLEET_TOOL_ROLE", value_name = "NAME")]
+    tool_role: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -24,13 +35,38 @@ impl Migrate {
         // Whether it lost writes is for dispatchers, which may need the schema before they can start.
         postgres.check_server().await?;
         let applied = migrate::migrate(&postgres).await?;
+        if let Some(name) = &self.tool_role {
+            admit(&postgres, name).await?;
+        }
         if self.json {
-            output::print_json(&json!({ "applied": applied }))?;
+            let mut answer = json!({ "applied": applied });
+            if let Some(name) = &self.tool_role {
+                answer["tool_role"] = json!(name);
+            }
+            output::print_json(&answer)?;
         } else {
             output::print(&sentence(applied))?;
+            if let Some(name) = &self.tool_role {
+                output::print(&format!(
+                    "role {name} may end the calls of its transactions"
+                ))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Grants the role of the tools what it needs, if it is fit for it.
+async fn admit(postgres: &Postgres, name: &str) -> anyhow::Result<()> {
+    let role = ToolRole::look(&mut postgres.connect_to_look().await?, name).await?;
+    let wrong: Vec<String> = role.findings().iter().map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        return Err(ConfigError(wrong).into());
+    }
+    if !role.is_granted() {
+        tool_role::grant(postgres, name).await?;
+    }
+    Ok(())
 }
 
 fn sentence(applied: usize) -> String {

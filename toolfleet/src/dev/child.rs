@@ -37,6 +37,8 @@ pub(crate) struct ChildSpec {
     pub(crate) http_port: u16,
     pub(crate) nats_url: String,
     pub(crate) database_url: String,
+    /// The same as sql tools reach it; for workers.
+    pub(crate) tool_database_url: String,
     pub(crate) concurrency: u32,
     pub(crate) secrets: PathBuf,
     pub(crate) state_dir: PathBuf,
@@ -56,6 +58,9 @@ impl ChildSpec {
         command
             .env("DATABASE_URL", &self.database_url)
             .env("NATS_URL", &self.nats_url);
+        if matches!(self.role, Role::Worker(_)) {
+            command.env("WORKER_TOOL_DATABASE_URL", &self.tool_database_url);
+        }
         let (name, log) = (self.role.to_string(), self.log.clone());
         Process::spawn(Launch {
             name,
@@ -121,6 +126,7 @@ mod tests {
             http_port: 8080,
             nats_url: String::new(),
             database_url: "postgres://secret".into(),
+            tool_database_url: "postgres://tools".into(),
             concurrency: 4,
             secrets: "/data/secrets".into(),
             state_dir: "/data/workers".into(),

@@ -19,11 +19,12 @@ use super::{
     keep::{Around, Tier},
     lock::DevLock,
     logs, ready,
-    state::{self, Board, DevState, Role},
+    state::{self, Board, DevState, Role, Urls},
     tools::Tools,
 };
 use crate::servers::{
-    Nats, NatsOptions, Postgres, PostgresOptions, free_ports, nats::MAX_PAYLOAD, process::Process,
+    self, Nats, NatsOptions, Postgres, PostgresOptions, free_ports, nats::MAX_PAYLOAD,
+    process::Process,
 };
 
 /// How long the migrations may take.
@@ -118,6 +119,7 @@ impl Dev {
         lines.extend([
             format!("  NATS      {}", state.nats_url),
             format!("  Postgres  psql {}", state.database_url),
+            format!("  sql tools psql {}", state.tool_database_url),
             format!("  HTTP      {}", state.http_url),
             format!("  tools     {}", self.tools),
             format!("  logs      {}", self.layout.at("logs").display()),
@@ -175,8 +177,16 @@ impl Dev {
             self.tools = tools.summary();
             self.watchers.spawn(tools.watch());
         }
-        self.start_children(options, &database_url, &nats_url, deaths)
-            .await?;
+        let password = uuid::Uuid::new_v4().simple().to_string();
+        let tool_database_url = servers::tools::provision(&database_url, &password).await?;
+        self.start_children(
+            options,
+            &database_url,
+            &tool_database_url,
+            &nats_url,
+            deaths,
+        )
+        .await?;
         self.board.publish().context("write dev.json")
     }
 
@@ -276,6 +286,7 @@ impl Dev {
         &mut self,
         options: &DevOptions,
         database_url: &str,
+        tool_database_url: &str,
         nats_url: &str,
         deaths: Deaths,
     ) -> anyhow::Result<()> {
@@ -297,6 +308,7 @@ impl Dev {
                 http_port,
                 nats_url: nats_url.to_owned(),
                 database_url: database_url.to_owned(),
+                tool_database_url: tool_database_url.to_owned(),
                 concurrency: options.concurrency,
                 secrets: self.layout.at("secrets"),
                 state_dir: self.layout.at("workers"),
@@ -304,8 +316,12 @@ impl Dev {
             })
             .collect();
         let http_url = format!("http://{}", specs[0].address());
-        self.board
-            .locate(nats_url.to_owned(), database_url.to_owned(), http_url);
+        self.board.locate(Urls {
+            nats: nats_url.to_owned(),
+            database: database_url.to_owned(),
+            tool_database: tool_database_url.to_owned(),
+            http: http_url,
+        });
 
         let (dispatchers, workers) = specs.split_at(usize::from(options.dispatchers));
         for tier in [dispatchers, workers] {

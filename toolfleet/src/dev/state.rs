@@ -19,6 +19,9 @@ pub struct DevState {
     pub nats_url: String,
     /// Where the history is, password included: hence the file's mode 0600.
     pub database_url: String,
+    /// The same as sql tools reach it: by a role that may not touch the history.
+    #[serde(default)]
+    pub tool_database_url: String,
     /// `/healthz`, `/readyz` and `/metrics` of the first dispatcher.
     pub http_url: String,
     /// The dispatchers that run.
@@ -51,6 +54,15 @@ impl fmt::Display for Role {
     }
 }
 
+/// Where everything is.
+#[derive(Debug)]
+pub(crate) struct Urls {
+    pub(crate) nats: String,
+    pub(crate) database: String,
+    pub(crate) tool_database: String,
+    pub(crate) http: String,
+}
+
 /// Who runs at the moment, and the file that tells it once everything is up.
 #[derive(Debug)]
 pub(crate) struct Board {
@@ -76,11 +88,12 @@ impl Board {
     }
 
     /// Sets the URLs; they stay the same from then on.
-    pub(crate) fn locate(&self, nats_url: String, database_url: String, http_url: String) {
+    pub(crate) fn locate(&self, urls: Urls) {
         self.lock().urls = DevState {
-            nats_url,
-            database_url,
-            http_url,
+            nats_url: urls.nats,
+            database_url: urls.database,
+            tool_database_url: urls.tool_database,
+            http_url: urls.http,
             ..DevState::default()
         };
     }
@@ -195,7 +208,12 @@ mod tests {
         board.up(Role::Worker(1), 11).unwrap();
         assert!(read(&file).is_none());
 
-        board.locate("nats://n".into(), "postgres://p".into(), "http://h".into());
+        board.locate(Urls {
+            nats: "nats://n".into(),
+            database: "postgres://p".into(),
+            tool_database: "postgres://t".into(),
+            http: "http://h".into(),
+        });
         board.publish().unwrap();
         assert_eq!(
             fs::metadata(&file).unwrap().permissions().mode() & 0o777,
@@ -227,6 +245,7 @@ mod tests {
             "nats_pid",
             "nats_url",
             "postgres_pid",
+            "tool_database_url",
             "worker_pids",
         ];
         assert_eq!(keys, promised);

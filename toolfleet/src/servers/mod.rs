@@ -1,7 +1,7 @@
 //! Real servers, started for one person or one test run: Postgres and nats-server.
 //!
 //! `find` says where the programs are, `process` is what both have in common, `place` is where a cluster
-//! may lie when we are root, `cluster` creates it; `postgres` and `nats` start one server each and wait until it answers.
+//! may lie when we are root, `cluster` creates it, `tools` makes room for sql tools in it; `postgres` and `nats` start one server each and wait until it answers.
 //! Every wait is bounded, and an error quotes the last lines of the server's own log.
 
 mod cluster;
@@ -10,6 +10,7 @@ pub mod nats;
 pub mod place;
 pub mod postgres;
 pub mod process;
+pub mod tools;
 
 use std::{io, net::TcpListener, path::PathBuf, time::Duration};
 

@@ -76,6 +76,7 @@ async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
         ("stream", "warn: there is no stream TOOLFLEET_JOBS"),
         ("dispatchers", "warn: none answers"),
         ("in_doubt", "ok: no call"),
+        ("tool_role", "ok: none, and no tool needs one"),
     ] {
         assert_eq!(said(&ran, check), [expected], "{}", ran.out);
     }

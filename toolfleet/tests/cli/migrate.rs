@@ -3,6 +3,8 @@
 use std::process::Command;
 
 use fleet::store::migrate::migrator;
+use sqlx::{Connection, PgConnection};
+use toolfleet::servers::tools;
 
 use crate::support::{folder, postgres, program, run};
 
@@ -43,6 +45,77 @@ async fn migrating_twice_applies_everything_once() {
     let wrong = postgres.url().replace("/toolfleet", "/elsewhere");
     let ran = run(program(&["migrate", "--database-url", &wrong]));
     assert_eq!(ran.code, 64, "no such database: {}", ran.err);
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn the_role_of_the_tools_is_admitted_if_it_cannot_reach_the_ledger() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let admit = |name: &str| {
+        let mut command = program(&["migrate", "--tool-role", name]);
+        command.env("DATABASE_URL", postgres.url());
+        run(command)
+    };
+    let none = admit("tools");
+    assert_eq!(none.code, 64, "{}", none.err);
+    assert!(
+        none.err.contains("CREATE ROLE \"tools\" LOGIN"),
+        "{}",
+        none.err
+    );
+
+    let mut owner = PgConnection::connect(&postgres.url()).await.unwrap();
+    let create = "CREATE ROLE tools LOGIN PASSWORD 'x'; CREATE ROLE strong LOGIN CREATEROLE";
+    sqlx::raw_sql(create).execute(&mut owner).await.unwrap();
+    let strong = admit("strong");
+    assert_eq!(strong.code, 64, "{}", strong.err);
+    assert!(strong.err.contains("NOCREATEROLE"), "{}", strong.err);
+    let owner_itself = admit("toolfleet");
+    assert!(
+        owner_itself.err.contains("SUPERUSER"),
+        "{}",
+        owner_itself.err
+    );
+    for _again in 0..2 {
+        let fit = admit("tools");
+        assert_eq!(fit.code, 0, "{}", fit.err);
+        assert!(
+            fit.out.contains("role tools may end the calls"),
+            "{}",
+            fit.out
+        );
+    }
+
+    // What a worker says about the URL it is given.
+    let worker = |url: &str| {
+        let mut command = program(&["worker"]);
+        command
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", "nats://127.0.0.1:1")
+            .env("WORKER_TOOL_DATABASE_URL", url);
+        run(command)
+    };
+    let own = worker(&postgres.url());
+    assert_eq!(own.code, 64, "{}", own.err);
+    assert!(
+        own.err
+            .contains("WORKER_TOOL_DATABASE_URL: it logs in as \"toolfleet\""),
+        "{}",
+        own.err
+    );
+    let strong = tools::url_of(&postgres.url(), "x").replace(tools::ROLE, "tools");
+    sqlx::raw_sql("GRANT USAGE ON SCHEMA toolfleet TO tools")
+        .execute(&mut owner)
+        .await
+        .unwrap();
+    let reaching = worker(&strong);
+    assert_eq!(reaching.code, 64, "{}", reaching.err);
+    assert!(
+        reaching.err.contains("reaches schema toolfleet"),
+        "{}",
+        reaching.err
+    );
     postgres.stop().await;
 }
 

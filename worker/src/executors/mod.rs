@@ -14,7 +14,7 @@ mod veil;
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -26,6 +26,7 @@ use fleet::{
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
+    store::complete::Ended,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -121,6 +122,27 @@ pub struct AttemptContext {
     pub left_behind: LeftBehind,
     /// Where a tool says how far it is.
     pub progress: Progress,
+    /// Where the executor puts how the call ended, if that committed together with what the tool did.
+    pub committed: Committed,
+}
+
+/// How a call ended in the very transaction that had its effect.
+#[derive(Debug, Clone, Default)]
+pub struct Committed(Arc<Mutex<Option<Box<Ended>>>>);
+
+impl Committed {
+    /// Server and executor agree that it is committed.
+    pub fn put(&self, ended: Ended) {
+        *self.lock() = Some(Box::new(ended));
+    }
+
+    pub(crate) fn take(&self) -> Option<Box<Ended>> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Ended>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Whether something that was started for an attempt may outlive it. Until it is proven gone, nobody can know that an effect

@@ -58,6 +58,7 @@ fn context(time: Duration) -> AttemptContext {
         language: Language::En,
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
+        committed: Default::default(),
         left_behind: LeftBehind::default(),
         progress: Progress::default(),
     }

@@ -19,7 +19,7 @@ WITH input AS MATERIALIZED (
            OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))
       -- That this attempt never started, or that there is none, says nothing of one before it.
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome, 'not_started') = 'not_started'
-               AND o.effect_unknown AND o.effect <> 'read')
+               AND o.effect_unknown AND o.effect IN ('idempotent', 'once'))
       -- Nor can a call end as not applied of which an attempt has said, if only late, that it did it.
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND EXISTS (
           SELECT FROM toolfleet.ended_attempts e

@@ -25,7 +25,7 @@ WITH open AS MATERIALIZED (
 ), marked AS (
     -- Whoever ends the call while it waits looks at this: what is said to have happened must not end as if it had not.
     UPDATE toolfleet.open_calls SET effect_unknown = true
-    WHERE call_id = $1 AND state IN ('queued', 'running') AND EXISTS (SELECT FROM stored WHERE outcome = 'applied')
+    WHERE call_id = $1 AND state IN ('queued', 'running') AND effect <> 'transaction' AND EXISTS (SELECT FROM stored WHERE outcome = 'applied')
 )
 SELECT EXISTS (SELECT FROM place) AS known, EXISTS (SELECT FROM recorded) AS recorded,
     (SELECT settled_as FROM place) AS settled_as

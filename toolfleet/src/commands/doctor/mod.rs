@@ -1,6 +1,6 @@
 //! `toolfleet doctor`: checks what the fleet stands on, a line each, and rebuilds the stream when it is told to.
 //!
-//! `check` is a line; `postgres`, `nats`, `ground`, `stream` and `fleet` look and judge, in this order, each look bounded in time: a
+//! `check` is a line; `postgres`, `nats`, `ground`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
 //! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` is the one that changes something.
 
 mod check;
@@ -10,6 +10,7 @@ mod nats;
 mod postgres;
 mod rebuild;
 mod stream;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -80,6 +81,7 @@ async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigE
     }
     if let Some(ledger) = &seen.ledger {
         checks.extend(fleet::judge(ledger));
+        checks.extend(tools::look(&postgres, ledger).await);
     }
     if let Some(server) = &seen.server {
         let ledger = seen.ledger.as_ref();

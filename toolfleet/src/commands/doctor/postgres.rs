@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use fleet::{
     ids::QueueName,
+    manifest::ExecutorSpec,
     registry::Registry,
     store::{
         PgPool, StoreError, ground,
@@ -29,6 +30,8 @@ pub(super) struct Ledger {
     pub(super) pool: PgPool,
     /// The tools of every queue.
     pub(super) queues: BTreeMap<QueueName, Vec<String>>,
+    /// Tools that are statements on this very database.
+    pub(super) on_the_fleet: Vec<String>,
     /// The largest answer that a tool may give, in bytes.
     pub(super) output_max: usize,
     pub(super) waiting: Vec<Waiting>,
@@ -110,10 +113,17 @@ async fn look_into(
         tools.push(tool.manifest.name.to_string());
     }
     queues.values_mut().for_each(|tools| tools.sort_unstable());
+    let is_on_the_fleet =
+        |spec: &ExecutorSpec| matches!(spec, ExecutorSpec::Sql(sql) if sql.is_on_fleet());
+    let on_the_fleet = registry.all_current();
+    let on_the_fleet = on_the_fleet.iter().map(|tool| &tool.manifest);
+    let on_the_fleet = on_the_fleet.filter(|manifest| is_on_the_fleet(&manifest.executor));
+    let on_the_fleet = on_the_fleet.map(|manifest| manifest.name.to_string());
     let outputs = registry.all_current();
     let outputs = outputs.iter().map(|tool| tool.manifest.output_limit);
     seen.ledger = Some(Ledger {
         queues,
+        on_the_fleet: on_the_fleet.collect(),
         output_max: outputs.max().unwrap_or_default(),
         waiting: health::waiting(&pool).await?,
         workers: health::workers(&pool).await?,
