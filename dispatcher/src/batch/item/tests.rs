@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet::call::Priority;
 
@@ -43,6 +43,24 @@ fn every_field_is_a_header_in_snake_case() {
     assert!(item.own_trace && headers.trace.traceparent.is_some());
     assert_eq!(headers.prefer, Prefer::RespondAsync);
     assert_eq!(item.submission.args_text, r#"{"n":1.10}"#);
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/batch.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let properties = schema.pointer("/$defs/call/properties").unwrap();
+    let named: BTreeSet<&str> = properties
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let read = FIELDS
+        .iter()
+        .map(|(field, ..)| *field)
+        .chain(["tool", "args"]);
+    assert_eq!(named, read.collect());
 }
 
 #[test]
