@@ -8,6 +8,7 @@ use fleet_tests::{
     wait::until_so,
     witness::{Reply, Witness},
 };
+use futures_util::StreamExt;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -170,16 +171,33 @@ async fn a_file_that_was_interrupted_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dispatcher_that_comes_back_gets_the_rest_of_the_file() {
+async fn what_passes_by_itself_is_tried_again() {
     let witness = Witness::start().await;
     let spec = Spec::with([witness.tool("charge", "once")]).dispatchers(0);
     let mut fleet = Fleet::start(spec).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("calls.jsonl");
     fs::write(&file, r#"{"tool":"charge","args":{"what":"a"}}"#).unwrap();
-    let sending = tokio::spawn(run(bulk(&fleet, &file, &["--wait-all", "60"])));
-    fleet.add_dispatcher().await;
-    let ran = sending.await.unwrap();
+    let mut heard = fleet
+        .client
+        .subscribe("toolfleet.v1.default.batch")
+        .await
+        .unwrap();
+    let client = fleet.client.clone();
+    let sending = bulk(&fleet, &file, &["--wait-all", "60"]);
+    let (ran, ()) = tokio::join!(run(sending), async {
+        // A dispatcher that has its hands full, then nobody.
+        let request = heard.next().await.unwrap();
+        let full = json!({"state": "refused", "error": {"code": "overloaded", "message": "full"}});
+        let reply = request.reply.unwrap();
+        client
+            .publish(reply, full.to_string().into())
+            .await
+            .unwrap();
+        heard.unsubscribe().await.unwrap();
+        client.flush().await.unwrap();
+        fleet.add_dispatcher().await;
+    });
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert_eq!(witness.applied("a"), 1);
     invariants::hold(&fleet, &witness).await;

@@ -4,17 +4,23 @@ use fleet::call::Priority;
 
 use super::*;
 
-fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Unfit> {
+fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Refusal> {
     let raw: &RawValue = serde_json::from_str(call).unwrap();
     let defaults = Defaults::read(defaults).unwrap();
-    read(7, raw, &"acme".parse().unwrap(), &defaults)
+    read(
+        7,
+        raw,
+        &"acme".parse().unwrap(),
+        &defaults,
+        &mut String::new(),
+    )
 }
 
 fn refused(call: &str) -> (Code, String) {
     let refusal = read_with(&[], call)
         .err()
         .unwrap_or_else(|| panic!("{call} was accepted"));
-    let error = refusal.refusal.error;
+    let error = refusal.error;
     (error.code, error.path.unwrap_or_default())
 }
 
@@ -234,9 +240,11 @@ fn a_batch_has_no_key_and_its_headers_are_checked() {
 }
 
 #[test]
-fn a_refusal_names_the_tool_whatever_stands_before_it() {
-    let unfit = read_with(&[], r#"{"wrong":1,"tool":"look","args":{}}"#)
-        .err()
-        .unwrap();
-    assert_eq!(unfit.tool, "look");
+fn the_tool_is_known_whatever_is_wrong_before_it() {
+    let raw: &RawValue = serde_json::from_str(r#"{"wrong":1,"tool":"look","args":{}}"#).unwrap();
+    let defaults = Defaults::read(&[]).unwrap();
+    let mut named = String::new();
+    let refused = read(0, raw, &"acme".parse().unwrap(), &defaults, &mut named);
+    assert!(refused.is_err());
+    assert_eq!(named, "look");
 }

@@ -60,7 +60,7 @@ pub(super) struct BulkArgs {
     /// With --bulk: how the keys begin that lines without one get; another one makes new calls of the same lines
     #[arg(long, value_name = "NAME", requires = "bulk", default_value = "bulk")]
     key_prefix: IdempotencyKey,
-    /// With --bulk: where the answers go, an object {"line", "idempotency_key", "answer"} each; standard output without it
+    /// With --bulk: where the answers go, a line of JSON each; standard output without it
     #[arg(long, value_name = "FILE", requires = "bulk")]
     out: Option<PathBuf>,
     /// With --bulk: after everything is sent, wait this long until all of it is over, and count what came of it
