@@ -28,7 +28,7 @@ pub struct Config {
     #[arg(long, env = "TOOLFLEET_NAME", default_value = "dispatcher")]
     pub name: String,
     /// Requests worked on or waiting for their answer at a time; more are refused as `overloaded`.
-    /// Too low refuses what would fit, too high costs memory: each holds up to 256 KiB.
+    /// Too low refuses what would fit, too high costs memory: each holds up to 256 KiB. A batch counts as many as it has calls.
     #[arg(long, env = "DISPATCHER_REQUESTS_MAX", default_value_t = 16_384)]
     pub requests_max: usize,
     /// Connections to Postgres for reads, beside the ledger's own four.

@@ -425,7 +425,11 @@ async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Nats {
 }
 
 /// A program that was built with the tests.
-pub(crate) fn built(name: &str) -> PathBuf {
+///
+/// # Panics
+///
+/// The test does not run in its build.
+pub fn built(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     let built = program
         .ancestors()

@@ -217,7 +217,8 @@ fn files_in(folder: &str) -> Vec<String> {
             let entry = entry.unwrap();
             let name = entry.file_name().to_str().unwrap().to_owned();
             let path = folder.join(&name);
-            if name.starts_with('.') || name == "target" || name == "__pycache__" {
+            let is_foreign = matches!(name.as_ref(), "target" | "__pycache__" | "node_modules");
+            if name.starts_with('.') || is_foreign {
                 continue;
             }
             if entry.file_type().unwrap().is_dir() {

@@ -55,12 +55,6 @@ pub(super) struct Item {
     pub(super) own_trace: bool,
 }
 
-/// A call that is not, with the tool that it names.
-pub(super) struct Unfit {
-    pub(super) tool: String,
-    pub(super) refusal: Refusal,
-}
-
 /// The headers that a batch came with, which hold for every call that does not say otherwise.
 pub(super) struct Defaults<'a> {
     lines: Vec<(&'static str, &'a str)>,
@@ -96,18 +90,8 @@ impl<'a> Defaults<'a> {
     }
 }
 
-/// Reads the call at this place of a batch.
+/// Reads the call at this place of a batch; `named` becomes the tool that it names, whatever is wrong with it.
 pub(super) fn read(
-    place: usize,
-    raw: &RawValue,
-    tenant: &Label,
-    defaults: &Defaults<'_>,
-) -> Result<Item, Unfit> {
-    let mut tool = String::new();
-    read_named(place, raw, tenant, defaults, &mut tool).map_err(|refusal| Unfit { tool, refusal })
-}
-
-fn read_named(
     place: usize,
     raw: &RawValue,
     tenant: &Label,
@@ -119,7 +103,6 @@ fn read_named(
         let what = "a call of a batch is one object with tool and args";
         return Err(at.refuse("", Code::InvalidArguments, what));
     };
-    // First of all, so that whatever is wrong with it the caller reads which tool it was for.
     if let Some((_, tool)) = fields.iter().find(|(name, _)| name == "tool")
         && let Ok(text) = serde_json::from_str(tool.get())
     {

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use async_nats::Message;
 use fleet::{
+    arguments::Limits,
     checkpoint::{Checkpoint, reached},
     ids::{CallId, Label},
     store::{
@@ -31,7 +32,7 @@ use tracing::Instrument;
 
 use self::{
     answer::{Outcome, calls_max, write},
-    item::{Defaults, Item, Unfit},
+    item::{Defaults, Item},
 };
 use crate::{
     accept::{Door, Submission, lines},
@@ -43,7 +44,7 @@ use crate::{
 /// Calls that are checked before others get their turn.
 const CHECKED_AT_ONCE: usize = 32;
 
-/// The slots of requests, of which a batch takes one for each of its calls.
+/// The slots of requests, of which a batch takes one for each of its calls, and at least one for each 256 KiB.
 pub(crate) struct Slots<'a> {
     pub(crate) free: &'a Semaphore,
     pub(crate) all: usize,
@@ -71,9 +72,11 @@ pub(crate) async fn batch(
         );
         return Err(Refusal::new(Code::PayloadTooLarge, &what));
     }
-    // The request itself holds one. With fewer slots than calls, a batch needs all of them.
-    let further = raws.len().min(slots.all) - 1;
-    let further = u32::try_from(further).expect("a batch has at most a thousand calls");
+    // The request itself holds one. With fewer slots than it needs, a batch takes all of them.
+    let needed = raws
+        .len()
+        .max(message.payload.len() / Limits::DEFAULT.bytes);
+    let further = u32::try_from(needed.min(slots.all) - 1).expect("a batch has few calls");
     let Ok(_held) = slots.free.try_acquire_many(further) else {
         let what = "too many requests are waiting here for so many calls";
         return Err(Refusal::new(Code::Overloaded, what));
@@ -87,9 +90,10 @@ pub(crate) async fn batch(
             if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            match item::read(place, raw, tenant, &defaults) {
+            let mut named = String::new();
+            match item::read(place, raw, tenant, &defaults, &mut named) {
                 Ok(item) => batch.check(place, item),
-                Err(Unfit { tool, refusal }) => batch.refuse(place, tool, refusal),
+                Err(refusal) => batch.refuse(place, named, refusal),
             }
         }
         batch.answer_old().await;

@@ -6,6 +6,7 @@ use fleet::{
     call::State,
     ids::CallId,
     store::{
+        accept::NewCall,
         lane::Reply,
         ledger::{Accepting, Completing},
         read::{find, find_key},
@@ -73,6 +74,129 @@ async fn an_accept_that_never_arrived_left_nothing_and_may_be_repeated() {
     );
     let repeated = accepting.accept(call).await;
     assert!(matches!(repeated, Reply::Done(_)), "{repeated:?}");
+}
+
+#[tokio::test]
+async fn a_thousand_calls_sent_together_are_one_commit_and_are_answered_in_order() {
+    let ledger = Ledger::fresh().await;
+    let calls: Vec<NewCall> = (0..1_000).map(|_| keyed_call(new_key())).collect();
+    // Single calls beside them, before and after, do not tear them apart.
+    let one = async || ledger.accepting.accept(new_call()).await;
+    let (before, replies, after) =
+        tokio::join!(one(), ledger.accepting.accept_all(calls.clone()), one());
+    assert!(matches!((before, after), (Reply::Done(_), Reply::Done(_))));
+    assert_eq!(done(&replies), 1_000);
+    let ids: Vec<uuid::Uuid> = calls.iter().map(|call| call.call_id.0).collect();
+    assert_eq!(commits(&ledger, &ids).await, (1_000, 1));
+    // The same keys in another order: each finds its own.
+    let mut again: Vec<NewCall> = calls
+        .iter()
+        .rev()
+        .map(|call| NewCall {
+            call_id: CallId::generate(),
+            ..call.clone()
+        })
+        .collect();
+    again.push(keyed_call(new_key()));
+    let replies = ledger.accepting.accept_all(again).await;
+    assert!(matches!(replies.last(), Some(Reply::Done(_))));
+    assert_eq!(done(&replies), 1, "a key names one call");
+}
+
+#[tokio::test]
+async fn several_units_of_a_thousand_calls_do_not_share_their_keys_nor_lose_a_row() {
+    let ledger = Ledger::fresh().await;
+    let keys: Vec<_> = (0..1_000).map(|_| new_key()).collect();
+    let unit = || keys.iter().map(|key| keyed_call(*key)).collect::<Vec<_>>();
+    let units = join_all((0..4).map(|_| ledger.accepting.accept_all(unit()))).await;
+    let accepted: usize = units.iter().map(|replies| done(replies)).sum();
+    assert_eq!(accepted, 1_000);
+    for replies in &units {
+        let told = replies
+            .iter()
+            .filter(|reply| matches!(reply, Reply::Done(_) | Reply::Undecided));
+        assert_eq!(told.count(), 1_000);
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_the_server_refuses_does_not_fail_the_rest_of_its_unit() {
+    let ledger = Ledger::fresh().await;
+    let mut calls: Vec<NewCall> = (0..200).map(|_| keyed_call(new_key())).collect();
+    calls[77].args = "{\"half\":".into();
+    let replies = ledger.accepting.accept_all(calls).await;
+    assert!(
+        matches!(replies[77], Reply::Refused(_)),
+        "{:?}",
+        replies[77]
+    );
+    assert_eq!(done(&replies), 199);
+}
+
+#[tokio::test]
+async fn a_unit_that_committed_without_an_answer_is_found_by_its_keys() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    assert_eq!(done(&accepting.accept_all(vec![new_call()]).await), 1);
+    let calls: Vec<NewCall> = (0..300).map(|_| keyed_call(new_key())).collect();
+    proxy.swallow(From::Server);
+    let cutting = async {
+        until_stored(&ledger, calls[299].call_id).await;
+        proxy.cut();
+    };
+    let (replies, ()) = tokio::join!(accepting.accept_all(calls.clone()), cutting);
+    assert!(replies.iter().all(|reply| matches!(reply, Reply::Unknown)));
+
+    let repeated = accepting.accept_all(calls.clone()).await;
+    assert!(
+        repeated
+            .iter()
+            .all(|reply| matches!(reply, Reply::Undecided))
+    );
+    for call in &calls {
+        let key = call.key.as_ref().unwrap();
+        let named = find_key(&ledger.database.pool, &tenant(), &key.hash)
+            .await
+            .unwrap();
+        assert_eq!(named.unwrap().call_id, call.call_id, "it is this very call");
+    }
+}
+
+#[tokio::test]
+async fn a_unit_that_never_arrived_left_nothing_and_may_be_repeated() {
+    let (mut ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let accepting = Accepting::start(&postgres, &mut ledger.lanes);
+    assert_eq!(done(&accepting.accept_all(vec![new_call()]).await), 1);
+    let calls: Vec<NewCall> = (0..300).map(|_| keyed_call(new_key())).collect();
+    proxy.swallow(From::Client);
+    let (replies, ()) = tokio::join!(
+        accepting.accept_all(calls.clone()),
+        cut_once_swallowed(&proxy)
+    );
+    assert!(replies.iter().all(|reply| matches!(reply, Reply::Unknown)));
+    let ids: Vec<uuid::Uuid> = calls.iter().map(|call| call.call_id.0).collect();
+    assert_eq!(commits(&ledger, &ids).await, (0, 0));
+    assert_eq!(done(&accepting.accept_all(calls).await), 300);
+}
+
+fn done<A>(replies: &[Reply<A>]) -> usize {
+    let done = replies
+        .iter()
+        .filter(|reply| matches!(reply, Reply::Done(_)));
+    done.count()
+}
+
+/// How many of these calls there are, and in how many commits.
+async fn commits(ledger: &Ledger, calls: &[uuid::Uuid]) -> (i64, i64) {
+    sqlx::query_as(
+        "SELECT count(*), count(DISTINCT xmin::text) FROM toolfleet.open_calls WHERE call_id = ANY($1)",
+    )
+    .bind(calls)
+    .fetch_one(&ledger.database.pool)
+    .await
+    .unwrap()
 }
 
 #[tokio::test]

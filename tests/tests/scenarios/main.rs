@@ -10,6 +10,7 @@ mod life_of_a_call;
 mod errors;
 
 mod batch;
+mod bulk;
 mod clients;
 
 mod idempotency;

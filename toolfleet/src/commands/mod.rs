@@ -58,6 +58,7 @@ pub enum Command {
     #[command(subcommand)]
     Tools(tools::Tools),
     /// Submit a call and print its envelope, or a file of calls; exit code 1 when the envelope says `is_error`
+    #[command(after_help = BULK_HELP)]
     Call(Box<call::Call>),
     /// Look at calls, take them back, settle those in doubt, make them again
     #[command(subcommand)]
@@ -66,6 +67,14 @@ pub enum Command {
     #[command(subcommand)]
     Workers(workers::Workers),
 }
+
+const BULK_HELP: &str = "\
+With --bulk, each line has the fields of a batch's calls: tool, args, idempotency_key, deadline_ms, run, run_deadline,
+session, priority, tool_version, language, cache_control, meta, traceparent, tracestate, baggage. The flags above hold for
+lines that do not say otherwise. A line without idempotency_key gets a key of its place and its text, so the same command,
+sent again after Ctrl-C or an error, finds what was accepted and sends the rest; keep the lines in their places meanwhile.
+A line with \"idempotency_key\": null has none and is a new call every time. Exit code 1 when a line was refused, or when
+--wait-all found a call that did not succeed. docs/batches.md has more.";
 
 impl Command {
     /// Does it.

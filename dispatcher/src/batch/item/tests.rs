@@ -1,20 +1,26 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet::call::Priority;
 
 use super::*;
 
-fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Unfit> {
+fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Refusal> {
     let raw: &RawValue = serde_json::from_str(call).unwrap();
     let defaults = Defaults::read(defaults).unwrap();
-    read(7, raw, &"acme".parse().unwrap(), &defaults)
+    read(
+        7,
+        raw,
+        &"acme".parse().unwrap(),
+        &defaults,
+        &mut String::new(),
+    )
 }
 
 fn refused(call: &str) -> (Code, String) {
     let refusal = read_with(&[], call)
         .err()
         .unwrap_or_else(|| panic!("{call} was accepted"));
-    let error = refusal.refusal.error;
+    let error = refusal.error;
     (error.code, error.path.unwrap_or_default())
 }
 
@@ -43,6 +49,24 @@ fn every_field_is_a_header_in_snake_case() {
     assert!(item.own_trace && headers.trace.traceparent.is_some());
     assert_eq!(headers.prefer, Prefer::RespondAsync);
     assert_eq!(item.submission.args_text, r#"{"n":1.10}"#);
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/batch.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let properties = schema.pointer("/$defs/call/properties").unwrap();
+    let named: BTreeSet<&str> = properties
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let read = FIELDS
+        .iter()
+        .map(|(field, ..)| *field)
+        .chain(["tool", "args"]);
+    assert_eq!(named, read.collect());
 }
 
 #[test]
@@ -216,9 +240,11 @@ fn a_batch_has_no_key_and_its_headers_are_checked() {
 }
 
 #[test]
-fn a_refusal_names_the_tool_whatever_stands_before_it() {
-    let unfit = read_with(&[], r#"{"wrong":1,"tool":"look","args":{}}"#)
-        .err()
-        .unwrap();
-    assert_eq!(unfit.tool, "look");
+fn the_tool_is_known_whatever_is_wrong_before_it() {
+    let raw: &RawValue = serde_json::from_str(r#"{"wrong":1,"tool":"look","args":{}}"#).unwrap();
+    let defaults = Defaults::read(&[]).unwrap();
+    let mut named = String::new();
+    let refused = read(0, raw, &"acme".parse().unwrap(), &defaults, &mut named);
+    assert!(refused.is_err());
+    assert_eq!(named, "look");
 }

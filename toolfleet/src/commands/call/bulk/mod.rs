@@ -53,18 +53,14 @@ const WAITING_MAX: usize = 64;
 /// The flags that only `--bulk` knows.
 #[derive(Debug, clap::Args)]
 pub(super) struct BulkArgs {
-    /// Send a file of calls, a JSON object on each line with the fields of a batch's calls: tool, args,
-    /// idempotency_key, deadline_ms and so on; - is standard input. TOOL is for lines that name none
-    ///
-    /// A line without idempotency_key gets a key of its place and its text, so that running the same command again,
-    /// after Ctrl-C for instance, doubles nothing and sends only what was not accepted before. Keep the lines in their
-    /// places meanwhile. A line with "idempotency_key": null has none and is new every time.
+    /// Send a file of calls in batches, an object {"tool", "args", …} on each line; - is standard input. TOOL is for
+    /// lines that name none. Running it again doubles nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "args", "key", "detach", "wait"])]
     bulk: Option<PathBuf>,
-    /// With --bulk: the beginning of the keys of lines without one; another one makes new calls of the same file
+    /// With --bulk: how the keys begin that lines without one get; another one makes new calls of the same lines
     #[arg(long, value_name = "NAME", requires = "bulk", default_value = "bulk")]
     key_prefix: IdempotencyKey,
-    /// With --bulk: where a line of JSON about each line goes; standard output without it
+    /// With --bulk: where the answers go, a line of JSON each; standard output without it
     #[arg(long, value_name = "FILE", requires = "bulk")]
     out: Option<PathBuf>,
     /// With --bulk: after everything is sent, wait this long until all of it is over, and count what came of it
