@@ -28,6 +28,9 @@ mod fencing;
 
 mod cancel;
 
+mod events;
+mod native;
+
 mod drain;
 mod upgrade;
 
