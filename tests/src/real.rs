@@ -16,7 +16,10 @@ use fleet::{
     checkpoint::{self, Checkpoint},
     store::workers,
 };
-use nix::{sys::signal::Signal, unistd::gethostname};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, gethostname},
+};
 use tokio::{process::Command, time::timeout};
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::process::{self, Ending, Launch};
@@ -184,6 +187,20 @@ impl Real {
         let log = fs::read_to_string(&self.log).expect("read its log");
         let by_itself = log.lines().any(|line| line == said);
         assert!(killed && by_itself, "{}", self.story(status));
+    }
+
+    /// Sends it SIGTERM, and waits until it has ended.
+    ///
+    /// # Panics
+    ///
+    /// It does not end; the message quotes its log.
+    pub async fn terminate(&mut self) -> ExitStatus {
+        let pid = i32::try_from(self.pid()).expect("a pid is small");
+        kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it is our child");
+        let Ok(ended) = timeout(DEATH_MAX, self.process.wait()).await else {
+            panic!("it does not end:\n{}", self.process.log_tail());
+        };
+        ended.expect("it is our child")
     }
 
     /// Kills it, and waits until it is gone.

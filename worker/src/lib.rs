@@ -1,9 +1,63 @@
-//! The worker: deliver, gate, claim, ack, execute, complete, reply.
+//! The worker: runs the calls of its queues and records what came of them.
 //!
-//! `attempt` is the whole of it; read that first. `gate`, `executors`, `conclude` and `dispose` are its parts,
-//! `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this machine that are gone; `cancel` hears
-//! that a call is to stop, `late` keeps what came too late to decide; `guard` is the small process that runs between the
-//! worker and a process tool.
+//! # Tools of one's own
+//!
+//! Implement [`Tool`] and give it to [`Worker::builder`]: the result is a program that is otherwise what `toolfleet worker` is.
+//! It takes the same flags, applies its tools when it starts, and drains on SIGTERM.
+//!
+//! ```no_run
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use worker::{Effect, Tool, ToolContext, ToolError, Worker};
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Transfer {
+//!     /// The account to take from, such as DE-001.
+//!     from: String,
+//!     /// How much, in cents.
+//!     cents: u64,
+//! }
+//!
+//! #[derive(Serialize, JsonSchema)]
+//! struct Receipt {
+//!     number: String,
+//! }
+//!
+//! struct Bank;
+//!
+//! impl Tool for Bank {
+//!     type Args = Transfer;
+//!     type Output = Receipt;
+//!     const NAME: &'static str = "transfer";
+//!     const VERSION: i32 = 1;
+//!     const EFFECT: Effect = Effect::Once;
+//!     const DESCRIPTION: &'static str = "Transfers money out of an account.";
+//!
+//!     async fn call(&self, transfer: Transfer, context: ToolContext) -> Result<Receipt, ToolError> {
+//!         if transfer.cents == 0 {
+//!             return Err(ToolError::business("there is nothing to transfer"));
+//!         }
+//!         // Whatever goes wrong from here on leaves the effect unknown: `?` says so.
+//!         let number = send(&transfer.from, transfer.cents, context.idempotency_key()).await?;
+//!         Ok(Receipt { number })
+//!     }
+//! }
+//! # async fn send(_: &str, _: u64, key: &str) -> std::io::Result<String> { Ok(key.to_owned()) }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Worker::builder().tool(Bank).run()
+//! }
+//! ```
+//!
+//! [`tool`] says what each result means, `docs/executors/native.md` what becomes of it in the fleet.
+//!
+//! # Inside
+//!
+//! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first. `gate`, `executors`,
+//! `conclude` and `dispose` are its parts, `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this
+//! machine that are gone; `cancel` hears that a call is to stop, `progress` tells how far one is, `late` keeps what came too
+//! late to decide; `guard` is the small process that runs between the worker and a process tool; `builder` and `apply` are for
+//! tools of one's own.
 
 mod apply;
 mod attempt;

@@ -13,7 +13,7 @@
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |
 //! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
-//! | `topology` | a missing stream or consumer | makes it again |
+//! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
@@ -91,6 +91,12 @@ impl Sweep {
         tasks.spawn(
             stopped
                 .run_until_cancelled_owned(topology.keep_topology())
+                .map(drop),
+        );
+        let (events, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(events.keep_events())
                 .map(drop),
         );
         let (orphans, stopped) = sweep();

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use fleet::{bus::topology, ids::QueueName, telemetry::report};
+use fleet::{
+    bus::{events, topology},
+    ids::QueueName,
+    telemetry::report,
+};
 
 use tokio::time::Instant;
 
@@ -37,6 +41,30 @@ impl Sweep {
             }
         }
     }
+
+    /// Makes the stream of session events again when it is gone. Apart from the others: no call depends on it. Cancel-safe.
+    pub(super) async fn keep_events(self) {
+        let mut ticks = every(LOOK_AGAIN);
+        let mut said = false;
+        loop {
+            ticks.tick().await;
+            if !self.bus.is_connected() {
+                continue;
+            }
+            match events::ensure(&self.bus).await {
+                Ok(()) => said = false,
+                Err(error) if !said => {
+                    said = true;
+                    tracing::warn!(
+                        error = report(&error),
+                        "session events are not kept for those who come late"
+                    );
+                }
+                Err(_again) => {}
+            }
+        }
+    }
+
     /// The queues that may have calls.
     pub(super) fn queues(&self) -> BTreeSet<QueueName> {
         let mut queues = self.registry.queues();

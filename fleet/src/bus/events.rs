@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::{
     self,
-    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType},
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 use bytes::Bytes;
 use tokio::{
@@ -78,15 +78,34 @@ async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
     }
 }
 
-/// Makes the stream that keeps events where it is missing. Without it only those who listen at the moment hear them.
-pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
-    let doing = "make the stream of session events";
+/// The stream that keeps events, if it is there.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
     let jetstream = jetstream::new(bus.client.clone());
     match jetstream.get_stream(bus.subjects.events_stream()).await {
-        Ok(_there) => return Ok(()),
-        Err(error) if topology::is_missing(&error) => {}
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if topology::is_missing(&error) => Ok(None),
+        Err(error) => Err(BusError::unavailable(
+            "look for the stream of events",
+            error,
+        )),
     }
+}
+
+/// Makes the stream that keeps events where it is missing. Without it only those who listen at the moment hear them.
+///
+/// # Errors
+///
+/// NATS does not answer, or does not allow it.
+pub async fn ensure(bus: &Bus) -> Result<(), BusError> {
+    if find(bus).await?.is_some() {
+        return Ok(());
+    }
+    let doing = "make the stream of events";
+    let jetstream = jetstream::new(bus.client.clone());
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.

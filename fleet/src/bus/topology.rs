@@ -11,8 +11,8 @@ use async_nats::jetstream::{
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
-use super::{BusError, connect::Bus, events, mark};
-use crate::{ids::QueueName, telemetry::report, wire::subjects::Subjects};
+use super::{BusError, connect::Bus, mark};
+use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// A message that was not acknowledged for this long is delivered again; the claim refuses what is claimed already.
 pub const ACK_WAIT: Duration = Duration::from_secs(10);
@@ -55,10 +55,6 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
         {
             return Err(BusError::unavailable("make a queue's consumer", error));
         }
-    }
-    // No call depends on it; a server without room for it must not keep the pointers from their stream.
-    if let Err(error) = events::ensure(bus).await {
-        tracing::debug!(error = report(&error), "session events are not kept");
     }
     Ok(())
 }

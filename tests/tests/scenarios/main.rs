@@ -32,6 +32,9 @@ mod fencing;
 
 mod cancel;
 
+mod events;
+mod native;
+
 mod drain;
 mod upgrade;
 

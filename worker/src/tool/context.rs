@@ -1,6 +1,6 @@
 //! What a tool is told about the call it runs for.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use fleet::{call::Language, ids::CallId};
 use serde::de::DeserializeOwned;
@@ -11,11 +11,21 @@ use super::ToolError;
 use crate::executors::AttemptContext;
 
 /// What a tool is told about the call it runs for, and how it talks back. Clones are of the same attempt.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ToolContext {
     attempt: Arc<AttemptContext>,
     cancelled: CancellationToken,
     blocking: TaskTracker,
+}
+
+// The rest is nobody's business in a log.
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("call_id", &self.call_id())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ToolContext {

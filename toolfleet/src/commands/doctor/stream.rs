@@ -12,7 +12,7 @@ use fleet::{
         BusError,
         connect::Bus,
         drift::{self, Drift},
-        orphans, topology,
+        events, orphans, topology,
     },
     ids::QueueName,
     store::health,
@@ -34,11 +34,40 @@ const REBUILD: &str =
 pub(super) async fn look(bus: &Bus, ledger: &Ledger, dispatchers: Option<usize>) -> Vec<Check> {
     let mut checks = Vec::new();
     let looked = look_into(bus, ledger, dispatchers, &mut checks).await;
+    let looked = match looked {
+        Ok(()) => look_into_events(bus, &mut checks).await,
+        Err(problem) => Err(problem),
+    };
     if let Err(problem) = looked {
         let advice = "JetStream is not well, or this user may not ask ($JS.API.>)";
         checks.push(Check::error("stream", problem, Some(advice)));
     }
     checks
+}
+
+/// No call depends on it, so nothing about it is worse than a warning.
+async fn look_into_events(bus: &Bus, checks: &mut Vec<Check>) -> Result<(), BusError> {
+    let name = bus.subjects.events_stream();
+    let without = "without it only those who listen at the moment hear of a session's calls";
+    let check = match events::find(bus).await? {
+        Some(stream) => {
+            let wanted = events::stream_config(&bus.subjects);
+            let drifts = drift::of_stream(&wanted, &stream.cached_info().config);
+            let drifts: Vec<String> = drifts.into_iter().map(|drift| drift.what).collect();
+            if drifts.is_empty() {
+                Check::ok("events", format!("{name} is as wanted"))
+            } else {
+                let advice = format!("Delete it, and dispatchers make it anew; {without}");
+                Check::warn("events", format!("{name}: {}", drifts.join(", ")), advice)
+            }
+        }
+        None => {
+            let advice = format!("Dispatchers make it; {without}");
+            Check::warn("events", format!("there is no stream {name}"), advice)
+        }
+    };
+    checks.push(check);
+    Ok(())
 }
 
 async fn look_into(

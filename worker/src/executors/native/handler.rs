@@ -13,6 +13,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
+use super::numbers;
 use crate::{
     executors::output,
     tool::{Tool, ToolContext},
@@ -35,11 +36,12 @@ pub(super) struct Typed<T>(pub(super) T);
 impl<T: Tool> Handler for Typed<T> {
     fn call(
         self: Arc<Self>,
-        arguments: Value,
+        mut arguments: Value,
         output_limit: usize,
         context: ToolContext,
     ) -> BoxFuture<'static, Outcome> {
         async move {
+            numbers::whole(&mut arguments);
             let args = match serde_json::from_value(arguments) {
                 Ok(args) => args,
                 Err(error) => return Outcome::DefiniteFailure(misread(&error.to_string())),

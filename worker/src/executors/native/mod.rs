@@ -1,8 +1,9 @@
 //! Tools that are handlers in the worker's own program.
 //!
-//! `handler` makes one of a [`Tool`]; `run` runs it as a task of its own and ends it in time.
+//! `handler` makes one of a [`Tool`], for which `numbers` spells numbers as Rust reads them; `run` runs it as a task of its own and ends it in time.
 
 mod handler;
+mod numbers;
 mod run;
 
 use std::{collections::HashMap, sync::Arc};
