@@ -42,4 +42,6 @@ mod hostile;
 mod clocks;
 mod leases;
 
+mod transfer;
+
 mod promotion;
