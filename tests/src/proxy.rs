@@ -1,6 +1,7 @@
 //! A wire to a server on this machine that can swallow what it carries, and be cut.
 //!
 //! Swallowed bytes were accepted by the wire and never arrive: what a sender saw of a peer that died with them.
+//! In front of Postgres it can also break at the worst moments there are: around a COMMIT.
 
 use std::{
     io,
@@ -37,7 +38,37 @@ struct Wire {
     to_server: Direction,
     to_client: Direction,
     cuts: watch::Sender<u64>,
+    commits: Commits,
 }
+
+/// What becomes of the COMMITs that pass.
+#[derive(Debug, Default)]
+struct Commits {
+    /// Every how-manieth is broken; 0: none.
+    every: AtomicUsize,
+    seen: AtomicUsize,
+    /// By [`Broken`].
+    broken: [AtomicUsize; 3],
+}
+
+/// Where a connection breaks around a COMMIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// It never arrives.
+    Before,
+    /// It arrives, and is executed or not, and nobody waits for the answer.
+    During,
+    /// It was executed, and its answer never arrives.
+    After,
+}
+
+impl Broken {
+    /// All of them; they are taken in turn.
+    pub const ALL: [Self; 3] = [Self::Before, Self::During, Self::After];
+}
+
+/// As a message of the simple protocol, which is how transactions are ended.
+const COMMIT: &[u8] = b"Q\0\0\0\x0bCOMMIT\0";
 
 /// Whose bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +94,7 @@ impl Proxy {
             to_server: Direction::default(),
             to_client: Direction::default(),
             cuts: watch::Sender::new(0),
+            commits: Commits::default(),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(listen(listener, port, Arc::clone(&wire)));
@@ -97,6 +129,16 @@ impl Proxy {
         self.wire.cuts.send_modify(|cuts| *cuts += 1);
     }
 
+    /// From now on every so many COMMITs break their connection, in each of the ways in turn.
+    pub fn break_commits(&self, every: usize) {
+        self.wire.commits.every.store(every, Ordering::SeqCst);
+    }
+
+    /// How many COMMITs have broken their connection so.
+    pub fn broken(&self, how: Broken) -> usize {
+        self.wire.commits.broken[how as usize].load(Ordering::SeqCst)
+    }
+
     fn direction(&self, from: From) -> &Direction {
         match from {
             From::Client => &self.wire.to_server,
@@ -120,11 +162,64 @@ async fn carry(client: TcpStream, port: u16, wire: Arc<Wire>) {
     };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let answer_is_lost = AtomicBool::new(false);
+    let spoils = |bytes: &[u8]| wire.commits.spoil(bytes, &answer_is_lost);
+    let loses = |_: &[u8]| wire.commits.lose(&answer_is_lost);
     // Whichever ends first ends the connection: both halves are dropped.
     tokio::select! {
-        _ended = copy(from_client, to_server, &wire.to_server) => {}
-        _ended = copy(from_server, to_client, &wire.to_client) => {}
+        _ended = copy(from_client, to_server, &wire.to_server, spoils) => {}
+        _ended = copy(from_server, to_client, &wire.to_client, loses) => {}
         _cut = cuts.changed() => {}
+    }
+}
+
+/// What becomes of bytes, and of their connection.
+enum Fate {
+    Arrive,
+    /// They arrive, and nothing else does.
+    ArriveLast,
+    Never,
+}
+
+impl Commits {
+    /// The fate of what a client says. `answer_is_lost` is set when it is that of the answer that counts.
+    fn spoil(&self, bytes: &[u8], answer_is_lost: &AtomicBool) -> Fate {
+        let every = self.every.load(Ordering::SeqCst);
+        // It is written at once, after the answer to what was before: a piece of the wire holds all of it.
+        if every == 0 || !bytes.windows(COMMIT.len()).any(|bytes| bytes == COMMIT) {
+            return Fate::Arrive;
+        }
+        let number = self.seen.fetch_add(1, Ordering::SeqCst) + 1;
+        if !number.is_multiple_of(every) {
+            return Fate::Arrive;
+        }
+        match Broken::ALL[number / every % Broken::ALL.len()] {
+            Broken::Before => {
+                self.count(Broken::Before);
+                Fate::Never
+            }
+            Broken::During => {
+                self.count(Broken::During);
+                Fate::ArriveLast
+            }
+            Broken::After => {
+                answer_is_lost.store(true, Ordering::SeqCst);
+                Fate::Arrive
+            }
+        }
+    }
+
+    /// The fate of what a server says.
+    fn lose(&self, answer_is_lost: &AtomicBool) -> Fate {
+        if answer_is_lost.load(Ordering::SeqCst) {
+            self.count(Broken::After);
+            return Fate::Never;
+        }
+        Fate::Arrive
+    }
+
+    fn count(&self, how: Broken) {
+        self.broken[how as usize].fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -132,6 +227,7 @@ async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     direction: &Direction,
+    fate: impl Fn(&[u8]) -> Fate,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -141,8 +237,12 @@ async fn copy(
         }
         if direction.swallows.load(Ordering::SeqCst) {
             direction.swallowed.fetch_add(count, Ordering::SeqCst);
-        } else {
-            to.write_all(&buffer[..count]).await?;
+            continue;
+        }
+        match fate(&buffer[..count]) {
+            Fate::Arrive => to.write_all(&buffer[..count]).await?,
+            Fate::ArriveLast => return to.write_all(&buffer[..count]).await,
+            Fate::Never => return Ok(()),
         }
     }
 }

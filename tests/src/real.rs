@@ -209,6 +209,15 @@ impl Real {
     ///
     /// It does not go.
     pub async fn kill(mut self) {
+        self.end().await;
+    }
+
+    /// The same, for one whose death is to be reported.
+    ///
+    /// # Panics
+    ///
+    /// It does not go.
+    pub async fn end(&mut self) {
         let hurry = CancellationToken::new();
         hurry.cancel();
         self.process.stop(&hurry).await;

@@ -49,4 +49,6 @@ mod hostile;
 mod clocks;
 mod leases;
 
+mod transfer;
+
 mod promotion;
