@@ -163,7 +163,7 @@ impl Door {
         if submission.headers.run_deadline.is_some_and(has_passed) {
             return Err(Refusal::new(
                 Code::DeadlineInvalid,
-                "header Toolfleet-Run-Deadline must be in the future",
+                "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
             ));
         }
         let name = &submission.tool;
@@ -184,7 +184,7 @@ impl Door {
         })?;
         if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
             let what = format!(
-                "the tool {name} needs the header Idempotency-Key, so that it is never run twice by mistake"
+                "the tool {name} needs an idempotency key (Idempotency-Key), so that it is never run twice by mistake"
             );
             return Err(Refusal::new(Code::MissingIdempotencyKey, &what));
         }

@@ -292,3 +292,105 @@ pub(crate) fn accepted(call: &NewCall, at: AcceptedAt) -> Accepted {
         accepted_at: at.accepted_at,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fleet::{
+        call::{Effect, Language, Priority},
+        wire::headers::RequestHeaders,
+    };
+
+    use super::*;
+
+    fn attempted(has_key: bool) -> Attempted {
+        let (tenant, tool) = ("acme", "charge");
+        let headers = RequestHeaders::read(&[]).unwrap();
+        let submission = Submission::read(
+            tenant.parse().unwrap(),
+            tool.parse().unwrap(),
+            headers,
+            b"{}",
+        );
+        let call = NewCall {
+            call_id: CallId::generate(),
+            tenant: tenant.parse().unwrap(),
+            tool: tool.parse().unwrap(),
+            tool_version: 1,
+            effect: Effect::Once,
+            queue: "default".parse().unwrap(),
+            priority: Priority::Normal,
+            key: has_key.then_some(NewKey {
+                hash: [1; 32],
+                original_hash: [2; 32],
+                replaces: None,
+            }),
+            key_retention_ms: 0,
+            args: "{}".to_owned(),
+            args_hash: [3; 32],
+            session: None,
+            run: None,
+            meta: None,
+            language: Language::En,
+            trace: TraceContext::default(),
+            dispatcher: fleet::ids::DispatcherId::generate(),
+            deadline_ms: 1,
+            run_deadline: None,
+            queue_wait_ms: None,
+        };
+        Attempted::new(submission.ok().unwrap(), call)
+    }
+
+    fn found(call_id: CallId, lapsed: bool) -> KeyRow {
+        KeyRow {
+            call_id,
+            tool: "charge".to_owned(),
+            args_hash: vec![3; 32],
+            original_hash: vec![2; 32],
+            lapsed,
+        }
+    }
+
+    fn effect_of(refusal: &Refusal) -> String {
+        refusal.envelope("charge").effect.to_string()
+    }
+
+    #[test]
+    fn silence_is_asked_about_through_the_key_and_else_admitted() {
+        let mut keyed = attempted(true);
+        assert_eq!(effect_of(&keyed.given_up()), "none");
+        assert!(matches!(keyed.told(Reply::Unknown), Told::Again));
+        // From here on it may be there, whatever the ledger says next.
+        let Told::Refused(refusal) = keyed.told(Reply::NotSent) else {
+            panic!("it is not sent a third time")
+        };
+        assert_eq!(effect_of(&refusal), "unknown");
+        let Told::Refused(refusal) = attempted(false).told(Reply::Unknown) else {
+            panic!("without a key it is never sent again")
+        };
+        assert_eq!(effect_of(&refusal), "unknown");
+    }
+
+    #[test]
+    fn a_taken_key_names_this_call_another_or_nobody_any_more() {
+        let mut call = attempted(true);
+        let own = call.call.call_id;
+        assert!(matches!(call.holder(Some(found(own, false))), Holder::Ours(id) if id == own));
+        let other = CallId::generate();
+        assert!(matches!(
+            call.holder(Some(found(other, false))),
+            Holder::Other(_)
+        ));
+        assert!(matches!(call.holder(None), Holder::Nobody));
+        assert_eq!(call.call.call_id, own);
+        assert!(matches!(
+            call.holder(Some(found(other, true))),
+            Holder::Nobody
+        ));
+        assert_ne!(
+            call.call.call_id, own,
+            "a new try under a lapsed key is a new call"
+        );
+        let replaces = call.call.key.as_ref().and_then(|key| key.replaces);
+        assert_eq!(replaces, Some(other));
+    }
+}

@@ -174,7 +174,9 @@ const SECONDS: [f64; 16] = [
 ];
 
 /// Buckets up to the size at which a batch closes.
-const ROWS: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+const ROWS: [f64; 10] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0,
+];
 
 fn counter(meter: &Meter, define: Definition) -> Counter<u64> {
     meter
