@@ -218,17 +218,13 @@ pub struct Sensitive {
 
 words! {
     /// What becomes of sensitive values.
+    #[derive(Default)]
     SensitiveMode {
         /// Stored, and masked wherever they are shown.
+        #[default]
         Mask = "mask",
         /// As `mask`, and no longer stored once the call is terminal.
         Omit = "omit",
-    }
-}
-
-impl Default for SensitiveMode {
-    fn default() -> Self {
-        Self::Mask
     }
 }
 
