@@ -121,7 +121,6 @@ mod tests {
     #[test]
     fn a_worker_is_told_its_name_and_a_dispatcher_only_its_address() {
         let spec = |role| ChildSpec {
-            tool_database_url: "postgres://t".into(),
             role,
             program: "toolfleet".into(),
             http_port: 8080,
