@@ -42,6 +42,7 @@ mod hostile;
 mod clocks;
 mod leases;
 
+mod transaction;
 mod transfer;
 
 mod promotion;

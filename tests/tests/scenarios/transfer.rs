@@ -162,7 +162,9 @@ async fn check(fleet: &Fleet, plan: &Plan, answers: &[Answer]) -> String {
         };
         assert_eq!(answer["effect"], effect, "{:?}", **answer);
     }
-    let succeeded = answers.iter().filter(|answer| answer["state"] == "succeeded");
+    let succeeded = answers
+        .iter()
+        .filter(|answer| answer["state"] == "succeeded");
     assert_eq!(
         i64::try_from(succeeded.count()).unwrap(),
         count("SELECT count(*) FROM tools.journal").await
@@ -186,7 +188,8 @@ async fn insist(fleet: &Fleet, n: u64) -> Answer {
         let call = fleet.submit("transfer", &args).key(&key);
         let answer = call.patience(Duration::from_secs(35)).try_wait().await;
         if let Some(answer) = answer
-            && ["succeeded", "failed", "expired", "cancelled"].contains(&answer["state"].as_str().unwrap_or_default())
+            && ["succeeded", "failed", "expired", "cancelled"]
+                .contains(&answer["state"].as_str().unwrap_or_default())
         {
             return answer;
         }
@@ -222,10 +225,16 @@ async fn kill_workers(fleet: &Fleet, wire: &Proxy, plan: &Plan, stop: &Cancellat
         workers.push(next);
     }
     // They go on until nothing is left to do.
-    until_within(Duration::from_secs(120), "every call to be over", async || {
-        let open = fleet.count("SELECT count(*) FROM toolfleet.open_calls").await;
-        (open == 0).then_some(())
-    })
+    until_within(
+        Duration::from_secs(120),
+        "every call to be over",
+        async || {
+            let open = fleet
+                .count("SELECT count(*) FROM toolfleet.open_calls")
+                .await;
+            (open == 0).then_some(())
+        },
+    )
     .await;
     for worker in workers {
         worker.kill().await;
@@ -273,7 +282,7 @@ fn transfer_tool() -> String {
             "statement": "WITH locked AS MATERIALIZED ( \
                     SELECT id FROM tools.accounts WHERE id IN ($1, $2) ORDER BY id FOR UPDATE), \
                 moved AS ( \
-                    UPDATE tools.accounts a SET balance = a.balance + CASE WHEN a.id = $1 THEN -$3 ELSE $3 END \
+                    UPDATE tools.accounts a SET balance = a.balance + CASE WHEN a.id = $1 THEN -$3::bigint ELSE $3::bigint END \
                     FROM locked WHERE a.id = locked.id RETURNING a.id, a.balance), \
                 noted AS ( \
                     INSERT INTO tools.journal (n, from_account, to_account, amount) VALUES ($4, $1, $2, $3)) \
