@@ -171,7 +171,7 @@ pub async fn run(
             http: HttpExecutor::new()?,
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
             nats: NatsExecutor::default(),
-            sql: SqlExecutor::default(),
+            sql: SqlExecutor::new(config.tool_database_url.clone()),
             native: NativeExecutor::default(),
         },
         secrets: Secrets::new(config.secrets.clone()),
