@@ -243,7 +243,7 @@ async fn run_with(
             http: HttpExecutor::new()?,
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
             nats: NatsExecutor::default(),
-            sql: SqlExecutor::default(),
+            sql: SqlExecutor::new(config.tool_database_url.clone()),
             native: built.native,
         },
         secrets: Secrets::new(config.secrets.clone()),

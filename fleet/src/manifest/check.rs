@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, format_duration, probe,
-    request,
+    request, sql,
 };
 use crate::{
     arguments::{Schema, pointer_segment},
@@ -44,7 +44,10 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             }
         }
         ExecutorSpec::Nats(spec) => subject(spec, &mut problems),
-        ExecutorSpec::Sql(spec) => database(spec, &mut problems),
+        ExecutorSpec::Sql(spec) => {
+            database(spec, &mut problems);
+            sql::check(spec, manifest, &mut problems);
+        }
         ExecutorSpec::Native(_) => {}
     }
     problems.found

@@ -8,6 +8,7 @@ mod duration;
 mod parse;
 mod probe;
 mod request;
+pub mod sql;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -104,7 +104,7 @@ fn check_header_name(name: &str) -> Result<(), String> {
 }
 
 /// A value of a header or of the query: text, a secret, or one argument.
-fn check_text(path: &str, text: &str, manifest: &Manifest, problems: &mut Problems) {
+pub(super) fn check_text(path: &str, text: &str, manifest: &Manifest, problems: &mut Problems) {
     match placeholder(text) {
         Some(name) if !declared(manifest, name) => problems.add(path, undeclared(name)),
         Some(_) => {}
@@ -152,13 +152,13 @@ fn check_body(path: &str, body: &Value, manifest: &Manifest, problems: &mut Prob
 }
 
 /// The name in a text that is exactly `{name}`.
-fn placeholder(text: &str) -> Option<&str> {
+pub(super) fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
 }
 
 /// A declared argument whose placeholder stands among other text.
-fn embedded<'m>(text: &str, manifest: &'m Manifest) -> Option<&'m str> {
+pub(super) fn embedded<'m>(text: &str, manifest: &'m Manifest) -> Option<&'m str> {
     let names = properties(&manifest.input_schema).map(|(name, _)| name.as_str());
     names
         .into_iter()

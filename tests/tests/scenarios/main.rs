@@ -49,6 +49,7 @@ mod hostile;
 mod clocks;
 mod leases;
 
+mod transaction;
 mod transfer;
 
 mod promotion;

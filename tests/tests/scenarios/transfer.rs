@@ -282,7 +282,7 @@ fn transfer_tool() -> String {
             "statement": "WITH locked AS MATERIALIZED ( \
                     SELECT id FROM tools.accounts WHERE id IN ($1, $2) ORDER BY id FOR UPDATE), \
                 moved AS ( \
-                    UPDATE tools.accounts a SET balance = a.balance + CASE WHEN a.id = $1 THEN -$3 ELSE $3 END \
+                    UPDATE tools.accounts a SET balance = a.balance + CASE WHEN a.id = $1 THEN -$3::bigint ELSE $3::bigint END \
                     FROM locked WHERE a.id = locked.id RETURNING a.id, a.balance), \
                 noted AS ( \
                     INSERT INTO tools.journal (n, from_account, to_account, amount) VALUES ($4, $1, $2, $3)) \

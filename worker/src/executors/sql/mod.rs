@@ -1,24 +1,313 @@
 //! Tools that are a statement on a PostgreSQL database.
+//!
+//! `database` keeps connections, `session` is one attempt's transaction on one, `statement` is what the server says of a
+//! statement before it runs. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
+//! says what an attempt came to. This file bounds and stops it.
 
-use fleet::{manifest::Manifest, outcome::ToolFailure, secrets::Secrets, wire::code::Code};
-use serde_json::Value;
+pub mod database;
+mod kind;
+mod moment;
+mod parameter;
+mod row;
+pub mod session;
+pub mod statement;
+mod verdict;
 
-use super::{Executor, Prepared};
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    call::Effect,
+    manifest::{ExecutorSpec, Manifest, SqlSpec},
+    outcome::{Outcome, ToolFailure},
+    secrets::Secrets,
+    wire::code::Code,
+};
+use futures_util::future::BoxFuture;
+use secrecy::SecretString;
+use serde_json::{Map, Value, value::RawValue};
+use tokio::time::{sleep, sleep_until, timeout};
+
+use self::{
+    database::{Database, Databases, Open, Whose},
+    session::{Ended, Limits, Session, Watch},
+    verdict::Cut,
+};
+use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
 
 /// Runs sql tools.
 #[derive(Debug, Default)]
-pub struct SqlExecutor {}
+pub struct SqlExecutor {
+    fleet: Option<SecretString>,
+    databases: Databases,
+}
+
+impl SqlExecutor {
+    /// With the URL by which tools reach the fleet's own database; `None`: this worker runs no such tools.
+    pub fn new(fleet: Option<SecretString>) -> Self {
+        Self {
+            fleet,
+            databases: Databases::default(),
+        }
+    }
+
+    /// The database that a tool names. Nothing is opened.
+    fn database(&self, spec: &SqlSpec, secrets: &Secrets) -> Result<Arc<Database>, ToolFailure> {
+        let unavailable = |why: String| ToolFailure::new(Code::Unavailable, why);
+        let (url, whose) = if spec.is_on_fleet() {
+            let url = self.fleet.clone().ok_or_else(|| {
+                unavailable(
+                    "this worker has no database for tools: set WORKER_TOOL_DATABASE_URL"
+                        .to_owned(),
+                )
+            })?;
+            (url, Whose::Fleet)
+        } else {
+            let url = secrets.resolve(&spec.database);
+            (
+                url.map_err(|error| unavailable(error.to_string()))?,
+                Whose::Others,
+            )
+        };
+        self.databases
+            .of(&url, whose)
+            .map_err(|error| unavailable(error.to_string()))
+    }
+}
 
 impl Executor for SqlExecutor {
     fn prepare(
         &self,
-        _manifest: &Manifest,
-        _arguments: &Value,
-        _secrets: &Secrets,
+        manifest: &Manifest,
+        arguments: &Value,
+        secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        Err(ToolFailure::new(
-            Code::Unavailable,
-            "this worker has no sql tools",
-        ))
+        let ExecutorSpec::Sql(spec) = &manifest.executor else {
+            return Err(ToolFailure::new(
+                Code::ToolGone,
+                "this version of the tool is not a statement",
+            ));
+        };
+        if manifest.effect == Effect::Transaction {
+            return Err(ToolFailure::new(
+                Code::Unavailable,
+                "this worker runs no tools with effect transaction",
+            ));
+        }
+        let database = self.database(spec, secrets)?;
+        let nothing = Map::new();
+        let arguments = arguments.as_object().unwrap_or(&nothing);
+        let key = manifest
+            .idempotency
+            .as_ref()
+            .and_then(|how| how.argument.as_deref());
+        Ok(Box::new(SqlAttempt {
+            secrets: database.secrets(),
+            database,
+            statement: spec.statement.clone(),
+            params: spec
+                .params
+                .iter()
+                .map(|param| Param::of(param, arguments, key))
+                .collect(),
+            read_only: manifest.effect == Effect::Read,
+            output_limit: manifest.output_limit,
+        }))
+    }
+}
+
+/// What goes where a placeholder stands.
+enum Param {
+    Value(Value),
+    /// The call's key, which only the attempt knows.
+    Key,
+}
+
+impl Param {
+    fn of(param: &Value, arguments: &Map<String, Value>, key: Option<&str>) -> Self {
+        let name = param
+            .as_str()
+            .and_then(|text| text.strip_prefix('{')?.strip_suffix('}'));
+        match name {
+            Some(name) if Some(name) == key => Self::Key,
+            Some(name) => Self::Value(arguments.get(name).cloned().unwrap_or(Value::Null)),
+            None => Self::Value(param.clone()),
+        }
+    }
+}
+
+/// A statement with its parameters.
+struct SqlAttempt {
+    database: Arc<Database>,
+    secrets: Vec<SecretString>,
+    statement: String,
+    params: Vec<Param>,
+    read_only: bool,
+    output_limit: usize,
+}
+
+impl Prepared for SqlAttempt {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+        Box::pin(async move {
+            let secrets = self.secrets.clone();
+            attempt(*self, context)
+                .await
+                .reworded(|text| veil(text, &secrets))
+        })
+    }
+}
+
+/// How long a statement may take to end after it was told to; a little of [`LINGER_MAX`] is left for the connection.
+const ANSWER_AFTER_CANCEL: Duration = LINGER_MAX.saturating_sub(Duration::from_millis(500));
+/// How often it is told: a request that comes between two statements goes unheard.
+const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
+/// Runs the transaction to its end, or to the end of its time.
+async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
+    if let Some(reason) = context.stop.asked() {
+        let message = format!("the attempt was {} before anything was sent", reason.word());
+        return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
+    }
+    let (database, watch) = (Arc::clone(&attempt.database), Watch::default());
+    let mut work = Box::pin(transaction(attempt, &context, watch.clone()));
+    let cut = tokio::select! {
+        biased;
+        done = &mut work => {
+            return match done {
+                Ok((result, open)) => {
+                    database.take_back(open).await;
+                    applied(&result)
+                }
+                Err(ended) => verdict::failed(watch.phase(), ended, None),
+            };
+        }
+        cut = cut_off(&context) => cut,
+    };
+    watch.cut();
+    let Some(pid) = watch.pid() else {
+        // Dropping it closes the connection.
+        return verdict::silent(watch.phase(), Some(cut));
+    };
+    let ended = timeout(ANSWER_AFTER_CANCEL, async {
+        tokio::select! {
+            biased;
+            done = &mut work => done,
+            never = cancel(&database, pid) => never,
+        }
+    });
+    match ended.await {
+        // The connection is dropped: a cancel request may still be on its way to it.
+        Ok(Ok((result, _open))) => applied(&result),
+        Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)),
+        Err(_elapsed) => {
+            // The server may still be at it.
+            context.left_behind.admit();
+            verdict::silent(watch.phase(), Some(cut))
+        }
+    }
+}
+
+/// The whole transaction. Dropping it closes its connection.
+async fn transaction(
+    attempt: SqlAttempt,
+    context: &AttemptContext,
+    watch: Watch,
+) -> Result<(String, Open), Ended> {
+    let limits = Limits {
+        read_only: attempt.read_only,
+        until: context.until,
+        output_limit: attempt.output_limit,
+    };
+    let mut session = Session::begin(&attempt.database, limits, &watch).await?;
+    match steps(&mut session, &attempt, context).await {
+        Ok(result) => Ok((result, session.commit().await?)),
+        Err(ended) => {
+            if ended.may_be_news() {
+                attempt.database.unlearn(&attempt.statement);
+            }
+            if matches!(ended, Ended::TooLarge(_))
+                && let Some(pid) = watch.pid()
+            {
+                attempt.database.cancel(pid).await;
+            }
+            session.abandon().await;
+            Err(ended)
+        }
+    }
+}
+
+async fn steps(
+    session: &mut Session,
+    attempt: &SqlAttempt,
+    context: &AttemptContext,
+) -> Result<String, Ended> {
+    session.tell(&facts(context)).await?;
+    let statement = session
+        .statement(&attempt.statement, attempt.params.len())
+        .await?;
+    let mut values = Vec::with_capacity(attempt.params.len());
+    for (param, parameter) in attempt.params.iter().zip(&statement.parameters) {
+        let key;
+        let value = match param {
+            Param::Value(value) => value,
+            Param::Key => {
+                key = Value::from(context.idempotency_key.as_str());
+                &key
+            }
+        };
+        values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
+    }
+    session.run(&statement, values).await
+}
+
+/// What a statement may read with `current_setting('toolfleet.call_id')`.
+fn facts(context: &AttemptContext) -> Vec<(String, String)> {
+    let named = |(name, value): (&str, String)| (name.replace('-', "_"), value);
+    let mut facts: Vec<_> = context.facts().into_iter().map(named).collect();
+    facts.push((
+        "idempotency_key".to_owned(),
+        context.idempotency_key.clone(),
+    ));
+    let trace = &context.trace;
+    let traces = [
+        ("traceparent", &trace.traceparent),
+        ("tracestate", &trace.tracestate),
+        ("baggage", &trace.baggage),
+    ];
+    facts.extend(
+        traces
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))),
+    );
+    facts
+}
+
+/// Resolves when the attempt must end, with the reason.
+async fn cut_off(context: &AttemptContext) -> Cut {
+    tokio::select! {
+        biased;
+        reason = context.stop.told() => Cut::Stop(reason),
+        () = sleep_until(context.until) => Cut::Time,
+    }
+}
+
+/// Asks the server to end what it is doing, again and again; never resolves.
+async fn cancel<T>(database: &Database, pid: i32) -> T {
+    loop {
+        database.cancel(pid).await;
+        sleep(CANCEL_AGAIN_AFTER).await;
+    }
+}
+
+/// The answer of a transaction that was committed.
+fn applied(result: &str) -> Outcome {
+    match output::json(result.as_bytes()) {
+        Ok((result, _mended)) => Outcome::Applied { result, flaw: None },
+        Err(problem) => Outcome::Applied {
+            result: RawValue::NULL.to_owned(),
+            flaw: Some(ToolFailure::new(
+                Code::OutputInvalid,
+                format!("the answer cannot be used: {problem}"),
+            )),
+        },
     }
 }

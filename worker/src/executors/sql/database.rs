@@ -1,0 +1,399 @@
+//! Connections to the databases of tools: opened when needed, kept idle when clean, closed after anything odd.
+//!
+//! There is no pool with a `begin` or `commit`: a connection belongs to one attempt at a time and is dropped, which closes
+//! it, whenever a future on it was given up. How many are open at once is bounded by the worker's concurrency; how many
+//! stay idle, by [`IDLE_MAX`].
+
+use std::{
+    collections::HashMap,
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::statement::Statement;
+
+/// Idle connections that are kept to one database, and for how long.
+const IDLE_MAX: usize = 8;
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long opening a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long tidying a connection may take; then it is closed.
+const TIDY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a cancel request may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Statements that are remembered for one database.
+const STATEMENTS_MAX: usize = 1024;
+
+/// The databases that this worker's tools have used, by their URL.
+#[derive(Debug, Default)]
+pub(super) struct Databases(Mutex<HashMap<String, Arc<Database>>>);
+
+impl Databases {
+    /// The database of this URL.
+    pub(super) fn of(&self, url: &SecretString, whose: Whose) -> Result<Arc<Database>, BadUrl> {
+        let mut known = lock(&self.0);
+        if let Some(database) = known.get(url.expose_secret()) {
+            return Ok(Arc::clone(database));
+        }
+        let database = Arc::new(Database::new(url, whose)?);
+        // A secret that was changed leaves its old URL behind.
+        known.retain(|_, database| !database.is_unused());
+        known.insert(url.expose_secret().to_owned(), Arc::clone(&database));
+        Ok(database)
+    }
+}
+
+/// Whose database it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The fleet's own: the role of the tools must not reach the ledger.
+    Fleet,
+    /// Somebody else's: its role is their business.
+    Others,
+}
+
+/// Not a URL that a tool can have. The message does not contain it.
+#[derive(Debug, thiserror::Error)]
+#[error("the database URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE; {0}")]
+pub struct BadUrl(&'static str);
+
+/// Why there is no connection: nothing has been sent.
+#[derive(Debug)]
+pub enum NoConnection {
+    /// It cannot be opened.
+    Unreachable(String),
+    /// Its role may do what no tool may.
+    Role(String),
+}
+
+/// One database and its idle connections.
+pub struct Database {
+    options: PgConnectOptions,
+    whose: Whose,
+    url: SecretString,
+    idle: Mutex<Vec<Idle>>,
+    statements: Mutex<HashMap<String, Arc<Statement>>>,
+    used: Mutex<Instant>,
+}
+
+struct Idle {
+    open: Open,
+    since: Instant,
+}
+
+/// An open connection, between transactions.
+pub struct Open {
+    /// The connection.
+    pub connection: PgConnection,
+    /// The process that serves it.
+    pub pid: i32,
+    /// Whether it served another attempt before.
+    pub reused: bool,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("whose", &self.whose)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// The database of this URL; nothing is opened.
+    pub fn new(url: &SecretString, whose: Whose) -> Result<Self, BadUrl> {
+        Ok(Self {
+            options: options(url.expose_secret())?,
+            whose,
+            url: url.clone(),
+            idle: Mutex::default(),
+            statements: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// What must not be told of it: its URL and the password in it.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        let parsed = reqwest::Url::parse(self.url.expose_secret()).ok();
+        let password = parsed.and_then(|url| Some(url.password()?.to_owned()));
+        let plain = password
+            .iter()
+            .map(|password| percent_decoded(password).into());
+        let mut secrets = vec![self.url.clone()];
+        secrets.extend(plain);
+        secrets.extend(password.iter().map(|password| password.as_str().into()));
+        secrets
+    }
+
+    /// An idle connection, if there is one that may still be alive.
+    pub fn idle(&self) -> Option<Open> {
+        *lock(&self.used) = Instant::now();
+        let mut idle = lock(&self.idle);
+        idle.retain(|one| one.since.elapsed() < IDLE_TIME_MAX);
+        idle.pop().map(|one| one.open)
+    }
+
+    /// Closes every idle connection: one of them turned out to be dead.
+    pub fn forget_idle(&self) {
+        lock(&self.idle).clear();
+    }
+
+    /// A fresh connection, by `until` at the latest.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or its role may do what no tool may. Nothing has been sent.
+    pub async fn open(&self, until: Instant) -> Result<Open, NoConnection> {
+        let until = until.min(Instant::now() + CONNECT_TIMEOUT);
+        let opening = async {
+            let mut connection = self
+                .options
+                .connect()
+                .await
+                .map_err(|error| unreachable(&error))?;
+            if self.whose == Whose::Fleet {
+                let problem = role_problem(&mut connection).await;
+                if let Some(problem) = problem.map_err(|error| unreachable(&error))? {
+                    return Err(NoConnection::Role(problem));
+                }
+            }
+            let row = connection
+                .fetch_one("SELECT pg_catalog.pg_backend_pid()")
+                .await
+                .map_err(|error| unreachable(&error))?;
+            let pid = row.try_get(0).map_err(|error| unreachable(&error))?;
+            Ok(Open {
+                connection,
+                pid,
+                reused: false,
+            })
+        };
+        timeout_at(until, opening).await.unwrap_or_else(|_elapsed| {
+            Err(NoConnection::Unreachable(
+                "no connection in time".to_owned(),
+            ))
+        })
+    }
+
+    /// Takes a connection back after a transaction that ended cleanly. What is not tidy in time is closed.
+    pub async fn take_back(&self, mut open: Open) {
+        let tidied = timeout(TIDY_TIMEOUT, open.connection.execute("DISCARD ALL")).await;
+        let mut idle = lock(&self.idle);
+        if matches!(tidied, Ok(Ok(_))) && idle.len() < IDLE_MAX {
+            open.reused = true;
+            idle.push(Idle {
+                open,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    /// Asks the server, from another connection, to end what this process of it is doing.
+    pub async fn cancel(&self, pid: i32) {
+        let asking = async {
+            let mut connection = self.options.connect().await?;
+            let asked = sqlx::query("SELECT pg_catalog.pg_cancel_backend($1)").bind(pid);
+            asked.execute(&mut connection).await?;
+            connection.close().await
+        };
+        // Nobody could do more about it: the statement's own timeout ends it then.
+        if !matches!(timeout(CANCEL_TIMEOUT, asking).await, Ok(Ok(()))) {
+            tracing::warn!("a statement could not be cancelled; its own timeout will end it");
+        }
+    }
+
+    /// What is known of a statement.
+    pub(super) fn known(&self, text: &str) -> Option<Arc<Statement>> {
+        lock(&self.statements).get(text).cloned()
+    }
+
+    /// Remembers what was learned of a statement.
+    pub(super) fn learned(&self, text: &str, statement: &Arc<Statement>) {
+        let mut known = lock(&self.statements);
+        if known.len() >= STATEMENTS_MAX {
+            known.clear();
+        }
+        known.insert(text.to_owned(), Arc::clone(statement));
+    }
+
+    /// The tables may have changed: what was known of a statement is learned again.
+    pub(super) fn unlearn(&self, text: &str) {
+        lock(&self.statements).remove(text);
+    }
+
+    fn is_unused(&self) -> bool {
+        lock(&self.used).elapsed() > 10 * IDLE_TIME_MAX
+    }
+}
+
+/// What the role of the tools may do on the fleet's database that no tool may; a sentence, or nothing.
+///
+/// # Errors
+///
+/// The server did not answer.
+pub async fn role_problem(connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    let row = sqlx::query(
+        "SELECT r.rolname::text, r.rolsuper OR EXISTS (
+                    SELECT FROM pg_catalog.pg_roles s
+                    WHERE s.rolsuper AND pg_catalog.pg_has_role(r.oid, s.oid, 'MEMBER')),
+                r.rolcreaterole, r.rolbypassrls, r.rolreplication,
+                COALESCE(pg_catalog.has_schema_privilege(r.oid, pg_catalog.to_regnamespace('toolfleet'), 'USAGE'), false)
+                    OR COALESCE((SELECT pg_catalog.pg_has_role(r.oid, n.nspowner, 'MEMBER')
+                                 FROM pg_catalog.pg_namespace n WHERE n.nspname = 'toolfleet'), false),
+                EXISTS (SELECT FROM pg_catalog.pg_roles p
+                        WHERE p.rolname IN ('pg_read_all_data', 'pg_write_all_data', 'pg_read_server_files',
+                                            'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend')
+                          AND pg_catalog.pg_has_role(r.oid, p.oid, 'MEMBER'))
+         FROM pg_catalog.pg_roles r WHERE r.rolname = SESSION_USER",
+    )
+    .fetch_one(connection)
+    .await?;
+    let role: String = row.try_get(0)?;
+    let may = [
+        "is a superuser, or a member of one",
+        "may create roles",
+        "bypasses row security",
+        "may replicate",
+        "reaches the schema toolfleet",
+        "is a member of a role that reaches everything",
+    ];
+    for (index, what) in may.iter().enumerate() {
+        if row.try_get(index + 1)? {
+            return Ok(Some(format!(
+                "the role {role} {what}; give tools a role of their own that does not"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// The URL alone says where to go: what the environment of this process has for other clients stays out of it.
+fn options(url: &str) -> Result<PgConnectOptions, BadUrl> {
+    const KNOWN: [&str; 16] = [
+        "sslmode",
+        "ssl-mode",
+        "sslrootcert",
+        "ssl-root-cert",
+        "ssl-ca",
+        "sslcert",
+        "ssl-cert",
+        "sslkey",
+        "ssl-key",
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "options",
+    ];
+    let parsed = reqwest::Url::parse(url).map_err(|_shows_it| BadUrl("it is not a URL"))?;
+    if !matches!(parsed.scheme(), "postgres" | "postgresql") {
+        return Err(BadUrl("the scheme is postgres"));
+    }
+    let given = |name: &str| parsed.query_pairs().any(|(key, _)| key == name);
+    if parsed.query_pairs().any(|(key, _)| !KNOWN.contains(&&*key)) {
+        return Err(BadUrl("it has a parameter that is not known"));
+    }
+    if parsed.username().is_empty() && !given("user") {
+        return Err(BadUrl("it names no user"));
+    }
+    let hosted = parsed.host_str().is_some_and(|host| !host.is_empty());
+    if !hosted && !given("host") && !given("hostaddr") {
+        return Err(BadUrl("it names no host"));
+    }
+    if parsed.path().trim_start_matches('/').is_empty() && !given("dbname") {
+        return Err(BadUrl("it names no database"));
+    }
+    let mut options = PgConnectOptions::from_str(url)
+        .map_err(|_shows_it| BadUrl("a part of it cannot be read"))?
+        .application_name("toolfleet tool")
+        .statement_cache_capacity(0)
+        .disable_statement_logging();
+    if parsed.password().is_none() && !given("password") {
+        options = options.password("");
+    }
+    if parsed.port().is_none() && !given("port") {
+        options = options.port(5432);
+    }
+    Ok(options)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let decoded = (first == b'%').then(|| after.get(..2)).flatten();
+        let decoded = decoded.and_then(|digits| std::str::from_utf8(digits).ok());
+        match decoded.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn unreachable(error: &sqlx::Error) -> NoConnection {
+    NoConnection::Unreachable(match error {
+        sqlx::Error::Io(cause) => cause.to_string(),
+        sqlx::Error::Database(answer) => answer.message().to_owned(),
+        sqlx::Error::Tls(_) => "TLS could not be negotiated".to_owned(),
+        _ => "its answer was not understood".to_owned(),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_all_there_is_to_say() {
+        for url in [
+            "postgres://u:p@h/d",
+            "postgresql://u@h:1/d?sslmode=require",
+            "postgres:///d?host=/tmp&user=u",
+        ] {
+            assert!(options(url).is_ok(), "{url}");
+        }
+        for url in [
+            "hunter2",
+            "mysql://u:hunter2@h/d",
+            "postgres://:hunter2@h/d",
+            "postgres://u:hunter2@h",
+            "postgres://u:hunter2@h/d?pasword=hunter2",
+            "postgres:///d?user=u",
+            "postgres://u:hunter2@h/d?sslmode=hunter2",
+        ] {
+            let refused = options(url).unwrap_err();
+            assert!(
+                !format!("{refused} {refused:?}").contains("hunter2"),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_must_not_be_told_includes_the_password_as_it_is_typed() {
+        let database = Database::new(&"postgres://u:a%2Fb@h/d".into(), Whose::Others).unwrap();
+        let secrets = database.secrets();
+        let secrets: Vec<_> = secrets.iter().map(ExposeSecret::expose_secret).collect();
+        assert_eq!(secrets, ["postgres://u:a%2Fb@h/d", "a/b", "a%2Fb"]);
+        assert_eq!(format!("{database:?}"), "Database { whose: Others, .. }");
+    }
+}

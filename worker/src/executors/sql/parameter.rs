@@ -1,0 +1,121 @@
+//! A JSON value as the text of a parameter. The server reads it as the parameter's type, or refuses it.
+
+use serde_json::Value;
+
+use super::statement::{Parameter, Shape};
+
+/// The text that the server reads as the parameter's type; `None` is NULL.
+///
+/// # Errors
+///
+/// A sentence: no text of that type can be made of it.
+pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String>, String> {
+    match (value, parameter.shape) {
+        (Value::Null, _) => Ok(None),
+        (value, Shape::Json) => Ok(Some(value.to_string())),
+        (Value::Array(items), Shape::Array) => array(items, parameter, false).map(Some),
+        (Value::Array(items), Shape::Jsons) => array(items, parameter, true).map(Some),
+        (Value::Array(_) | Value::Object(_), _) => Err(refused(value, parameter)),
+        // The server can read an array that was written as one.
+        (value, Shape::Scalar | Shape::Array | Shape::Jsons) => Ok(Some(scalar(value))),
+    }
+}
+
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        // A number is its own digits, as the caller wrote them.
+        other => other.to_string(),
+    }
+}
+
+/// `{"a","b",NULL,{…}}`, with every item in quotes.
+fn array(items: &[Value], parameter: &Parameter, json: bool) -> Result<String, String> {
+    let mut parts = Vec::with_capacity(items.len());
+    for item in items {
+        parts.push(match item {
+            Value::Null => "NULL".to_owned(),
+            Value::Array(items) if !json => array(items, parameter, false)?,
+            Value::Object(_) if !json => return Err(refused(item, parameter)),
+            item if json => quoted(&item.to_string()),
+            item => quoted(&scalar(item)),
+        });
+    }
+    Ok(format!("{{{}}}", parts.join(",")))
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn refused(value: &Value, parameter: &Parameter) -> String {
+    let what = if value.is_object() {
+        "an object"
+    } else {
+        "an array"
+    };
+    format!("{what} cannot be a {}", parameter.type_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &str, shape: Shape) -> Result<Option<String>, String> {
+        let value: Value = serde_json::from_str(value).unwrap();
+        let type_name = "thing".to_owned();
+        text(&value, &Parameter { type_name, shape })
+    }
+
+    #[test]
+    fn a_value_becomes_the_text_of_its_type() {
+        for (value, shape, expected) in [
+            ("null", Shape::Scalar, None),
+            ("null", Shape::Json, None),
+            ("\"a'b\"", Shape::Scalar, Some("a'b")),
+            (
+                "12345678901234567890.10",
+                Shape::Scalar,
+                Some("12345678901234567890.10"),
+            ),
+            ("true", Shape::Scalar, Some("true")),
+            ("\"x\"", Shape::Json, Some("\"x\"")),
+            ("{\"a\":[1]}", Shape::Json, Some("{\"a\":[1]}")),
+            (
+                "[1,null,\"a\\\"b\\\\\"]",
+                Shape::Array,
+                Some(r#"{"1",NULL,"a\"b\\"}"#),
+            ),
+            (
+                "[[1,2],[3,4]]",
+                Shape::Array,
+                Some(r#"{{"1","2"},{"3","4"}}"#),
+            ),
+            ("[]", Shape::Array, Some("{}")),
+            (
+                "[{\"a\":1},[2],null]",
+                Shape::Jsons,
+                Some(r#"{"{\"a\":1}","[2]",NULL}"#),
+            ),
+            ("\"{1,2}\"", Shape::Array, Some("{1,2}")),
+        ] {
+            assert_eq!(of(value, shape), Ok(expected.map(str::to_owned)), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_text_is_refused_in_a_sentence() {
+        assert_eq!(
+            of("{}", Shape::Scalar),
+            Err("an object cannot be a thing".into())
+        );
+        assert_eq!(
+            of("[1]", Shape::Scalar),
+            Err("an array cannot be a thing".into())
+        );
+        assert_eq!(
+            of("[{}]", Shape::Array),
+            Err("an object cannot be a thing".into())
+        );
+    }
+}

@@ -1,0 +1,425 @@
+//! One attempt's transaction: `BEGIN`, its limits, what the tool may know, the statement, `COMMIT`.
+//!
+//! Whoever holds a [`Session`] runs its methods to their end or drops it, which closes the connection: a transaction that
+//! is not committed by [`Session::commit`] is rolled back by the server.
+
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::TryStreamExt;
+use sqlx::{
+    AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _, postgres::PgRow,
+};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    database::{Database, NoConnection, Open},
+    row,
+    statement::{Column, Statement, check},
+};
+use crate::executors::LINGER_MAX;
+
+/// The most rows of an answer.
+pub const ROWS_MAX: usize = 10_000;
+/// How long a connection that was idle may take to show that it is alive.
+const IDLE_ANSWER: Duration = Duration::from_secs(1);
+/// How long a lock may be waited for; less when the attempt has less time.
+const LOCK_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+/// How long a transaction that failed may take to end properly; then its connection is just closed.
+const GOODBYE: Duration = Duration::from_millis(250);
+
+/// How far an attempt came: what may have happened is read from it when there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Nothing of the tool was sent.
+    Before,
+    /// The statement was sent, `COMMIT` was not.
+    Statement,
+    /// `COMMIT` was sent.
+    Commit,
+}
+
+/// What is seen of an attempt from outside, while its future runs. Clones see the same attempt.
+#[derive(Debug, Clone, Default)]
+pub struct Watch(Arc<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    phase: AtomicU8,
+    pid: AtomicI32,
+    cut: AtomicBool,
+}
+
+impl Watch {
+    /// How far it came.
+    pub fn phase(&self) -> Phase {
+        match self.0.phase.load(Ordering::SeqCst) {
+            0 => Phase::Before,
+            1 => Phase::Statement,
+            _ => Phase::Commit,
+        }
+    }
+
+    /// The process that serves it; `None` before there is one.
+    pub fn pid(&self) -> Option<i32> {
+        Some(self.0.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
+    }
+
+    /// Tells it to take no further step.
+    pub fn cut(&self) {
+        self.0.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was told so.
+    pub fn is_cut(&self) -> bool {
+        self.0.cut.load(Ordering::SeqCst)
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.0.phase.store(phase as u8, Ordering::SeqCst);
+    }
+}
+
+/// Why an attempt did not end with its `COMMIT`.
+#[derive(Debug)]
+pub enum Ended {
+    /// There is no connection. Nothing was sent.
+    NoConnection(NoConnection),
+    /// The server answered with an error, so the transaction is gone.
+    Refused(Refusal),
+    /// The connection broke, or what came over it made no sense.
+    Lost,
+    /// The answer is too large; nothing was committed.
+    TooLarge(&'static str),
+    /// The statement cannot be this tool's: a sentence for its author. It was not run.
+    Flaw(String),
+    /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
+    Argument(String),
+    /// It was told to stop between two steps. Nothing was committed.
+    Cut,
+}
+
+impl Ended {
+    /// Whether the tables may have changed since the statement was checked.
+    pub(super) fn may_be_news(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => {
+                !refusal.sqlstate.starts_with("23") && refusal.sqlstate != "P0001"
+            }
+            Self::Flaw(_) => true,
+            Self::NoConnection(_)
+            | Self::Lost
+            | Self::TooLarge(_)
+            | Self::Argument(_)
+            | Self::Cut => false,
+        }
+    }
+}
+
+/// A server's error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Five characters; the first two are its class.
+    pub sqlstate: String,
+    /// One line.
+    pub message: String,
+    /// The constraint that was violated.
+    pub constraint: Option<String>,
+}
+
+impl From<sqlx::Error> for Ended {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(answer) => Self::Refused(Refusal {
+                sqlstate: answer.code().unwrap_or_default().into_owned(),
+                message: answer.message().to_owned(),
+                constraint: answer.constraint().map(str::to_owned),
+            }),
+            _ => Self::Lost,
+        }
+    }
+}
+
+/// How an attempt's transaction is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Whether the server refuses writes.
+    pub read_only: bool,
+    /// When it must have answered.
+    pub until: Instant,
+    /// The most bytes of an answer.
+    pub output_limit: usize,
+}
+
+/// An open transaction.
+pub struct Session {
+    database: Arc<Database>,
+    open: Open,
+    watch: Watch,
+    limits: Limits,
+}
+
+impl Session {
+    /// Opens a transaction, on an idle connection if one is alive.
+    ///
+    /// # Errors
+    ///
+    /// There is no connection, or the server refuses. Nothing of the tool was sent.
+    pub async fn begin(
+        database: &Arc<Database>,
+        limits: Limits,
+        watch: &Watch,
+    ) -> Result<Self, Ended> {
+        let begun = |open| Self {
+            database: Arc::clone(database),
+            open,
+            watch: watch.clone(),
+            limits,
+        };
+        if let Some(mut open) = database.idle() {
+            let beginning = begin(&mut open.connection, &limits);
+            if matches!(timeout(IDLE_ANSWER, beginning).await, Ok(Ok(()))) {
+                watch.0.pid.store(open.pid, Ordering::SeqCst);
+                return Ok(begun(open));
+            }
+            // The others are as old: a server that was restarted closed them all.
+            database.forget_idle();
+        }
+        let mut open = database
+            .open(limits.until)
+            .await
+            .map_err(Ended::NoConnection)?;
+        watch.0.pid.store(open.pid, Ordering::SeqCst);
+        begin(&mut open.connection, &limits).await?;
+        Ok(begun(open))
+    }
+
+    /// Lets the statement and the functions that it calls read these facts with `current_setting('toolfleet.NAME')`.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, or is gone.
+    pub async fn tell(&mut self, facts: &[(String, String)]) -> Result<(), Ended> {
+        self.step()?;
+        let (names, values): (Vec<&str>, Vec<&str>) = facts
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .unzip();
+        let telling = sqlx::query(
+            "SELECT pg_catalog.count(pg_catalog.set_config('toolfleet.' || f.name, f.value, true))
+             FROM pg_catalog.unnest($1::text[], $2::text[]) AS f (name, value)",
+        );
+        telling
+            .bind(names)
+            .bind(values)
+            .persistent(false)
+            .execute(&mut self.open.connection)
+            .await?;
+        Ok(())
+    }
+
+    /// What the server says of a statement: asked once per process, and again after it refused it.
+    ///
+    /// # Errors
+    ///
+    /// It is no statement that a tool may run, or the server is gone.
+    pub async fn statement(
+        &mut self,
+        text: &str,
+        placeholders: usize,
+    ) -> Result<Arc<Statement>, Ended> {
+        self.step()?;
+        if let Some(known) = self.database.known(text) {
+            return Ok(known);
+        }
+        let checked = check(&mut self.open.connection, text, placeholders).await?;
+        let statement = Arc::new(checked);
+        self.database.learned(text, &statement);
+        Ok(statement)
+    }
+
+    /// Runs a statement and reads its whole answer: an array of objects, or how many rows it touched.
+    ///
+    /// # Errors
+    ///
+    /// The server refuses, is gone, or has more to say than it may.
+    pub async fn run(
+        &mut self,
+        statement: &Statement,
+        values: Vec<Option<String>>,
+    ) -> Result<String, Ended> {
+        self.step()?;
+        self.watch.enter(Phase::Statement);
+        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text))).persistent(false);
+        for value in values {
+            query = query.bind(value);
+        }
+        let mut answer = Answer::new(&statement.columns, self.limits.output_limit);
+        let mut stream = Executor::fetch_many(&mut self.open.connection, query);
+        while let Some(part) = stream.try_next().await? {
+            match part {
+                Either::Left(done) => answer.affected += done.rows_affected(),
+                Either::Right(row) => answer.push(&row)?,
+            }
+        }
+        Ok(answer.json())
+    }
+
+    /// The connection, for what else belongs into the transaction.
+    pub const fn connection(&mut self) -> &mut PgConnection {
+        &mut self.open.connection
+    }
+
+    /// Commits. The connection comes back for [`Database::take_back`].
+    ///
+    /// # Errors
+    ///
+    /// The server refuses: nothing was committed. Or it is gone: nobody knows.
+    pub async fn commit(mut self) -> Result<Open, Ended> {
+        self.step()?;
+        self.watch.enter(Phase::Commit);
+        let mut committed = false;
+        {
+            let mut answers = sqlx::raw_sql("COMMIT").fetch_many(&mut self.open.connection);
+            loop {
+                match answers.try_next().await {
+                    Ok(Some(_complete)) => committed = true,
+                    Ok(None) => break,
+                    // Once it said that it committed, it can take nothing back.
+                    Err(_gone_afterwards) if committed => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        if committed {
+            Ok(self.open)
+        } else {
+            Err(Ended::Lost)
+        }
+    }
+
+    /// Ends a transaction that failed, and closes its connection.
+    pub async fn abandon(mut self) {
+        let goodbye = async {
+            sqlx::raw_sql("ROLLBACK")
+                .execute(&mut self.open.connection)
+                .await?;
+            sqlx::Connection::close(self.open.connection).await
+        };
+        // A closed connection is rolled back too, only with a line in the server's log.
+        drop(timeout(GOODBYE, goodbye).await);
+    }
+
+    /// Before every step: whether there is to be another.
+    fn step(&self) -> Result<(), Ended> {
+        if self.watch.is_cut() {
+            Err(Ended::Cut)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// One message, made of our own words and numbers.
+async fn begin(connection: &mut PgConnection, limits: &Limits) -> Result<(), sqlx::Error> {
+    let left = limits
+        .until
+        .saturating_duration_since(Instant::now())
+        .max(Duration::from_millis(1));
+    let begin = format!(
+        "BEGIN {}; \
+         SET LOCAL standard_conforming_strings = on; \
+         SET LOCAL statement_timeout = {}; \
+         SET LOCAL lock_timeout = {}; \
+         SET LOCAL idle_in_transaction_session_timeout = {}",
+        if limits.read_only {
+            "READ ONLY"
+        } else {
+            "READ WRITE"
+        },
+        milliseconds(left),
+        milliseconds((left / 2).min(LOCK_TIMEOUT_MAX)),
+        milliseconds(left + LINGER_MAX),
+    );
+    sqlx::raw_sql(AssertSqlSafe(begin))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// What Postgres takes: 0 would be no limit.
+fn milliseconds(duration: Duration) -> i32 {
+    i32::try_from(duration.as_millis())
+        .unwrap_or(i32::MAX)
+        .max(1)
+}
+
+/// An answer as it grows.
+struct Answer<'a> {
+    columns: &'a [Column],
+    limit: usize,
+    text: String,
+    rows: usize,
+    affected: u64,
+}
+
+impl<'a> Answer<'a> {
+    const fn new(columns: &'a [Column], limit: usize) -> Self {
+        Self {
+            columns,
+            limit,
+            text: String::new(),
+            rows: 0,
+            affected: 0,
+        }
+    }
+
+    fn push(&mut self, row: &PgRow) -> Result<(), Ended> {
+        if self.rows == ROWS_MAX {
+            return Err(Ended::TooLarge("it has more than 10000 rows"));
+        }
+        self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
+        for (index, column) in self.columns.iter().enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            row::text(&mut self.text, &column.name);
+            self.text.push(':');
+            let value = row.try_get_raw(index)?;
+            if value.is_null() {
+                self.text.push_str("null");
+            } else {
+                let bytes = value.as_bytes().map_err(|_null| Ended::Lost)?;
+                row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
+                    Ended::Flaw(format!(
+                        "column {} is not of the type that the server said; try again",
+                        column.name
+                    ))
+                })?;
+            }
+            if self.text.len() >= self.limit {
+                return Err(Ended::TooLarge("it is larger than its output_limit allows"));
+            }
+        }
+        self.text.push('}');
+        self.rows += 1;
+        Ok(())
+    }
+
+    fn json(mut self) -> String {
+        if self.columns.is_empty() {
+            let mut text = String::new();
+            write!(text, r#"{{"rows_affected":{}}}"#, self.affected)
+                .expect("a String takes everything");
+            return text;
+        }
+        self.text.push_str(if self.rows == 0 { "[]" } else { "]" });
+        self.text
+    }
+}

@@ -1,0 +1,163 @@
+//! What a server says of a statement before it runs: whether a tool may run it, its parameters' types, its columns.
+//!
+//! `PREPARE … AS` takes only what can be prepared: one `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE` or `VALUES`. So
+//! `COMMIT`, `SET`, `COPY`, `DO`, `CALL` and all DDL are syntax errors to the server itself, and the extended protocol
+//! refuses a second statement. Then each `$n` becomes `$n::text::type`: every parameter is sent as text, so numbers
+//! stay exact and any type will do.
+
+use std::sync::Arc;
+
+use fleet::manifest::sql::with_placeholders;
+use sqlx::{
+    AssertSqlSafe, Column as _, Executor, PgConnection, Row, SqlSafeStr, Statement as _,
+    TypeInfo as _,
+};
+
+use super::{kind::Kind, session::Ended};
+
+/// A statement that a tool may run.
+#[derive(Debug)]
+pub struct Statement {
+    /// It, with the types of its parameters written out.
+    pub(super) text: Arc<str>,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) columns: Vec<Column>,
+}
+
+/// What a placeholder stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parameter {
+    /// The type as it is written in SQL.
+    pub(super) type_name: String,
+    pub(super) shape: Shape,
+}
+
+/// How a JSON value becomes text of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// As itself.
+    Scalar,
+    /// As JSON.
+    Json,
+    /// As an array.
+    Array,
+    /// As an array, each item as JSON.
+    Jsons,
+}
+
+/// A column of the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+}
+
+/// The types of what was just prepared, through domains to what they are made of.
+const PARAMETERS: &str = "
+    WITH RECURSIVE asked (n, type, base) AS (
+        SELECT p.n, p.type::pg_catalog.oid, p.type::pg_catalog.oid
+        FROM pg_catalog.pg_prepared_statements s,
+             pg_catalog.unnest(s.parameter_types) WITH ORDINALITY AS p (type, n)
+        WHERE s.name = 'toolfleet_check'
+        UNION ALL
+        SELECT a.n, a.type, t.typbasetype
+        FROM asked a JOIN pg_catalog.pg_type t ON t.oid = a.base WHERE t.typtype = 'd'
+    )
+    SELECT pg_catalog.format_type(a.type, -1),
+           CASE WHEN t.oid IN (114, 3802) THEN 'json'
+                WHEN t.oid IN (199, 3807) THEN 'jsons'
+                WHEN t.typcategory = 'A' THEN 'array'
+                ELSE 'scalar' END
+    FROM asked a JOIN pg_catalog.pg_type t ON t.oid = a.base
+    WHERE t.typtype <> 'd'
+    ORDER BY a.n";
+
+/// Lets the server check a statement, and learns its types. Nothing of it is run.
+pub(super) async fn check(
+    connection: &mut PgConnection,
+    statement: &str,
+    placeholders: usize,
+) -> Result<Statement, Ended> {
+    prepare(connection, statement).await?;
+    let rows = sqlx::query(PARAMETERS)
+        .persistent(false)
+        .fetch_all(&mut *connection)
+        .await?;
+    let parameters = rows
+        .iter()
+        .map(|row| {
+            let shape = match row.try_get::<&str, _>(1)? {
+                "json" => Shape::Json,
+                "jsons" => Shape::Jsons,
+                "array" => Shape::Array,
+                _ => Shape::Scalar,
+            };
+            Ok(Parameter {
+                type_name: row.try_get(0)?,
+                shape,
+            })
+        })
+        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    connection.execute("DEALLOCATE toolfleet_check").await?;
+    if parameters.len() != placeholders {
+        return Err(Ended::Flaw(format!(
+            "the statement has {} placeholders and the manifest {placeholders} params; apply a version in which they fit",
+            parameters.len()
+        )));
+    }
+    let text = with_placeholders(statement, |number| {
+        let index = usize::try_from(number)
+            .ok()
+            .and_then(|number| number.checked_sub(1));
+        match index.and_then(|index| parameters.get(index)) {
+            // Apart from what stands beside it.
+            Some(parameter) => format!(" (${number}::pg_catalog.text::{}) ", parameter.type_name),
+            None => format!("${number}"),
+        }
+    });
+    let Some(text) = text else {
+        return Err(Ended::Flaw(
+            "the statement cannot be read; apply a version that can".to_owned(),
+        ));
+    };
+    // Our reading of the statement must not have made another one of it.
+    prepare(connection, &text).await?;
+    connection.execute("DEALLOCATE toolfleet_check").await?;
+    let prepared = connection
+        .prepare(AssertSqlSafe(text.clone()).into_sql_str())
+        .await?;
+    let mut columns: Vec<Column> = Vec::new();
+    for column in prepared.columns() {
+        let (name, kind) = (column.name(), column.type_info());
+        let Some(kind) = Kind::of(kind) else {
+            return Err(Ended::Flaw(format!(
+                "column {name} has the type {}, which has no JSON; cast it to text in the statement",
+                kind.name().to_lowercase()
+            )));
+        };
+        if columns.iter().any(|other| other.name == name) {
+            return Err(Ended::Flaw(format!(
+                "two columns are named {name}; give one another name with AS in the statement"
+            )));
+        }
+        columns.push(Column {
+            name: name.to_owned(),
+            kind,
+        });
+    }
+    Ok(Statement {
+        text: text.into(),
+        parameters,
+        columns,
+    })
+}
+
+/// By the extended protocol, as everything that has bind values, even none: it takes one statement.
+async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), Ended> {
+    let prepare = AssertSqlSafe(format!("PREPARE toolfleet_check AS {statement}"));
+    sqlx::query(prepare)
+        .persistent(false)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
