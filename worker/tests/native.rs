@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use worker::{
     Effect, Tool, ToolContext, ToolError,
     executors::{
-        AttemptContext, Executor, LINGER_MAX, LeftBehind, Progress, Stop, native::NativeExecutor,
+        AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Progress, Stop,
+        native::NativeExecutor,
     },
 };
 
@@ -164,6 +165,7 @@ impl Scene {
             stop: self.stop.clone(),
             left_behind: self.left_behind.clone(),
             progress: Progress::default(),
+            committed: Committed::default(),
         };
         prepared.unwrap().run(context).await
     }
