@@ -213,7 +213,7 @@ impl Session {
             .unzip();
         let telling = sqlx::query(
             "SELECT pg_catalog.count(pg_catalog.set_config('toolfleet.' || f.name, f.value, true))
-             FROM pg_catalog.unnest($1::text[], $2::text[]) AS f (name, value)",
+             FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS f (name, value)",
         );
         telling
             .bind(names)
