@@ -15,7 +15,7 @@ ARGS ?= --tools examples/tools
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: C compiler, Postgres, nats-server, Python client, Node (idle the second time)
+setup: ## install what is missing: C compiler, Postgres, nats-server, Python client, Node and its packages (idle the second time)
 	@$(PYTHON3) scripts/setup.py
 
 build: setup ## compile everything

