@@ -217,7 +217,8 @@ fn files_in(folder: &str) -> Vec<String> {
             let entry = entry.unwrap();
             let name = entry.file_name().to_str().unwrap().to_owned();
             let path = folder.join(&name);
-            if name.starts_with('.') || name == "target" || name == "__pycache__" {
+            let made = ["target", "__pycache__", "node_modules"];
+            if name.starts_with('.') || made.contains(&name.as_str()) {
                 continue;
             }
             if entry.file_type().unwrap().is_dir() {
