@@ -43,3 +43,5 @@ mod clocks;
 mod leases;
 
 mod promotion;
+
+mod nats;
