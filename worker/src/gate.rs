@@ -53,14 +53,20 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
             prepared,
         }),
         // It would fail the same way everywhere.
-        Err(failure) if matches!(failure.code, Code::ToolError | Code::ToolGone) => {
-            Err(refuse(worker, call, &tool).await)
-        }
+        Err(failure) if is_final(failure.code) => Err(refuse(worker, call, &tool).await),
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message, "this worker cannot run the tool at the moment");
             Err(postpone(worker, call).await)
         }
     }
+}
+
+/// Whether no worker could run the call.
+const fn is_final(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ToolError | Code::ToolGone | Code::PayloadTooLarge
+    )
 }
 
 /// How long a call waits that this worker cannot run; another worker may get it then.

@@ -206,6 +206,13 @@ async fn run_with(
         config.bus.prefix.clone(),
     )
     .await?;
+    // What a tool's service sends can break a connection: the fleet's own must not break with it.
+    let tools_bus = Bus::connect(
+        &config.bus.nats_url,
+        &format!("{} tools", config.name),
+        config.bus.prefix.clone(),
+    )
+    .await?;
     postgres.recalled(mark::recall(&bus).await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     let mut connection = postgres.connect().await?;
@@ -242,7 +249,7 @@ async fn run_with(
         executors: Executors {
             http: HttpExecutor::new()?,
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
-            nats: NatsExecutor::default(),
+            nats: NatsExecutor::new(tools_bus.clone()).holding(Arc::clone(&lock)),
             sql: SqlExecutor::new(config.tool_database_url.clone()),
             native: built.native,
         },
@@ -309,7 +316,7 @@ async fn run_with(
         None
     };
     leave::leave(&postgres, id, own, &state_dir).await;
-    bus.flush().await;
+    tokio::join!(bus.flush(), tools_bus.flush());
     Ok(())
 }
 

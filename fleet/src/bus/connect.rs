@@ -8,6 +8,7 @@ use futures_util::StreamExt;
 use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::BusError;
 use crate::{delay, ids::Prefix, wire::subjects::Subjects};
@@ -115,6 +116,12 @@ impl Bus {
         tokio::time::timeout(Self::ROUND_TRIP_MAX, echo)
             .await
             .unwrap_or_else(|elapsed| Err(BusError::unavailable(doing, elapsed)))
+    }
+
+    /// An inbox that nobody can guess. The client's own are counted on from one another, so that whoever has seen one knows
+    /// the next.
+    pub fn private_inbox(&self) -> String {
+        format!("{}.{}", self.client.new_inbox(), Uuid::new_v4().simple())
     }
 
     /// Whether the connection stands now.

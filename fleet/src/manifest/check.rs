@@ -43,7 +43,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
                 environment(path, name, value, &mut problems);
             }
         }
-        ExecutorSpec::Nats(spec) => subject(spec, &mut problems),
+        ExecutorSpec::Nats(spec) => service(spec, manifest, &mut problems),
         ExecutorSpec::Sql(spec) => {
             database(spec, &mut problems);
             sql::check(spec, manifest, &mut problems);
@@ -307,7 +307,7 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
     }
 }
 
-fn subject(spec: &NatsSpec, problems: &mut Problems) {
+fn service(spec: &NatsSpec, manifest: &Manifest, problems: &mut Problems) {
     let place = "/executor/nats/subject";
     if spec.subject.starts_with('$') || spec.subject.starts_with("_INBOX.") {
         problems.add(
@@ -321,6 +321,13 @@ fn subject(spec: &NatsSpec, problems: &mut Problems) {
             place,
             "a subject is made of tokens with dots between them, without * and >",
         );
+    }
+    let header = manifest.idempotency.as_ref();
+    if let Some(header) = header.and_then(|idempotency| idempotency.header.as_ref())
+        && !header.eq_ignore_ascii_case("idempotency-key")
+        && let Err(message) = request::check_header_name(header)
+    {
+        problems.add("/idempotency/header", message);
     }
 }
 

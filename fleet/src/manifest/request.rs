@@ -89,7 +89,8 @@ pub(super) fn check(spec: &HttpSpec, manifest: &Manifest, problems: &mut Problem
     }
 }
 
-fn check_header_name(name: &str) -> Result<(), String> {
+/// Whether a manifest may name this header.
+pub(super) fn check_header_name(name: &str) -> Result<(), String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || name.len() > 256 || !name.bytes().all(token) {
         return Err("the name of a header has letters, digits and -, and no space".to_owned());

@@ -185,6 +185,11 @@ impl Subjects {
         format!("{}.cancel.{worker}", self.prefix)
     }
 
+    /// Where a worker tells a tool's service that nobody waits for this call's answer any more.
+    pub fn tool_cancel(&self, call: CallId) -> String {
+        format!("{}.tool.cancel.{call}", self.prefix)
+    }
+
     /// The bell: tools or controls changed, read them again.
     pub fn control_changed(&self) -> String {
         format!("{}.control.changed", self.prefix)
@@ -193,10 +198,24 @@ impl Subjects {
     /// Whether a caller may be answered there. A reply is published with our permissions, so a caller must not be able
     /// to aim it at our own subjects or at the server's.
     pub fn accepts_reply(&self, reply: &str) -> bool {
-        let own = reply
+        !self.is_own(reply) && !reply.starts_with('$')
+    }
+
+    /// Whether the fleet itself speaks there: nothing that a caller or a manifest names may lead there.
+    pub fn is_own(&self, subject: &str) -> bool {
+        subject
             .strip_prefix(self.prefix.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        !own && !reply.starts_with('$')
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// Whether a tool may be asked there: one subject, and not the fleet's, the server's or an inbox.
+    pub fn is_for_tools(&self, subject: &str) -> bool {
+        let token = |token: &str| {
+            let literal = token.bytes().all(|byte| byte.is_ascii_graphic());
+            literal && !token.is_empty() && token != "*" && token != ">"
+        };
+        let others = subject.starts_with('$') || subject.starts_with("_INBOX.");
+        !others && !self.is_own(subject) && subject.split('.').all(token)
     }
 }
 
@@ -239,5 +258,25 @@ mod tests {
         }
         assert!(subjects().accepts_reply("_INBOX.abc.1"));
         assert!(subjects().accepts_reply("toolfleet2.inbox"));
+    }
+
+    #[test]
+    fn a_tool_is_asked_at_one_subject_of_its_own() {
+        for refused in [
+            "toolfleet.v1.acme.admin.settle",
+            "toolfleet",
+            "$JS.API.STREAM.DELETE.TOOLFLEET_JOBS",
+            "_INBOX.abc.1",
+            "tools.*",
+            "tools.>",
+            "tools..translate",
+            "",
+            "tools.a b",
+            "tools.a\r\nPUB toolfleet.control.changed 0",
+        ] {
+            assert!(!subjects().is_for_tools(refused), "{refused:?}");
+        }
+        assert!(subjects().is_for_tools("tools.translate"));
+        assert!(subjects().is_for_tools("toolfleet2.translate"));
     }
 }

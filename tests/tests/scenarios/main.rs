@@ -53,3 +53,5 @@ mod transaction;
 mod transfer;
 
 mod promotion;
+
+mod nats;

@@ -3,11 +3,13 @@
 //! Running is split in two so that everything that can fail without touching the world fails *before* the claim:
 //! [`Executor::prepare`] renders the request and resolves secrets, [`Prepared::run`] does it.
 
+mod headers;
 pub mod http;
 pub mod native;
 pub mod nats;
 pub mod output;
 pub mod process;
+mod refusal;
 pub mod sql;
 mod stop;
 mod veil;

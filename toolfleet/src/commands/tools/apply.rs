@@ -6,12 +6,13 @@ use anyhow::Context;
 use bytes::Bytes;
 use fleet::{
     config::{BusArgs, StoreArgs},
-    manifest::Manifest,
+    manifest::{ExecutorSpec, Manifest, ManifestProblem},
     store::{
         StoreError,
         tools::{Applied, apply},
     },
     telemetry,
+    wire::subjects::Subjects,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -43,7 +44,14 @@ pub struct Apply {
 impl Apply {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let mut manifests = Vec::new();
-        let files = files::read_all(&self.paths)?;
+        let mut files = files::read_all(&self.paths)?;
+        let subjects = Subjects::new(self.bus.prefix.clone());
+        for file in &mut files {
+            let own = file.manifest.as_ref().ok();
+            if let Some(problem) = own.and_then(|manifest| own_subject(manifest, &subjects)) {
+                file.manifest = Err(vec![problem]);
+            }
+        }
         for file in &files {
             if let Ok(manifest) = &file.manifest {
                 manifests.push((file.path.display().to_string(), manifest));
@@ -152,6 +160,17 @@ impl Apply {
             "the fleet could not be told, it will see it within a few seconds: {why}"
         ));
     }
+}
+
+/// A tool must not speak where the fleet itself does; only who knows its prefix can tell.
+fn own_subject(manifest: &Manifest, subjects: &Subjects) -> Option<ManifestProblem> {
+    let ExecutorSpec::Nats(spec) = &manifest.executor else {
+        return None;
+    };
+    subjects.is_own(&spec.subject).then(|| ManifestProblem {
+        path: "/executor/nats/subject".to_owned(),
+        message: "the fleet itself speaks on this subject; write the service's own".to_owned(),
+    })
 }
 
 /// A file, its manifest, and what became of it.

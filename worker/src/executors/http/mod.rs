@@ -34,7 +34,7 @@ use self::{
     request::{Request, Template},
     response::{Answer, End, Rules},
 };
-use super::{AttemptContext, Executor, Prepared};
+use super::{AttemptContext, Executor, Prepared, headers};
 
 pub use self::transport::HttpExecutorError;
 
@@ -191,64 +191,19 @@ impl HttpAttempt {
 
 /// Adds what every request carries; it replaces whatever the manifest may have put there.
 fn carry(
-    headers: &mut HeaderMap,
+    message: &mut HeaderMap,
     key_header: Option<&HeaderName>,
     context: &AttemptContext,
 ) -> Result<(), ToolFailure> {
-    let key = part::header_text(&context.idempotency_key).ok_or_else(|| {
-        ToolFailure::new(
-            Code::Unavailable,
-            "the idempotency key cannot stand in a header: use visible ASCII",
-        )
-    })?;
-    if let Some(name) = key_header {
-        headers.insert(name, key.clone());
-    }
-    headers.insert("idempotency-key", key);
-    let trace = &context.trace;
-    let traces = [
-        ("traceparent", &trace.traceparent),
-        ("tracestate", &trace.tracestate),
-        ("baggage", &trace.baggage),
-    ];
-    for (name, value) in traces {
-        // A trace that cannot be carried is dropped: it is no reason not to act.
-        if let Some(value) = value.as_deref().and_then(part::header_text) {
-            headers.insert(name, value);
+    for (name, value) in headers::headers(context)? {
+        let value = HeaderValue::try_from(value).expect("only visible ASCII and spaces are left");
+        if let Some(named) = key_header.filter(|_| name == headers::KEY) {
+            message.insert(named, value.clone());
         }
-    }
-    for (name, value) in context.facts() {
-        let name =
-            HeaderName::try_from(format!("toolfleet-{name}")).expect("facts have kebab-case names");
-        headers.insert(
-            name,
-            HeaderValue::try_from(one_line(&value))
-                .expect("only visible ASCII and spaces are left"),
-        );
+        let name = HeaderName::try_from(name).expect("what we say has names that fit");
+        message.insert(name, value);
     }
     Ok(())
-}
-
-/// A fact as header text. Only the caller's meta can hold more than ASCII: it is JSON, where white space between
-/// values means nothing and every other character has an escape.
-fn one_line(fact: &str) -> String {
-    let mut line = String::with_capacity(fact.len());
-    for character in fact.chars() {
-        match character {
-            ' '..='~' => line.push(character),
-            '\t' | '\r' | '\n' => line.push(' '),
-            _ => {
-                let mut units = [0; 2];
-                line.extend(
-                    character
-                        .encode_utf16(&mut units)
-                        .iter()
-                        .map(|unit| format!("\\u{unit:04x}")),
-                );
-            }
-        }
-    }
-    line
 }
 
 /// Sends the request once and reads what comes back, until `context` ends it. Dropping either closes the connection.
@@ -333,18 +288,4 @@ async fn read<F: Future<Output = End>>(
         }
     };
     answer
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_json_fits_one_header_line() {
-        let meta = "{\r\n\t\"a\": \"é\u{1f600}\u{7f}\"}";
-        let line = one_line(meta);
-        assert_eq!(line, r#"{   "a": "\u00e9\ud83d\ude00\u007f"}"#);
-        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-        assert_eq!(read(&line), read(meta));
-    }
 }

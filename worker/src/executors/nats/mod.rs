@@ -1,24 +1,192 @@
 //! Tools that are a request to a NATS service.
+//!
+//! What is sent: `request`. What a reply means: `reply`. Both are pure. `exchange` sends once and waits; this file puts
+//! them together and says what it means that no reply came.
+//!
+//! Certainty rests on three facts about the client under us. It sends what it was given in order, and says by a flush that
+//! it holds nothing of that any more. What it was given while its connection is down it keeps and sends later, for as long
+//! as the process lives: so nothing is given to it then, and what may be kept all the same is admitted as left behind. And
+//! the server says *no responders* to a request of a client that it hears, after looking for subscribers: then nobody got it.
 
-use fleet::{manifest::Manifest, outcome::ToolFailure, secrets::Secrets, wire::code::Code};
+mod exchange;
+mod reply;
+mod request;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use fleet::{
+    bus::connect::Bus,
+    call::Effect,
+    fencing::WorkerLock,
+    manifest::{ExecutorSpec, Manifest},
+    outcome::{Outcome, ToolFailure},
+    secrets::Secrets,
+    wire::code::Code,
+};
+use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
-use super::{Executor, Prepared};
+use self::{
+    exchange::{End, Heard},
+    request::Draft,
+};
+use super::{AttemptContext, Executor, Prepared};
 
 /// Runs nats tools.
-#[derive(Debug, Default)]
-pub struct NatsExecutor {}
+#[derive(Debug, Clone)]
+pub struct NatsExecutor {
+    bus: Bus,
+    kept: Kept,
+}
+
+/// Sees to it that a request which our client may still hold is not forgotten while this process lives.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    lock: Option<Arc<WorkerLock>>,
+    held: Arc<AtomicBool>,
+}
+
+impl Kept {
+    /// Keeps a share in the worker's lock until the kernel takes it: until then the worker cannot be proven gone.
+    fn to_the_end(&self) {
+        if let Some(lock) = &self.lock
+            && !self.held.swap(true, Ordering::SeqCst)
+        {
+            std::mem::forget(Arc::clone(lock));
+        }
+    }
+}
+
+impl NatsExecutor {
+    /// Over this connection. Give it one of its own: what a service answers can break it, and the fleet's own messages
+    /// must not break with it.
+    pub fn new(bus: Bus) -> Self {
+        Self {
+            bus,
+            kept: Kept::default(),
+        }
+    }
+
+    /// With the lock that says as long as a request may still leave this process that the worker is not gone for good.
+    #[must_use]
+    pub fn holding(mut self, lock: Arc<WorkerLock>) -> Self {
+        self.kept.lock = Some(lock);
+        self
+    }
+}
 
 impl Executor for NatsExecutor {
     fn prepare(
         &self,
-        _manifest: &Manifest,
-        _arguments: &Value,
+        manifest: &Manifest,
+        arguments: &Value,
         _secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        Err(ToolFailure::new(
-            Code::Unavailable,
-            "this worker has no nats tools",
-        ))
+        let ExecutorSpec::Nats(spec) = &manifest.executor else {
+            return Err(ToolFailure::new(
+                Code::ToolGone,
+                "this version of the tool is not a NATS service",
+            ));
+        };
+        if !self.bus.subjects.is_for_tools(&spec.subject) {
+            return Err(ToolFailure::new(
+                Code::ToolGone,
+                "the manifest's subject belongs to the fleet or to the server, or is not one subject: \
+                 apply a version of the tool with the service's own",
+            ));
+        }
+        let idempotency = manifest.idempotency.as_ref();
+        let draft = Draft::new(
+            arguments,
+            idempotency.and_then(|how| how.argument.clone()),
+            idempotency.and_then(|how| how.header.as_deref()),
+        )?;
+        draft.fits(self.bus.payload_max())?;
+        if !self.bus.is_connected() {
+            return Err(ToolFailure::new(
+                Code::Unavailable,
+                "this worker has no connection to NATS at the moment",
+            ));
+        }
+        Ok(Box::new(PreparedNats {
+            bus: self.bus.clone(),
+            kept: self.kept.clone(),
+            subject: spec.subject.clone(),
+            draft,
+            output_limit: manifest.output_limit,
+            effect: manifest.effect,
+        }))
+    }
+}
+
+/// A request that lacks only what the attempt knows.
+struct PreparedNats {
+    bus: Bus,
+    kept: Kept,
+    subject: String,
+    draft: Draft,
+    output_limit: usize,
+    effect: Effect,
+}
+
+impl Prepared for PreparedNats {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+        async move {
+            let request = match self.draft.fill(&context) {
+                Ok(request) => request,
+                Err(failure) => return Outcome::NotStarted(failure),
+            };
+            let again = match self.effect {
+                Effect::Read | Effect::Idempotent => true,
+                Effect::Once | Effect::Transaction => false,
+            };
+            match exchange::exchange(&self.bus, &self.subject, request, again, &context).await {
+                Heard::NotSent(failure) => Outcome::NotStarted(failure),
+                Heard::Reply(reply) => reply::class(&reply, self.output_limit),
+                Heard::Nothing {
+                    end,
+                    lost,
+                    handed_over,
+                } => {
+                    if !handed_over {
+                        context.left_behind.admit();
+                        self.kept.to_the_end();
+                    }
+                    exchange::call_off(&self.bus, &context).await;
+                    Outcome::Unknown(silence(end, lost, &self.subject))
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What it means that a request went out and nothing came back.
+fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
+    let meanwhile = if lost {
+        "; the connection to NATS was lost meanwhile"
+    } else {
+        ""
+    };
+    match end {
+        End::Stopped(reason) => {
+            let message = format!(
+                "the attempt was {} before the service on {subject} answered{meanwhile}",
+                reason.word()
+            );
+            ToolFailure::new(reason.code(), message)
+        }
+        End::TimedOut => {
+            let message = format!("the service on {subject} did not answer in time{meanwhile}");
+            ToolFailure::new(Code::Timeout, message)
+        }
+        End::Lost => {
+            let message =
+                format!("the connection to NATS was lost before the service on {subject} answered");
+            ToolFailure::new(Code::Unavailable, message)
+        }
     }
 }

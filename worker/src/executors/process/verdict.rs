@@ -6,12 +6,11 @@ use fleet::{
     outcome::{Outcome, ToolFailure},
     wire::code::Code,
 };
-use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::run::STDERR_MAX;
 use crate::{
-    executors::{StopReason, output},
+    executors::{StopReason, output, refusal},
     guard::Ending,
 };
 
@@ -65,8 +64,6 @@ impl Observed {
 
 /// The exit code by which a program says no.
 const BUSINESS_EXIT: i32 = 10;
-/// The most bytes of a tool's own error code.
-const CODE_MAX: usize = 128;
 
 /// What a run means.
 pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
@@ -153,37 +150,8 @@ fn answer(stdout: &[u8], overflow: bool) -> Result<Box<RawValue>, (Code, String)
 
 /// The message and code of a program that said no.
 fn refusal(stdout: &[u8], overflow: bool) -> (String, Option<String>) {
-    #[derive(Deserialize)]
-    struct Refusal {
-        error: Reason,
-    }
-    #[derive(Deserialize)]
-    struct Reason {
-        message: String,
-        /// As it stands: a parsed value could turn into something that was never checked.
-        #[serde(default)]
-        code: Option<Box<RawValue>>,
-    }
-
-    let parsed = output::json(stdout).ok().filter(|_| !overflow);
-    match parsed.and_then(|(json, _)| serde_json::from_str::<Refusal>(json.get()).ok()) {
-        Some(Refusal {
-            error: Reason { message, code },
-        }) => {
-            let code = code.and_then(|code| match code.get().as_bytes().first() {
-                Some(b'"') => serde_json::from_str::<String>(code.get()).ok(),
-                Some(b'-' | b'0'..=b'9') => Some(code.get().to_owned()),
-                Some(_) | None => None,
-            });
-            let bounded = |mut code: String| {
-                code.truncate(code.floor_char_boundary(CODE_MAX));
-                // The escape for NUL was replaced; the character cannot stand in JSON by itself.
-                code
-            };
-            (message, code.map(bounded))
-        }
-        None => ("the tool said no and gave no reason".to_owned(), None),
-    }
+    let said = (!overflow).then(|| refusal::read(stdout)).flatten();
+    said.unwrap_or_else(|| ("the tool said no and gave no reason".to_owned(), None))
 }
 
 fn failure(code: Code, message: &str, facts: &[(&str, Value)], stderr: &[u8]) -> ToolFailure {
@@ -315,32 +283,14 @@ mod tests {
 
     #[test]
     fn a_refusal_speaks_for_itself() {
-        let said = |stdout: &str| refusal(stdout.as_bytes(), false);
+        let said = |stdout: &str, overflow| refusal(stdout.as_bytes(), overflow).0;
+        let sold_out = r#"{"error":{"message":"sold out"}}"#;
+        assert_eq!(said(sold_out, false), "sold out");
+        let silent = "the tool said no and gave no reason";
         assert_eq!(
-            said(r#"{"error":{"message":"sold out","code":"E1"}}"#),
-            ("sold out".into(), Some("E1".into()))
+            (said(sold_out, true), said("no", false)),
+            (silent.into(), silent.into())
         );
-        assert_eq!(
-            said(r#"{"error":{"message":"m","code":7}}"#).1,
-            Some("7".into())
-        );
-        assert_eq!(
-            said(r#"{"error":{"message":"m","code":"\u0000"}}"#).1,
-            Some("\u{fffd}".into())
-        );
-        for silent in [
-            "",
-            "no",
-            "{}",
-            r#"{"error":"x"}"#,
-            r#"{"error":{"message":3}}"#,
-        ] {
-            assert_eq!(
-                said(silent),
-                ("the tool said no and gave no reason".into(), None),
-                "{silent}"
-            );
-        }
     }
 
     #[test]

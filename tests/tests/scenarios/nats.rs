@@ -1,0 +1,296 @@
+//! Tools that are NATS services, in the languages that people write them in: the examples, started as a user starts them.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::{LONG, until_so},
+    witness::Witness,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+const SERVICES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/services");
+const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/node/node_modules");
+
+/// A service that runs, in a folder of its own. Dropping it kills it.
+struct Service {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Service {
+    async fn python(fleet: &Fleet, folder: &Path, more: &[&str]) -> Self {
+        let script = Path::new(SERVICES).join("translate.py");
+        Self::start(
+            program("TOOLFLEET_PYTHON", "python3"),
+            &script,
+            fleet,
+            folder,
+            more,
+        )
+        .await
+    }
+
+    async fn node(fleet: &Fleet, folder: &Path, more: &[&str]) -> Self {
+        assert!(
+            Path::new(PACKAGES).is_dir(),
+            "run `make setup`: {PACKAGES} is not there"
+        );
+        // Node looks for packages beside the script, as it does where a user copies it to.
+        let script = folder.join("translate.mjs");
+        std::fs::copy(Path::new(SERVICES).join("translate.mjs"), &script).unwrap();
+        std::os::unix::fs::symlink(PACKAGES, folder.join("node_modules")).unwrap();
+        Self::start(
+            program("TOOLFLEET_NODE", "node"),
+            &script,
+            fleet,
+            folder,
+            more,
+        )
+        .await
+    }
+
+    async fn start(
+        program: String,
+        script: &Path,
+        fleet: &Fleet,
+        folder: &Path,
+        more: &[&str],
+    ) -> Self {
+        let mut command = Command::new(&program);
+        command
+            .arg(script)
+            .arg("--nats")
+            .arg(fleet.nats_url())
+            .args(more);
+        let command = command
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error}"));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut service = Self { child, lines };
+        assert_eq!(service.line().await, json!({"ready": true}));
+        service
+    }
+
+    async fn line(&mut self) -> Value {
+        let line = timeout(LONG, self.lines.next_line())
+            .await
+            .expect("the service says something");
+        serde_json::from_str(&line.unwrap().expect("the service lives")).unwrap()
+    }
+
+    async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+fn program(variable: &str, default: &str) -> String {
+    #[expect(clippy::disallowed_methods, reason = "a test has no command line")]
+    std::env::var(variable).unwrap_or_else(|_unset| default.to_owned())
+}
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(Path::new(SERVICES).join(name)).unwrap()
+}
+
+/// The example's write, as a tool that does not recognise repetitions.
+fn once() -> String {
+    let write = example("add_term.yaml").replace("name: add_term", "name: add_once");
+    let write = write.replace("effect: idempotent", "effect: once");
+    write.replace("idempotency: { valid_for: 24h }", "")
+}
+
+fn terms(folder: &TempDir) -> usize {
+    let glossary = std::fs::read_to_string(folder.path().join("glossary.jsonl"));
+    glossary.map_or(0, |text| text.lines().count())
+}
+
+async fn fleet() -> Fleet {
+    let fast = "retry: {strategy: fixed, max_attempts: 20, base: 200ms}\n";
+    let tools = [
+        example("translate.yaml") + fast,
+        example("add_term.yaml"),
+        once(),
+    ];
+    Fleet::start(Spec::with(tools)).await
+}
+
+fn fox() -> Value {
+    json!({"term": "fox", "to": "fr", "is": "renard"})
+}
+
+async fn answers_and_refuses(fleet: &Fleet) {
+    let nobody = fleet
+        .submit("translate", &json!({"text": "fox", "to": "fr"}))
+        .wait()
+        .await;
+    assert_eq!(
+        (&nobody["outcome"], nobody.code()),
+        (&json!("business_error"), "tool_error"),
+        "{}",
+        *nobody
+    );
+    assert_eq!(nobody["error"]["details"]["status"], 404);
+    assert!(
+        nobody["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("add_term"),
+        "{}",
+        *nobody
+    );
+    let added = fleet.submit("add_term", &fox()).key("k").wait().await;
+    assert_eq!(
+        (&added["state"], &added["result"]),
+        (&json!("succeeded"), &json!({"terms": 1})),
+        "{}",
+        *added
+    );
+    let told = fleet
+        .submit("translate", &json!({"text": "fox", "to": "fr"}))
+        .wait()
+        .await;
+    assert_eq!(told["result"], json!({"text": "renard"}), "{}", *told);
+}
+
+#[tokio::test]
+async fn a_service_in_python_answers_and_refuses() {
+    let (fleet, folder, witness) = (
+        fleet().await,
+        tempfile::tempdir().unwrap(),
+        Witness::start().await,
+    );
+    let _service = Service::python(&fleet, folder.path(), &[]).await;
+    answers_and_refuses(&fleet).await;
+    assert_eq!(terms(&folder), 1);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_service_in_javascript_answers_and_refuses() {
+    let (fleet, folder, witness) = (
+        fleet().await,
+        tempfile::tempdir().unwrap(),
+        Witness::start().await,
+    );
+    let _service = Service::node(&fleet, folder.path(), &[]).await;
+    answers_and_refuses(&fleet).await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_service_stops_when_its_call_is_taken_back() {
+    let (fleet, witness) = (fleet().await, Witness::start().await);
+    for language in ["python", "node"] {
+        let folder = tempfile::tempdir().unwrap();
+        let slow = ["--slow-ms", "60000"];
+        let mut service = match language {
+            "python" => Service::python(&fleet, folder.path(), &slow).await,
+            _ => Service::node(&fleet, folder.path(), &slow).await,
+        };
+        let call = fleet.submit("translate", &json!({"text": language, "to": "fr"}));
+        let call = call.asynchronous().await.call_id();
+        fleet.until_state(call, "running").await;
+        // The read's timeout is 5 s; the first one that the service hears of is the cancel or that.
+        fleet
+            .ask("toolfleet.v1.default.cancel", &json!({"call_id": call}))
+            .await;
+        fleet.until_state(call, "cancelled").await;
+        assert_eq!(
+            service.line().await,
+            json!({"stopped": call.to_string()}),
+            "{language}"
+        );
+        service.kill().await;
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_read_whose_service_is_killed_in_mid_call_is_tried_again_when_it_is_back() {
+    let (fleet, folder, witness) = (
+        fleet().await,
+        tempfile::tempdir().unwrap(),
+        Witness::start().await,
+    );
+    let service = Service::python(&fleet, folder.path(), &[]).await;
+    fleet.submit("add_term", &fox()).key("k").wait().await;
+    service.kill().await;
+    let service = Service::python(&fleet, folder.path(), &["--slow-ms", "60000"]).await;
+    let call = fleet.submit("translate", &json!({"text": "fox", "to": "fr"}));
+    let call = call.asynchronous().await.call_id();
+    fleet.until_state(call, "running").await;
+    service.kill().await;
+    let _service = Service::python(&fleet, folder.path(), &[]).await;
+    let row = fleet.until_state(call, "succeeded").await;
+    assert!(row["attempts"].as_i64().unwrap() >= 2, "{row}");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_write_whose_service_is_killed_in_mid_call_is_in_doubt_and_never_run_again() {
+    let (fleet, folder, witness) = (
+        fleet().await,
+        tempfile::tempdir().unwrap(),
+        Witness::start().await,
+    );
+    let service = Service::python(&fleet, folder.path(), &["--slow-ms", "60000"]).await;
+    // Long enough to be sure that the service has it.
+    let call = fleet
+        .submit("add_once", &fox())
+        .key("k")
+        .deadline(Duration::from_secs(20));
+    let accepted = call.clone().asynchronous().await.call_id();
+    until_so("the effect to have taken place", async || {
+        terms(&folder) == 1
+    })
+    .await;
+    service.kill().await;
+    let _service = Service::python(&fleet, folder.path(), &[]).await;
+    let row = fleet.until_state(accepted, "in_doubt").await;
+    assert_eq!(row["attempts"], 1);
+    let replay = call.wait().await;
+    assert_eq!(
+        (replay.code(), &replay["replayed"]),
+        ("in_doubt", &json!(true))
+    );
+    assert_eq!(terms(&folder), 1, "one effect, and no other");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_call_whose_service_is_not_there_waits_for_it_and_a_once_call_runs_once() {
+    let (fleet, folder, witness) = (
+        fleet().await,
+        tempfile::tempdir().unwrap(),
+        Witness::start().await,
+    );
+    let call = fleet.submit("translate", &json!({"text": "fox", "to": "fr"}));
+    let call = call.asynchronous().await.call_id();
+    let nobody = fleet.submit("add_once", &fox()).key("k").wait().await;
+    assert_eq!(
+        (&nobody["state"], &nobody["effect"]),
+        (&json!("failed"), &json!("not_applied")),
+        "{}",
+        *nobody
+    );
+    assert_eq!(
+        nobody["attempts"], 3,
+        "nothing started, so it was tried again"
+    );
+    let _service = Service::python(&fleet, folder.path(), &[]).await;
+    fleet.until_state(call, "failed").await;
+    assert_eq!(terms(&folder), 0);
+    invariants::hold(&fleet, &witness).await;
+}

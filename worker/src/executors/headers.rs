@@ -1,0 +1,96 @@
+//! What every request carries besides the arguments, as headers: the same for each kind of tool that has headers.
+
+use fleet::{outcome::ToolFailure, wire::code::Code};
+
+use super::AttemptContext;
+
+/// The header of the key that is constant over a call's attempts.
+pub(crate) const KEY: &str = "Idempotency-Key";
+
+/// Names and values in a stable order: the key first, then the facts, then the trace. Values are one line of ASCII.
+///
+/// # Errors
+///
+/// `unavailable` when the key cannot stand in a header.
+pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>, ToolFailure> {
+    let key = &context.idempotency_key;
+    if !is_line(key) {
+        return Err(ToolFailure::new(
+            Code::Unavailable,
+            "the idempotency key cannot stand in a header: use visible ASCII",
+        ));
+    }
+    let mut headers = vec![(KEY.to_owned(), key.clone())];
+    for (name, value) in context.facts() {
+        headers.push((fact_name(name), one_line(&value)));
+    }
+    let trace = &context.trace;
+    for (name, value) in [
+        ("traceparent", &trace.traceparent),
+        ("tracestate", &trace.tracestate),
+        ("baggage", &trace.baggage),
+    ] {
+        // A trace that cannot be carried is dropped: it is no reason not to act.
+        if let Some(value) = value.as_ref().filter(|value| is_line(value)) {
+            headers.push((name.to_owned(), value.clone()));
+        }
+    }
+    Ok(headers)
+}
+
+/// The header of a fact: `call-id` is told as `Toolfleet-Call-Id`.
+pub(crate) fn fact_name(fact: &str) -> String {
+    let words = fact.split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.fold("Toolfleet".to_owned(), |name, word| name + "-" + &word)
+}
+
+fn is_line(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+/// A fact as header text. Only the caller's meta can hold more than ASCII: it is JSON, where white space between
+/// values means nothing and every other character has an escape.
+fn one_line(fact: &str) -> String {
+    let mut line = String::with_capacity(fact.len());
+    for character in fact.chars() {
+        match character {
+            ' '..='~' => line.push(character),
+            '\t' | '\r' | '\n' => line.push(' '),
+            _ => {
+                let mut units = [0; 2];
+                line.extend(
+                    character
+                        .encode_utf16(&mut units)
+                        .iter()
+                        .map(|unit| format!("\\u{unit:04x}")),
+                );
+            }
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn any_json_fits_one_header_line() {
+        let meta = "{\r\n\t\"a\": \"é\u{1f600}\u{7f}\"}";
+        let line = one_line(meta);
+        assert_eq!(line, r#"{   "a": "\u00e9\ud83d\ude00\u007f"}"#);
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&line), read(meta));
+    }
+
+    #[test]
+    fn a_fact_has_the_name_that_the_documents_give() {
+        assert_eq!(fact_name("call-id"), "Toolfleet-Call-Id");
+        assert_eq!(fact_name("attempt"), "Toolfleet-Attempt");
+    }
+}

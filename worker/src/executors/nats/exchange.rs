@@ -1,0 +1,181 @@
+//! One request, and the wait for the first reply to it.
+
+use std::{pin::pin, time::Duration};
+
+use async_nats::{Client, HeaderMap, PublishErrorKind, Subscriber};
+use bytes::Bytes;
+use fleet::{bus::connect::Bus, outcome::ToolFailure, wire::code::Code};
+use futures_util::StreamExt;
+use tokio::time::{sleep_until, timeout};
+
+use super::{
+    reply::Reply,
+    request::{self, Request},
+};
+use crate::executors::{AttemptContext, StopReason, headers};
+
+/// What came of a request.
+pub(super) enum Heard {
+    /// It provably never left.
+    NotSent(ToolFailure),
+    /// The first reply.
+    Reply(Reply),
+    /// It may have left, and no reply came.
+    Nothing {
+        /// Why it is not waited for any longer.
+        end: End,
+        /// Whether the connection was lost at any time since.
+        lost: bool,
+        /// Whether our client is known to hold nothing of it any more.
+        handed_over: bool,
+    },
+}
+
+/// Why a reply is not waited for any longer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    TimedOut,
+    Stopped(StopReason),
+    /// The connection was lost, and to ask again is better than to wait.
+    Lost,
+}
+
+/// Sends the request once and waits for the first reply, until `context` ends it.
+///
+/// A reply to an inbox without a connection is lost, but a service that lost its connection too sends it when it has it
+/// back. So who may ask `again` does that, and who may not waits on.
+pub(super) async fn exchange(
+    bus: &Bus,
+    subject: &str,
+    request: Request,
+    again: bool,
+    context: &AttemptContext,
+) -> Heard {
+    let mut cut = pin!(cut_off(context));
+    // Looked at before the connection, so that losing it afterwards is a change.
+    let mut epoch = bus.epoch();
+    if !bus.is_connected() {
+        return Heard::NotSent(ToolFailure::new(
+            Code::Unavailable,
+            "this worker has no connection to NATS at the moment; nothing was sent",
+        ));
+    }
+    let body = request.body.len();
+    let sent = tokio::select! {
+        biased;
+        end = &mut cut => return Heard::NotSent(not_begun(end)),
+        sent = send(bus, subject, request) => sent,
+    };
+    let mut replies = match sent {
+        Ok(replies) => replies,
+        Err(problem) => return Heard::NotSent(problem.failure(body, bus.payload_max())),
+    };
+    let mut flush = pin!(bus.client.flush());
+    let (mut flushing, mut handed_over, mut lost) = (true, false, false);
+    let end = loop {
+        tokio::select! {
+            biased;
+            reply = replies.next() => match reply {
+                Some(reply) => return Heard::Reply(Reply::read(reply)),
+                // The client itself has ended.
+                None => break End::Lost,
+            },
+            flushed = &mut flush, if flushing => (flushing, handed_over) = (false, flushed.is_ok()),
+            end = &mut cut => break end,
+            _changed = epoch.changed(), if !lost => {
+                lost = true;
+                if again {
+                    break End::Lost;
+                }
+            }
+        }
+    };
+    Heard::Nothing {
+        end,
+        lost,
+        handed_over,
+    }
+}
+
+/// Tells whoever works on the request that nobody waits for it any more.
+pub(super) async fn call_off(bus: &Bus, context: &AttemptContext) {
+    let mut headers = HeaderMap::new();
+    let name = headers::fact_name(request::ATTEMPT_ID);
+    headers.insert(name, context.attempt_id.to_string());
+    let subject = bus.subjects.tool_cancel(context.call_id);
+    let telling = bus
+        .client
+        .publish_with_headers(subject, headers, Bytes::new());
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    if !matches!(timeout(CALL_OFF_MAX, telling).await, Ok(Ok(()))) {
+        tracing::debug!("a tool's service was not told that its answer is no longer waited for");
+    }
+}
+
+/// Well below the time that an attempt may linger.
+const CALL_OFF_MAX: Duration = Duration::from_millis(500);
+
+/// Why a request was not given to the client.
+enum NotTaken {
+    TooLarge,
+    /// The client refused the subject, or has ended.
+    Refused,
+}
+
+impl NotTaken {
+    fn failure(&self, body: usize, payload_max: usize) -> ToolFailure {
+        match self {
+            Self::TooLarge => request::too_large(body, payload_max),
+            Self::Refused => ToolFailure::new(
+                Code::Unavailable,
+                "the client of NATS did not take the request; nothing was sent",
+            ),
+        }
+    }
+}
+
+/// Gives the request to the client, with an inbox of its own that takes one reply. Not sent unless it says so; cancel-safe.
+async fn send(bus: &Bus, subject: &str, request: Request) -> Result<Subscriber, NotTaken> {
+    let client: &Client = &bus.client;
+    let inbox = bus.private_inbox();
+    let subscribed = client.subscribe(inbox.clone()).await;
+    let mut replies = subscribed.map_err(|_gone| NotTaken::Refused)?;
+    // A service that sends many replies is cut off by the server.
+    let bounded = replies.unsubscribe_after(1).await;
+    bounded.map_err(|_gone| NotTaken::Refused)?;
+    let publishing = client.publish_with_reply_and_headers(
+        subject.to_owned(),
+        inbox,
+        request.headers,
+        request.body,
+    );
+    match publishing.await {
+        Ok(()) => Ok(replies),
+        Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+            Err(NotTaken::TooLarge)
+        }
+        Err(_refused) => Err(NotTaken::Refused),
+    }
+}
+
+/// Resolves when the attempt must end, with the reason.
+async fn cut_off(context: &AttemptContext) -> End {
+    tokio::select! {
+        biased;
+        reason = context.stop.told() => End::Stopped(reason),
+        () = sleep_until(context.until) => End::TimedOut,
+    }
+}
+
+fn not_begun(end: End) -> ToolFailure {
+    match end {
+        End::Stopped(reason) => {
+            let message = format!("the attempt was {} before anything was sent", reason.word());
+            ToolFailure::new(reason.code(), message)
+        }
+        End::TimedOut | End::Lost => {
+            let message = "the attempt's time was over before anything was sent";
+            ToolFailure::new(Code::Timeout, message)
+        }
+    }
+}

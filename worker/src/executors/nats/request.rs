@@ -1,0 +1,165 @@
+//! What is sent: the arguments in canonical form, and everything else as headers. Pure.
+
+use async_nats::{HeaderMap, HeaderName};
+use bytes::Bytes;
+use fleet::{canonical, outcome::ToolFailure, wire::code::Code};
+use serde_json::Value;
+
+use crate::executors::{AttemptContext, headers};
+
+/// The header of the one fact that other kinds of tools are not told in a header: what a cancellation names.
+pub(super) const ATTEMPT_ID: &str = "attempt-id";
+/// The most that the headers come to: `Toolfleet-Meta` has at most 4 KiB, which escapes may make six times as long.
+pub(super) const HEADERS_MAX: usize = 32 * 1024;
+
+/// A request that is complete but for what every attempt carries.
+pub(super) struct Draft {
+    body: Body,
+    key_header: Option<HeaderName>,
+}
+
+enum Body {
+    Ready(Bytes),
+    /// One of the arguments carries the key, which only the attempt knows.
+    AwaitsKey {
+        arguments: Value,
+        argument: String,
+    },
+}
+
+/// A request as it goes out.
+pub(super) struct Request {
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Draft {
+    /// With the argument and the header that carry the key besides `Idempotency-Key`, where there are any.
+    ///
+    /// # Errors
+    ///
+    /// `tool_gone` when the header's name is none.
+    pub(super) fn new(
+        arguments: &Value,
+        key_argument: Option<String>,
+        key_header: Option<&str>,
+    ) -> Result<Self, ToolFailure> {
+        let key_header = key_header.filter(|name| !name.eq_ignore_ascii_case(headers::KEY));
+        // The library takes an empty name.
+        let parsed = |name: &str| name.parse().ok().filter(|_| !name.is_empty());
+        let key_header = key_header.map(|name| parsed(name).ok_or(name));
+        let key_header = key_header.transpose();
+        Ok(Self {
+            body: match key_argument {
+                None => Body::Ready(text(arguments)),
+                Some(argument) => Body::AwaitsKey {
+                    arguments: arguments.clone(),
+                    argument,
+                },
+            },
+            key_header: key_header.map_err(|_not_a_name| {
+                ToolFailure::new(
+                    Code::ToolGone,
+                    "idempotency.header in the manifest is not a header name",
+                )
+            })?,
+        })
+    }
+
+    /// Whether the server takes a message of this size, headers included.
+    ///
+    /// # Errors
+    ///
+    /// `payload_too_large`: it would be refused everywhere.
+    pub(super) fn fits(&self, payload_max: usize) -> Result<(), ToolFailure> {
+        let body = match &self.body {
+            Body::Ready(body) => body.len(),
+            // A call's id is shorter than this, the name as long as it is.
+            Body::AwaitsKey {
+                arguments,
+                argument,
+            } => text(arguments).len() + argument.len() + 64,
+        };
+        if body.saturating_add(HEADERS_MAX) <= payload_max {
+            return Ok(());
+        }
+        Err(too_large(body, payload_max))
+    }
+
+    /// With what this attempt carries.
+    ///
+    /// # Errors
+    ///
+    /// The key cannot stand in a header.
+    pub(super) fn fill(self, context: &AttemptContext) -> Result<Request, ToolFailure> {
+        let key = &context.idempotency_key;
+        let mut message = HeaderMap::new();
+        for (name, value) in headers::headers(context)? {
+            if let Some(named) = self.key_header.clone().filter(|_| name == headers::KEY) {
+                message.insert(named, value.as_str());
+            }
+            message.insert(name, value);
+        }
+        message.insert(
+            headers::fact_name(ATTEMPT_ID),
+            context.attempt_id.to_string(),
+        );
+        let body = match self.body {
+            Body::Ready(body) => body,
+            Body::AwaitsKey {
+                mut arguments,
+                argument,
+            } => {
+                if let Value::Object(members) = &mut arguments {
+                    members.insert(argument, Value::String(key.clone()));
+                }
+                text(&arguments)
+            }
+        };
+        Ok(Request {
+            headers: message,
+            body,
+        })
+    }
+}
+
+/// The failure of a request that no server takes.
+pub(super) fn too_large(body: usize, payload_max: usize) -> ToolFailure {
+    ToolFailure::new(
+        Code::PayloadTooLarge,
+        format!(
+            "the arguments have {body} bytes, and with their headers NATS takes at most {payload_max} in one message: \
+             send a reference to the data instead, or raise max_payload of nats-server"
+        ),
+    )
+}
+
+fn text(arguments: &Value) -> Bytes {
+    canonical::to_text(arguments).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_its_size() {
+        let draft = |size: usize| Draft::new(&json!({"a": "x".repeat(size)}), None, None).unwrap();
+        assert!(draft(100).fits(HEADERS_MAX + 108).is_ok());
+        let refused = draft(100).fits(HEADERS_MAX + 107).unwrap_err();
+        assert_eq!(refused.code, Code::PayloadTooLarge);
+        assert!(refused.message.contains("108 bytes"), "{}", refused.message);
+        let keyed = Draft::new(&json!({}), Some("key".into()), None).unwrap();
+        assert!(keyed.fits(HEADERS_MAX + 36).is_err());
+    }
+
+    #[test]
+    fn a_header_that_is_none_is_refused() {
+        for name in ["a: b", "a\r\nb", "", "é"] {
+            let refused = Draft::new(&json!({}), None, Some(name)).err();
+            assert_eq!(refused.map(|f| f.code), Some(Code::ToolGone), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A tool's own words when it says no: `{"error": {"message": "…", "code": …}}`.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::output;
+
+/// The most bytes of a tool's own error code.
+const CODE_MAX: usize = 128;
+
+/// The message, and the code if there is one. `None` when the tool said something else, or nothing.
+pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Reason,
+    }
+    #[derive(Deserialize)]
+    struct Reason {
+        message: String,
+        /// As it stands: a parsed value could turn into something that was never checked.
+        #[serde(default)]
+        code: Option<Box<RawValue>>,
+    }
+
+    let (json, _mended) = output::json(answer).ok()?;
+    let Reason { message, code } = serde_json::from_str::<Refusal>(json.get()).ok()?.error;
+    let code = code.and_then(|code| match code.get().as_bytes().first() {
+        Some(b'"') => serde_json::from_str::<String>(code.get()).ok(),
+        Some(b'-' | b'0'..=b'9') => Some(code.get().to_owned()),
+        Some(_) | None => None,
+    });
+    let bounded = |mut code: String| {
+        code.truncate(code.floor_char_boundary(CODE_MAX));
+        // The escape for NUL was replaced; the character cannot stand in JSON by itself.
+        code
+    };
+    Some((message, code.map(bounded)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_speaks_for_itself() {
+        let said = |answer: &str| read(answer.as_bytes());
+        assert_eq!(
+            said(r#"{"error":{"message":"sold out","code":"E1"}}"#),
+            Some(("sold out".into(), Some("E1".into())))
+        );
+        for (answer, code) in [
+            (r#"{"error":{"message":"m","code":7}}"#, Some("7")),
+            (
+                r#"{"error":{"message":"m","code":"\u0000"}}"#,
+                Some("\u{fffd}"),
+            ),
+            (r#"{"error":{"message":"m","code":[]}}"#, None),
+        ] {
+            let (_, said) = said(answer).expect(answer);
+            assert_eq!(said.as_deref(), code, "{answer}");
+        }
+        for silent in [
+            "",
+            "no",
+            "{}",
+            r#"{"error":"x"}"#,
+            r#"{"error":{"message":3}}"#,
+        ] {
+            assert_eq!(said(silent), None, "{silent}");
+        }
+    }
+}
