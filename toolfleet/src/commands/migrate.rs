@@ -20,7 +20,7 @@ pub struct Migrate {
     #[command(flatten)]
     store: StoreArgs,
     /// The role that sql tools with `database: fleet` log in as: checks that it cannot reach the ledger, and grants it the
-    /// one function that it needs. Create it first: CREATE ROLE toolfleet_tool LOGIN PASSWORD '…'
+    /// one function that it needs. Create it first: `CREATE ROLE toolfleet_tool LOGIN PASSWORD '…'`
     #[arg(long, env = "TOOLFLEET_TOOL_ROLE", value_name = "NAME")]
     tool_role: Option<String>,
     /// Print JSON

@@ -70,7 +70,7 @@ impl Ending {
             .map_err(|problem| Ended::Unusable(format!("the answer cannot be used: {problem}")))?;
         if let Some(schema) = &self.schema {
             let value: Value = serde_json::from_str(answer.get())
-                .map_err(|_| Ended::Unusable("the answer cannot be read".to_owned()))?;
+                .map_err(|_no_json| Ended::Unusable("the answer cannot be read".to_owned()))?;
             let wrong = schema.validate(&value);
             if let Some(first) = wrong.items().first() {
                 return Err(Ended::Unusable(format!(
