@@ -3,7 +3,7 @@
 //! It runs on the connection of the tool, with the rights of the tool's role; what it may do of the ledger is one function,
 //! `toolfleet_tool.succeed`. Whatever else ends or moves the call locks the same row, so exactly one of them happens.
 
-use sqlx::{Executor as _, PgConnection};
+use sqlx::PgConnection;
 
 use super::complete::{Ended, read_ended};
 use crate::ids::{AttemptId, CallId};
@@ -28,16 +28,9 @@ pub async fn succeed(
         .bind(call.0)
         .bind(attempt.0)
         .bind(result)
+        // Connections of tools forget what they have prepared.
+        .persistent(false)
         .fetch_one(connection)
         .await?;
     read_ended(&row)
-}
-
-/// Commits what [`succeed`] has ended, by a statement that the server executes or does not; there is no third way but silence.
-///
-/// # Errors
-///
-/// As the server or the wire has it. Unless the server answered, it may be committed: only the call's row tells.
-pub async fn commit(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    connection.execute("COMMIT").await.map(drop)
 }

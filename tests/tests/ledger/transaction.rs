@@ -196,14 +196,18 @@ async fn two_commits_of_one_attempt_are_one() {
     transaction::succeed(&mut one, call, attempt, "1")
         .await
         .unwrap();
-    let waiting = tokio::spawn(async move {
-        let said = refused(&mut two, call, attempt, "2").await;
-        run(&mut two, "COMMIT").await;
-        said
-    });
-    until_blocked(&ledger.database, 1).await;
-    run(&mut one, "COMMIT").await;
-    assert_eq!(waiting.await.unwrap(), NOT_OURS);
+    let (said, ()) = tokio::join!(
+        async {
+            let said = refused(&mut two, call, attempt, "2").await;
+            run(&mut two, "COMMIT").await;
+            said
+        },
+        async {
+            until_blocked(&ledger.database, 1).await;
+            run(&mut one, "COMMIT").await;
+        }
+    );
+    assert_eq!(said, NOT_OURS);
     assert_eq!(effects(&ledger, call).await, 1);
 }
 
@@ -215,16 +219,12 @@ async fn what_takes_the_call_back_waits_for_a_commit_and_finds_it() {
     transaction::succeed(&mut connection, call, attempt, "1")
         .await
         .unwrap();
-    let completing = ledger.completing.clone();
-    let requeue = tokio::spawn(async move {
-        let done = completing
-            .complete(&unknown(call, attempt), wait::LONG)
-            .await;
-        done.unwrap()
+    let again = unknown(call, attempt);
+    let (moved, ()) = tokio::join!(ledger.completing.complete(&again, wait::LONG), async {
+        until_blocked(&ledger.database, 1).await;
+        run(&mut connection, "COMMIT").await;
     });
-    until_blocked(&ledger.database, 1).await;
-    run(&mut connection, "COMMIT").await;
-    assert!(requeue.await.unwrap().is_none());
+    assert!(moved.unwrap().is_none());
     assert_eq!(ledger.state(call).await, State::Succeeded);
     assert_eq!(effects(&ledger, call).await, 1);
 }

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
+use fleet::checkpoint::Checkpoint;
 use fleet_tests::{
     caller::Answer,
     fleet::{Fleet, Spec},
     invariants,
+    real::Armed,
     wait::until_so,
     witness::Witness,
 };
 use serde_json::{Value, json};
 
 /// The example, its table, and more tools.
-async fn shop(tools: &[String]) -> Fleet {
+async fn shop(workers: usize, tools: &[String]) -> Fleet {
     let example = include_str!("../../../examples/tools/transfer.yaml").to_owned();
     let tools = tools.iter().cloned().chain([example]);
-    let fleet = Fleet::start(Spec::with(tools)).await;
+    let fleet = Fleet::start(Spec::with(tools).workers(workers, &[])).await;
     sqlx::raw_sql(
         "CREATE TABLE tools.accounts (id int PRIMARY KEY, balance bigint NOT NULL CHECK (balance >= 0)); \
          INSERT INTO tools.accounts VALUES (1, 100), (2, 0)",
@@ -62,7 +64,7 @@ fn said(answer: &Answer) -> (&str, &str, &str) {
 
 #[tokio::test]
 async fn the_example_of_the_page_does_what_the_page_says() {
-    let fleet = shop(&[]).await;
+    let fleet = shop(1, &[]).await;
     let transfer = |amount: i64, key: &str| {
         let args = json!({"from": 1, "to": 2, "amount": amount});
         fleet.submit("transfer", &args).key(key).wait()
@@ -89,18 +91,21 @@ async fn the_example_of_the_page_does_what_the_page_says() {
 async fn an_answer_that_cannot_be_kept_takes_its_effect_back() {
     let put = "UPDATE tools.accounts SET balance = balance + 1 WHERE id = 2 RETURNING";
     let promised = json!({"type": "array", "items": {"type": "object", "required": ["id"]}});
-    let fleet = shop(&[
-        tool(
-            "large",
-            &format!("{put} repeat('x', 5000) AS text"),
-            &json!({"output_limit": "1KiB"}),
-        ),
-        tool(
-            "odd",
-            &format!("{put} balance"),
-            &json!({"output_schema": promised}),
-        ),
-    ])
+    let fleet = shop(
+        1,
+        &[
+            tool(
+                "large",
+                &format!("{put} repeat('x', 5000) AS text"),
+                &json!({"output_limit": "1KiB"}),
+            ),
+            tool(
+                "odd",
+                &format!("{put} balance"),
+                &json!({"output_schema": promised}),
+            ),
+        ],
+    )
     .await;
     for (name, code) in [("large", "output_too_large"), ("odd", "output_invalid")] {
         let answer = fleet.submit(name, &json!({})).key(name).wait().await;
@@ -118,7 +123,7 @@ async fn an_answer_that_cannot_be_kept_takes_its_effect_back() {
 #[tokio::test]
 async fn a_running_one_that_is_taken_back_has_done_nothing() {
     let slow = "UPDATE tools.accounts SET balance = balance + 1 WHERE id = 2 RETURNING pg_sleep(20)::text AS slept";
-    let fleet = shop(&[tool("slow", slow, &json!({"timeout": "25s"}))]).await;
+    let fleet = shop(1, &[tool("slow", slow, &json!({"timeout": "25s"}))]).await;
     let call = fleet
         .submit("slow", &json!({}))
         .key("slow")
@@ -155,7 +160,7 @@ async fn a_running_one_that_is_taken_back_has_done_nothing() {
 async fn one_that_takes_too_long_is_tried_again_and_fails_without_a_doubt() {
     let slow = "UPDATE tools.accounts SET balance = balance + 1 WHERE id = 2 RETURNING pg_sleep(20)::text AS slept";
     let changes = json!({"timeout": "300ms", "retry": {"strategy": "fixed", "max_attempts": 2, "base": "10ms"}});
-    let fleet = shop(&[tool("slow", slow, &changes)]).await;
+    let fleet = shop(1, &[tool("slow", slow, &changes)]).await;
     let answer = fleet.submit("slow", &json!({})).key("slow").wait().await;
     assert_eq!(
         said(&answer),
@@ -171,4 +176,41 @@ async fn one_that_takes_too_long_is_tried_again_and_fails_without_a_doubt() {
     assert_eq!(attempts.len(), 2);
     assert_eq!(balance(&fleet, 2).await, 0);
     end(&fleet).await;
+}
+
+/// Before the COMMIT and right after it: the next attempt does it, or nobody needs to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_may_die_around_it() {
+    for (point, attempts) in [
+        (Checkpoint::Claimed, 2),
+        (Checkpoint::Starting, 2),
+        (Checkpoint::Executed, 1),
+    ] {
+        let mut fleet = shop(0, &[]).await;
+        let mut mortal = fleet.real_worker(
+            "mortal",
+            &[],
+            Some(Armed {
+                at: point,
+                times: 1,
+            }),
+        );
+        mortal.ready().await;
+        let args = json!({"from": 1, "to": 2, "amount": 30});
+        let call = fleet.submit("transfer", &args).key("once").asynchronous();
+        let id = call.await.call_id();
+        mortal.until_stopped_at(point).await;
+        fleet.report_death(&mut mortal).await;
+        fleet.add_worker(&[]).await;
+        let ended = fleet.get(&json!({"call_id": id, "wait_ms": 20_000})).await;
+        assert_eq!(
+            said(&ended),
+            ("succeeded", "applied", ""),
+            "{point}: {:?}",
+            *ended
+        );
+        assert_eq!(ended["attempts"], attempts, "{point}");
+        assert_eq!(balance(&fleet, 2).await, 30, "{point}");
+        end(&fleet).await;
+    }
 }

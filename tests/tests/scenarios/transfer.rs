@@ -71,6 +71,7 @@ async fn twenty_thousand_transfers_happen_once_or_not_at_all() {
     );
 }
 
+#[expect(clippy::print_stdout, reason = "a proof says what it did")]
 async fn transfer(plan: Plan) -> (Fleet, [usize; 3]) {
     let began = Instant::now();
     let fleet = Fleet::start(Spec::with([transfer_tool()]).workers(0, &[])).await;
@@ -181,7 +182,11 @@ async fn insist(fleet: &Fleet, n: u64) -> Answer {
     let (from, to) = (n * 7 % ACCOUNTS, (n * 13 + 5) % ACCOUNTS);
     let to = if from == to { (to + 1) % ACCOUNTS } else { to };
     // Now and then more than anybody can have.
-    let amount = if n % 50 == 0 { 1_000_000 } else { 1 + n % 40 };
+    let amount = if n.is_multiple_of(50) {
+        1_000_000
+    } else {
+        1 + n % 40
+    };
     let args = json!({"n": n, "from": from, "to": to, "amount": amount});
     let key = format!("transfer-{n}");
     loop {

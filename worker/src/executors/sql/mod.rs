@@ -11,6 +11,7 @@ mod parameter;
 mod row;
 pub mod session;
 pub mod statement;
+mod transaction;
 mod verdict;
 
 use std::{sync::Arc, time::Duration};
@@ -20,6 +21,7 @@ use fleet::{
     manifest::{ExecutorSpec, Manifest, SqlSpec},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
+    store::complete,
     wire::code::Code,
 };
 use futures_util::future::BoxFuture;
@@ -29,7 +31,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use self::{
     database::{Database, Databases, Open, Whose},
-    session::{Ended, Limits, Session, Watch},
+    session::{Ended, Limits, Phase, Session, Watch},
+    transaction::{Ending, Schemas, stopped},
     verdict::Cut,
 };
 use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
@@ -39,6 +42,7 @@ use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
 pub struct SqlExecutor {
     fleet: Option<SecretString>,
     databases: Databases,
+    schemas: Schemas,
 }
 
 impl SqlExecutor {
@@ -47,6 +51,7 @@ impl SqlExecutor {
         Self {
             fleet,
             databases: Databases::default(),
+            schemas: Schemas::default(),
         }
     }
 
@@ -87,12 +92,6 @@ impl Executor for SqlExecutor {
                 "this version of the tool is not a statement",
             ));
         };
-        if manifest.effect == Effect::Transaction {
-            return Err(ToolFailure::new(
-                Code::Unavailable,
-                "this worker runs no tools with effect transaction",
-            ));
-        }
         let database = self.database(spec, secrets)?;
         let nothing = Map::new();
         let arguments = arguments.as_object().unwrap_or(&nothing);
@@ -110,6 +109,7 @@ impl Executor for SqlExecutor {
                 .map(|param| Param::of(param, arguments, key))
                 .collect(),
             read_only: manifest.effect == Effect::Read,
+            ending: (manifest.effect == Effect::Transaction).then(|| self.schemas.ending(manifest)),
             output_limit: manifest.output_limit,
         }))
     }
@@ -142,6 +142,8 @@ struct SqlAttempt {
     statement: String,
     params: Vec<Param>,
     read_only: bool,
+    /// Of a `transaction`: how its call is ended with it.
+    ending: Option<Ending>,
     output_limit: usize,
 }
 
@@ -168,6 +170,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
         return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
     }
     let (database, watch) = (Arc::clone(&attempt.database), Watch::default());
+    let is_transaction = attempt.ending.is_some();
     let mut work = Box::pin(transaction(attempt, &context, watch.clone()));
     let cut = tokio::select! {
         biased;
@@ -191,10 +194,10 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
         tokio::select! {
             biased;
             done = &mut work => done,
-            never = cancel(&database, pid) => never,
+            never = cancel(&database, pid, &watch) => never,
         }
     });
-    match ended.await {
+    let outcome = match ended.await {
         // The connection is dropped: a cancel request may still be on its way to it.
         Ok(Ok((result, _open))) => applied(&result),
         Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)),
@@ -203,6 +206,11 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
             context.left_behind.admit();
             verdict::silent(watch.phase(), Some(cut))
         }
+    };
+    if is_transaction {
+        stopped(outcome, cut)
+    } else {
+        outcome
     }
 }
 
@@ -219,7 +227,13 @@ async fn transaction(
     };
     let mut session = Session::begin(&attempt.database, limits, &watch).await?;
     match steps(&mut session, &attempt, context).await {
-        Ok(result) => Ok((result, session.commit().await?)),
+        Ok((result, ended)) => {
+            let open = session.commit().await?;
+            if let Some(ended) = ended {
+                context.committed.put(ended);
+            }
+            Ok((result, open))
+        }
         Err(ended) => {
             if ended.may_be_news() {
                 attempt.database.unlearn(&attempt.statement);
@@ -239,7 +253,7 @@ async fn steps(
     session: &mut Session,
     attempt: &SqlAttempt,
     context: &AttemptContext,
-) -> Result<String, Ended> {
+) -> Result<(String, Option<complete::Ended>), Ended> {
     session.tell(&facts(context)).await?;
     let statement = session
         .statement(&attempt.statement, attempt.params.len())
@@ -256,7 +270,14 @@ async fn steps(
         };
         values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
     }
-    session.run(&statement, values).await
+    let answer = session.run(&statement, values).await?;
+    match &attempt.ending {
+        Some(ending) => {
+            let (answer, ended) = ending.end(session, &answer, context).await?;
+            Ok((answer, Some(ended)))
+        }
+        None => Ok((answer, None)),
+    }
 }
 
 /// What a statement may read with `current_setting('toolfleet.call_id')`.
@@ -290,10 +311,13 @@ async fn cut_off(context: &AttemptContext) -> Cut {
     }
 }
 
-/// Asks the server to end what it is doing, again and again; never resolves.
-async fn cancel<T>(database: &Database, pid: i32) -> T {
+/// Asks the server to end what it is doing, again and again; never resolves. A COMMIT is left alone: it cannot be called back,
+/// only kept from waiting for its replicas.
+async fn cancel<T>(database: &Database, pid: i32, watch: &Watch) -> T {
     loop {
-        database.cancel(pid).await;
+        if watch.phase() != Phase::Commit {
+            database.cancel(pid).await;
+        }
         sleep(CANCEL_AGAIN_AFTER).await;
     }
 }

@@ -97,6 +97,10 @@ pub enum Ended {
     Lost,
     /// The answer is too large; nothing was committed.
     TooLarge(&'static str),
+    /// The answer cannot be kept: a sentence; nothing was committed.
+    Unusable(String),
+    /// The call is not this attempt's any more; nothing was committed, and nothing may be.
+    Taken,
     /// The statement cannot be this tool's: a sentence for its author. It was not run.
     Flaw(String),
     /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
@@ -116,6 +120,8 @@ impl Ended {
             Self::NoConnection(_)
             | Self::Lost
             | Self::TooLarge(_)
+            | Self::Unusable(_)
+            | Self::Taken
             | Self::Argument(_)
             | Self::Cut => false,
         }
@@ -317,7 +323,7 @@ impl Session {
     }
 
     /// Before every step: whether there is to be another.
-    fn step(&self) -> Result<(), Ended> {
+    pub fn step(&self) -> Result<(), Ended> {
         if self.watch.is_cut() {
             Err(Ended::Cut)
         } else {

@@ -84,6 +84,14 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
             Code::OutputTooLarge,
             format!("the answer is too large: {why}; nothing was committed"),
         )),
+        Ended::Unusable(why) => Outcome::DefiniteFailure(ToolFailure::new(
+            Code::OutputInvalid,
+            format!("{why}; nothing was committed"),
+        )),
+        Ended::Taken => Outcome::DefiniteFailure(ToolFailure::new(
+            Code::Unavailable,
+            "the call was taken from this attempt before it could commit; nothing was committed",
+        )),
         Ended::Cut => {
             let cut = cut.unwrap_or(Cut::Time);
             let failure =

@@ -1,0 +1,335 @@
+use serde_json::value::RawValue;
+
+use super::*;
+
+fn outcome(word: OutcomeWord, code: Code) -> Outcome {
+    let failure = ToolFailure::new(code, "x");
+    match word {
+        OutcomeWord::Applied => Outcome::Applied {
+            result: RawValue::NULL.to_owned(),
+            flaw: None,
+        },
+        OutcomeWord::NotStarted => Outcome::NotStarted(failure),
+        OutcomeWord::DefiniteFailure => Outcome::DefiniteFailure(failure),
+        OutcomeWord::Unknown => Outcome::Unknown(failure),
+    }
+}
+
+fn decide_with(
+    effect: Effect,
+    word: OutcomeWord,
+    code: Code,
+    change: impl FnOnce(&mut Situation<'_>),
+) -> RetryDecision {
+    let policy = RetryPolicy::default();
+    let mut situation = Situation {
+        effect,
+        policy: &policy,
+        attempts_spent: 1,
+        pause: Duration::from_secs(1),
+        remaining: Duration::from_secs(60),
+        earlier_unknown: false,
+        key_remaining: None,
+        cancelled: false,
+    };
+    change(&mut situation);
+    decide(&situation, &outcome(word, code))
+}
+
+#[test]
+fn the_whole_table_is_as_it_was_agreed() {
+    use OutcomeWord::{Applied, DefiniteFailure, NotStarted, Unknown};
+    use RetryDecision::{Again, Doubt, Exhausted, Fail, OutOfTime, Succeed};
+    let again = Again(Duration::from_secs(1));
+    // effect, outcome, code -> attempts left, no attempt left, no time left
+    let rows = [
+        (
+            Effect::Read,
+            Applied,
+            Code::Timeout,
+            Succeed,
+            Succeed,
+            Succeed,
+        ),
+        (
+            Effect::Read,
+            NotStarted,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Read,
+            DefiniteFailure,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Read,
+            DefiniteFailure,
+            Code::ToolError,
+            Fail,
+            Fail,
+            Fail,
+        ),
+        (
+            Effect::Read,
+            Unknown,
+            Code::Timeout,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (Effect::Read, Unknown, Code::OutputInvalid, Fail, Fail, Fail),
+        (
+            Effect::Idempotent,
+            Applied,
+            Code::Timeout,
+            Succeed,
+            Succeed,
+            Succeed,
+        ),
+        (
+            Effect::Idempotent,
+            NotStarted,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Idempotent,
+            DefiniteFailure,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Idempotent,
+            DefiniteFailure,
+            Code::ToolError,
+            Fail,
+            Fail,
+            Fail,
+        ),
+        (
+            Effect::Idempotent,
+            Unknown,
+            Code::Timeout,
+            again,
+            Doubt,
+            Doubt,
+        ),
+        (
+            Effect::Idempotent,
+            Unknown,
+            Code::OutputInvalid,
+            Doubt,
+            Doubt,
+            Doubt,
+        ),
+        (
+            Effect::Once,
+            Applied,
+            Code::Timeout,
+            Succeed,
+            Succeed,
+            Succeed,
+        ),
+        (
+            Effect::Once,
+            NotStarted,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (Effect::Once, NotStarted, Code::ToolError, Fail, Fail, Fail),
+        (
+            Effect::Once,
+            DefiniteFailure,
+            Code::Unavailable,
+            Fail,
+            Fail,
+            Fail,
+        ),
+        (
+            Effect::Once,
+            DefiniteFailure,
+            Code::ToolError,
+            Fail,
+            Fail,
+            Fail,
+        ),
+        (Effect::Once, Unknown, Code::Timeout, Doubt, Doubt, Doubt),
+        (
+            Effect::Transaction,
+            Applied,
+            Code::Timeout,
+            Succeed,
+            Succeed,
+            Succeed,
+        ),
+        (
+            Effect::Transaction,
+            NotStarted,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Transaction,
+            DefiniteFailure,
+            Code::Unavailable,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Transaction,
+            DefiniteFailure,
+            Code::ToolError,
+            Fail,
+            Fail,
+            Fail,
+        ),
+        (
+            Effect::Transaction,
+            Unknown,
+            Code::Timeout,
+            again,
+            Exhausted,
+            OutOfTime,
+        ),
+        (
+            Effect::Transaction,
+            Unknown,
+            Code::OutputInvalid,
+            Fail,
+            Fail,
+            Fail,
+        ),
+    ];
+    for (effect, word, code, with_all, without_attempts, without_time) in rows {
+        let row = format!("{effect} {word} {code}");
+        assert_eq!(decide_with(effect, word, code, |_| ()), with_all, "{row}");
+        assert_eq!(
+            decide_with(effect, word, code, |s| s.attempts_spent = 3),
+            without_attempts,
+            "{row}, last attempt"
+        );
+        let late = decide_with(effect, word, code, |s| {
+            s.remaining = Duration::from_millis(900)
+        });
+        assert_eq!(late, without_time, "{row}, late");
+    }
+}
+
+#[test]
+fn an_unknown_of_an_earlier_attempt_is_not_forgotten() {
+    let last = |s: &mut Situation<'_>| {
+        s.earlier_unknown = true;
+        s.attempts_spent = 3;
+    };
+    let decision = decide_with(
+        Effect::Idempotent,
+        OutcomeWord::NotStarted,
+        Code::Unavailable,
+        last,
+    );
+    assert_eq!(decision, RetryDecision::Doubt);
+    let decision = decide_with(
+        Effect::Idempotent,
+        OutcomeWord::DefiniteFailure,
+        Code::ToolError,
+        last,
+    );
+    assert_eq!(decision, RetryDecision::Fail);
+    let decision = decide_with(
+        Effect::Read,
+        OutcomeWord::NotStarted,
+        Code::Unavailable,
+        last,
+    );
+    assert_eq!(decision, RetryDecision::Exhausted);
+}
+
+#[test]
+fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten() {
+    let over = Some(Duration::ZERO);
+    assert!(key_is_forgotten(Effect::Idempotent, true, over));
+    assert!(!key_is_forgotten(Effect::Idempotent, false, over));
+    assert!(!key_is_forgotten(
+        Effect::Idempotent,
+        true,
+        Some(Duration::from_millis(1))
+    ));
+    assert!(!key_is_forgotten(Effect::Read, true, over));
+    assert!(!key_is_forgotten(Effect::Transaction, true, over));
+    let forgotten = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_millis(500));
+    assert_eq!(
+        decide_with(
+            Effect::Idempotent,
+            OutcomeWord::Unknown,
+            Code::Timeout,
+            forgotten
+        ),
+        RetryDecision::Doubt
+    );
+    let honoured = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_secs(5));
+    let decision = decide_with(
+        Effect::Idempotent,
+        OutcomeWord::Unknown,
+        Code::Timeout,
+        honoured,
+    );
+    assert_eq!(decision, RetryDecision::Again(Duration::from_secs(1)));
+}
+
+#[test]
+fn the_remote_is_not_asked_again_before_it_said() {
+    let policy = RetryPolicy::default();
+    let situation = Situation {
+        effect: Effect::Read,
+        policy: &policy,
+        attempts_spent: 1,
+        pause: Duration::from_secs(1),
+        remaining: Duration::from_secs(60),
+        earlier_unknown: false,
+        key_remaining: None,
+        cancelled: false,
+    };
+    let failure =
+        ToolFailure::new(Code::Unavailable, "busy").with_retry_after(Some(Duration::from_secs(7)));
+    assert_eq!(
+        decide(&situation, &Outcome::Unknown(failure)),
+        RetryDecision::Again(Duration::from_secs(7))
+    );
+}
+
+#[test]
+fn a_call_that_kills_its_workers_is_set_aside() {
+    assert_eq!(
+        after_loss(Effect::Read, 1, false),
+        RetryDecision::Again(Duration::ZERO)
+    );
+    assert_eq!(after_loss(Effect::Read, 2, false), RetryDecision::Fail);
+    assert_eq!(
+        after_loss(Effect::Idempotent, 2, false),
+        RetryDecision::Doubt
+    );
+    assert_eq!(after_loss(Effect::Once, 1, false), RetryDecision::Doubt);
+    assert_eq!(
+        after_loss(Effect::Transaction, 1, false),
+        RetryDecision::Again(Duration::ZERO)
+    );
+    assert_eq!(
+        after_loss(Effect::Transaction, 2, false),
+        RetryDecision::Fail
+    );
+}
