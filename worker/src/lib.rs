@@ -5,12 +5,15 @@
 //! that a call is to stop, `late` keeps what came too late to decide; `guard` is the small process that runs between the
 //! worker and a process tool.
 
+mod answer;
 mod attempt;
 mod cancel;
 mod claim;
 mod complete;
 mod conclude;
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod dispose;
 mod execute;
 pub mod executors;
