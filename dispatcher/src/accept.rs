@@ -15,7 +15,7 @@ use fleet::{
     canonical,
     checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId, Label, ToolName},
-    manifest::KeyPolicy,
+    manifest::{KeyPolicy, Sensitive},
     registry::{Registry, Tool},
     store::{
         PgPool, StoreError,
@@ -198,7 +198,7 @@ impl Door {
         if violations.is_empty() {
             Ok(tool)
         } else {
-            Err(violated(&violations))
+            Err(violated(violations, tool.manifest.sensitive.as_ref()))
         }
     }
 
@@ -323,7 +323,10 @@ impl Door {
     }
 
     async fn publish(&self, call: &NewCall) {
-        let inline = call.args.len() <= Pointer::ARGS_INLINE_MAX;
+        // What is sensitive stays in the ledger.
+        let tool = self.registry.version(&call.tool, call.tool_version);
+        let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
+        let inline = harmless && call.args.len() <= Pointer::ARGS_INLINE_MAX;
         let pointer = Pointer {
             call_id: call.call_id,
             tool: call.tool.clone(),
@@ -371,7 +374,10 @@ fn has_passed(deadline: OffsetDateTime) -> bool {
     deadline <= OffsetDateTime::now_utc()
 }
 
-fn violated(violations: &Violations) -> Refusal {
+fn violated(mut violations: Violations, sensitive: Option<&Sensitive>) -> Refusal {
+    if let Some(sensitive) = sensitive {
+        violations = violations.without_values(|path| sensitive.touches(path));
+    }
     let error = ErrorBody::refused(Code::InvalidArguments, &violations.summary());
     let first = violations
         .items()
@@ -381,6 +387,6 @@ fn violated(violations: &Violations) -> Refusal {
         Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
         Some(_) | None => error,
     };
-    let details = serde_json::to_value(violations).expect("violations have only string keys");
+    let details = serde_json::to_value(&violations).expect("violations have only string keys");
     error.with_details(details).into()
 }

@@ -41,4 +41,5 @@ pub mod fencing;
 pub mod http;
 pub mod registry;
 pub mod secrets;
+pub mod sensitive;
 pub mod telemetry;

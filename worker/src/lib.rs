@@ -14,6 +14,7 @@ mod conclude;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod discreet;
 mod dispose;
 mod execute;
 pub mod executors;

@@ -9,6 +9,8 @@ mod life_of_a_call;
 
 mod errors;
 
+mod sensitive;
+
 mod idempotency;
 mod key_race;
 
