@@ -57,6 +57,8 @@ CREATE TABLE toolfleet.tool_versions (
     version integer NOT NULL CHECK (version >= 1),
     rev bigint NOT NULL UNIQUE,
     manifest json NOT NULL,
+    -- Which values of its calls are nobody's business; null where there are none.
+    sensitive json GENERATED ALWAYS AS (manifest->'sensitive') STORED,
     manifest_hash bytea NOT NULL,
     schema_hash bytea NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
@@ -278,6 +280,47 @@ CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE ON toolfleet.ended_attempts F
     EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE ON toolfleet.call_notes FOR EACH ROW
     EXECUTE FUNCTION toolfleet.refuse_change_of_history();
+
+-- What is left of JSON pointers below a member or an item, `*` standing for any; without those that do not lead there.
+CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT coalesce(array_agg(substring(p FROM 2 + length(split_part(p, '/', 2)))), '{}')
+    FROM unnest(pointers) p
+    WHERE split_part(p, '/', 2) = '*' OR replace(replace(split_part(p, '/', 2), '~1', '/'), '~0', '~') = segment
+$$;
+
+-- A JSON value with `word` at each of these pointers. All other values keep their text.
+CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+BEGIN
+    IF cardinality(pointers) = 0 THEN
+        RETURN value;
+    ELSIF '' = ANY (pointers) THEN
+        RETURN to_json(word);
+    ELSIF json_typeof(value) = 'object' THEN
+        RETURN (
+            SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':'
+                || toolfleet.veiled(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
+            FROM json_each(value) WITH ORDINALITY m (key, value, place));
+    ELSIF json_typeof(value) = 'array' THEN
+        RETURN (
+            SELECT '[' || coalesce(string_agg(
+                toolfleet.veiled(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
+                || ']'
+            FROM json_array_elements(value) WITH ORDINALITY m (value, place));
+    END IF;
+    RETURN value;
+END $$;
+
+-- What a finished call keeps of its arguments or its result. `sensitive` is its tool version's.
+CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN sensitive->>'mode' = 'omit' THEN toolfleet.veiled(
+        value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END
+$$;
+
+-- What the views show of arguments and results.
+CREATE FUNCTION toolfleet.shown(value json, sensitive json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
+    SELECT toolfleet.veiled(value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')),
+        CASE WHEN sensitive->>'mode' = 'omit' THEN '[omitted]' ELSE '[masked]' END)
+$$;
 
 -- The smallest UUIDv7 of an instant: the bound of a partition.
 CREATE FUNCTION toolfleet.uuid_floor(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE STRICT AS $$

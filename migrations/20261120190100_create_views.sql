@@ -4,12 +4,15 @@
 CREATE VIEW toolfleet.calls AS
 SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect::text AS effect, c.state::text AS state,
        c.outcome, c.source, c.held, encode(c.key_hash, 'hex') AS idempotency_key_hash,
-       c.args, coalesce(c.original_args, c.args) AS original_args, coalesce(c.coercions, '[]'::json) AS coercions,
-       c.result, c.error, c.degraded, c.attempts, c.not_before, c.deadline_at, c.session, c.run,
+       CASE WHEN v.sensitive IS NULL THEN c.args ELSE toolfleet.shown(c.args, v.sensitive) END AS args,
+       CASE WHEN v.sensitive IS NULL THEN coalesce(c.original_args, c.args) ELSE toolfleet.shown(coalesce(c.original_args, c.args), v.sensitive) END AS original_args,
+       coalesce(c.coercions, '[]'::json) AS coercions,
+       CASE WHEN v.sensitive IS NULL THEN c.result ELSE toolfleet.shown(c.result, v.sensitive) END AS result,
+       c.error, c.degraded, c.attempts, c.not_before, c.deadline_at, c.session, c.run,
        (ARRAY['high', 'normal', 'low'])[c.priority + 1] AS priority,
        c.accepted_at, c.started_at, c.finished_at, coalesce(w.name, c.worker_id::text) AS worker,
        split_part(c.traceparent, '-', 2) AS trace_id, c.queue, c.language, c.meta, c.queued_ms, c.run_ms,
-       c.cancel_requested, c.queue_until, c.probe_of
+       c.cancel_requested, c.queue_until, c.probe_of, v.sensitive IS NOT NULL AS sensitive
 FROM (
     SELECT call_id, tenant, tool, tool_version, effect, state, NULL::text AS outcome, NULL::text AS source, held, key_hash,
            args, original_args, coercions, NULL::json AS result, last_error AS error, NULL::json AS degraded, attempts,
@@ -24,7 +27,8 @@ FROM (
            finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms, false, NULL, probe_of
     FROM toolfleet.finished_calls
 ) c
-LEFT JOIN toolfleet.worker_processes w USING (worker_id);
+LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+LEFT JOIN toolfleet.tool_versions v ON v.tool = c.tool AND v.version = c.tool_version;
 
 CREATE VIEW toolfleet.attempts AS
 SELECT a.call_id, a.attempt_id, a.number, coalesce(w.name, a.worker_id::text) AS worker, a.started_at, a.finished_at,
@@ -104,10 +108,12 @@ $$;
 CREATE VIEW toolfleet.in_doubt AS
 SELECT o.call_id, o.tenant, o.tool, o.tool_version, o.doubt_since AS since, o.doubt_reason AS why,
        coalesce(w.name, o.worker_id::text) AS worker, toolfleet.is_fenced(o.call_id) AS worker_fenced,
-       o.attempt_id, o.attempt_until, o.args, o.last_error AS error, o.quarantined,
+       o.attempt_id, o.attempt_until,
+       CASE WHEN v.sensitive IS NULL THEN o.args ELSE toolfleet.shown(o.args, v.sensitive) END AS args, o.last_error AS error, o.quarantined,
        o.probe_state, o.probes, o.probe_id, o.due_at AS next_probe_at
 FROM toolfleet.open_calls o
 LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+LEFT JOIN toolfleet.tool_versions v ON v.tool = o.tool AND v.version = o.tool_version
 WHERE o.state = 'in_doubt';
 
 CREATE VIEW toolfleet.tools AS

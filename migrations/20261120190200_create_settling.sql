@@ -12,6 +12,7 @@ CREATE FUNCTION toolfleet.finish(
 ) RETURNS toolfleet.finished_calls LANGUAGE plpgsql SET search_path = toolfleet, pg_temp AS $$
 DECLARE
     f toolfleet.finished_calls;
+    hidden json := (SELECT v.sensitive FROM toolfleet.tool_versions v WHERE v.tool = o.tool AND v.version = o.tool_version);
 BEGIN
     DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     INSERT INTO toolfleet.finished_calls (
@@ -21,8 +22,9 @@ BEGIN
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason, details)
     VALUES (
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
-        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, o.args, o.original_args, o.coercions,
-        o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
+        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, toolfleet.kept(o.args, hidden),
+        toolfleet.kept(o.original_args, hidden), o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
+        o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
         o.deadline_at, o.first_started_at, finish.at,
         (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,
         (extract(epoch FROM finish.at - coalesce(o.first_started_at, finish.at)) * 1000)::bigint, o.attempts,
@@ -83,7 +85,9 @@ BEGIN
         IF NOT FOUND THEN
             RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz, NULL::uuid;
         ELSIF f.source = 'settled' AND f.effect_known::text = settle.outcome
-              AND (settle.result IS NULL OR settle.result::jsonb IS NOT DISTINCT FROM f.result::jsonb) THEN
+              AND (settle.result IS NULL OR f.result::jsonb IS NOT DISTINCT FROM toolfleet.kept(settle.result, (
+                  SELECT v.sensitive FROM toolfleet.tool_versions v
+                  WHERE v.tool = f.tool AND v.version = f.tool_version))::jsonb) THEN
             RETURN QUERY SELECT 'settled', f.state::text, f.actor, f.finished_at, NULL::uuid;
         ELSE
             RETURN QUERY SELECT 'conflict', f.state::text, f.actor, f.finished_at, NULL::uuid;

@@ -62,6 +62,14 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[]
+    LANGUAGE sql IMMUTABLE STRICT
+    AS $$
+    SELECT coalesce(array_agg(substring(p FROM 2 + length(split_part(p, '/', 2)))), '{}')
+    FROM unnest(pointers) p
+    WHERE split_part(p, '/', 2) = '*' OR replace(replace(split_part(p, '/', 2), '~1', '/'), '~0', '~') = segment
+$$;
+
 CREATE FUNCTION toolfleet.cancel(call uuid, actor text, reason text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, worker_id uuid, dispatcher_id uuid)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -353,6 +361,7 @@ CREATE FUNCTION toolfleet.finish(o toolfleet.open_calls, state toolfleet.call_st
     AS $$
 DECLARE
     f toolfleet.finished_calls;
+    hidden json := (SELECT v.sensitive FROM toolfleet.tool_versions v WHERE v.tool = o.tool AND v.version = o.tool_version);
 BEGIN
     DELETE FROM toolfleet.open_calls c WHERE c.call_id = o.call_id;
     INSERT INTO toolfleet.finished_calls (
@@ -362,8 +371,9 @@ BEGIN
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason, details)
     VALUES (
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
-        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, o.args, o.original_args, o.coercions,
-        o.args_hash, finish.result, finish.error, o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
+        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, toolfleet.kept(o.args, hidden),
+        toolfleet.kept(o.original_args, hidden), o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
+        o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
         o.deadline_at, o.first_started_at, finish.at,
         (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,
         (extract(epoch FROM finish.at - coalesce(o.first_started_at, finish.at)) * 1000)::bigint, o.attempts,
@@ -387,6 +397,13 @@ CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
                           WHERE l.call_id = a.call_id AND l.attempt_id = a.attempt_id AND l.late AND l.over))
     FROM toolfleet.open_calls o
     WHERE o.call_id = call
+$$;
+
+CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT CASE WHEN sensitive->>'mode' = 'omit' THEN toolfleet.veiled(
+        value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END
 $$;
 
 CREATE FUNCTION toolfleet.leave(worker uuid, clean boolean) RETURNS text
@@ -541,7 +558,9 @@ BEGIN
         IF NOT FOUND THEN
             RETURN QUERY SELECT 'not_found', NULL::text, NULL::text, NULL::timestamptz, NULL::uuid;
         ELSIF f.source = 'settled' AND f.effect_known::text = settle.outcome
-              AND (settle.result IS NULL OR settle.result::jsonb IS NOT DISTINCT FROM f.result::jsonb) THEN
+              AND (settle.result IS NULL OR f.result::jsonb IS NOT DISTINCT FROM toolfleet.kept(settle.result, (
+                  SELECT v.sensitive FROM toolfleet.tool_versions v
+                  WHERE v.tool = f.tool AND v.version = f.tool_version))::jsonb) THEN
             RETURN QUERY SELECT 'settled', f.state::text, f.actor, f.finished_at, NULL::uuid;
         ELSE
             RETURN QUERY SELECT 'conflict', f.state::text, f.actor, f.finished_at, NULL::uuid;
@@ -583,6 +602,13 @@ BEGIN
     RETURN QUERY SELECT 'settled', 'failed', settle.actor, now(), o.dispatcher_id;
 END $$;
 
+CREATE FUNCTION toolfleet.shown(value json, sensitive json) RETURNS json
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    SELECT toolfleet.veiled(value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')),
+        CASE WHEN sensitive->>'mode' = 'omit' THEN '[omitted]' ELSE '[masked]' END)
+$$;
+
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT
     AS $$
@@ -594,6 +620,29 @@ CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamp with time zone
     AS $$
     SELECT to_timestamp(('x' || lpad(left(replace(id::text, '-', ''), 12), 16, '0'))::bit(64)::bigint / 1000.0)
 $$;
+
+CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS json
+    LANGUAGE plpgsql IMMUTABLE STRICT
+    AS $$
+BEGIN
+    IF cardinality(pointers) = 0 THEN
+        RETURN value;
+    ELSIF '' = ANY (pointers) THEN
+        RETURN to_json(word);
+    ELSIF json_typeof(value) = 'object' THEN
+        RETURN (
+            SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':'
+                || toolfleet.veiled(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
+            FROM json_each(value) WITH ORDINALITY m (key, value, place));
+    ELSIF json_typeof(value) = 'array' THEN
+        RETURN (
+            SELECT '[' || coalesce(string_agg(
+                toolfleet.veiled(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
+                || ']'
+            FROM json_array_elements(value) WITH ORDINALITY m (value, place));
+    END IF;
+    RETURN value;
+END $$;
 
 CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(state text, tool text, tool_version integer, tenant text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -830,6 +879,19 @@ CREATE TABLE toolfleet.call_notes_default (
     details json
 );
 
+CREATE TABLE toolfleet.tool_versions (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    rev bigint NOT NULL,
+    manifest json NOT NULL,
+    sensitive json GENERATED ALWAYS AS ((manifest -> 'sensitive'::text)) STORED,
+    manifest_hash bytea NOT NULL,
+    schema_hash bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    applied_by text NOT NULL,
+    CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
+);
+
 CREATE VIEW toolfleet.calls AS
  SELECT c.call_id,
     c.tenant,
@@ -841,10 +903,19 @@ CREATE VIEW toolfleet.calls AS
     c.source,
     c.held,
     encode(c.key_hash, 'hex'::text) AS idempotency_key_hash,
-    c.args,
-    COALESCE(c.original_args, c.args) AS original_args,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN c.args
+            ELSE toolfleet.shown(c.args, v.sensitive)
+        END AS args,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN COALESCE(c.original_args, c.args)
+            ELSE toolfleet.shown(COALESCE(c.original_args, c.args), v.sensitive)
+        END AS original_args,
     COALESCE(c.coercions, '[]'::json) AS coercions,
-    c.result,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN c.result
+            ELSE toolfleet.shown(c.result, v.sensitive)
+        END AS result,
     c.error,
     c.degraded,
     c.attempts,
@@ -865,8 +936,9 @@ CREATE VIEW toolfleet.calls AS
     c.run_ms,
     c.cancel_requested,
     c.queue_until,
-    c.probe_of
-   FROM (( SELECT open_calls.call_id,
+    c.probe_of,
+    (v.sensitive IS NOT NULL) AS sensitive
+   FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
             open_calls.tool_version,
@@ -939,7 +1011,8 @@ CREATE VIEW toolfleet.calls AS
             NULL::timestamp with time zone,
             finished_calls.probe_of
            FROM toolfleet.finished_calls) c
-     LEFT JOIN toolfleet.worker_processes w USING (worker_id));
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
 
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
@@ -1037,28 +1110,20 @@ CREATE VIEW toolfleet.in_doubt AS
     toolfleet.is_fenced(o.call_id) AS worker_fenced,
     o.attempt_id,
     o.attempt_until,
-    o.args,
+        CASE
+            WHEN (v.sensitive IS NULL) THEN o.args
+            ELSE toolfleet.shown(o.args, v.sensitive)
+        END AS args,
     o.last_error AS error,
     o.quarantined,
     o.probe_state,
     o.probes,
     o.probe_id,
     o.due_at AS next_probe_at
-   FROM (toolfleet.open_calls o
+   FROM ((toolfleet.open_calls o
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+     LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'in_doubt'::toolfleet.call_state);
-
-CREATE TABLE toolfleet.tool_versions (
-    tool text NOT NULL,
-    version integer NOT NULL,
-    rev bigint NOT NULL,
-    manifest json NOT NULL,
-    manifest_hash bytea NOT NULL,
-    schema_hash bytea NOT NULL,
-    applied_at timestamp with time zone DEFAULT now() NOT NULL,
-    applied_by text NOT NULL,
-    CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
-);
 
 CREATE VIEW toolfleet.tools AS
  SELECT tool_versions.tool,

@@ -13,7 +13,7 @@ use fleet::{
     bus::{connect::Bus, events::Events, publish::Publisher},
     canonical,
     ids::{DispatcherId, Label, ToolName},
-    manifest::KeyPolicy,
+    manifest::{KeyPolicy, Sensitive},
     registry::{Registry, Tool},
     store::{PgPool, ledger::Accepting},
     telemetry::{
@@ -192,7 +192,7 @@ impl Door {
         if violations.is_empty() {
             Ok(tool)
         } else {
-            Err(violated(&violations))
+            Err(violated(violations, tool.manifest.sensitive.as_ref()))
         }
     }
 }
@@ -224,7 +224,10 @@ fn has_passed(deadline: OffsetDateTime) -> bool {
     deadline <= OffsetDateTime::now_utc()
 }
 
-fn violated(violations: &Violations) -> Refusal {
+fn violated(mut violations: Violations, sensitive: Option<&Sensitive>) -> Refusal {
+    if let Some(sensitive) = sensitive {
+        violations = violations.without_values(|path| sensitive.touches(path));
+    }
     let error = ErrorBody::refused(Code::InvalidArguments, &violations.summary());
     let first = violations
         .items()
@@ -234,6 +237,6 @@ fn violated(violations: &Violations) -> Refusal {
         Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
         Some(_) | None => error,
     };
-    let details = serde_json::to_value(violations).expect("violations have only string keys");
+    let details = serde_json::to_value(&violations).expect("violations have only string keys");
     error.with_details(details).into()
 }

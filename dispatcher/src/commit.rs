@@ -256,7 +256,10 @@ impl Door {
 
     /// Rings the bell for a call that is there; when it is not heard the sweep finds the call.
     pub(crate) async fn publish(&self, call: &NewCall) {
-        let inline = call.args.len() <= Pointer::ARGS_INLINE_MAX;
+        // What is sensitive stays in the ledger.
+        let tool = self.registry.version(&call.tool, call.tool_version);
+        let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
+        let inline = harmless && call.args.len() <= Pointer::ARGS_INLINE_MAX;
         let pointer = Pointer {
             call_id: call.call_id,
             tool: call.tool.clone(),

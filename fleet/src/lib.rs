@@ -42,4 +42,5 @@ pub mod http;
 pub mod process;
 pub mod registry;
 pub mod secrets;
+pub mod sensitive;
 pub mod telemetry;

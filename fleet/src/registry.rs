@@ -7,16 +7,19 @@ use std::{
 };
 
 use futures_util::StreamExt;
+use serde_json::value::RawValue;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    arguments::Schema,
+    arguments::{self, Limits, Schema, SchemaProblem},
     bus::connect::Bus,
     ids::{QueueName, ToolName},
     manifest::Manifest,
+    outcome::ToolFailure,
     store::{StoreError, tools},
     telemetry::report,
+    wire::code::Code,
 };
 
 /// One version of one tool, ready to be used: its schema is compiled once.
@@ -26,6 +29,33 @@ pub struct Tool {
     pub manifest: Manifest,
     /// Its input schema, compiled.
     pub schema: Schema,
+    /// Its output schema, compiled, if it has one.
+    pub output: Option<Schema>,
+}
+
+impl Tool {
+    /// Why an answer is not what the tool's `output_schema` promises; `None` where it is, or where any answer will do.
+    ///
+    /// No value of the answer is quoted. Takes long for a large answer: do not run it where others wait.
+    pub fn answer_problem(&self, answer: &RawValue) -> Option<ToolFailure> {
+        let schema = self.output.as_ref()?;
+        let problem = match arguments::parse_any(answer.get().as_bytes(), &Limits::ANSWER) {
+            Ok(value) => {
+                let violations = schema.validate(&value);
+                if violations.is_empty() {
+                    return None;
+                }
+                violations
+                    .without_values(|_everything| true)
+                    .summary_of("the answer")
+            }
+            Err(error) => error.message,
+        };
+        Some(ToolFailure::new(
+            Code::OutputInvalid,
+            format!("the tool's answer does not fit its output_schema: {problem}"),
+        ))
+    }
 }
 
 /// Every version of every tool this process can read. Cheap to clone; all clones are one.
@@ -186,11 +216,92 @@ impl Registry {
 
 fn read_tool(manifest: &str) -> Result<Tool, String> {
     let manifest: Manifest = serde_json::from_str(manifest).map_err(|error| error.to_string())?;
-    let schema = Schema::compile_input(&manifest.caller_schema()).map_err(|problems| {
-        problems
-            .first()
-            .map(|p| p.message.clone())
-            .unwrap_or_default()
-    })?;
-    Ok(Tool { manifest, schema })
+    let first = |problems: Vec<SchemaProblem>| {
+        let first = problems.into_iter().next();
+        first.map(|problem| problem.message).unwrap_or_default()
+    };
+    let schema = Schema::compile_input(&manifest.caller_schema()).map_err(first)?;
+    let output = manifest.output_schema.as_ref().map(Schema::compile);
+    Ok(Tool {
+        output: output.transpose().map_err(first)?,
+        manifest,
+        schema,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(output_schema: serde_json::Value) -> Tool {
+        let mut manifest = json!({
+            "name": "t", "version": 1, "description": "d", "effect": "read", "input_schema": {"type": "object"},
+            "executor": {"http": {"method": "GET", "url": "http://a/"}},
+        });
+        manifest["output_schema"] = output_schema;
+        if manifest["output_schema"].is_null() {
+            manifest.as_object_mut().unwrap().remove("output_schema");
+        }
+        read_tool(&manifest.to_string()).unwrap()
+    }
+
+    fn problem(tool: &Tool, answer: &str) -> Option<String> {
+        let answer = RawValue::from_string(answer.to_owned()).unwrap();
+        let failure = tool.answer_problem(&answer)?;
+        assert_eq!(failure.code, Code::OutputInvalid);
+        assert!(failure.message.len() <= ToolFailure::MESSAGE_MAX);
+        Some(failure.message)
+    }
+
+    #[test]
+    fn an_answer_is_held_against_the_output_schema() {
+        let exact = tool(json!({
+            "type": "object", "required": ["id"],
+            "properties": {"id": {"type": "integer", "maximum": 9_007_199_254_740_992_u64}, "kind": {"enum": ["card", "cash"]}},
+        }));
+        assert_eq!(problem(&exact, r#"{"id": 9007199254740992}"#), None);
+        assert!(problem(&exact, r#"{"id": 9007199254740993}"#).is_some());
+        assert!(problem(&exact, r#"{"id": 1, "id": 2}"#).is_some());
+        assert!(
+            problem(&exact, "null")
+                .unwrap()
+                .contains("the answer: expected object")
+        );
+        // Any kind of value can be promised, and without a promise any answer will do.
+        assert_eq!(problem(&tool(json!({"type": "array"})), "[]"), None);
+        assert_eq!(problem(&tool(json!(null)), r#"{"id": 1, "id": 2}"#), None);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_answer_is_told_without_the_answer() {
+        let promised = tool(json!({
+            "properties": {
+                "a": {"type": "integer"}, "b": {"enum": ["4111-1112"]}, "c": {"type": "string"}, "d": {"minimum": 5},
+            },
+            "propertyNames": {"maxLength": 3},
+        }));
+        let answer =
+            r#"{"a": "4111-1111", "b": "4111-1111", "c": 41111111, "d": -4111.5, "4111-1111": 1}"#;
+        let told = problem(&promised, answer).unwrap();
+        for value in ["4111-1111", "41111111", "4111.5", "nearest"] {
+            assert!(!told.contains(value), "{told}");
+        }
+        assert!(
+            told.contains("/a: expected integer, found string"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_large_answer_that_is_wrong_everywhere_is_told_shortly() {
+        let promised = tool(json!({"type": "array", "items": {"type": "string"}}));
+        let answer = format!("[{}1]", "1,".repeat(500_000));
+        assert!(
+            problem(&promised, &answer)
+                .unwrap()
+                .contains("found integer")
+        );
+    }
 }

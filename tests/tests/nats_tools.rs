@@ -29,7 +29,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
-    AttemptContext, Executor, LINGER_MAX, LeftBehind, Prepared, Stop, nats::NatsExecutor,
+    AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Prepared, Progress, Stop,
+    nats::NatsExecutor,
 };
 
 const PAYLOAD_MAX: u32 = 256 * 1024;
@@ -156,6 +157,8 @@ fn context(time: Duration) -> AttemptContext {
         }),
         stop: Stop::under(CancellationToken::new()),
         left_behind: LeftBehind::default(),
+        committed: Committed::default(),
+        progress: Progress::default(),
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
+    answer,
     claim::Running,
     executors::{
         AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, StopReason,
@@ -141,6 +142,12 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
                         if claimed.effect_unknown && claimed.effect == Effect::Idempotent =>
                     {
                         Execution::Ran(outcome.after_unknown())
+                    }
+                    other => other,
+                };
+                let execution = match execution {
+                    Execution::Ran(outcome) => {
+                        Execution::Ran(answer::checked(outcome, &tool).await)
                     }
                     other => other,
                 };

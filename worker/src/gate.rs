@@ -11,6 +11,7 @@ use fleet::{
     ids::CallId,
     outcome::{OutcomeWord, ToolFailure},
     registry::Tool,
+    sensitive::masked,
     store::{
         complete::{Ending, EndingKind, Guard},
         read::{self, CallRow},
@@ -22,6 +23,7 @@ use fleet::{
 use crate::{
     complete,
     conclude::{effect_of, failed, json},
+    discreet::Discreet,
     dispose::Skip,
     executors::Prepared,
     worker::Worker,
@@ -122,10 +124,21 @@ pub(crate) fn prepare(
             format!("the stored arguments cannot be read: {}", error.message),
         )
     })?;
-    worker
-        .executors
-        .of(&tool.manifest.executor)
-        .prepare(&tool.manifest, &value, &worker.secrets)
+    let prepared = worker.executors.of(&tool.manifest.executor).prepare(
+        &tool.manifest,
+        &value,
+        &worker.secrets,
+    );
+    let Some(sensitive) = &tool.manifest.sensitive else {
+        return prepared;
+    };
+    match prepared {
+        Ok(prepared) => Ok(Discreet::around(prepared, sensitive, &value)),
+        Err(failure) => {
+            let hidden = sensitive.texts(&value);
+            Err(failure.reworded(|text| masked(text, &hidden)))
+        }
+    }
 }
 
 async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool>>, Skip> {

@@ -59,6 +59,7 @@
 //! late to decide; `guard` is the small process that runs between the worker and a process tool; `builder` and `apply` are for
 //! tools of one's own.
 
+mod answer;
 mod apply;
 mod attempt;
 mod builder;
@@ -67,6 +68,9 @@ mod claim;
 mod complete;
 mod conclude;
 mod config;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod discreet;
 mod dispose;
 mod execute;
 pub mod executors;

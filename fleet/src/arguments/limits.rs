@@ -1,5 +1,7 @@
 //! How large a body may be, in every direction in which it can grow.
 
+use crate::manifest::Manifest;
+
 /// What one body may be. Every limit is inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -29,6 +31,17 @@ impl Limits {
         key_bytes: 256,
         string_bytes: 128 * 1024,
         number_chars: 64,
+    };
+
+    /// What an answer may be that is held against a schema; its size is bounded by the manifest.
+    pub const ANSWER: Self = Self {
+        bytes: Manifest::OUTPUT_LIMIT_MAX,
+        depth: 128,
+        nodes: usize::MAX,
+        keys: usize::MAX,
+        key_bytes: usize::MAX,
+        string_bytes: usize::MAX,
+        number_chars: 1_024,
     };
 
     /// The largest exponent of a number, either way: what a double holds and a database does not blow up.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     pointer_segment, shorten,
-    wording::{FOUND_BYTES_MAX, describe, expected, no_such_property, required},
+    wording::{FOUND_BYTES_MAX, NEAREST, describe, expected, no_such_property, required},
 };
 
 /// Violations shown in one answer.
@@ -50,11 +50,15 @@ impl fmt::Display for Violation {
         } else {
             &self.path
         };
-        write!(
-            f,
-            "{place}: expected {}, found {}",
-            self.expected, self.found
-        )
+        write!(f, "{place}: {}", self.sentence())
+    }
+}
+
+/// Of what was found its kind alone.
+fn kind_of(found: &str) -> &str {
+    match found.split(' ').next() {
+        Some(kind @ ("string" | "number" | "integer" | "boolean" | "key")) => kind,
+        _shows_no_value => found,
     }
 }
 
@@ -87,11 +91,36 @@ impl Violations {
         self.items.len() + self.left_out
     }
 
-    /// One sentence with as many violations as fit into 480 bytes.
+    /// The same without the values that `hides` says of their pointers: only their kind is told.
+    #[must_use]
+    pub fn without_values(mut self, hides: impl Fn(&str) -> bool) -> Self {
+        for item in &mut self.items {
+            // A pointer that was cut may lead anywhere.
+            if item.path.ends_with('…') || hides(&item.path) {
+                item.found = kind_of(&item.found).to_owned();
+                let hint = item.expected.find(NEAREST).unwrap_or(item.expected.len());
+                item.expected.truncate(hint);
+            }
+        }
+        self
+    }
+
+    /// One sentence about the arguments, with as many violations as fit into 480 bytes.
     pub fn summary(&self) -> String {
+        self.summary_of("the arguments")
+    }
+
+    /// One sentence about `whole`, with as many violations as fit into 480 bytes.
+    pub fn summary_of(&self, whole: &str) -> String {
         let mut text = String::new();
         for (shown, item) in self.items.iter().enumerate() {
-            let next = format!("{}{item}", if shown == 0 { "" } else { "; " });
+            let place = if item.path.is_empty() {
+                whole
+            } else {
+                &item.path
+            };
+            let separator = if shown == 0 { "" } else { "; " };
+            let next = format!("{separator}{place}: {}", item.sentence());
             let rest = self.total() - shown;
             if !text.is_empty()
                 && text.len() + next.len() > SUMMARY_BYTES_MAX - " (and 100000 more)".len()

@@ -14,6 +14,9 @@ use super::{nearest::nearest, shorten};
 /// Bytes of one `found`; the value itself is never shown longer than this.
 pub(super) const FOUND_BYTES_MAX: usize = 64;
 
+/// What stands before a guess at what was meant, made from the value that was found.
+pub(super) const NEAREST: &str = "; the nearest is ";
+
 /// A value's kind and the beginning of it, in at most 64 bytes.
 pub(super) fn describe(value: &Value) -> String {
     let text = match value {
@@ -170,7 +173,7 @@ fn one_of(options: &Value, found: &Value) -> String {
     let mut text = format!("one of {}", listed(options.iter().map(quoted_value)));
     let names = options.iter().filter_map(Value::as_str);
     if let Some(nearest) = found.as_str().and_then(|found| nearest(found, names)) {
-        write!(text, "; the nearest is {}", quoted(nearest, 60))
+        write!(text, "{NEAREST}{}", quoted(nearest, 60))
             .expect("writing to a string does not fail");
     }
     text
@@ -194,7 +197,7 @@ pub(super) fn no_such_property(
         ),
     };
     if let Some(nearest) = nearest(name, properties.keys().map(String::as_str)) {
-        write!(text, "; the nearest is {}", quoted(nearest, 60))
+        write!(text, "{NEAREST}{}", quoted(nearest, 60))
             .expect("writing to a string does not fail");
     }
     text

@@ -299,10 +299,41 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
             format!("{status} stands in business_statuses too (the default is 400, 404, 409, 422); keep it in one list"),
         );
     }
-    if matches!(manifest.executor, ExecutorSpec::Process(_)) && !not_applied.is_empty() {
+    if !matches!(manifest.executor, ExecutorSpec::Http(_)) {
+        let message = format!(
+            "a {} tool has no HTTP statuses; leave the field out",
+            manifest.executor.kind()
+        );
+        if !not_applied.is_empty() {
+            problems.add("/not_applied_statuses", message.as_str());
+        }
+        if *business != Manifest::default_business_statuses() {
+            problems.add("/business_statuses", message.as_str());
+        }
+    }
+    exit_codes(manifest, problems);
+}
+
+fn exit_codes(manifest: &Manifest, problems: &mut Problems) {
+    let codes = &manifest.exit_codes;
+    if !codes.is_default() && !matches!(manifest.executor, ExecutorSpec::Process(_)) {
+        let kind = manifest.executor.kind();
         problems.add(
-            "/not_applied_statuses",
-            "a program has no HTTP statuses; leave the field out",
+            "/exit_codes",
+            format!(
+                "only a program has exit codes, and this is a {kind} tool; leave the field out"
+            ),
+        );
+    }
+    for (index, code) in codes
+        .not_applied
+        .iter()
+        .enumerate()
+        .filter(|(_, code)| codes.business.contains(code))
+    {
+        problems.add(
+            format!("/exit_codes/not_applied/{index}"),
+            format!("{code} stands in business too (the default is 10); keep it in one list"),
         );
     }
 }

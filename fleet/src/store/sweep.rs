@@ -33,7 +33,9 @@ pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
                        attempts, traceparent, tracestate, \
-                       CASE WHEN octet_length(args::text) <= $1 THEN args::text END AS args";
+                       CASE WHEN octet_length(args::text) <= $1 AND (tool, tool_version) NOT IN ( \
+                           SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
+                       THEN args::text END AS args";
 
 /// Takes calls whose wait is over and hands them out for publication. Own statement; rows that another dispatcher is
 /// taking are skipped. If we die before publishing, [`walk`] finds them by their age.

@@ -12,6 +12,7 @@ mod errors;
 mod batch;
 mod bulk;
 mod clients;
+mod sensitive;
 
 mod idempotency;
 mod key_race;

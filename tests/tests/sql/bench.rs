@@ -17,7 +17,9 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use worker::executors::{AttemptContext, Executor as _, LeftBehind, Stop, sql::SqlExecutor};
+use worker::executors::{
+    AttemptContext, Committed, Executor as _, LeftBehind, Progress, Stop, sql::SqlExecutor,
+};
 
 /// A ledger, and beside it the schema of a tool's role.
 pub(crate) struct Bench {
@@ -134,6 +136,8 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
         left_behind: LeftBehind::default(),
+        committed: Committed::default(),
+        progress: Progress::default(),
     }
 }
 

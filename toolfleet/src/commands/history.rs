@@ -207,12 +207,14 @@ pub(super) struct Asked {
     pub(super) priority: String,
     pub(super) language: String,
     pub(super) meta: Option<String>,
+    /// Whether its tool has sensitive fields, which the views do not show.
+    pub(super) sensitive: bool,
 }
 
 /// What a call asked for; none if there is no such call.
 pub(super) async fn asked(pool: &PgPool, call: CallId) -> Result<Option<Asked>, StoreError> {
     sqlx::query_as(
-        "SELECT state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta
+        "SELECT state, effect, tenant, tool, args::text AS args, session, run, priority, language, meta::text AS meta, sensitive
          FROM toolfleet.calls WHERE call_id = $1",
     )
     .bind(call.0)

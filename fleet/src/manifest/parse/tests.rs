@@ -55,6 +55,15 @@ fn process(changes: &Value) -> Value {
     json!({"executor": {"process": spec}})
 }
 
+/// A program, with other fields of the manifest changed.
+fn program(changes: &Value) -> Value {
+    let mut manifest = process(&json!({}));
+    for (field, value) in changes.as_object().unwrap() {
+        manifest[field] = value.clone();
+    }
+    manifest
+}
+
 fn sql(changes: &Value) -> Value {
     let mut manifest = json!({"executor": {"sql": {"statement": "SELECT 1", "database": "fleet"}}});
     let fields = changes.as_object().unwrap().clone();
@@ -229,6 +238,21 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             json!({"exit_codes": {"business": [0]}}),
             "/exit_codes/business/0",
             "at least 1",
+        ),
+        (
+            json!({"exit_codes": {"not_applied": [75]}}),
+            "/exit_codes",
+            "only a program has exit codes",
+        ),
+        (
+            program(&json!({"exit_codes": {"not_applied": [75, 10]}})),
+            "/exit_codes/not_applied/1",
+            "10 stands in business too",
+        ),
+        (
+            program(&json!({"business_statuses": [400]})),
+            "/business_statuses",
+            "a process tool has no HTTP statuses",
         ),
         (
             json!({"effect": "once", "key": "optional"}),

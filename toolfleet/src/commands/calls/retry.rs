@@ -95,6 +95,13 @@ impl Retry {
             }
             State::Succeeded | State::Failed | State::Cancelled | State::Expired => {}
         }
+        if asked.sensitive {
+            bail!(
+                "the tool {} has sensitive fields, and the history does not show them: make the new call \
+                 with `toolfleet call` and the arguments themselves",
+                asked.tool
+            );
+        }
         let once = matches!(effect, Effect::Once | Effect::Transaction);
         if once && self.key.is_none() {
             let what = format!(

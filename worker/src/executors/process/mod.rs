@@ -10,7 +10,6 @@ mod verdict;
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
 use fleet::{
-    call::Effect,
     fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ProcessSpec},
     outcome::{Outcome, ToolFailure},
@@ -83,7 +82,10 @@ impl Executor for ProcessExecutor {
                 .as_ref()
                 .and_then(|how| how.argument.clone()),
             output_limit: manifest.output_limit,
-            effect: manifest.effect,
+            rules: verdict::Rules {
+                effect: manifest.effect,
+                exit_codes: manifest.exit_codes.clone(),
+            },
         }))
     }
 }
@@ -96,7 +98,7 @@ struct PreparedProcess {
     arguments: Value,
     key_argument: Option<String>,
     output_limit: usize,
-    effect: Effect,
+    rules: verdict::Rules,
 }
 
 impl PreparedProcess {
@@ -121,7 +123,7 @@ impl Prepared for PreparedProcess {
         async move {
             let observed = run::run(&self, &context).await;
             let secrets = self.secrets();
-            verdict::verdict(observed, self.effect).reworded(|text| veil(text, &secrets))
+            verdict::verdict(observed, &self.rules).reworded(|text| veil(text, &secrets))
         }
         .boxed()
     }

@@ -3,6 +3,7 @@
 
 use fleet::{
     call::Effect,
+    manifest::ExitCodes,
     outcome::{Outcome, ToolFailure},
     wire::code::Code,
 };
@@ -62,11 +63,29 @@ impl Observed {
     }
 }
 
-/// The exit code by which a program says no.
-const BUSINESS_EXIT: i32 = 10;
+/// How the manifest wants ends to be classed.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) effect: Effect,
+    pub(super) exit_codes: ExitCodes,
+}
+
+impl Rules {
+    fn says_no(&self, code: i32) -> bool {
+        holds(&self.exit_codes.business, code)
+    }
+
+    fn proves_nothing_happened(&self, code: i32) -> bool {
+        holds(&self.exit_codes.not_applied, code)
+    }
+}
+
+fn holds(codes: &[u8], code: i32) -> bool {
+    codes.iter().any(|listed| i32::from(*listed) == code)
+}
 
 /// What a run means.
-pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
+pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
     let fail = |code, message: &str, facts: &[(&str, Value)]| {
         failure(code, message, facts, &observed.stderr)
     };
@@ -79,10 +98,21 @@ pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
                 flaw: Some(fail(code, &message, &[("exit_code", 0.into())])),
             },
         },
-        End::Exited(Ending::Code(BUSINESS_EXIT)) => {
+        End::Exited(Ending::Code(exit)) if rules.says_no(exit) => {
             let (message, code) = refusal(&observed.stdout, observed.overflow);
             let code = code.map(|code| ("code", Value::String(code)));
             Outcome::DefiniteFailure(fail(Code::ToolError, &message, code.as_slice()))
+        }
+        End::Exited(Ending::Code(exit)) if rules.proves_nothing_happened(exit) => {
+            let message =
+                format!("the tool is not available: the program ended with exit code {exit}");
+            let failure = fail(Code::Unavailable, &message, &[("exit_code", exit.into())]);
+            match rules.effect {
+                Effect::Read => Outcome::DefiniteFailure(failure),
+                Effect::Idempotent | Effect::Once | Effect::Transaction => {
+                    Outcome::NotStarted(failure)
+                }
+            }
         }
         End::Exited(Ending::Code(code)) => {
             let message = format!("the program ended with exit code {code}");
@@ -114,7 +144,7 @@ pub(super) fn verdict(observed: Observed, effect: Effect) -> Outcome {
         // A read has no effect that could be in doubt, and would write as much the next time.
         End::Ended(Reason::Overflow) => {
             let failure = fail(Code::OutputTooLarge, TOO_LARGE, &[]);
-            match effect {
+            match rules.effect {
                 Effect::Read => Outcome::DefiniteFailure(failure),
                 Effect::Idempotent | Effect::Once | Effect::Transaction => {
                     Outcome::Unknown(failure)
@@ -190,6 +220,13 @@ mod tests {
 
     use super::*;
 
+    fn rules(effect: Effect) -> Rules {
+        Rules {
+            effect,
+            exit_codes: ExitCodes::default(),
+        }
+    }
+
     fn observed(end: End, stdout: &[u8]) -> Observed {
         Observed {
             end,
@@ -249,7 +286,7 @@ mod tests {
         ];
         for (run, word, code) in table {
             let end = format!("{:?}", run.end);
-            let outcome = verdict(run, Effect::Once);
+            let outcome = verdict(run, &rules(Effect::Once));
             assert_eq!(
                 (outcome.word(), outcome.failure().map(|f| f.code)),
                 (word, code),
@@ -261,7 +298,7 @@ mod tests {
     #[test]
     fn too_much_output_leaves_doubt_only_where_there_may_be_an_effect() {
         for effect in Effect::ALL {
-            let running = verdict(observed(End::Ended(Reason::Overflow), b""), *effect);
+            let running = verdict(observed(End::Ended(Reason::Overflow), b""), &rules(*effect));
             assert_eq!(
                 running.word() == OutcomeWord::DefiniteFailure,
                 *effect == Effect::Read
@@ -271,13 +308,68 @@ mod tests {
                     overflow: true,
                     ..exited(0, b"{}")
                 },
-                *effect,
+                &rules(*effect),
             );
             assert_eq!(finished.word(), OutcomeWord::Applied);
             assert_eq!(
                 finished.failure().map(|f| f.code),
                 Some(Code::OutputTooLarge)
             );
+        }
+    }
+
+    #[test]
+    fn the_manifest_says_what_exit_codes_mean() {
+        use Code::{ToolCrashed, ToolError, Unavailable};
+        use OutcomeWord::{Applied, DefiniteFailure, NotStarted, Unknown};
+        for (exit, read, write) in [
+            (0, (Applied, None), (Applied, None)),
+            (
+                3,
+                (DefiniteFailure, Some(ToolError)),
+                (DefiniteFailure, Some(ToolError)),
+            ),
+            (
+                75,
+                (DefiniteFailure, Some(Unavailable)),
+                (NotStarted, Some(Unavailable)),
+            ),
+            // Not in the list that replaces the default one.
+            (
+                10,
+                (Unknown, Some(ToolCrashed)),
+                (Unknown, Some(ToolCrashed)),
+            ),
+            (
+                1,
+                (Unknown, Some(ToolCrashed)),
+                (Unknown, Some(ToolCrashed)),
+            ),
+            (
+                331,
+                (Unknown, Some(ToolCrashed)),
+                (Unknown, Some(ToolCrashed)),
+            ),
+        ] {
+            for effect in Effect::ALL {
+                let exit_codes = ExitCodes {
+                    business: vec![3, 4],
+                    not_applied: vec![75],
+                };
+                let outcome = verdict(
+                    exited(exit, b"{}"),
+                    &Rules {
+                        effect: *effect,
+                        exit_codes,
+                    },
+                );
+                let expected = if *effect == Effect::Read { read } else { write };
+                assert_eq!(
+                    (outcome.word(), outcome.failure().map(|f| f.code)),
+                    expected,
+                    "exit {exit}, {effect}"
+                );
+            }
         }
     }
 

@@ -1,0 +1,124 @@
+//! Which values of a call are nobody's business, and where they stand.
+//!
+//! What the ledger keeps and what its views show is decided by `toolfleet.veiled` in the migrations, which reads pointers
+//! as this file does.
+
+use serde_json::Value;
+
+use crate::manifest::Sensitive;
+
+/// Stands in a message where a sensitive value stood.
+pub const MASKED: &str = "[masked]";
+/// Shorter texts are not looked for in messages: they would be found everywhere.
+const TELLING: usize = 4;
+
+impl Sensitive {
+    /// Whether the value at this JSON pointer is sensitive, lies in one that is, or holds one.
+    pub fn touches(&self, path: &str) -> bool {
+        self.pointers.iter().any(|pointer| {
+            let both = pointer.split('/').zip(path.split('/'));
+            both.skip(1)
+                .all(|(wanted, segment)| wanted == "*" || wanted == segment)
+        })
+    }
+
+    /// The sensitive texts and numbers in a value that are long enough to be recognised elsewhere; the longest first.
+    pub fn texts(&self, value: &Value) -> Vec<String> {
+        let mut texts = Vec::new();
+        for pointer in &self.pointers {
+            let segments: Vec<String> = pointer.split('/').skip(1).map(unescaped).collect();
+            find(value, &segments, &mut texts);
+        }
+        texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        texts.dedup();
+        texts
+    }
+}
+
+/// The text with each of these in it masked; `None` where there is none.
+pub fn masked(text: &str, hidden: &[String]) -> Option<String> {
+    let found: Vec<&String> = hidden
+        .iter()
+        .filter(|value| text.contains(*value))
+        .collect();
+    let mask = |text: String, value: &&String| text.replace(value.as_str(), MASKED);
+    (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), mask))
+}
+
+fn unescaped(segment: &str) -> String {
+    segment.replace("~1", "/").replace("~0", "~")
+}
+
+fn find(value: &Value, segments: &[String], texts: &mut Vec<String>) {
+    let Some((first, rest)) = segments.split_first() else {
+        collect(value, texts);
+        return;
+    };
+    match value {
+        Value::Object(members) => members
+            .iter()
+            .filter(|(name, _)| first == "*" || first == *name)
+            .for_each(|(_, member)| find(member, rest, texts)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| first == "*" || *first == index.to_string())
+            .for_each(|(_, item)| find(item, rest, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn collect(value: &Value, texts: &mut Vec<String>) {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(items) => return items.iter().for_each(|item| collect(item, texts)),
+        Value::Object(members) => return members.values().for_each(|item| collect(item, texts)),
+        Value::Null | Value::Bool(_) => return,
+    };
+    if text.len() >= TELLING {
+        texts.push(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::SensitiveMode;
+
+    fn at(pointers: &[&str]) -> Sensitive {
+        Sensitive {
+            pointers: pointers.iter().map(ToString::to_string).collect(),
+            mode: SensitiveMode::Mask,
+        }
+    }
+
+    #[test]
+    fn a_place_is_touched_by_what_is_above_and_below_it() {
+        let sensitive = at(&["/card/number", "/people/*/name"]);
+        for path in [
+            "",
+            "/card",
+            "/card/number",
+            "/card/number/0",
+            "/people",
+            "/people/7/name",
+        ] {
+            assert!(sensitive.touches(path), "{path}");
+        }
+        for path in ["/card/year", "/cards", "/people/7/age", "/x"] {
+            assert!(!sensitive.touches(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_text_at_a_pointer_is_masked_in_a_message() {
+        let value = r#"{"card": {"number": "4111-1111", "code": 123}, "a/b": {"~": 12345.60}, "people": [{"name": ["Ada L."]}]}"#;
+        let value = serde_json::from_str(value).unwrap();
+        let texts = at(&["/card", "/a~1b/~0", "/people/*/name", "/absent/x"]).texts(&value);
+        let message = masked("4111-1111 of Ada L. paid 12345.60, code 123", &texts).unwrap();
+        // Three digits are found in any text, and say nothing.
+        assert_eq!(message, "[masked] of [masked] paid [masked], code 123");
+        assert_eq!(masked("nothing", &texts), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! What every executor promises, as a suite that runs against real tools.
+//!
+//! Whoever writes an executor, or a tool of a kind of their own, supplies a [`Rig`]: for each [`Behaviour`] a tool that
+//! does just that, or a reason why it cannot be. [`exercise`] runs them all, under every effect class that the rig
+//! names, and says what was kept and what was not; [`table`] puts several reports side by side.
+//!
+//! ```
+//! use worker::conformance::{self, Behaviour, Case, Rig};
+//! use fleet::call::Effect;
+//! use futures_util::future::BoxFuture;
+//! use worker::executors::{Executor, native::NativeExecutor};
+//!
+//! struct Nothing(NativeExecutor);
+//!
+//! impl Rig for Nothing {
+//!     fn name(&self) -> &str {
+//!         "nothing"
+//!     }
+//!     fn executor(&self) -> &dyn Executor {
+//!         &self.0
+//!     }
+//!     fn tool(&self, _behaviour: Behaviour, _effect: Effect) -> BoxFuture<'_, Case> {
+//!         Box::pin(async { Case::NotApplicable("it has no tools") })
+//!     }
+//! }
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let report = conformance::exercise(&Nothing(NativeExecutor::default())).await;
+//! assert!(report.is_kept());
+//! print!("{}", conformance::table(&[report]));
+//! # });
+//! ```
+//!
+//! The suite runs an executor by itself, without a ledger. That what an executor says is recorded rightly is the worker's
+//! business and is tested there.
+
+mod behaviour;
+mod checks;
+mod report;
+
+use std::{fmt, panic::AssertUnwindSafe, time::Duration};
+
+use fleet::{call::Effect, manifest::Manifest, secrets::Secrets};
+use futures_util::{FutureExt, future::BoxFuture};
+use serde_json::Value;
+
+pub use self::{
+    behaviour::Behaviour,
+    report::{Cell, Report, table},
+};
+use crate::executors::Executor;
+
+/// The name of the secret that the tool of [`Behaviour::VeilsSecrets`] is given.
+pub const SECRET_NAME: &str = "CONFORMANCE";
+/// Its value: what no outcome may show.
+pub const SECRET: &str = "conformance-secret-2f61c0d5a7";
+/// What the tool of [`Behaviour::PassesOnRefusals`] says.
+pub const REFUSAL: &str = "it is sold out";
+/// The code that goes with it, where the tool can say one.
+pub const REFUSAL_CODE: &str = "E_SOLD_OUT";
+/// The `output_limit` of the tool of [`Behaviour::BoundsAnswers`].
+pub const OUTPUT_LIMIT: usize = 64 * 1024;
+/// The argument that carries the key of [`Behaviour::PutsTheKeyIntoAnArgument`].
+pub const KEY_ARGUMENT: &str = "key";
+
+/// What an executor's author supplies.
+pub trait Rig: Send + Sync {
+    /// The column's heading.
+    fn name(&self) -> &str;
+
+    /// What is put to the test.
+    fn executor(&self) -> &dyn Executor;
+
+    /// A fresh tool that behaves as [`Behaviour::tool`] says, with this effect, ready to be run.
+    fn tool(&self, behaviour: Behaviour, effect: Effect) -> BoxFuture<'_, Case>;
+
+    /// The effect classes that it runs under.
+    fn effects(&self) -> &[Effect] {
+        &[Effect::Read, Effect::Once]
+    }
+
+    /// The tool's own value in a result; where the executor puts something around it, the rig takes that off.
+    fn answer(&self, result: Value) -> Value {
+        result
+    }
+
+    /// Whether a run that is ended before its time still answers, with proof that it had no effect: a database that says
+    /// that it rolled back. Then it may be a definite failure instead of an unknown one.
+    fn ends_with_proof(&self) -> bool {
+        false
+    }
+}
+
+/// What a rig has for a behaviour.
+#[derive(Debug)]
+pub enum Case {
+    /// A tool.
+    Tool(Box<Tool>),
+    /// There cannot be one, and this is why.
+    NotApplicable(&'static str),
+}
+
+/// A tool, what to call it with, and how to see what it does.
+pub struct Tool {
+    /// What would be applied.
+    pub manifest: Manifest,
+    /// What it is called with.
+    pub arguments: Value,
+    /// Where its secrets are.
+    pub secrets: Secrets,
+    /// What can be seen of it without the executor.
+    pub watch: Box<dyn Watch>,
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool")
+            .field("manifest", &self.manifest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sees what a tool does, by other means than the executor.
+pub trait Watch: Send + Sync {
+    /// How many of its runs have begun so far.
+    fn begun(&self) -> BoxFuture<'_, usize>;
+
+    /// Whether none of them is at work any more, nor anything that they started.
+    fn at_rest(&self) -> BoxFuture<'_, bool>;
+}
+
+/// The longest that one behaviour may take before the executor counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Puts an executor to every test, one after the other.
+pub async fn exercise(rig: &dyn Rig) -> Report {
+    let mut report = Report::of(rig.name());
+    for effect in rig.effects() {
+        for behaviour in Behaviour::ALL {
+            report.add(
+                *behaviour,
+                *effect,
+                exercise_one(rig, *behaviour, *effect).await,
+            );
+        }
+    }
+    report
+}
+
+/// Puts an executor to one test.
+pub async fn exercise_one(rig: &dyn Rig, behaviour: Behaviour, effect: Effect) -> Cell {
+    let tool = match rig.tool(behaviour, effect).await {
+        Case::Tool(tool) => *tool,
+        Case::NotApplicable(reason) => return Cell::NotApplicable(reason.to_owned()),
+    };
+    let checking = AssertUnwindSafe(checks::check(rig, behaviour, effect, &tool)).catch_unwind();
+    match tokio::time::timeout(PATIENCE, checking).await {
+        Ok(Ok(Ok(()))) => Cell::Kept,
+        Ok(Ok(Err(why))) => Cell::Broken(why),
+        Ok(Err(_panic)) => Cell::Broken("it panicked".to_owned()),
+        Err(_elapsed) => Cell::Broken(format!("it did not end within {} s", PATIENCE.as_secs())),
+    }
+}
