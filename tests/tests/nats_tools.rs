@@ -25,7 +25,11 @@ use secrecy::SecretString;
 use serde_json::{Value, json, value::RawValue};
 use tempfile::TempDir;
 use time::OffsetDateTime;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
@@ -539,4 +543,52 @@ async fn a_service_that_replies_often_late_or_with_garbage_changes_nothing() {
     let guess = |inbox: &str| inbox.rsplit_once('.').unwrap().1.to_owned();
     assert_ne!(guess(&inbox), guess(&other));
     assert_eq!(guess(&other).len(), 32);
+}
+
+/// A client that says what no library would.
+async fn raw(scene: &Scene) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", scene.nats.port()))
+        .await
+        .unwrap();
+    let hello = "CONNECT {\"verbose\":false,\"headers\":true}\r\nPING\r\n";
+    stream.write_all(hello.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_reply_that_is_no_message_breaks_one_connection_and_proves_nothing() {
+    let scene = Scene::start().await;
+    let mut requests = scene.hear("tools.t").await;
+    for headers in [
+        "NATS/1.0\r\nno colon\r\n\r\n".as_bytes(),
+        b"NATS/1.0\r\nA: \xff\r\n\r\n",
+        b"NATS/1.0 xx\r\n\r\n",
+    ] {
+        for (effect, time, code) in [
+            ("read", LONG, "unavailable"),
+            ("once", Duration::from_millis(800), "timeout"),
+        ] {
+            let prepared = scene
+                .prepare(&manifest(effect, json!({})), &json!({}))
+                .unwrap();
+            let context = context(time);
+            let left_behind = context.left_behind.clone();
+            let (outcome, _stream) = tokio::join!(prepared.run(context), async {
+                let inbox = next(&mut requests).await.reply.unwrap();
+                let mut stream = raw(&scene).await;
+                let line = format!("HPUB {inbox} {0} {0}\r\n", headers.len());
+                let reply = [line.as_bytes(), headers, b"\r\n"].concat();
+                stream.write_all(&reply).await.unwrap();
+                stream
+            });
+            assert_eq!(word(&outcome), ("unknown", Some(code)), "{effect}");
+            assert!(!left_behind.is_admitted());
+            until_so("the connection to be back", async || {
+                scene.bus.is_connected()
+            })
+            .await;
+        }
+    }
+    let outcome = scene.answered(&manifest("once", json!({})), &[], "1").await;
+    assert_eq!(word(&outcome), ("applied", None));
 }

@@ -2,12 +2,14 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
+use async_nats::Subscriber;
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
     wait::{LONG, until_so},
     witness::Witness,
 };
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -130,6 +132,14 @@ fn fox() -> Value {
     json!({"term": "fox", "to": "fr", "is": "renard"})
 }
 
+/// Hears what the services are asked. Whoever holds it listens too, so that it is never said that nobody does.
+async fn overhear(fleet: &Fleet, subject: &'static str) -> Subscriber {
+    let heard = fleet.client.subscribe(subject).await.unwrap();
+    // The answer to a question comes after the server has read what stands before it.
+    fleet.dispatchers_heard().await;
+    heard
+}
+
 async fn answers_and_refuses(fleet: &Fleet) {
     let nobody = fleet
         .submit("translate", &json!({"text": "fox", "to": "fr"}))
@@ -199,10 +209,10 @@ async fn a_service_stops_when_its_call_is_taken_back() {
             "python" => Service::python(&fleet, folder.path(), &slow).await,
             _ => Service::node(&fleet, folder.path(), &slow).await,
         };
+        let mut heard = overhear(&fleet, "tools.translate").await;
         let call = fleet.submit("translate", &json!({"text": language, "to": "fr"}));
         let call = call.asynchronous().await.call_id();
-        fleet.until_state(call, "running").await;
-        // The read's timeout is 5 s; the first one that the service hears of is the cancel or that.
+        timeout(LONG, heard.next()).await.unwrap().unwrap();
         fleet
             .ask("toolfleet.v1.default.cancel", &json!({"call_id": call}))
             .await;
@@ -228,9 +238,11 @@ async fn a_read_whose_service_is_killed_in_mid_call_is_tried_again_when_it_is_ba
     fleet.submit("add_term", &fox()).key("k").wait().await;
     service.kill().await;
     let service = Service::python(&fleet, folder.path(), &["--slow-ms", "60000"]).await;
+    let mut heard = overhear(&fleet, "tools.translate").await;
     let call = fleet.submit("translate", &json!({"text": "fox", "to": "fr"}));
     let call = call.asynchronous().await.call_id();
-    fleet.until_state(call, "running").await;
+    timeout(LONG, heard.next()).await.unwrap().unwrap();
+    drop(heard);
     service.kill().await;
     let _service = Service::python(&fleet, folder.path(), &[]).await;
     let row = fleet.until_state(call, "succeeded").await;

@@ -183,3 +183,23 @@ const fn word(applied: Applied) -> &'static str {
         Applied::Conflict | Applied::ProbeUnfit => "refused",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_may_not_speak_where_the_fleet_does() {
+        let manifest = |subject: &str| {
+            let text = format!(
+                "{{name: t, version: 1, description: d, effect: read, input_schema: {{type: object}}, \
+                 executor: {{nats: {{subject: {subject}}}}}}}"
+            );
+            fleet::manifest::parse(&text).expect("a manifest")
+        };
+        let subjects = Subjects::new("acme".parse().expect("a prefix"));
+        assert!(own_subject(&manifest("acme.v1.x.admin.settle"), &subjects).is_some());
+        assert!(own_subject(&manifest("acme2.translate"), &subjects).is_none());
+        assert!(own_subject(&manifest("toolfleet.x"), &subjects).is_none());
+    }
+}
