@@ -109,14 +109,14 @@ impl Statement {
         if self.tokens.iter().any(|token| symbol(token) == Some(b';')) {
             refuse("a tool is one statement; take out everything after the first ;".to_owned());
         }
+        if self.selects_into() {
+            refuse("SELECT INTO creates a table; write INSERT INTO … SELECT".to_owned());
+        }
         for (index, found) in self.words() {
             let before = index
                 .checked_sub(1)
                 .and_then(|at| self.tokens.get(at))
                 .and_then(word);
-            if found == "into" && !matches!(before, Some("insert" | "merge")) {
-                refuse("SELECT INTO creates a table; write INSERT INTO … SELECT".to_owned());
-            }
             if effect != Effect::Read {
                 continue;
             }
@@ -133,6 +133,13 @@ impl Statement {
                 ));
             }
         }
+    }
+
+    fn selects_into(&self) -> bool {
+        self.words().any(|(index, found)| {
+            let before = index.checked_sub(1).and_then(|at| self.word_at(at));
+            found == "into" && !matches!(before, Some("insert" | "merge"))
+        })
     }
 
     fn check_names(&self, mut refuse: impl FnMut(String)) {
@@ -205,6 +212,12 @@ fn symbol(token: &Token) -> Option<u8> {
         Kind::Symbol(symbol) => Some(symbol),
         Kind::Word(_) | Kind::Quoted(_) | Kind::Placeholder(_) | Kind::Text | Kind::Number => None,
     }
+}
+
+/// Whether it creates a table by `SELECT INTO`, which the server prepares like any other `SELECT`; so does what cannot be
+/// read.
+pub fn selects_into(statement: &str) -> bool {
+    token::tokens(statement).map_or(true, |tokens| Statement { tokens }.selects_into())
 }
 
 /// The statement without a `;` at its end, each placeholder replaced; `None` if it cannot be read.

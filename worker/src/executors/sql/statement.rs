@@ -2,12 +2,12 @@
 //!
 //! `PREPARE … AS` takes only what can be prepared: one `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE` or `VALUES`. So
 //! `COMMIT`, `SET`, `COPY`, `DO`, `CALL` and all DDL are syntax errors to the server itself, and the extended protocol
-//! refuses a second statement. Then each `$n` becomes `$n::text::type`: every parameter is sent as text, so numbers
+//! refuses a second statement; what it does let through, `SELECT INTO`, we refuse. Then each `$n` becomes `$n::text::type`: every parameter is sent as text, so numbers
 //! stay exact and any type will do.
 
 use std::sync::Arc;
 
-use fleet::manifest::sql::with_placeholders;
+use fleet::manifest::sql::{selects_into, with_placeholders};
 use sqlx::{
     AssertSqlSafe, Column as _, Executor, PgConnection, Row, SqlSafeStr, Statement as _,
     TypeInfo as _,
@@ -78,6 +78,11 @@ pub(super) async fn check(
     statement: &str,
     placeholders: usize,
 ) -> Result<Statement, Ended> {
+    if selects_into(statement) {
+        return Err(Ended::Flaw(
+            "SELECT INTO creates a table; write INSERT INTO … SELECT".to_owned(),
+        ));
+    }
     prepare(connection, statement).await?;
     let rows = sqlx::query(PARAMETERS)
         .persistent(false)
