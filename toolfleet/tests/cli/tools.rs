@@ -158,7 +158,7 @@ async fn a_version_is_applied_once_and_never_changed() {
             .find(|row| row["tool"] == name)
             .unwrap()
     };
-    assert_eq!(listed.as_array().unwrap().len(), 5);
+    assert_eq!(listed.as_array().unwrap().len(), 6);
     assert_eq!(
         (&of("look")["version"], &of("look")["executor"]),
         (&json!(2), &json!("process"))
