@@ -22,7 +22,7 @@ executor: {process: {command: [look]}}
 fn the_examples_have_nothing_to_object_to() {
     let ran = run(program(&["tools", "lint", "examples/tools"]));
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert_eq!(ran.out, "4 files: 0 problems, 0 warnings\n");
+    assert_eq!(ran.out, "5 files: 0 problems, 0 warnings\n");
 }
 
 #[test]
@@ -99,7 +99,7 @@ async fn a_version_is_applied_once_and_never_changed() {
     assert_eq!(
         first.out,
         "look version 1: created\ncount_words version 1: created\nfind_charge version 1: created\n\
-         get_weather version 1: created\ncharge_account version 1: created\n"
+         get_weather version 1: created\ntransfer version 1: created\ncharge_account version 1: created\n"
     );
     let heard = tokio::time::timeout(Duration::from_secs(30), bell.next()).await;
     assert!(heard.unwrap().unwrap().payload.is_empty());
@@ -158,7 +158,7 @@ async fn a_version_is_applied_once_and_never_changed() {
             .find(|row| row["tool"] == name)
             .unwrap()
     };
-    assert_eq!(listed.as_array().unwrap().len(), 5);
+    assert_eq!(listed.as_array().unwrap().len(), 6);
     assert_eq!(
         (&of("look")["version"], &of("look")["executor"]),
         (&json!(2), &json!("process"))
