@@ -212,7 +212,7 @@ pub struct Sensitive {
     /// JSON pointers into arguments and results, such as `/card/number`; `*` as a segment stands for every one.
     pub pointers: Vec<String>,
     /// What becomes of them.
-    #[serde(default)]
+    #[serde(default = "SensitiveMode::mask")]
     pub mode: SensitiveMode,
 }
 
@@ -226,8 +226,8 @@ words! {
     }
 }
 
-impl Default for SensitiveMode {
-    fn default() -> Self {
+impl SensitiveMode {
+    const fn mask() -> Self {
         Self::Mask
     }
 }
