@@ -135,7 +135,6 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         language: Language::En,
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
-        committed: Default::default(),
         left_behind: LeftBehind::default(),
         committed: Committed::default(),
         progress: Progress::default(),

@@ -1,7 +1,6 @@
 //! SQL tools against a real Postgres: what is sent, what each answer means, what cannot be smuggled in.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
-#![expect(clippy::print_stdout, reason = "the attempts to smuggle are a table")]
 
 mod bench;
 
