@@ -208,3 +208,36 @@ async fn what_cannot_be_reached_has_not_started_and_no_password_is_told() {
         Outcome::NotStarted(_) | Outcome::Applied { .. }
     ));
 }
+
+#[tokio::test]
+async fn an_answer_whose_columns_have_changed_is_not_read_by_the_old_names() {
+    let mut bench = Bench::new().await;
+    let asked = async |bench: &Bench| {
+        bench
+            .run("read", "SELECT * FROM items", json!([]), json!({}))
+            .await
+    };
+    bench
+        .admin("INSERT INTO @tool.items VALUES (1, 'one')")
+        .await;
+    let before = asked(&bench).await;
+    assert_eq!(answer(&before), json!([{"id": 1, "name": "one"}]));
+    bench
+        .admin("ALTER TABLE @tool.items DROP COLUMN name, ADD COLUMN size bigint DEFAULT 7")
+        .await;
+    assert_eq!(
+        word(&asked(&bench).await),
+        ("definite_failure", "tool_crashed")
+    );
+    let anew = asked(&bench).await;
+    assert_eq!(answer(&anew), json!([{"id": 1, "size": 7}]));
+    bench
+        .admin("ALTER TABLE @tool.items ALTER COLUMN size TYPE double precision")
+        .await;
+    assert_eq!(
+        word(&asked(&bench).await),
+        ("definite_failure", "tool_crashed")
+    );
+    let anew = asked(&bench).await;
+    assert_eq!(answer(&anew)[0]["size"].as_f64(), Some(7.0));
+}

@@ -91,8 +91,6 @@ struct Idle {
 pub struct Open {
     /// The connection.
     pub connection: PgConnection,
-    /// The process that serves it.
-    pub pid: i32,
     /// Whether it served another attempt before.
     pub reused: bool,
 }
@@ -163,14 +161,8 @@ impl Database {
                     return Err(NoConnection::Role(problem));
                 }
             }
-            let row = connection
-                .fetch_one("SELECT pg_catalog.pg_backend_pid()")
-                .await
-                .map_err(|error| unreachable(&error))?;
-            let pid = row.try_get(0).map_err(|error| unreachable(&error))?;
             Ok(Open {
                 connection,
-                pid,
                 reused: false,
             })
         };

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     database::{Database, NoConnection, Open},
     row,
-    statement::{Column, Statement, check},
+    statement::{Statement, check},
 };
 use crate::executors::LINGER_MAX;
 
@@ -191,7 +191,6 @@ impl Session {
         if let Some(mut open) = database.idle() {
             let beginning = begin(&mut open.connection, &limits);
             if matches!(timeout(IDLE_ANSWER, beginning).await, Ok(Ok(()))) {
-                watch.0.pid.store(open.pid, Ordering::SeqCst);
                 return Ok(begun(open));
             }
             // The others are as old: a server that was restarted closed them all.
@@ -201,12 +200,12 @@ impl Session {
             .open(limits.until)
             .await
             .map_err(Ended::NoConnection)?;
-        watch.0.pid.store(open.pid, Ordering::SeqCst);
         begin(&mut open.connection, &limits).await?;
         Ok(begun(open))
     }
 
-    /// Lets the statement and the functions that it calls read these facts with `current_setting('toolfleet.NAME')`.
+    /// Lets the statement and the functions that it calls read these facts with `current_setting('toolfleet.NAME')`, and learns
+    /// whom to cancel: inside the transaction, for behind a pooler each one may be served by another process.
     ///
     /// # Errors
     ///
@@ -218,15 +217,16 @@ impl Session {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .unzip();
         let telling = sqlx::query(
-            "SELECT pg_catalog.count(pg_catalog.set_config('toolfleet.' || f.name, f.value, true))
+            "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config('toolfleet.' || f.name, f.value, true))
              FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS f (name, value)",
         );
-        telling
+        let row = telling
             .bind(names)
             .bind(values)
             .persistent(false)
-            .execute(&mut self.open.connection)
+            .fetch_one(&mut self.open.connection)
             .await?;
+        self.watch.0.pid.store(row.try_get(0)?, Ordering::SeqCst);
         Ok(())
     }
 
@@ -266,7 +266,7 @@ impl Session {
         for value in values {
             query = query.bind(value);
         }
-        let mut answer = Answer::new(&statement.columns, self.limits.output_limit);
+        let mut answer = Answer::new(statement, self.limits.output_limit);
         let mut stream = Executor::fetch_many(&mut self.open.connection, query);
         while let Some(part) = stream.try_next().await? {
             match part {
@@ -368,7 +368,7 @@ fn milliseconds(duration: Duration) -> i32 {
 
 /// An answer as it grows.
 struct Answer<'a> {
-    columns: &'a [Column],
+    statement: &'a Statement,
     limit: usize,
     text: String,
     rows: usize,
@@ -376,9 +376,9 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    const fn new(columns: &'a [Column], limit: usize) -> Self {
+    const fn new(statement: &'a Statement, limit: usize) -> Self {
         Self {
-            columns,
+            statement,
             limit,
             text: String::new(),
             rows: 0,
@@ -390,8 +390,14 @@ impl<'a> Answer<'a> {
         if self.rows == ROWS_MAX {
             return Err(Ended::TooLarge("it has more than 10000 rows"));
         }
+        // What is known of its columns is older than this answer.
+        if self.rows == 0 && !self.statement.answers(row) {
+            return Err(Ended::Flaw(
+                "the columns of its answer have changed meanwhile; try again".to_owned(),
+            ));
+        }
         self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
-        for (index, column) in self.columns.iter().enumerate() {
+        for (index, column) in self.statement.columns.iter().enumerate() {
             if index > 0 {
                 self.text.push(',');
             }
@@ -419,7 +425,7 @@ impl<'a> Answer<'a> {
     }
 
     fn json(mut self) -> String {
-        if self.columns.is_empty() {
+        if self.statement.columns.is_empty() {
             let mut text = String::new();
             write!(text, r#"{{"rows_affected":{}}}"#, self.affected)
                 .expect("a String takes everything");

@@ -11,6 +11,7 @@ use fleet::manifest::sql::{selects_into, with_placeholders};
 use sqlx::{
     AssertSqlSafe, Column as _, Executor, PgConnection, Row, SqlSafeStr, Statement as _,
     TypeInfo as _,
+    postgres::{PgRow, types::Oid},
 };
 
 use super::{kind::Kind, session::Ended};
@@ -50,6 +51,19 @@ pub(super) enum Shape {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) kind: Kind,
+    /// The number of its type, by which a later answer shows that it is still the same.
+    oid: Option<Oid>,
+}
+
+impl Statement {
+    /// Whether an answer has the columns that the server told of when it checked the statement.
+    pub(super) fn answers(&self, row: &PgRow) -> bool {
+        let columns = row.columns();
+        columns.len() == self.columns.len()
+            && columns.iter().zip(&self.columns).all(|(column, known)| {
+                column.name() == known.name && column.type_info().oid() == known.oid
+            })
+    }
 }
 
 /// The types of what was just prepared, through domains to what they are made of.
@@ -133,11 +147,11 @@ pub(super) async fn check(
         .await?;
     let mut columns: Vec<Column> = Vec::new();
     for column in prepared.columns() {
-        let (name, kind) = (column.name(), column.type_info());
-        let Some(kind) = Kind::of(kind) else {
+        let (name, info) = (column.name(), column.type_info());
+        let Some(kind) = Kind::of(info) else {
             return Err(Ended::Flaw(format!(
                 "column {name} has the type {}, which has no JSON; cast it to text in the statement",
-                kind.name().to_lowercase()
+                info.name().to_lowercase()
             )));
         };
         if columns.iter().any(|other| other.name == name) {
@@ -148,6 +162,7 @@ pub(super) async fn check(
         columns.push(Column {
             name: name.to_owned(),
             kind,
+            oid: info.oid(),
         });
     }
     Ok(Statement {
