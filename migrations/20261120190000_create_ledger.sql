@@ -108,6 +108,8 @@ CREATE TABLE toolfleet.open_calls (
     key_hash bytea,
     key_retention_ms bigint NOT NULL,
     args json NOT NULL,
+    -- What is left of them once the call is over, where its tool does not let them be kept.
+    kept_args json,
     original_args json,
     coercions json,
     args_hash bytea NOT NULL,
@@ -288,8 +290,8 @@ CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[] LA
     WHERE split_part(p, '/', 2) = '*' OR replace(replace(split_part(p, '/', 2), '~1', '/'), '~0', '~') = segment
 $$;
 
--- A JSON value with `word` at each of these pointers. All other values keep their text.
-CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The same as `veiled`, however large the value is.
+CREATE FUNCTION toolfleet.veiled_below(value json, pointers text[], word text) RETURNS json LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF cardinality(pointers) = 0 THEN
         RETURN value;
@@ -298,19 +300,25 @@ BEGIN
     ELSIF json_typeof(value) = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':'
-                || toolfleet.veiled(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
+                || toolfleet.veiled_below(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
             FROM json_each(value) WITH ORDINALITY m (key, value, place));
     ELSIF json_typeof(value) = 'array' THEN
         RETURN (
             SELECT '[' || coalesce(string_agg(
-                toolfleet.veiled(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
+                toolfleet.veiled_below(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
                 || ']'
             FROM json_array_elements(value) WITH ORDINALITY m (value, place));
     END IF;
     RETURN value;
 END $$;
 
--- What a finished call keeps of its arguments or its result. `sensitive` is its tool version's.
+-- A JSON value with `word` at each of these pointers. All other values keep their text. A large one is veiled as a whole:
+-- it takes three seconds for each MiB.
+CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS json LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN octet_length(value::text) > 65536 THEN to_json(word) ELSE toolfleet.veiled_below(value, pointers, word) END
+$$;
+
+-- What a finished call keeps of the result that a person gave it. What tools answered is veiled before it comes here.
 CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN sensitive->>'mode' = 'omit' THEN toolfleet.veiled(
         value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END

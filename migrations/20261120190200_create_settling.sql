@@ -22,8 +22,8 @@ BEGIN
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason, details)
     VALUES (
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
-        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, toolfleet.kept(o.args, hidden),
-        toolfleet.kept(o.original_args, hidden), o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
+        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, coalesce(o.kept_args, o.args),
+        CASE WHEN o.kept_args IS NULL THEN o.original_args END, o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
         o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
         o.deadline_at, o.first_started_at, finish.at,
         (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,

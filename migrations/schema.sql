@@ -310,6 +310,7 @@ CREATE TABLE toolfleet.open_calls (
     key_hash bytea,
     key_retention_ms bigint NOT NULL,
     args json NOT NULL,
+    kept_args json,
     original_args json,
     coercions json,
     args_hash bytea NOT NULL,
@@ -371,8 +372,8 @@ BEGIN
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason, details)
     VALUES (
         o.call_id, o.rev + 1, o.state, finish.state, finish.outcome, finish.source, finish.effect_known, o.tenant, o.tool,
-        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, toolfleet.kept(o.args, hidden),
-        toolfleet.kept(o.original_args, hidden), o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
+        o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms, coalesce(o.kept_args, o.args),
+        CASE WHEN o.kept_args IS NULL THEN o.original_args END, o.coercions, o.args_hash, toolfleet.kept(finish.result, hidden), finish.error,
         o.session, o.run, o.meta, o.language, o.traceparent, o.accepted_at,
         o.deadline_at, o.first_started_at, finish.at,
         (extract(epoch FROM coalesce(o.first_started_at, finish.at) - o.accepted_at) * 1000)::bigint,
@@ -622,6 +623,12 @@ CREATE FUNCTION toolfleet.uuid_instant(id uuid) RETURNS timestamp with time zone
 $$;
 
 CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS json
+    LANGUAGE sql IMMUTABLE STRICT
+    AS $$
+    SELECT CASE WHEN octet_length(value::text) > 65536 THEN to_json(word) ELSE toolfleet.veiled_below(value, pointers, word) END
+$$;
+
+CREATE FUNCTION toolfleet.veiled_below(value json, pointers text[], word text) RETURNS json
     LANGUAGE plpgsql IMMUTABLE STRICT
     AS $$
 BEGIN
@@ -632,12 +639,12 @@ BEGIN
     ELSIF json_typeof(value) = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':'
-                || toolfleet.veiled(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
+                || toolfleet.veiled_below(m.value, toolfleet.below(pointers, m.key), word)::text, ',' ORDER BY m.place), '') || '}'
             FROM json_each(value) WITH ORDINALITY m (key, value, place));
     ELSIF json_typeof(value) = 'array' THEN
         RETURN (
             SELECT '[' || coalesce(string_agg(
-                toolfleet.veiled(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
+                toolfleet.veiled_below(m.value, toolfleet.below(pointers, (m.place - 1)::text), word)::text, ',' ORDER BY m.place), '')
                 || ']'
             FROM json_array_elements(value) WITH ORDINALITY m (value, place));
     END IF;

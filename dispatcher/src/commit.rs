@@ -241,6 +241,10 @@ impl Door {
             }),
             key_retention_ms: millis(manifest.key_retention),
             args: submission.args_text.clone(),
+            kept_args: manifest
+                .sensitive
+                .as_ref()
+                .and_then(|sensitive| sensitive.kept(&submission.args_text)),
             args_hash: submission.args_hash,
             session: headers.session.clone(),
             run: headers.run.clone(),
@@ -329,6 +333,7 @@ mod tests {
             }),
             key_retention_ms: 0,
             args: "{}".to_owned(),
+            kept_args: None,
             args_hash: [3; 32],
             session: None,
             run: None,

@@ -1,14 +1,16 @@
 //! Which values of a call are nobody's business, and where they stand.
 //!
-//! What the ledger keeps and what its views show is decided by `toolfleet.veiled` in the migrations, which reads pointers
-//! as this file does.
+//! What the ledger keeps of arguments and answers is decided here; what its views show, and what it keeps of a result that a
+//! person gave, by `toolfleet.veiled` in the migrations, which reads pointers as this file does.
 
 use serde_json::Value;
 
-use crate::manifest::Sensitive;
+use crate::manifest::{Sensitive, SensitiveMode};
 
 /// Stands in a message where a sensitive value stood.
 pub const MASKED: &str = "[masked]";
+/// Stands where a value was that is not kept.
+const OMITTED: &str = "[omitted]";
 /// Shorter texts are not looked for in messages: they would be found everywhere.
 const TELLING: usize = 4;
 
@@ -20,6 +22,32 @@ impl Sensitive {
             both.skip(1)
                 .all(|(wanted, segment)| wanted == "*" || wanted == segment)
         })
+    }
+
+    /// What may be kept of arguments or an answer once their call is over; `None` where all of it may. JSON text; numbers
+    /// stay as they are written.
+    pub fn kept(&self, text: &str) -> Option<String> {
+        match self.mode {
+            SensitiveMode::Mask => None,
+            SensitiveMode::Omit => Some(match serde_json::from_str::<Value>(text) {
+                Ok(mut value) => {
+                    for pointer in &self.pointers {
+                        let segments: Vec<String> =
+                            pointer.split('/').skip(1).map(unescaped).collect();
+                        omit(&mut value, &segments);
+                    }
+                    // Where much of little is left out, saying so could take many times the room.
+                    let kept = value.to_string();
+                    if kept.len() > 2 * text.len() + OMITTED.len() {
+                        omitted()
+                    } else {
+                        kept
+                    }
+                }
+                // Nobody knows what stands where in it.
+                Err(_unreadable) => omitted(),
+            }),
+        }
     }
 
     /// The sensitive texts and numbers in a value that are long enough to be recognised elsewhere; the longest first.
@@ -68,6 +96,29 @@ fn find(value: &Value, segments: &[String], texts: &mut Vec<String>) {
     }
 }
 
+fn omitted() -> String {
+    Value::from(OMITTED).to_string()
+}
+
+fn omit(value: &mut Value, segments: &[String]) {
+    let Some((first, rest)) = segments.split_first() else {
+        *value = Value::from(OMITTED);
+        return;
+    };
+    match value {
+        Value::Object(members) => members
+            .iter_mut()
+            .filter(|(name, _)| first == "*" || first == *name)
+            .for_each(|(_, member)| omit(member, rest)),
+        Value::Array(items) => items
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| first == "*" || *first == index.to_string())
+            .for_each(|(_, item)| omit(item, rest)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 fn collect(value: &Value, texts: &mut Vec<String>) {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -84,7 +135,6 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::SensitiveMode;
 
     fn at(pointers: &[&str]) -> Sensitive {
         Sensitive {
@@ -109,6 +159,28 @@ mod tests {
         for path in ["/card/year", "/cards", "/people/7/age", "/x"] {
             assert!(!sensitive.touches(path), "{path}");
         }
+    }
+
+    #[test]
+    fn what_is_not_kept_is_omitted_and_all_else_keeps_its_text() {
+        let omitting = Sensitive {
+            mode: SensitiveMode::Omit,
+            ..at(&["/card/number", "/people/*/name", "/list/1"])
+        };
+        let text = r#"{"amount":9007199254740993.10,"card":{"number":[4111],"year":27},"list":[1,2,3],"people":[{"name":"Ada"},{"name":{}},7]}"#;
+        assert_eq!(
+            omitting.kept(text).unwrap(),
+            r#"{"amount":9007199254740993.10,"card":{"number":"[omitted]","year":27},"list":[1,"[omitted]",3],"people":[{"name":"[omitted]"},{"name":"[omitted]"},7]}"#
+        );
+        let many = format!("{{\"people\":[{}{{}}]}}", "{\"name\":1},".repeat(100));
+        assert!(omitting.kept(&many).unwrap().len() <= 2 * many.len());
+        let pairs = Sensitive {
+            pointers: vec!["/*".to_owned()],
+            ..omitting.clone()
+        };
+        assert_eq!(pairs.kept("[1,1,1,1,1,1,1,1]").unwrap(), r#""[omitted]""#);
+        assert_eq!(omitting.kept("[1"), Some(r#""[omitted]""#.to_owned()));
+        assert_eq!(at(&["/card"]).kept(text), None);
     }
 
     #[test]

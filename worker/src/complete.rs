@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    conclude::{Learned, conclude, envelope, settling, without_result},
+    conclude::{Learned, conclude, envelope, keeping, settling, without_result},
     execute::{Executed, Execution},
     executors::StopReason,
     late,
@@ -95,7 +95,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
     let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
     loop {
         let patience = PATIENCE.saturating_sub(began.elapsed());
-        if let Some(ended) = end(worker, &mut ending, execution, patience).await? {
+        if let Some(ended) = end(worker, &mut ending, executed, patience).await? {
             return Ok(Recorded::Ended(Box::new((ended, ending))));
         }
         let row = find_patiently(worker, claimed.call_id, patience).await?;
@@ -173,12 +173,15 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
 async fn end(
     worker: &Worker,
     ending: &mut Ending,
-    execution: &Execution,
+    executed: &Executed,
     patience: Duration,
 ) -> Result<Option<Ended>, StoreError> {
-    match worker.completing.complete(ending, patience).await {
+    // Whoever waits is told everything; the ledger keeps what it may.
+    let kept = keeping(ending, executed.tool.manifest.sensitive.as_ref());
+    let stored = kept.as_ref().unwrap_or(ending);
+    match worker.completing.complete(stored, patience).await {
         Err(StoreError::Refused { .. })
-            if matches!(execution, Execution::Ran(Outcome::Applied { .. })) =>
+            if matches!(executed.execution, Execution::Ran(Outcome::Applied { .. })) =>
         {
             tracing::warn!(
                 "the ledger does not take the tool's answer; recording the outcome without it"

@@ -6,7 +6,7 @@ use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Source, State},
     delay,
     ids::CallId,
-    manifest::Manifest,
+    manifest::{Manifest, Sensitive},
     outcome::{Outcome, OutcomeWord, ToolFailure},
     retry::{self, RetryDecision, Situation},
     store::{
@@ -311,6 +311,23 @@ pub(crate) fn settling(
         reason: failure.code.as_str().to_owned(),
         ..ending.clone()
     })
+}
+
+/// The same ending with what may be kept of the tool's answer; `None` where that is all of it.
+pub(crate) fn keeping(ending: &Ending, sensitive: Option<&Sensitive>) -> Option<Ending> {
+    let EndingKind::End {
+        result: Some(result),
+        ..
+    } = &ending.kind
+    else {
+        return None;
+    };
+    let kept = sensitive?.kept(result)?;
+    let mut keeping = ending.clone();
+    if let EndingKind::End { result, .. } = &mut keeping.kind {
+        *result = Some(kept);
+    }
+    Some(keeping)
 }
 
 /// The same ending without the tool's answer, which could not be kept.

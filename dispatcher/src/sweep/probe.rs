@@ -140,6 +140,11 @@ impl Sweep {
             tool_version: tool.manifest.version,
             queue: tool.manifest.queue.clone(),
             args_hash: canonical::hash_text(&args),
+            kept_args: tool
+                .manifest
+                .sensitive
+                .as_ref()
+                .and_then(|sensitive| sensitive.kept(&args)),
             args,
             deadline: tool.manifest.deadline.min(PROBE_MAX),
             dispatcher: self.dispatcher,

@@ -36,6 +36,8 @@ pub struct NewCall {
     pub key_retention_ms: i64,
     /// The arguments in canonical form.
     pub args: String,
+    /// What is left of them once the call is over, where the tool does not let them be kept.
+    pub kept_args: Option<String>,
     /// SHA-256 of [`Self::args`].
     pub args_hash: [u8; 32],
     /// The caller's session.
@@ -99,7 +101,8 @@ impl Statement for Accept {
     }
 
     fn weight(row: &NewCall) -> usize {
-        row.args.len() + row.meta.as_ref().map_or(0, String::len) + 512
+        let kept = row.kept_args.as_ref().map_or(0, String::len);
+        row.args.len() + kept + row.meta.as_ref().map_or(0, String::len) + 512
     }
 
     fn run<'a>(
@@ -150,6 +153,7 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.deadline_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.queue_wait_ms).collect::<Vec<_>>())
+                .bind(maybe(|r| r.kept_args.clone()))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

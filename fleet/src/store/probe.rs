@@ -130,7 +130,9 @@ pub struct NewProbe {
     pub queue: QueueName,
     /// Its arguments in canonical form.
     pub args: String,
-    /// SHA-256 of them.
+    /// What is left of them once it is over, where its tool does not let them be kept.
+    pub kept_args: Option<String>,
+    /// SHA-256 of the arguments.
     pub args_hash: [u8; 32],
     /// How long it may take.
     pub deadline: Duration,
@@ -164,6 +166,7 @@ pub async fn start(
             .bind(&probe.args_hash[..])
             .bind(probe.dispatcher.0)
             .bind(i64::try_from(probe.deadline.as_millis()).unwrap_or(i64::MAX))
+            .bind(&probe.kept_args)
             .fetch_optional(pool)
             .await
             .map_err(|error| StoreError::from_sqlx(doing, error))?;

@@ -448,6 +448,7 @@ impl World {
                     tool_version: 1,
                     queue: "default".parse().unwrap(),
                     args: "{}".to_owned(),
+                    kept_args: None,
                     args_hash: [1; 32],
                     deadline: Duration::from_secs(600),
                     dispatcher: DispatcherId::generate(),

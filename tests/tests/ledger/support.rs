@@ -163,6 +163,7 @@ pub(crate) fn new_call() -> NewCall {
         key: None,
         key_retention_ms: 24 * 3_600_000,
         args: "{}".into(),
+        kept_args: None,
         args_hash: [1; 32],
         session: None,
         run: None,

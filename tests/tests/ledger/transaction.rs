@@ -381,6 +381,7 @@ async fn the_role_of_the_tools_reaches_one_function() {
             "function shown(json,json)",
             "function toolfleet_tool.succeed(uuid,uuid,json)",
             "function veiled(json,text[],text)",
+            "function veiled_below(json,text[],text)",
             "schema toolfleet_tool",
         ]
     );
@@ -423,6 +424,7 @@ async fn only_what_readers_need_may_be_executed_by_everybody() {
             "kept(json,json)",
             "shown(json,json)",
             "veiled(json,text[],text)",
+            "veiled_below(json,text[],text)",
         ]
     );
 }

@@ -56,6 +56,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         key: None,
         key_retention_ms: 86_400_000,
         args_hash: canonical::hash_text(&args),
+        kept_args: None,
         args,
         session: None,
         run: None,

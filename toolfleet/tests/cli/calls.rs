@@ -98,6 +98,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         key: None,
         key_retention_ms: 0,
         args: args.to_owned(),
+        kept_args: None,
         args_hash: canonical::hash(&serde_json::from_str(args).unwrap()),
         session: None,
         run: None,

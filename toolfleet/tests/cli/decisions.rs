@@ -244,6 +244,7 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         key: None,
         key_retention_ms: 0,
         args: args.to_owned(),
+        kept_args: None,
         args_hash: canonical::hash_text(args),
         session: Some("s1".parse().unwrap()),
         run: None,

@@ -32,7 +32,7 @@ WITH input AS MATERIALIZED (
     WHERE o.call_id = m.call_id AND m.kind = 'end'
     -- Each column by name: a newer schema may have one that is called as what an ending brings.
     RETURNING o.call_id, o.rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
-        o.args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
+        o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
         o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.attempt_id, o.worker_id, o.claim_rev,
         o.attempt_started_at, o.attempt_timeout_ms, o.probe_of, m.state AS from_state, m.new_state, m.outcome, m.source,
         m.effect_known, m.result, m.error, m.attempt_outcome, m.actor, m.reason
@@ -44,18 +44,14 @@ WITH input AS MATERIALIZED (
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms, attempt_outcome, probe_of, actor, reason)
     SELECT call_id, rev + 1, from_state, new_state::toolfleet.call_state, outcome::toolfleet.call_outcome,
         source::toolfleet.source, effect_known::toolfleet.effect_known, tenant, tool, tool_version, effect, queue, priority,
-        key_hash, key_retention_ms, CASE WHEN v.sensitive IS NULL THEN args ELSE toolfleet.kept(args, v.sensitive) END,
-        CASE WHEN v.sensitive IS NULL THEN original_args ELSE toolfleet.kept(original_args, v.sensitive) END, coercions, args_hash,
-        CASE WHEN v.sensitive IS NULL THEN result::json ELSE toolfleet.kept(result::json, v.sensitive) END, error::json, session, run, meta,
+        key_hash, key_retention_ms, coalesce(kept_args, args),
+        CASE WHEN kept_args IS NULL THEN original_args END, coercions, args_hash, result::json, error::json, session, run, meta,
         language, traceparent, accepted_at, deadline_at, first_started_at, now(),
         (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
         (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
-    -- What a terminal call no longer holds. The answer to whoever waits for it is made of what the worker knows.
-    LEFT JOIN LATERAL (
-        SELECT t.sensitive FROM toolfleet.tool_versions t WHERE t.tool = ended.tool AND t.version = ended.tool_version) v ON true
     RETURNING call_id, rev, state, tool, tool_version, tenant, session, attempts, coercions, queued_ms, run_ms
 ), again AS (
     UPDATE toolfleet.open_calls o

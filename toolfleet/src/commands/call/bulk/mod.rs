@@ -45,6 +45,8 @@ const BATCH_LINES: usize = 1_000;
 const ANSWER_BYTES: usize = 1_100;
 /// What headers may take of a message.
 const HEADERS_BYTES: usize = 20 * 1024;
+/// Bytes that a dispatcher takes in one batch, whatever its server carries.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// How often a batch is sent that is not answered, or whose calls cannot be taken just now: for about a minute.
 const TRIES_MAX: u32 = 16;
 /// Calls that are waited for at a time.
@@ -93,6 +95,13 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
             size.map(|facts| facts.len()),
         )
     };
+    if let Some(out) = &options.out
+        && let (Ok(out), Ok(file)) = (out.canonicalize(), path.canonicalize())
+        && out == file
+    {
+        let what = "--out is the file of --bulk, which it would empty before it is read".to_owned();
+        return Err(UsageError(what).into());
+    }
     let out = options.out.as_ref().map(|path| {
         let file = File::create(path).with_context(|| format!("write {}", path.display()));
         file.map(BufWriter::new)
@@ -103,7 +112,7 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let mut sending = Sending {
         subject: bus.subjects.batch(&call.tenant),
         headers,
-        bytes_max: payload_max.saturating_sub(HEADERS_BYTES),
+        bytes_max: payload_max.min(BATCH_BYTES).saturating_sub(HEADERS_BYTES),
         lines_max: (payload_max / ANSWER_BYTES).clamp(1, BATCH_LINES),
         out: out.transpose()?,
         summary: Summary::default(),
