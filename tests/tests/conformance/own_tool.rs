@@ -1,11 +1,10 @@
-//! The example of docs/executors/native.md.
+//! The example of docs/executors/native.md, word for word from the next line on.
 
-use fleet::manifest::Manifest;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 use worker::{
     Effect, ToolContext, ToolError,
-    conformance::{self, Behaviour, BoxFuture, Case, Rig, Secrets, Watch},
+    conformance::{self, Behaviour, BoxFuture, Case, Manifest, Rig, Secrets, Watch},
     executors::{Executor, native::NativeExecutor},
 };
 
@@ -63,7 +62,7 @@ impl Rig for Own {
             }
             Case::Tool(Box::new(conformance::Tool {
                 manifest: self.manifest.clone(),
-                arguments: json!({"below": u64::MAX}),
+                arguments: json!({"below": 1_000_000_000}),
                 secrets: Secrets::new(None),
                 watch: Box::new(Running(self.running.clone())),
             }))
@@ -83,7 +82,7 @@ impl Watch for Running {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn my_tool_ends_when_it_must() {
     let (mut executor, running) = (NativeExecutor::default(), TaskTracker::new());
     let manifest = executor.add(Sum(running.clone())).unwrap();
@@ -94,4 +93,5 @@ async fn my_tool_ends_when_it_must() {
     };
     let report = conformance::exercise(&own).await;
     assert!(report.is_kept(), "{report}");
+    assert!(own.running.is_empty(), "it holds its thread");
 }

@@ -41,8 +41,8 @@ mod report;
 
 use std::{fmt, panic::AssertUnwindSafe, time::Duration};
 
-pub use fleet::secrets::Secrets;
-use fleet::{call::Effect, manifest::Manifest};
+use fleet::call::Effect;
+pub use fleet::{manifest::Manifest, secrets::Secrets};
 use futures_util::FutureExt;
 pub use futures_util::future::BoxFuture;
 use serde_json::Value;
