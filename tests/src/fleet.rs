@@ -45,6 +45,8 @@ pub struct Spec {
     pub worker_flags: Vec<String>,
     /// Manifests, applied before anybody starts.
     pub tools: Vec<String>,
+    /// The largest message that nats-server takes, in bytes.
+    pub max_payload: u32,
 }
 
 impl Spec {
@@ -55,6 +57,16 @@ impl Spec {
             workers: 1,
             worker_flags: Vec::new(),
             tools: tools.into_iter().collect(),
+            max_payload: MAX_PAYLOAD,
+        }
+    }
+
+    /// With a nats-server that takes messages of at most this many bytes.
+    #[must_use]
+    pub fn max_payload(self, max_payload: u32) -> Self {
+        Self {
+            max_payload,
+            ..self
         }
     }
 
@@ -95,6 +107,7 @@ pub struct Fleet {
     nats_port: u16,
     // After the server: dropping it ends what still runs.
     nats_folder: RunFolder,
+    max_payload: u32,
 }
 
 /// How long a dispatcher may need to answer a question about itself.
@@ -120,7 +133,7 @@ impl Fleet {
     pub async fn start_on(database: Database, spec: Spec) -> Self {
         start_process();
         let nats_folder = RunFolder::create().expect("a folder for nats-server");
-        let nats = start_nats(&nats_folder, None).await;
+        let nats = start_nats(&nats_folder, None, spec.max_payload).await;
         let client = async_nats::connect(nats.url())
             .await
             .expect("connect to nats-server");
@@ -133,6 +146,7 @@ impl Fleet {
             nats_port: nats.port(),
             nats: Some(nats),
             nats_folder,
+            max_payload: spec.max_payload,
         };
         for tool in &spec.tools {
             fleet.apply(tool).await;
@@ -353,7 +367,8 @@ impl Fleet {
     ///
     /// It does not come up.
     pub async fn start_nats(&mut self) {
-        self.nats = Some(start_nats(&self.nats_folder, Some(self.nats_port)).await);
+        let starting = start_nats(&self.nats_folder, Some(self.nats_port), self.max_payload);
+        self.nats = Some(starting.await);
         until_so("the caller to be connected again", async || {
             self.client.flush().await.is_ok()
                 && self.client.connection_state() == async_nats::connection::State::Connected
@@ -414,12 +429,12 @@ pub fn counter(series: &str) -> f64 {
     value.unwrap_or(0.0)
 }
 
-async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Nats {
+async fn start_nats(folder: &RunFolder, port: Option<u16>, max_payload: u32) -> Nats {
     let options = NatsOptions {
         store: folder.path().join("store"),
         port,
         log: folder.path().join("log"),
-        max_payload: MAX_PAYLOAD,
+        max_payload,
     };
     Nats::start(options).await.expect("start nats-server")
 }

@@ -24,6 +24,9 @@ fn the_example_in_the_docs_is_the_one_that_is_tested() {
     );
     assert!(program.lines().count() < 40);
     assert!(docs.contains(&format!("```rust\n{program}```")));
+    let own_tool = read("tests/tests/conformance/own_tool.rs");
+    let (_, own_tool) = own_tool.split_once("\n\n").unwrap();
+    assert!(docs.contains(&format!("```rust\n{own_tool}```")));
     let manifest = read("examples/native/Cargo.toml");
     let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
     for line in dependencies.lines().filter(|line| !line.contains("path")) {

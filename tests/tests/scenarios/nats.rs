@@ -306,3 +306,92 @@ async fn a_call_whose_service_is_not_there_waits_for_it_and_a_once_call_runs_onc
     assert_eq!(terms(&folder), 0);
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn arguments_that_no_message_can_carry_end_the_call_before_its_first_attempt() {
+    let witness = Witness::start().await;
+    // The dispatcher takes them; with the headers that a tool is told they are too much.
+    let manifest = example("translate.yaml").replace("maxLength: 256", "maxLength: 1000000");
+    let once = manifest.replace("name: translate", "name: translate_once");
+    let once = once.replace("effect: read", "effect: once");
+    let spec = Spec::with([manifest, once]).max_payload(64 * 1024);
+    let fleet = Fleet::start(spec).await;
+    let mut heard = overhear(&fleet, "tools.translate").await;
+    let large = json!({"text": "x".repeat(40 * 1024), "to": "fr"});
+    for (tool, effect) in [("translate", "none"), ("translate_once", "not_applied")] {
+        let refused = fleet.submit(tool, &large).key(tool).wait().await;
+        assert_eq!(
+            (refused.code(), &refused["state"], &refused["effect"]),
+            ("payload_too_large", &json!("failed"), &json!(effect)),
+            "{tool}: {}",
+            *refused
+        );
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("max_payload"), "{message}");
+        assert_eq!(refused["attempts"], 0, "{tool}: {}", *refused);
+    }
+    let fits = json!({"text": "fox", "to": "fr"});
+    let accepted = fleet.submit("translate", &fits).asynchronous().await;
+    let first = timeout(LONG, heard.next()).await.unwrap().unwrap();
+    let headers = first.headers.unwrap();
+    assert_eq!(
+        headers.get("Toolfleet-Call-Id").unwrap().as_str(),
+        accepted.call_id().to_string(),
+        "nothing was sent before it"
+    );
+    let reply = first.reply.unwrap();
+    fleet.client.publish(reply, "{}".into()).await.unwrap();
+    fleet.until_state(accepted.call_id(), "succeeded").await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// What a service answers to a request of its own under this key.
+async fn asked_directly(fleet: &Fleet, key: &str, term: &str) -> Value {
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Idempotency-Key", key);
+    let body = json!({"term": term, "to": "fr", "is": "mot"}).to_string();
+    let request = async_nats::Request::new()
+        .headers(headers)
+        .payload(body.into())
+        .timeout(Some(LONG));
+    let answer = fleet.client.send_request("tools.add_term", request).await;
+    serde_json::from_slice(&answer.unwrap().payload).unwrap()
+}
+
+#[tokio::test]
+async fn a_service_answers_a_key_once_and_says_the_same_again() {
+    let (fleet, witness) = (fleet().await, Witness::start().await);
+    for language in ["python", "node"] {
+        let folder = tempfile::tempdir().unwrap();
+        let service = match language {
+            "python" => Service::python(&fleet, folder.path(), &[]).await,
+            _ => Service::node(&fleet, folder.path(), &[]).await,
+        };
+        let mut heard = overhear(&fleet, "tools.add_term").await;
+        let call = fleet.submit("add_term", &fox()).key(language);
+        let added = call.wait().await;
+        assert_eq!(added["result"], json!({"terms": 1}), "{}", *added);
+        let request = timeout(LONG, heard.next()).await.unwrap().unwrap();
+        drop(heard);
+        let headers = request.headers.unwrap();
+        let key = headers.get("Idempotency-Key").unwrap().as_str();
+
+        let other = asked_directly(&fleet, "another", "wolf").await;
+        assert_eq!(other, json!({"terms": 2}), "{language}");
+        let again = asked_directly(&fleet, key, "fox").await;
+        assert_eq!(again, json!({"terms": 1}), "{language}: as the first time");
+        let other = asked_directly(&fleet, "a third", "bear").await;
+        assert_eq!(other, json!({"terms": 3}), "{language}: nothing was added");
+        if language == "python" {
+            assert_eq!(terms(&folder), 3);
+            service.kill().await;
+            let _service = Service::python(&fleet, folder.path(), &[]).await;
+            let again = asked_directly(&fleet, key, "fox").await;
+            assert_eq!(again, json!({"terms": 1}), "it knows keys after a crash");
+            assert_eq!(terms(&folder), 3);
+        } else {
+            service.kill().await;
+        }
+    }
+    invariants::hold(&fleet, &witness).await;
+}

@@ -229,7 +229,12 @@ impl Suite<'_> {
     }
 
     async fn doubts_crashes(&self) -> Verdict {
-        let outcome = self.run(&Attempt::with(AMPLE)).await;
+        let (time, codes): (_, &[Code]) = if self.rig.hears_of_crashes() {
+            (AMPLE, &[Code::Unavailable, Code::ToolCrashed])
+        } else {
+            (SHORT, &[Code::Timeout])
+        };
+        let outcome = self.run(&Attempt::with(time)).await;
         match self.effect {
             // It may fail for sure as well: there is nothing to be in doubt about.
             Effect::Read => word(
@@ -240,7 +245,7 @@ impl Suite<'_> {
                 word(&outcome, &[OutcomeWord::Unknown])?;
             }
         }
-        self.code(&outcome, &[Code::Unavailable, Code::ToolCrashed])?;
+        self.code(&outcome, codes)?;
         sleep(SLACK).await;
         let begun = self.tool.watch.begun().await;
         so(begun == 1, || {

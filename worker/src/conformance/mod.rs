@@ -5,10 +5,11 @@
 //! names, and says what was kept and what was not; [`table`] puts several reports side by side.
 //!
 //! ```
-//! use worker::conformance::{self, Behaviour, Case, Rig};
-//! use fleet::call::Effect;
-//! use futures_util::future::BoxFuture;
-//! use worker::executors::{Executor, native::NativeExecutor};
+//! use worker::{
+//!     Effect,
+//!     conformance::{self, Behaviour, BoxFuture, Case, Rig},
+//!     executors::{Executor, native::NativeExecutor},
+//! };
 //!
 //! struct Nothing(NativeExecutor);
 //!
@@ -40,8 +41,10 @@ mod report;
 
 use std::{fmt, panic::AssertUnwindSafe, time::Duration};
 
-use fleet::{call::Effect, manifest::Manifest, secrets::Secrets};
-use futures_util::{FutureExt, future::BoxFuture};
+use fleet::call::Effect;
+pub use fleet::{manifest::Manifest, secrets::Secrets};
+use futures_util::FutureExt;
+pub use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 pub use self::{
@@ -88,6 +91,11 @@ pub trait Rig: Send + Sync {
     /// that it rolled back. Then it may be a definite failure instead of an unknown one.
     fn ends_with_proof(&self) -> bool {
         false
+    }
+
+    /// Whether anybody tells the executor that a tool broke off. If not, the tool's time runs out.
+    fn hears_of_crashes(&self) -> bool {
+        true
     }
 }
 

@@ -1,6 +1,9 @@
 //! What came of it, for people.
 
-use std::fmt::{self, Write};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write},
+};
 
 use fleet::call::Effect;
 
@@ -36,6 +39,11 @@ impl Report {
         self.cells.push((behaviour, effect, cell));
     }
 
+    /// The column's heading.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Every cell.
     pub fn cells(&self) -> &[(Behaviour, Effect, Cell)] {
         &self.cells
@@ -69,17 +77,14 @@ impl Report {
         }
     }
 
-    fn reasons(&self) -> impl Iterator<Item = (Behaviour, &str)> {
-        let mut last = None;
-        self.cells
-            .iter()
-            .filter_map(move |(behaviour, _, cell)| match cell {
-                Cell::NotApplicable(why) if last != Some((*behaviour, why)) => {
-                    last = Some((*behaviour, why));
-                    Some((*behaviour, why.as_str()))
-                }
-                Cell::Kept | Cell::NotApplicable(_) | Cell::Broken(_) => None,
-            })
+    /// Why it was not put to the test, once for all effect classes that say the same.
+    fn reasons(&self) -> BTreeSet<(Behaviour, &str)> {
+        let cells = self.cells.iter();
+        let reasons = cells.filter_map(|(behaviour, _, cell)| match cell {
+            Cell::NotApplicable(why) => Some((*behaviour, why.as_str())),
+            Cell::Kept | Cell::Broken(_) => None,
+        });
+        reasons.collect()
     }
 }
 

@@ -51,7 +51,13 @@ pub(super) async fn run(
         biased;
         Some(ended) = task.join_next() => {
             let outcome = ended.unwrap_or_else(|error| died(&error));
-            if matches!(outcome, Outcome::Unknown(_)) && !over(&blocking).await {
+            // What the tool knows is not held up for what it left behind.
+            let over = if matches!(outcome, Outcome::Unknown(_)) {
+                over(&blocking).await
+            } else {
+                blocking.is_empty()
+            };
+            if !over {
                 left_behind.admit();
             }
             return outcome;

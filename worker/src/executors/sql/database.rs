@@ -2,7 +2,7 @@
 //!
 //! There is no pool with a `begin` or `commit`: a connection belongs to one attempt at a time and is dropped, which closes
 //! it, whenever a future on it was given up. How many are open at once is bounded by the worker's concurrency; how many
-//! stay idle, by [`IDLE_MAX`].
+//! stay idle, by `IDLE_MAX`.
 
 use std::{
     collections::HashMap,
