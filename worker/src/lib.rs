@@ -255,7 +255,7 @@ async fn run_with(
             process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
             nats: NatsExecutor::new(tools_bus.clone()).holding(Arc::clone(&lock)),
             sql: SqlExecutor::new(config.tool_database_url.clone()),
-            native: built.native,
+            native: built.native.holding(Arc::clone(&lock)),
         },
         secrets: Secrets::new(config.secrets.clone()),
         work: CancellationToken::new(),

@@ -261,3 +261,54 @@ async fn the_same_version_twice_does_not_start() {
     let twice = Worker::builder().tool(Changed).tool(Changed);
     fleet.add_worker_with(twice, &[]).await;
 }
+
+/// A tool that holds a thread until it is let go.
+struct Stubborn {
+    held: Arc<std::sync::Mutex<()>>,
+}
+
+impl Tool for Stubborn {
+    type Args = std::collections::BTreeMap<String, Value>;
+    type Output = u32;
+    const NAME: &'static str = "hold";
+    const VERSION: i32 = 1;
+    const EFFECT: Effect = Effect::Once;
+    const DESCRIPTION: &'static str = "Holds a thread.";
+
+    fn settings(&self) -> Settings {
+        Settings::default().timeout(Duration::from_secs(1))
+    }
+
+    async fn call(&self, _: Self::Args, context: ToolContext) -> Result<u32, ToolError> {
+        let held = Arc::clone(&self.held);
+        context.blocking(move || drop(held.lock())).await?;
+        Ok(1)
+    }
+}
+
+#[tokio::test]
+async fn a_thread_that_goes_on_keeps_its_worker_from_being_proven_gone() {
+    let mut fleet = Fleet::start(Spec::with([]).workers(0, &[])).await;
+    let lock = Arc::new(std::sync::Mutex::new(()));
+    let held = Arc::clone(&lock);
+    let guard = lock.lock().unwrap();
+    fleet
+        .add_worker_with(Worker::builder().tool(Stubborn { held }), &[])
+        .await;
+    until_so("the tool to be known", async || {
+        let tools = fleet.ask("toolfleet.v1.default.tools", &json!({})).await;
+        tools.to_string().contains("\"hold\"")
+    })
+    .await;
+    let call = fleet.submit("hold", &json!({})).key("k");
+    let call = call.asynchronous().await.call_id();
+    fleet.until_state(call, "in_doubt").await;
+    fleet.workers.pop().unwrap().drain().await;
+    let fenced: bool = sqlx::query_scalar("SELECT toolfleet.is_fenced($1)")
+        .bind(call.0)
+        .fetch_one(&mut fleet.database.connect().await)
+        .await
+        .unwrap();
+    assert!(!fenced, "its thread still runs in this process");
+    drop(guard);
+}

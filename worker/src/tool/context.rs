@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fleet::{call::Language, ids::CallId};
+use fleet::{call::Language, fencing::WorkerLock, ids::CallId};
 use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -16,6 +16,8 @@ pub struct ToolContext {
     attempt: Arc<AttemptContext>,
     cancelled: CancellationToken,
     blocking: TaskTracker,
+    /// Goes with whatever may still act: the worker cannot be proven gone before it.
+    share: Option<Arc<WorkerLock>>,
 }
 
 // The rest is nobody's business in a log.
@@ -33,11 +35,13 @@ impl ToolContext {
         attempt: AttemptContext,
         cancelled: CancellationToken,
         blocking: TaskTracker,
+        share: Option<Arc<WorkerLock>>,
     ) -> Self {
         Self {
             attempt: Arc::new(attempt),
             cancelled,
             blocking,
+            share,
         }
     }
 
@@ -155,7 +159,13 @@ impl ToolContext {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
-        let done = self.blocking.spawn_blocking(work).await;
+        let share = self.share.clone();
+        let working = move || {
+            let done = work();
+            drop(share);
+            done
+        };
+        let done = self.blocking.spawn_blocking(working).await;
         done.map_err(|_panicked| ToolError::unknown("the tool panicked"))
     }
 }

@@ -9,6 +9,7 @@ mod run;
 use std::{collections::HashMap, sync::Arc};
 
 use fleet::{
+    fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ManifestProblem},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
@@ -25,6 +26,7 @@ use crate::tool::{self, Tool};
 #[derive(Clone, Default)]
 pub struct NativeExecutor {
     handlers: HashMap<String, Arc<dyn Handler>>,
+    lock: Option<Arc<WorkerLock>>,
 }
 
 impl std::fmt::Debug for NativeExecutor {
@@ -34,6 +36,13 @@ impl std::fmt::Debug for NativeExecutor {
 }
 
 impl NativeExecutor {
+    /// With the lock that says as long as a handler may still act that the worker is not gone for good.
+    #[must_use]
+    pub fn holding(mut self, lock: Arc<WorkerLock>) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     /// Takes a tool, and returns the manifest that is derived from it.
     ///
     /// # Errors
@@ -87,6 +96,7 @@ impl Executor for NativeExecutor {
                 .as_ref()
                 .and_then(|how| how.argument.clone()),
             output_limit: manifest.output_limit,
+            share: self.lock.clone(),
         }))
     }
 }
@@ -97,6 +107,7 @@ struct PreparedNative {
     arguments: Value,
     key_argument: Option<String>,
     output_limit: usize,
+    share: Option<Arc<WorkerLock>>,
 }
 
 impl Prepared for PreparedNative {
@@ -106,6 +117,13 @@ impl Prepared for PreparedNative {
         {
             members.insert(name, Value::String(context.idempotency_key.clone()));
         }
-        run::run(self.handler, self.arguments, self.output_limit, context).boxed()
+        run::run(
+            self.handler,
+            self.arguments,
+            self.output_limit,
+            context,
+            self.share,
+        )
+        .boxed()
     }
 }

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
+    fencing::WorkerLock,
     outcome::{Outcome, ToolFailure},
     wire::code::Code,
 };
@@ -40,13 +41,19 @@ pub(super) async fn run(
     arguments: Value,
     output_limit: usize,
     context: AttemptContext,
+    share: Option<Arc<WorkerLock>>,
 ) -> Outcome {
     let (cancelled, blocking) = (CancellationToken::new(), TaskTracker::new());
     let (stop, until) = (context.stop.clone(), context.until);
     let left_behind = context.left_behind.clone();
-    let told = ToolContext::new(context, cancelled.clone(), blocking.clone());
+    let told = ToolContext::new(context, cancelled.clone(), blocking.clone(), share.clone());
     let mut task = JoinSet::new();
-    task.spawn(async move { handler.call(arguments, output_limit, told).await }.in_current_span());
+    let called = async move {
+        // Until the task is gone, which one that holds its thread never is.
+        let _share = share;
+        handler.call(arguments, output_limit, told).await
+    };
+    task.spawn(called.in_current_span());
     let reason = tokio::select! {
         biased;
         Some(ended) = task.join_next() => {
