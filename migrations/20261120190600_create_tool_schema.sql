@@ -14,8 +14,8 @@ REVOKE ALL ON SCHEMA toolfleet_tool FROM PUBLIC;
 -- It trusts nothing of the session it is called in: names are qualified, and what settings could change is pinned.
 -- `now()` is when the transaction began, so it asks the clock.
 CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json)
-RETURNS TABLE (state text, tool text, tool_version integer, tenant text, dispatcher_id uuid, attempts integer, coercions text,
-               queued_ms bigint, run_ms bigint)
+RETURNS TABLE (rev integer, moved_at timestamptz, state text, tool text, tool_version integer, tenant text, session text,
+               dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO' SET row_security = on
 SET enable_seqscan = off SET jit = off
@@ -45,8 +45,8 @@ BEGIN
     PERFORM pg_catalog.set_config('synchronous_commit', 'on', true)
     WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local');
     PERFORM pg_catalog.set_config('idle_in_transaction_session_timeout', '5s', true);
-    RETURN QUERY SELECT f.state::text, f.tool, f.tool_version, f.tenant, o.dispatcher_id, f.attempts, f.coercions::text,
-        f.queued_ms, f.run_ms;
+    RETURN QUERY SELECT f.rev, f.finished_at, f.state::text, f.tool, f.tool_version, f.tenant, f.session, o.dispatcher_id,
+        f.attempts, f.coercions::text, f.queued_ms, f.run_ms;
 END $$;
 REVOKE EXECUTE ON FUNCTION toolfleet_tool.succeed FROM PUBLIC;
 

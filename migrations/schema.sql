@@ -644,7 +644,7 @@ BEGIN
     RETURN value;
 END $$;
 
-CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(state text, tool text, tool_version integer, tenant text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
+CREATE FUNCTION toolfleet_tool.succeed(call uuid, attempt uuid, result json) RETURNS TABLE(rev integer, moved_at timestamp with time zone, state text, tool text, tool_version integer, tenant text, session text, dispatcher_id uuid, attempts integer, coercions text, queued_ms bigint, run_ms bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "TimeZone" TO 'UTC'
@@ -678,8 +678,8 @@ BEGIN
     PERFORM pg_catalog.set_config('synchronous_commit', 'on', true)
     WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local');
     PERFORM pg_catalog.set_config('idle_in_transaction_session_timeout', '5s', true);
-    RETURN QUERY SELECT f.state::text, f.tool, f.tool_version, f.tenant, o.dispatcher_id, f.attempts, f.coercions::text,
-        f.queued_ms, f.run_ms;
+    RETURN QUERY SELECT f.rev, f.finished_at, f.state::text, f.tool, f.tool_version, f.tenant, f.session, o.dispatcher_id,
+        f.attempts, f.coercions::text, f.queued_ms, f.run_ms;
 END $$;
 
 CREATE TABLE toolfleet.ended_attempts (

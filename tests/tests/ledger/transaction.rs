@@ -374,9 +374,13 @@ async fn the_role_of_the_tools_reaches_one_function() {
     assert_eq!(
         may,
         [
-            // Granted to whoever may read the view that asks it; without the schema nobody can name it.
+            // Granted to whoever may read the views that ask them; without the schema nobody can name them.
+            "function below(text[],text)",
             "function is_fenced(uuid)",
+            "function kept(json,json)",
+            "function shown(json,json)",
             "function toolfleet_tool.succeed(uuid,uuid,json)",
+            "function veiled(json,text[],text)",
             "schema toolfleet_tool",
         ]
     );
@@ -404,12 +408,23 @@ async fn only_what_readers_need_may_be_executed_by_everybody() {
     let open: Vec<String> = sqlx::query_scalar(
         "SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace \
          WHERE n.nspname IN ('toolfleet', 'toolfleet_tool') \
-           AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)",
+           AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0) \
+         ORDER BY p.proname = 'is_fenced' DESC, 1",
     )
     .fetch_all(&ledger.database.pool)
     .await
     .unwrap();
-    assert_eq!(open, ["is_fenced(uuid)"]);
+    // What the views ask; but for the first they are pure.
+    assert_eq!(
+        open,
+        [
+            "is_fenced(uuid)",
+            "below(text[],text)",
+            "kept(json,json)",
+            "shown(json,json)",
+            "veiled(json,text[],text)",
+        ]
+    );
 }
 
 #[tokio::test]
