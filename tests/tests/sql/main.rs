@@ -4,6 +4,7 @@
 
 mod bench;
 
+mod commit;
 mod meaning;
 mod types;
 
