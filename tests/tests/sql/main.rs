@@ -11,4 +11,5 @@ mod types;
 mod bounds;
 mod wire;
 
+mod shadows;
 mod smuggling;
