@@ -122,7 +122,10 @@ impl Suite<'_> {
         let tool = self.tool;
         let executor = self.rig.executor();
         match executor.prepare(&tool.manifest, &tool.arguments, &tool.secrets) {
-            Ok(prepared) => prepared.run(attempt.context.clone()).await,
+            Ok(prepared) => {
+                self.rig.claim(&attempt.context).await;
+                prepared.run(attempt.context.clone()).await
+            }
             Err(failure) => Outcome::NotStarted(failure),
         }
     }

@@ -36,6 +36,11 @@ impl Report {
         self.cells.push((behaviour, effect, cell));
     }
 
+    /// Whose it is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Every cell.
     pub fn cells(&self) -> &[(Behaviour, Effect, Cell)] {
         &self.cells
