@@ -8,6 +8,7 @@
 //! wait         waiting for a fact, bounded
 //! witness      the world outside, which remembers every effect and misbehaves when told to
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
+//! running      a call that a worker seems to have claimed
 //! history      what its ledger says
 //! process      one dispatcher or worker of them
 //! real         one in a process of its own, to be killed
@@ -27,5 +28,6 @@ pub mod process;
 pub mod proxy;
 pub mod real;
 pub mod run_folder;
+pub mod running;
 pub mod wait;
 pub mod witness;

@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
-    AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Prepared, Progress, Stop,
+    AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Prepared, Progress, Promise, Stop,
     nats::NatsExecutor,
 };
 
@@ -163,6 +163,7 @@ fn context(time: Duration) -> AttemptContext {
         left_behind: LeftBehind::default(),
         committed: Committed::default(),
         progress: Progress::default(),
+        promise: Promise::default(),
     }
 }
 

@@ -12,14 +12,32 @@ use serde_json::value::RawValue;
 /// Above so many bytes an answer is checked where nobody waits.
 const SHORT: usize = 64 * 1024;
 
+/// What a tool's manifest promises of its answers. Clones are cheap.
+#[derive(Debug, Clone, Default)]
+pub struct Promise(Option<Arc<Tool>>);
+
+impl Promise {
+    pub(crate) fn of(tool: &Arc<Tool>) -> Self {
+        Self(tool.output.is_some().then(|| Arc::clone(tool)))
+    }
+
+    /// The answer, and why it is not what was promised, if it is not. No value of it is quoted.
+    pub async fn kept(&self, answer: Box<RawValue>) -> (Box<RawValue>, Option<ToolFailure>) {
+        match &self.0 {
+            Some(tool) => check(answer, Arc::clone(tool)).await,
+            None => (answer, None),
+        }
+    }
+}
+
 /// The outcome, with a flaw if the answer does not fit the tool's `output_schema`. That the tool did it stands all the same.
 ///
 /// A write's answer is kept beside its flaw, for it may be the only trace of what was done; not where it may hold
 /// sensitive values, for nobody knows where they stand in an answer of another shape.
 pub(crate) async fn checked(outcome: Outcome, tool: &Arc<Tool>) -> Outcome {
     match outcome {
-        Outcome::Applied { result, flaw: None } if tool.output.is_some() => {
-            let (result, flaw) = check(result, Arc::clone(tool)).await;
+        Outcome::Applied { result, flaw: None } => {
+            let (result, flaw) = Promise::of(tool).kept(result).await;
             let hidden = flaw.is_some() && tool.manifest.sensitive.is_some();
             let result = if hidden {
                 RawValue::NULL.to_owned()

@@ -27,7 +27,7 @@ use crate::{
     answer,
     claim::Running,
     executors::{
-        AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, StopReason,
+        AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, Promise, StopReason,
     },
     gate,
     progress::News,
@@ -233,7 +233,7 @@ fn context(
     entry: &Entry,
     claimed: &Claimed,
     attempt_id: AttemptId,
-    tool: &Tool,
+    tool: &Arc<Tool>,
     until: Instant,
     span: &tracing::Span,
 ) -> AttemptContext {
@@ -259,6 +259,7 @@ fn context(
         stop: entry.stop.clone(),
         left_behind: LeftBehind::default(),
         progress: Progress::default(),
+        promise: Promise::of(tool),
         committed: Committed::default(),
     }
 }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use worker::{
     Effect, Tool, ToolContext, ToolError,
     executors::{
-        AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Progress, Stop,
+        AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Progress, Promise, Stop,
         native::NativeExecutor,
     },
 };
@@ -165,6 +165,7 @@ impl Scene {
             stop: self.stop.clone(),
             left_behind: self.left_behind.clone(),
             progress: Progress::default(),
+            promise: Promise::default(),
             committed: Committed::default(),
         };
         prepared.unwrap().run(context).await

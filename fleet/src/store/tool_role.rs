@@ -85,6 +85,23 @@ impl ToolRole {
         })
     }
 
+    /// Looks at the role that this connection has logged in as. As [`Self::look`].
+    ///
+    /// # Errors
+    ///
+    /// Postgres does not answer.
+    pub async fn of_session(connection: &mut PgConnection) -> Result<Self, StoreError> {
+        let naming = async {
+            let name = sqlx::query_scalar("SELECT SESSION_USER::pg_catalog.text")
+                .persistent(false)
+                .fetch_one(&mut *connection)
+                .await;
+            name.map_err(|error| StoreError::from_sqlx(DOING, error))
+        };
+        let name: String = within(DOING, LOOK_MAX, naming).await?;
+        Self::look(connection, &name).await
+    }
+
     /// What makes it unfit, whatever it is granted. Empty: it may be granted what it needs.
     pub fn findings(&self) -> Vec<Finding> {
         let flaws = self.flaws.iter().filter(|flaw| flaw.kind != "ungranted");

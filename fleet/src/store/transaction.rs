@@ -24,7 +24,7 @@ pub async fn succeed(
     attempt: AttemptId,
     result: &str,
 ) -> Result<Ended, sqlx::Error> {
-    let row = sqlx::query("SELECT * FROM toolfleet_tool.succeed($1, $2, $3::json)")
+    let row = sqlx::query("SELECT * FROM toolfleet_tool.succeed($1, $2, $3::pg_catalog.json)")
         .bind(call.0)
         .bind(attempt.0)
         .bind(result)

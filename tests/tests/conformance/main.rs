@@ -8,6 +8,8 @@ mod native;
 mod nats;
 mod own_tool;
 mod process;
+mod sql;
+mod transaction;
 
 use std::{
     fs,
@@ -68,7 +70,7 @@ fn provider() {
 }
 
 /// The columns of the one table, in its order.
-const COLUMNS: &[&str] = &["http", "process", "nats", "native"];
+const COLUMNS: &[&str] = &["http", "process", "nats", "native", "sql", "transaction"];
 
 /// Every promise is kept or has a reason why it cannot be tested, and a rig does not get away with reasons alone.
 fn kept(report: &Report, tested_at_least: usize) {

@@ -50,6 +50,7 @@ mod hostile;
 mod clocks;
 mod leases;
 
+mod pages;
 mod transaction;
 mod transfer;
 

@@ -229,7 +229,7 @@ async fn kill_workers(fleet: &Fleet, wire: &Proxy, plan: &Plan, stop: &Cancellat
         next.ready().await;
         workers.push(next);
     }
-    // They go on until nothing is left to do.
+    // They go on until nothing is left to do, and nothing that a dead one held and nobody else would take.
     until_within(
         Duration::from_secs(120),
         "every call to be over",
@@ -237,7 +237,7 @@ async fn kill_workers(fleet: &Fleet, wire: &Proxy, plan: &Plan, stop: &Cancellat
             let open = fleet
                 .count("SELECT count(*) FROM toolfleet.open_calls")
                 .await;
-            (open == 0).then_some(())
+            (open == 0 && fleet.pointers().await == Some(0)).then_some(())
         },
     )
     .await;

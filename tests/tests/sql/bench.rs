@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use worker::executors::{
-    AttemptContext, Committed, Executor as _, LeftBehind, Progress, Stop, sql::SqlExecutor,
+    AttemptContext, Committed, Executor as _, LeftBehind, Progress, Promise, Stop, sql::SqlExecutor,
 };
 
 /// A ledger, and beside it the schema of a tool's role.
@@ -34,7 +34,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        let database = Database::fresh().await;
+        Self::on(Database::fresh().await).await
+    }
+
+    /// On a database of one's own.
+    pub(crate) async fn on(database: Database) -> Self {
         let mut admin = database.connect().await;
         let role = format!("tool_{}", Uuid::new_v4().simple());
         for statement in [
@@ -138,6 +142,7 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         left_behind: LeftBehind::default(),
         committed: Committed::default(),
         progress: Progress::default(),
+        promise: Promise::default(),
     }
 }
 

@@ -52,8 +52,7 @@ async fn what_takes_too_long_or_is_taken_back_ends_in_the_server_too() {
     let nothing = json!({});
     let stopping = async {
         until("the statement runs", async || {
-            let statement =
-                sqlx::AssertSqlSafe(format!("{running} AND query LIKE '%pg_sleep(60)%'"));
+            let statement = sqlx::AssertSqlSafe(format!("{running} AND wait_event = 'PgSleep'"));
             let count: i64 = sqlx::query_scalar(statement)
                 .fetch_one(&mut watcher)
                 .await

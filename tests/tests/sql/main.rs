@@ -4,10 +4,12 @@
 
 mod bench;
 
+mod commit;
 mod meaning;
 mod types;
 
 mod bounds;
 mod wire;
 
+mod shadows;
 mod smuggling;

@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Behaviour, KEY_ARGUMENT, REFUSAL, REFUSAL_CODE, Rig, SECRET, Tool};
-use crate::executors::{AttemptContext, Committed, LINGER_MAX, LeftBehind, Progress, Stop};
+use crate::executors::{
+    AttemptContext, Committed, LINGER_MAX, LeftBehind, Progress, Promise, Stop,
+};
 
 /// Kept, or how it was not.
 type Verdict = Result<(), String>;
@@ -97,6 +99,7 @@ impl Attempt {
             left_behind: LeftBehind::default(),
             committed: Committed::default(),
             progress: Progress::default(),
+            promise: Promise::default(),
         };
         Self { context, drain }
     }
@@ -119,7 +122,10 @@ impl Suite<'_> {
         let tool = self.tool;
         let executor = self.rig.executor();
         match executor.prepare(&tool.manifest, &tool.arguments, &tool.secrets) {
-            Ok(prepared) => prepared.run(attempt.context.clone()).await,
+            Ok(prepared) => {
+                self.rig.claim(&attempt.context).await;
+                prepared.run(attempt.context.clone()).await
+            }
             Err(failure) => Outcome::NotStarted(failure),
         }
     }

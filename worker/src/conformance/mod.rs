@@ -51,7 +51,7 @@ pub use self::{
     behaviour::Behaviour,
     report::{Cell, Report, table},
 };
-use crate::executors::Executor;
+use crate::executors::{AttemptContext, Executor};
 
 /// The name of the secret that the tool of [`Behaviour::VeilsSecrets`] is given.
 pub const SECRET_NAME: &str = "CONFORMANCE";
@@ -80,6 +80,12 @@ pub trait Rig: Send + Sync {
     /// The effect classes that it runs under.
     fn effects(&self) -> &[Effect] {
         &[Effect::Read, Effect::Once]
+    }
+
+    /// Called before every run, with what it will be told: where the executor ends the call together with the tool's effect,
+    /// there has to be one that runs under these ids.
+    fn claim<'a>(&'a self, _context: &'a AttemptContext) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     /// The tool's own value in a result; where the executor puts something around it, the rig takes that off.

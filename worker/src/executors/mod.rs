@@ -36,7 +36,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 pub use self::stop::{Stop, StopReason};
-pub use crate::progress::Progress;
+pub use crate::{answer::Promise, progress::Progress};
 
 /// One executor of each kind.
 pub(crate) struct Executors {
@@ -124,6 +124,8 @@ pub struct AttemptContext {
     pub left_behind: LeftBehind,
     /// Where a tool says how far it is.
     pub progress: Progress,
+    /// What the answer is held against, for an executor that has to know before it commits.
+    pub promise: Promise,
     /// Where the executor puts how the call ended, if that committed together with what the tool did.
     pub committed: Committed,
 }

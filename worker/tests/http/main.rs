@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use worker::executors::{
-    AttemptContext, Executor, LeftBehind, Prepared, Progress, Stop, http::HttpExecutor,
+    AttemptContext, Executor, LeftBehind, Prepared, Progress, Promise, Stop, http::HttpExecutor,
 };
 
 /// A manifest with this effect and request; `more` adds top-level fields.
@@ -61,6 +61,7 @@ fn context(time: Duration) -> AttemptContext {
         committed: Default::default(),
         left_behind: LeftBehind::default(),
         progress: Progress::default(),
+        promise: Promise::default(),
     }
 }
 

@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
+use fleet::store::tool_role::ToolRole;
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::statement::Statement;
@@ -156,10 +157,7 @@ impl Database {
                 .await
                 .map_err(|error| unreachable(&error))?;
             if self.whose == Whose::Fleet {
-                let problem = role_problem(&mut connection).await;
-                if let Some(problem) = problem.map_err(|error| unreachable(&error))? {
-                    return Err(NoConnection::Role(problem));
-                }
+                check_role(&mut connection).await?;
             }
             Ok(Open {
                 connection,
@@ -224,45 +222,20 @@ impl Database {
     }
 }
 
-/// What the role of the tools may do on the fleet's database that no tool may; a sentence, or nothing.
-///
-/// # Errors
-///
-/// The server did not answer.
-pub async fn role_problem(connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
-    let row = sqlx::query(
-        "SELECT r.rolname::text, r.rolsuper OR EXISTS (
-                    SELECT FROM pg_catalog.pg_roles s
-                    WHERE s.rolsuper AND pg_catalog.pg_has_role(r.oid, s.oid, 'MEMBER')),
-                r.rolcreaterole, r.rolbypassrls, r.rolreplication,
-                COALESCE(pg_catalog.has_schema_privilege(r.oid, pg_catalog.to_regnamespace('toolfleet'), 'USAGE'), false)
-                    OR COALESCE((SELECT pg_catalog.pg_has_role(r.oid, n.nspowner, 'MEMBER')
-                                 FROM pg_catalog.pg_namespace n WHERE n.nspname = 'toolfleet'), false),
-                EXISTS (SELECT FROM pg_catalog.pg_roles p
-                        WHERE p.rolname IN ('pg_read_all_data', 'pg_write_all_data', 'pg_read_server_files',
-                                            'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend')
-                          AND pg_catalog.pg_has_role(r.oid, p.oid, 'MEMBER'))
-         FROM pg_catalog.pg_roles r WHERE r.rolname = SESSION_USER",
-    )
-    .fetch_one(connection)
-    .await?;
-    let role: String = row.try_get(0)?;
-    let may = [
-        "is a superuser, or a member of one",
-        "may create roles",
-        "bypasses row security",
-        "may replicate",
-        "reaches the schema toolfleet",
-        "is a member of a role that reaches everything",
-    ];
-    for (index, what) in may.iter().enumerate() {
-        if row.try_get(index + 1)? {
-            return Ok(Some(format!(
-                "the role {role} {what}; give tools a role of their own that does not"
-            )));
-        }
+/// Refuses a role from which a statement could reach the ledger. The worker looked when it started; roles are changed later.
+async fn check_role(connection: &mut PgConnection) -> Result<(), NoConnection> {
+    let path = async |connection: &mut PgConnection, statement: &'static str| {
+        let set = connection.execute(statement).await;
+        set.map(drop).map_err(|error| unreachable(&error))
+    };
+    // The role's own `search_path` is no place to look for names in when it is the role that is looked at.
+    path(connection, "SET search_path = pg_catalog, pg_temp").await?;
+    let role = ToolRole::of_session(connection).await;
+    let role = role.map_err(|error| NoConnection::Unreachable(error.to_string()))?;
+    if let Some(finding) = role.findings().first() {
+        return Err(NoConnection::Role(finding.to_string()));
     }
-    Ok(None)
+    path(connection, "RESET search_path").await
 }
 
 /// The URL alone says where to go: what the environment of this process has for other clients stays out of it.

@@ -32,7 +32,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use self::{
     database::{Database, Databases, Open, Whose},
     session::{Ended, Limits, Phase, Session, Watch},
-    transaction::{Ending, Schemas, stopped},
+    transaction::stopped,
     verdict::Cut,
 };
 use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
@@ -42,7 +42,6 @@ use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
 pub struct SqlExecutor {
     fleet: Option<SecretString>,
     databases: Databases,
-    schemas: Schemas,
 }
 
 impl SqlExecutor {
@@ -51,7 +50,6 @@ impl SqlExecutor {
         Self {
             fleet,
             databases: Databases::default(),
-            schemas: Schemas::default(),
         }
     }
 
@@ -108,8 +106,7 @@ impl Executor for SqlExecutor {
                 .iter()
                 .map(|param| Param::of(param, arguments, key))
                 .collect(),
-            read_only: manifest.effect == Effect::Read,
-            ending: (manifest.effect == Effect::Transaction).then(|| self.schemas.ending(manifest)),
+            effect: manifest.effect,
             output_limit: manifest.output_limit,
         }))
     }
@@ -141,9 +138,7 @@ struct SqlAttempt {
     secrets: Vec<SecretString>,
     statement: String,
     params: Vec<Param>,
-    read_only: bool,
-    /// Of a `transaction`: how its call is ended with it.
-    ending: Option<Ending>,
+    effect: Effect,
     output_limit: usize,
 }
 
@@ -170,7 +165,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
         return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
     }
     let (database, watch) = (Arc::clone(&attempt.database), Watch::default());
-    let is_transaction = attempt.ending.is_some();
+    let is_transaction = attempt.effect == Effect::Transaction;
     let mut work = Box::pin(transaction(attempt, &context, watch.clone()));
     let cut = tokio::select! {
         biased;
@@ -221,7 +216,7 @@ async fn transaction(
     watch: Watch,
 ) -> Result<(String, Open), Ended> {
     let limits = Limits {
-        read_only: attempt.read_only,
+        read_only: attempt.effect == Effect::Read,
         until: context.until,
         output_limit: attempt.output_limit,
     };
@@ -271,13 +266,11 @@ async fn steps(
         values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
     }
     let answer = session.run(&statement, values).await?;
-    match &attempt.ending {
-        Some(ending) => {
-            let (answer, ended) = ending.end(session, &answer, context).await?;
-            Ok((answer, Some(ended)))
-        }
-        None => Ok((answer, None)),
+    if attempt.effect == Effect::Transaction {
+        let (answer, ended) = transaction::end(session, &answer, context).await?;
+        return Ok((answer, Some(ended)));
     }
+    Ok((answer, None))
 }
 
 /// What a statement may read with `current_setting('toolfleet.call_id')`.

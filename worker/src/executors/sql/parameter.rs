@@ -54,7 +54,7 @@ fn refused(value: &Value, parameter: &Parameter) -> String {
     } else {
         "an array"
     };
-    format!("{what} cannot be a {}", parameter.type_name)
+    format!("{what} cannot be a {}", parameter.type_words)
 }
 
 #[cfg(test)]
@@ -63,8 +63,12 @@ mod tests {
 
     fn of(value: &str, shape: Shape) -> Result<Option<String>, String> {
         let value: Value = serde_json::from_str(value).unwrap();
-        let type_name = "thing".to_owned();
-        text(&value, &Parameter { type_name, shape })
+        let parameter = Parameter {
+            type_name: "public.thing".to_owned(),
+            type_words: "thing".to_owned(),
+            shape,
+        };
+        text(&value, &parameter)
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::{
 
 use futures_util::TryStreamExt;
 use sqlx::{
-    AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _, postgres::PgRow,
+    AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _,
+    postgres::{PgDatabaseError, PgRow, PgSeverity},
 };
 use tokio::time::{Instant, timeout};
 
@@ -135,6 +136,8 @@ pub struct Refusal {
     pub sqlstate: String,
     /// One line.
     pub message: String,
+    /// Whether the server ended the session, and not only the statement.
+    pub is_fatal: bool,
     /// The constraint that was violated.
     pub constraint: Option<String>,
 }
@@ -145,6 +148,9 @@ impl From<sqlx::Error> for Ended {
             sqlx::Error::Database(answer) => Self::Refused(Refusal {
                 sqlstate: answer.code().unwrap_or_default().into_owned(),
                 message: answer.message().to_owned(),
+                is_fatal: answer
+                    .try_downcast_ref::<PgDatabaseError>()
+                    .is_none_or(|answer| answer.severity() != PgSeverity::Error),
                 constraint: answer.constraint().map(str::to_owned),
             }),
             _ => Self::Lost,
@@ -212,13 +218,15 @@ impl Session {
     /// The server refuses, or is gone.
     pub async fn tell(&mut self, facts: &[(String, String)]) -> Result<(), Ended> {
         self.step()?;
-        let (names, values): (Vec<&str>, Vec<&str>) = facts
+        let (names, values): (Vec<String>, Vec<&str>) = facts
             .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .map(|(name, value)| (format!("toolfleet.{name}"), value.as_str()))
             .unzip();
+        // Nothing here is looked for along the role's `search_path`, where somebody may have put something else.
         let telling = sqlx::query(
-            "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config('toolfleet.' || f.name, f.value, true))
-             FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS f (name, value)",
+            "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config(f.name, f.value, true))
+             FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[]))
+                  AS f (name, value)",
         );
         let row = telling
             .bind(names)
@@ -286,16 +294,21 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The server refuses: nothing was committed. Or it is gone: nobody knows.
+    /// The server refuses: nothing was committed. Or it is gone, or going: nobody knows.
     pub async fn commit(mut self) -> Result<Open, Ended> {
         self.step()?;
         self.watch.enter(Phase::Commit);
         let mut committed = false;
         {
-            let mut answers = sqlx::raw_sql("COMMIT").fetch_many(&mut self.open.connection);
+            let mut answers = sqlx::raw_sql(COMMIT).fetch_many(&mut self.open.connection);
+            let mut answered = 0;
             loop {
                 match answers.try_next().await {
-                    Ok(Some(_complete)) => committed = true,
+                    Ok(Some(Either::Left(_complete))) => {
+                        answered += 1;
+                        committed = answered == 2;
+                    }
+                    Ok(Some(Either::Right(_row))) => {}
                     Ok(None) => break,
                     // Once it said that it committed, it can take nothing back.
                     Err(_gone_afterwards) if committed => break,
@@ -331,6 +344,10 @@ impl Session {
         }
     }
 }
+
+/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which nobody would see, but an error to anything
+/// before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
+const COMMIT: &str = "SELECT; COMMIT";
 
 /// One message, made of our own words and numbers.
 async fn begin(connection: &mut PgConnection, limits: &Limits) -> Result<(), sqlx::Error> {

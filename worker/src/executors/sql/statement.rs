@@ -28,8 +28,10 @@ pub struct Statement {
 /// What a placeholder stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// The type as it is written in SQL.
+    /// The type as it is written in SQL, whatever lies in the `search_path`.
     pub(super) type_name: String,
+    /// The same for people.
+    pub(super) type_words: String,
     pub(super) shape: Shape,
 }
 
@@ -77,12 +79,14 @@ const PARAMETERS: &str = "
         SELECT a.n, a.type, t.typbasetype
         FROM asked a JOIN pg_catalog.pg_type t ON t.oid = a.base WHERE t.typtype = 'd'
     )
-    SELECT pg_catalog.format_type(a.type, -1),
+    SELECT pg_catalog.format('%I.%I', n.nspname, named.typname), pg_catalog.format_type(a.type, -1),
            CASE WHEN t.oid IN (114, 3802) THEN 'json'
                 WHEN t.oid IN (199, 3807) THEN 'jsons'
                 WHEN t.typcategory = 'A' THEN 'array'
                 ELSE 'scalar' END
     FROM asked a JOIN pg_catalog.pg_type t ON t.oid = a.base
+         JOIN pg_catalog.pg_type named ON named.oid = a.type
+         JOIN pg_catalog.pg_namespace n ON n.oid = named.typnamespace
     WHERE t.typtype <> 'd'
     ORDER BY a.n";
 
@@ -98,6 +102,10 @@ pub(super) async fn check(
         ));
     }
     prepare(connection, statement).await?;
+    // Our own question is asked of the server's own names; the tool's statement is checked by those of its role.
+    sqlx::raw_sql("SET LOCAL search_path = pg_catalog, pg_temp")
+        .execute(&mut *connection)
+        .await?;
     let rows = sqlx::query(PARAMETERS)
         .persistent(false)
         .fetch_all(&mut *connection)
@@ -105,7 +113,7 @@ pub(super) async fn check(
     let parameters = rows
         .iter()
         .map(|row| {
-            let shape = match row.try_get::<&str, _>(1)? {
+            let shape = match row.try_get::<&str, _>(2)? {
                 "json" => Shape::Json,
                 "jsons" => Shape::Jsons,
                 "array" => Shape::Array,
@@ -113,11 +121,14 @@ pub(super) async fn check(
             };
             Ok(Parameter {
                 type_name: row.try_get(0)?,
+                type_words: row.try_get(1)?,
                 shape,
             })
         })
         .collect::<Result<Vec<_>, sqlx::Error>>()?;
-    connection.execute("DEALLOCATE toolfleet_check").await?;
+    sqlx::raw_sql("SET LOCAL search_path = DEFAULT; DEALLOCATE toolfleet_check")
+        .execute(&mut *connection)
+        .await?;
     if parameters.len() != placeholders {
         return Err(Ended::Flaw(format!(
             "the statement has {} placeholders and the manifest {placeholders} params; apply a version in which they fit",
@@ -139,6 +150,7 @@ pub(super) async fn check(
             "the statement cannot be read; apply a version that can".to_owned(),
         ));
     };
+    // The driver asks for more about unusual columns, along the role's path: where that lies to it, the tool fails here.
     // Our reading of the statement must not have made another one of it.
     prepare(connection, &text).await?;
     connection.execute("DEALLOCATE toolfleet_check").await?;

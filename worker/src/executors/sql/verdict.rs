@@ -4,6 +4,8 @@
 //! |---|---|---|---|
 //! | no connection | not started | – | – |
 //! | the server answered with an error | not started if it passes, else definite | definite | definite |
+//! | with one that ends the session, or is about itself | the same | the same | **unknown** |
+//! | with 40003, it does not know either | the same | **unknown** | **unknown** |
 //! | told to stop before the next step | not started | definite | – |
 //! | the answer is too large, nothing committed | – | definite | – |
 //! | no answer | not started | **unknown** | **unknown** |
@@ -65,6 +67,15 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
         Ended::NoConnection(NoConnection::Role(why)) => {
             Outcome::NotStarted(ToolFailure::new(Code::Unavailable, why))
         }
+        Ended::Refused(refusal) if leaves_open(phase, &refusal) => {
+            let details = json!({"sqlstate": refusal.sqlstate});
+            let (code, message) = (cut.map_or(Code::Unavailable, Cut::code), &refusal.message);
+            let failure = ToolFailure::new(
+                code,
+                format!("the database cannot say whether it has committed: {message}"),
+            );
+            Outcome::Unknown(failure.with_details(details))
+        }
         Ended::Refused(refusal) => {
             let failure = refused(&refusal, cut);
             match (phase, failure.code) {
@@ -105,6 +116,23 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
     }
 }
 
+/// Whether the transaction may have been committed although the server answered with an error.
+///
+/// Before `COMMIT` is sent it cannot. Then an `ERROR` of the transaction comes before its commit record; what ends the session
+/// may come after it, while replicas are waited for, and a pooler says so of a server that it has lost.
+fn leaves_open(phase: Phase, refusal: &Refusal) -> bool {
+    let state = refusal.sqlstate.as_str();
+    let about_the_server = || {
+        let classes = ["08", "57P", "58", "XX"];
+        classes.iter().any(|class| state.starts_with(class))
+    };
+    match phase {
+        Phase::Before => false,
+        Phase::Statement => state == COMPLETION_UNKNOWN,
+        Phase::Commit => refusal.is_fatal || about_the_server() || state == COMPLETION_UNKNOWN,
+    }
+}
+
 /// What an attempt came to whose server said nothing more.
 pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
     let (code, why) = match cut {
@@ -118,6 +146,9 @@ pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
         Phase::Commit => Outcome::Unknown(failure("while the transaction was being committed")),
     }
 }
+
+/// SQLSTATE `statement_completion_unknown`.
+const COMPLETION_UNKNOWN: &str = "40003";
 
 /// What a server's error says, by its class.
 fn refused(refusal: &Refusal, cut: Option<Cut>) -> ToolFailure {
