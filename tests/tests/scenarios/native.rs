@@ -11,7 +11,7 @@ use fleet_tests::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use worker::{Effect, Tool, ToolContext, ToolError, Worker, tool::Settings};
 
 #[test]
@@ -264,7 +264,7 @@ async fn the_same_version_twice_does_not_start() {
 
 /// A tool that holds a thread until it is let go.
 struct Stubborn {
-    held: Arc<std::sync::Mutex<()>>,
+    held: Arc<Mutex<()>>,
 }
 
 impl Tool for Stubborn {
@@ -281,7 +281,7 @@ impl Tool for Stubborn {
 
     async fn call(&self, _: Self::Args, context: ToolContext) -> Result<u32, ToolError> {
         let held = Arc::clone(&self.held);
-        context.blocking(move || drop(held.lock())).await?;
+        context.blocking(move || drop(held.blocking_lock())).await?;
         Ok(1)
     }
 }
@@ -289,9 +289,9 @@ impl Tool for Stubborn {
 #[tokio::test]
 async fn a_thread_that_goes_on_keeps_its_worker_from_being_proven_gone() {
     let mut fleet = Fleet::start(Spec::with([]).workers(0, &[])).await;
-    let lock = Arc::new(std::sync::Mutex::new(()));
+    let lock = Arc::new(Mutex::new(()));
     let held = Arc::clone(&lock);
-    let guard = lock.lock().unwrap();
+    let guard = lock.lock().await;
     fleet
         .add_worker_with(Worker::builder().tool(Stubborn { held }), &[])
         .await;
