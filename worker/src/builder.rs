@@ -158,6 +158,7 @@ impl Builder {
         let stopping = asked_to_stop(config.parent)?;
         // Before the first tool: what a killed guard leaves behind must become ours.
         guard::adopt_orphans().map_err(Failure::Heir)?;
+        config.guard_program = Some(guard::THIS_PROGRAM.into());
         let built = set_up(self).await.map_err(Failure::SetUp)?;
         if !queues_given && !built.manifests.is_empty() {
             config.queues.clear();
@@ -179,8 +180,8 @@ impl Builder {
 
     /// Runs the worker inside a runtime that is there, until `shutdown` is done and what it runs has ended.
     ///
-    /// What a process does around it is the caller's: TLS, telemetry, signals, and a `guard_program` if the worker is to run
-    /// process tools, for this program may not be one.
+    /// What a process does around it is the caller's: TLS, telemetry, signals, and a `guard_program`: without one the worker
+    /// runs no process tools, for this program may not be a guard.
     ///
     /// # Errors
     ///

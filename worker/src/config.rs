@@ -62,7 +62,7 @@ pub struct Config {
     /// Without it: `$RUNTIME_DIRECTORY`, `/run/toolfleet` if it is this user's, or a folder below the one for temporary files.
     #[arg(long, env = "WORKER_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// The program whose `guard` subcommand runs under process tools; this very program when none is given.
+    /// The program whose `guard` subcommand runs under process tools; without one the worker runs no programs.
     #[arg(skip)]
     pub guard_program: Option<PathBuf>,
 }

@@ -238,10 +238,10 @@ async fn run_with(
     };
     let registered_at = Instant::now();
     workers::register(&mut connection, &row).await?;
-    let guard = config
-        .guard_program
-        .clone()
-        .unwrap_or_else(|| "/proc/self/exe".into());
+    let process = match &config.guard_program {
+        Some(guard) => ProcessExecutor::new(guard.clone(), vec!["guard".into()], Arc::clone(&lock)),
+        None => ProcessExecutor::without_guard(),
+    };
     let worker = Arc::new(worker::Worker {
         id,
         bus: bus.clone(),
@@ -252,7 +252,7 @@ async fn run_with(
         completing: Completing::start(&postgres, &mut lanes),
         executors: Executors {
             http: HttpExecutor::new()?,
-            process: ProcessExecutor::new(guard, vec!["guard".into()], Arc::clone(&lock)),
+            process,
             nats: NatsExecutor::new(tools_bus.clone()).holding(Arc::clone(&lock)),
             sql: SqlExecutor::new(config.tool_database_url.clone()),
             native: built.native.holding(Arc::clone(&lock)),

@@ -36,6 +36,8 @@ pub(crate) use self::{
 };
 pub use self::{orphans::adopt_orphans, serve::main};
 
+/// This very binary, even after an upgrade replaced the file: the guard of a program that calls [`main`] for `guard`.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
 /// How long a tool that is asked to end may take before it is killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);
 /// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.

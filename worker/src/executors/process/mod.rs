@@ -25,7 +25,8 @@ use super::{AttemptContext, Executor, Prepared, veil::veil};
 /// Runs programs, each under a guard of its own.
 #[derive(Debug, Clone)]
 pub struct ProcessExecutor {
-    guard: Arc<GuardCommand>,
+    /// `None`: it runs nothing.
+    guard: Option<Arc<GuardCommand>>,
 }
 
 /// How a guard is started, and what of the worker's environment every tool sees.
@@ -45,13 +46,18 @@ impl ProcessExecutor {
     pub fn new(guard_program: PathBuf, guard_args: Vec<OsString>, lock: Arc<WorkerLock>) -> Self {
         let inherited = environment::inherited();
         Self {
-            guard: Arc::new(GuardCommand {
+            guard: Some(Arc::new(GuardCommand {
                 program: guard_program,
                 args: guard_args,
                 inherited,
                 lock,
-            }),
+            })),
         }
+    }
+
+    /// For a worker without a guard: calls of programs wait for another one.
+    pub const fn without_guard() -> Self {
+        Self { guard: None }
     }
 }
 
@@ -68,12 +74,18 @@ impl Executor for ProcessExecutor {
                 "this version of the tool is not a program",
             ));
         };
+        let Some(guard) = &self.guard else {
+            return Err(ToolFailure::new(
+                Code::Unavailable,
+                "this worker has no guard_program, so it runs no programs",
+            ));
+        };
         let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
             Ok(secret) => Ok((name.clone(), secret)),
             Err(err) => Err(ToolFailure::new(Code::Unavailable, err.to_string())),
         };
         Ok(Box::new(PreparedProcess {
-            guard: Arc::clone(&self.guard),
+            guard: Arc::clone(guard),
             env: spec.env.iter().map(resolve).collect::<Result<_, _>>()?,
             spec: spec.clone(),
             arguments: arguments.clone(),
