@@ -156,7 +156,7 @@ fn queued(facts: &Facts) -> Explanation {
             because(
                 "postponed",
                 format!("a worker could not run it and put it back until {at}"),
-                "look at the worker's log: it lacks the tool's version or one of its secrets",
+                "look at the worker's log: it lacks the tool's version, or a secret, a handler or a database that the tool needs",
             )
         };
     }
