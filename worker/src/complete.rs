@@ -53,13 +53,27 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
-        Ok(Recorded::Before(state)) => {
+        Ok(Recorded::Before(row)) => {
             tracing::debug!("this attempt had ended the call already");
-            if executed.claimed.effect == Effect::Transaction && state == State::Succeeded {
-                // What its executor could not know: the COMMIT that was not answered had gone through.
-                metrics().ended(name, OutcomeWord::Applied);
-                ring(worker, call, executed.claimed.dispatcher, Vec::new()).await;
+            // What its executor could not know: the COMMIT that was not answered had gone through.
+            let committed =
+                executed.claimed.effect == Effect::Transaction && row.state == State::Succeeded;
+            metrics().ended(
+                name,
+                if committed {
+                    OutcomeWord::Applied
+                } else {
+                    executed.execution.word()
+                },
+            );
+            // Nobody has been told: the answer that was to come before it was lost.
+            if let Some(event) = row.finished() {
+                let claimed = &executed.claimed;
+                worker
+                    .events
+                    .tell(&claimed.tenant, claimed.session.as_ref(), &event);
             }
+            ring(worker, call, executed.claimed.dispatcher, Vec::new()).await;
         }
         Ok(Recorded::Late) => late::testify(worker, &executed).await,
         Err(error) => tracing::error!(
@@ -73,8 +87,8 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
 enum Recorded {
     /// It moved the call.
     Ended(Box<(Ended, Ending)>),
-    /// It had moved the call before, to this state: only the answer was lost, of the completion or of a COMMIT.
-    Before(State),
+    /// It had moved the call before, and this is it: only the answer was lost, of the completion or of a COMMIT.
+    Before(Box<CallRow>),
     /// The call is no longer this attempt's to end.
     Late,
 }
@@ -115,7 +129,10 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
             }
             // An earlier attempt has said that it did it; nobody but a person or a probe decides between the two.
             Place::InDoubt { .. } => return Ok(Recorded::Late),
-            Place::Ended(state) => return Ok(Recorded::Before(state)),
+            Place::Ended => {
+                let row = row.expect("what has a place has a row");
+                return Ok(Recorded::Before(Box::new(row)));
+            }
             Place::Elsewhere => return Ok(Recorded::Late),
         };
         if patience.is_zero() {
@@ -136,7 +153,7 @@ enum Place {
     /// It is in doubt because of this attempt, which may still prove something.
     InDoubt { quarantined: bool },
     /// This attempt has ended it.
-    Ended(State),
+    Ended,
     /// It is no longer this attempt's.
     Elsewhere,
 }
@@ -158,7 +175,7 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
         State::Succeeded | State::Failed | State::Cancelled | State::Expired
             if row.ended_by.as_deref() == Some(actor) =>
         {
-            Place::Ended(row.state)
+            Place::Ended
         }
         State::Succeeded
         | State::Failed

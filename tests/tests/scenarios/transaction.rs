@@ -7,11 +7,14 @@ use fleet_tests::{
     caller::Answer,
     fleet::{Fleet, Spec},
     invariants,
+    proxy::{Broken, Proxy},
     real::Armed,
-    wait::until_so,
+    wait::{LONG, until_so},
     witness::Witness,
 };
+use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 /// The example, its table, and more tools.
 async fn shop(workers: usize, tools: &[String]) -> Fleet {
@@ -213,4 +216,34 @@ async fn a_worker_may_die_around_it() {
         assert_eq!(balance(&fleet, 2).await, 30, "{point}");
         end(&fleet).await;
     }
+}
+
+/// The answer to a COMMIT is lost, and the worker learns from the row that it went through.
+#[tokio::test]
+async fn who_follows_a_session_hears_of_a_commit_that_was_not_answered() {
+    let mut fleet = shop(0, &[]).await;
+    let (front, _) = fleet.database.url.rsplit_once('/').unwrap();
+    let port = front.rsplit_once(':').unwrap().1.parse().unwrap();
+    let wire = Proxy::to(port).await;
+    let url = fleet.database.tool_url_through(wire.port());
+    fleet.add_worker(&["--tool-database-url", &url]).await;
+    let subject = "toolfleet.v1.default.event.s.*";
+    let mut events = fleet.client.subscribe(subject).await.unwrap();
+    fleet.client.flush().await.unwrap();
+    wire.break_commits(1);
+    let mut n = 0;
+    while wire.broken(Broken::After) == 0 {
+        n += 1;
+        let call = fleet.submit("transfer", &json!({"from": 1, "to": 2, "amount": 1}));
+        let call = call.key(&format!("k{n}")).header("Toolfleet-Session", "s");
+        let answer = call.wait().await;
+        let mut kind = Value::Null;
+        while kind != "finished" {
+            let event = timeout(LONG, events.next()).await.expect("an event comes");
+            let event: Value = serde_json::from_slice(&event.unwrap().payload).unwrap();
+            assert_eq!(event["call_id"], answer["call_id"]);
+            kind = event["kind"].clone();
+        }
+    }
+    end(&fleet).await;
 }
