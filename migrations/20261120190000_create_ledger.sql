@@ -318,7 +318,8 @@ CREATE FUNCTION toolfleet.veiled(value json, pointers text[], word text) RETURNS
     SELECT CASE WHEN octet_length(value::text) > 65536 THEN to_json(word) ELSE toolfleet.veiled_below(value, pointers, word) END
 $$;
 
--- What a finished call keeps of the result that a person gave it. What tools answered is veiled before it comes here.
+-- What a finished call keeps of a result that a person or a transaction gave it. What other tools answered is veiled before
+-- it comes to the ledger.
 CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN sensitive->>'mode' = 'omit' THEN toolfleet.veiled(
         value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END

@@ -1,7 +1,7 @@
 //! Which values of a call are nobody's business, and where they stand.
 //!
 //! What the ledger keeps of arguments and answers is decided here; what its views show, and what it keeps of a result that a
-//! person gave, by `toolfleet.veiled` in the migrations, which reads pointers as this file does.
+//! person or a transaction gave, by `toolfleet.veiled` in the migrations, which reads pointers as this file does.
 
 use serde_json::Value;
 

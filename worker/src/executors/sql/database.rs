@@ -32,8 +32,15 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 const STATEMENTS_MAX: usize = 1024;
 
 /// The databases that this worker's tools have used, by their URL.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Databases(Mutex<HashMap<String, Arc<Database>>>);
+
+// Their URLs hold passwords.
+impl fmt::Debug for Databases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(lock(&self.0).values()).finish()
+    }
+}
 
 impl Databases {
     /// The database of this URL.
@@ -360,5 +367,9 @@ mod tests {
         let secrets: Vec<_> = secrets.iter().map(ExposeSecret::expose_secret).collect();
         assert_eq!(secrets, ["postgres://u:a%2Fb@h/d", "a/b", "a%2Fb"]);
         assert_eq!(format!("{database:?}"), "Database { whose: Others, .. }");
+        let databases = Databases::default();
+        let url = "postgres://u:hunter2@h/d".into();
+        databases.of(&url, Whose::Others).unwrap();
+        assert!(!format!("{databases:?}").contains("hunter2"));
     }
 }
