@@ -27,8 +27,9 @@ pub async fn hold(fleet: &Fleet, witness: &Witness) {
 pub async fn hold_for(fleet: &Fleet, witness: &Witness, calls: &[CallId]) {
     for call in calls {
         each_call_has_one_place(fleet, *call).await;
-        attempts_are_numbered_without_gaps(fleet, *call).await;
-        every_move_is_known_and_legal(fleet, *call).await;
+        let record = Record::of(fleet, *call).await;
+        attempts_are_numbered_without_gaps(*call, &record);
+        every_move_is_known_and_legal(*call, &record);
     }
     what_is_done_once_is_not_done_twice(fleet, witness).await;
     what_runs_has_a_living_worker(fleet).await;
@@ -50,23 +51,44 @@ async fn each_call_has_one_place(fleet: &Fleet, call: CallId) {
     );
 }
 
-async fn attempts_are_numbered_without_gaps(fleet: &Fleet, call: CallId) {
-    let attempts = fleet.attempts(call).await;
+/// What the ledger says of a call at one moment: it may still be moving.
+struct Record {
+    call: Value,
+    attempts: Vec<Value>,
+    events: Vec<Value>,
+}
+
+impl Record {
+    async fn of(fleet: &Fleet, call: CallId) -> Self {
+        // One statement sees one moment.
+        let sql = "SELECT (SELECT to_json(c) FROM toolfleet.calls c WHERE call_id = $1) AS call, \
+                   (SELECT json_agg(a ORDER BY number, late) FROM toolfleet.attempts a WHERE call_id = $1) AS attempts, \
+                   (SELECT json_agg(e ORDER BY revision) FROM toolfleet.call_events e WHERE call_id = $1) AS events";
+        let mut row = fleet.rows(sql, call).await.remove(0);
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        Self {
+            attempts: list(&row["attempts"]),
+            events: list(&row["events"]),
+            call: row["call"].take(),
+        }
+    }
+}
+
+fn attempts_are_numbered_without_gaps(call: CallId, record: &Record) {
+    let attempts = &record.attempts;
     let mut numbers: Vec<i64> = attempts
         .iter()
         .filter_map(|a| a["number"].as_i64())
         .collect();
     // Late evidence repeats the number of its attempt.
     numbers.dedup();
-    let made = fleet.call(call).await["attempts"]
-        .as_i64()
-        .expect("a count");
+    let made = record.call["attempts"].as_i64().expect("a count");
     let expected: Vec<i64> = (1..=made).collect();
     assert_eq!(numbers, expected, "attempts of call {call}: {attempts:?}");
 }
 
-async fn every_move_is_known_and_legal(fleet: &Fleet, call: CallId) {
-    let events = fleet.events(call).await;
+fn every_move_is_known_and_legal(call: CallId, record: &Record) {
+    let events = &record.events;
     let mut before: Option<State> = None;
     for (revision, event) in events.iter().enumerate() {
         let at = format!("call {call}, revision {revision}: {events:?}");
@@ -82,7 +104,7 @@ async fn every_move_is_known_and_legal(fleet: &Fleet, call: CallId) {
         }
         before = Some(to);
     }
-    let now = state_of(&fleet.call(call).await["state"]);
+    let now = state_of(&record.call["state"]);
     assert_eq!(
         before, now,
         "call {call} is not where its moves led: {events:?}"

@@ -250,10 +250,14 @@ async fn a_key_that_stands_twice_in_a_batch_is_one_call() {
         (&first["call_id"], &json!(true))
     );
     assert_eq!(reused["error"]["code"], "idempotency_key_reused");
-    until_so("both to be done", async || {
-        witness.applied("n1") == 1 && witness.applied("n2") == 1
+    until_so("both to be over", async || {
+        fleet
+            .count("SELECT count(*) FROM toolfleet.calls WHERE state = 'succeeded'")
+            .await
+            == 2
     })
     .await;
+    assert_eq!((witness.applied("n1"), witness.applied("n2")), (1, 1));
     invariants::hold(&fleet, &witness).await;
     assert_eq!(fleet.count(CALLS).await, 2);
 }
