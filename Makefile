@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo dev test test-fast prove lint fmt schema docs deny
+.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -11,9 +11,14 @@ TOOLFLEET := $(or $(CARGO_TARGET_DIR),target)/debug/toolfleet
 # Where the servers and the Python with the NATS client are; scripts/setup.py writes it.
 TOOLS := . ./.tools/env &&
 ARGS ?= --tools examples/tools
+CHAOS_PROGRAM := $(or $(CARGO_TARGET_DIR),target)/debug/chaos
+SEED ?= 1-3
+SECONDS ?= 60
+MODE ?= safety
+CHAOS ?=
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing: C compiler, Postgres, nats-server, Python client, Node and its packages (idle the second time)
 	@$(PYTHON3) scripts/setup.py
@@ -38,9 +43,16 @@ test: build ## every test, then the black-box proofs in their short form
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios
 	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
 
-prove: build ## the black-box proofs in full, and every test that waits out a lease, loses thousands of pointers or counts races
+prove: build ## the black-box proofs in full, every test that waits out a lease, loses thousands of pointers or counts races, and 100,000 schedules of each part of a process
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
 	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios --test ledger -- --ignored --nocapture --test-threads=1
+	SCHEDULES=50000 cargo test -p fleet-schedules --locked -- --nocapture --test-threads=2
+
+chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety or liveness, CHAOS=further options
+	$(TOOLS) "$(CHAOS_PROGRAM)" run --seeds $(SEED) --seconds $(SECONDS) --mode $(MODE) $(CHAOS)
+
+chaos-mutants: build ## known mistakes, each of which the fire must bring to light; SEED=1-20, SECONDS=60
+	$(TOOLS) "$(CHAOS_PROGRAM)" mutants --seeds $(SEED) --seconds $(SECONDS) $(CHAOS)
 
 lint: setup ## formatting, clippy and documentation, warnings denied
 	cargo fmt --all --check

@@ -16,6 +16,7 @@ mod replay;
 mod request;
 mod service;
 mod settle;
+mod slots;
 mod sweep;
 mod waiters;
 

@@ -18,14 +18,14 @@ use fleet::{
 };
 use futures_util::StreamExt;
 use serde::Deserialize;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     accept::Door,
     answer::{Answer, Refusal},
-    batch::{self, Slots},
-    cancel, key, request, settle,
+    batch, cancel, key, request, settle,
+    slots::Slots,
 };
 
 /// The endpoints of one dispatcher.
@@ -99,7 +99,7 @@ impl Endpoints {
             mut settle,
         } = self;
         let mut service = Some(service);
-        let slots = Arc::new(Semaphore::new(requests_max));
+        let slots = Slots::new(requests_max);
         let mut requests = JoinSet::new();
         loop {
             let (asked, request) = tokio::select! {
@@ -120,22 +120,18 @@ impl Endpoints {
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
-            match Arc::clone(&slots).try_acquire_owned() {
-                Ok(slot) => {
-                    let (door, work, slots) = (Arc::clone(&door), work.clone(), Arc::clone(&slots));
+            match slots.one() {
+                Some(slot) => {
+                    let (door, work, slots) = (Arc::clone(&door), work.clone(), slots.clone());
                     requests.spawn(async move {
-                        let slots = Slots {
-                            free: &slots,
-                            all: requests_max,
-                        };
                         tokio::select! {
-                            () = handle(&door, asked, &request, slots) => {}
+                            () = handle(&door, asked, &request, &slots) => {}
                             () = work.cancelled() => {}
                         }
                         drop(slot);
                     });
                 }
-                Err(_full) => {
+                None => {
                     metrics().rejected(Code::Overloaded);
                     let full = Refusal::new(Code::Overloaded, "too many requests are waiting here");
                     let named = tool_of(&request.message.subject);
@@ -166,7 +162,7 @@ enum Asked {
     Settle,
 }
 
-async fn handle(door: &Door, asked: Asked, request: &Request, slots: Slots<'_>) {
+async fn handle(door: &Door, asked: Asked, request: &Request, slots: &Slots) {
     let message = &request.message;
     match &message.reply {
         // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.

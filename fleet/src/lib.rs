@@ -39,6 +39,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod fencing;
 pub mod http;
+pub mod mutant;
 pub mod process;
 pub mod registry;
 pub mod secrets;

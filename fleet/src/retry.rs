@@ -26,6 +26,7 @@ pub use cancelled::{after_cancel, cancelled};
 use crate::{
     call::Effect,
     manifest::RetryPolicy,
+    mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord, ToolFailure},
     wire::code::Code,
 };
@@ -102,6 +103,9 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
             Effect::Read | Effect::Idempotent | Effect::Transaction => {
                 again(situation, failure, OutcomeWord::Unknown)
             }
+            Effect::Once if mutant::on(Mutant::OnceAgainAfterUnknown) => {
+                again(situation, failure, OutcomeWord::Unknown)
+            }
             Effect::Once => RetryDecision::Doubt,
         },
     }
@@ -173,11 +177,14 @@ pub const fn is_poison(effect: Effect, lost_attempts: u32) -> bool {
 ///
 /// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one; `cancelled`: somebody has
 /// asked the call to stop.
-pub const fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> RetryDecision {
+pub fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> RetryDecision {
     if cancelled {
         return after_cancel(effect, OutcomeWord::Unknown, false);
     }
     match effect {
+        Effect::Once if mutant::on(Mutant::OnceAgainAfterLoss) => {
+            RetryDecision::Again(Duration::ZERO)
+        }
         Effect::Once => RetryDecision::Doubt,
         Effect::Read | Effect::Transaction if is_poison(effect, lost_attempts) => {
             RetryDecision::Fail

@@ -46,6 +46,7 @@ pub struct Cluster {
     pub(crate) server: Option<servers::Postgres>,
     port: u16,
     pub(crate) url: String,
+    variables: Vec<(String, String)>,
     // After the server: dropping it ends what still runs.
     pub(crate) folder: RunFolder,
     given_back: Arc<Mutex<Vec<String>>>,
@@ -64,15 +65,25 @@ impl Cluster {
     ///
     /// No Postgres can be started; the message says why.
     pub async fn alone(fsync: bool) -> Self {
+        Self::alone_with(fsync, Vec::new()).await
+    }
+
+    /// The same, with this in the environment of its server.
+    ///
+    /// # Panics
+    ///
+    /// No Postgres can be started; the message says why.
+    pub async fn alone_with(fsync: bool, variables: Vec<(String, String)>) -> Self {
         let archive = archive().await;
         let folder = RunFolder::create().expect("a folder for the cluster");
         tar(folder.path(), &["-xpf"], &archive, &[]).expect("unpack the cluster");
-        let server = start(&folder, None, fsync).await;
+        let server = start(&folder, None, fsync, &variables).await;
         Self {
             port: server.port(),
             url: server.url(),
             server: Some(server),
             folder,
+            variables,
             given_back: Arc::default(),
         }
     }
@@ -80,6 +91,16 @@ impl Cluster {
     /// The port on 127.0.0.1; it stays the same over [`Self::stop`] and [`Self::start`].
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The process id of its first process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.server.as_ref().map(servers::Postgres::pid)
+    }
+
+    /// Its log.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     /// A new migrated database.
@@ -113,7 +134,7 @@ impl Cluster {
     ///
     /// It does not come up.
     pub async fn start(&mut self) {
-        self.server = Some(start(&self.folder, Some(self.port), true).await);
+        self.server = Some(start(&self.folder, Some(self.port), true, &self.variables).await);
     }
 
     async fn copy(&self, template: &str) -> Database {
@@ -201,6 +222,11 @@ impl Database {
         with_port(&self.tool_url(), port)
     }
 
+    /// The URL of the same database, through a proxy on this port.
+    pub fn url_through(&self, port: u16) -> String {
+        with_port(&self.url, port)
+    }
+
     /// The same database by another way, through a proxy on this port.
     pub fn through(&self, port: u16) -> Postgres {
         ledger(&with_port(&self.url, port))
@@ -233,12 +259,18 @@ fn with_port(url: &str, port: u16) -> String {
     format!("{front}:{port}/{database}")
 }
 
-async fn start(folder: &RunFolder, port: Option<u16>, fsync: bool) -> servers::Postgres {
+async fn start(
+    folder: &RunFolder,
+    port: Option<u16>,
+    fsync: bool,
+    variables: &[(String, String)],
+) -> servers::Postgres {
     let options = PostgresOptions {
         data: folder.path().join("data"),
         port,
         log: folder.path().join("log"),
         fsync,
+        variables: variables.to_vec(),
     };
     servers::Postgres::start(options)
         .await
@@ -292,7 +324,7 @@ fn day() -> u64 {
 
 async fn create_archive(archive: &Path) {
     let folder = RunFolder::create().expect("a folder for the first cluster");
-    let server = start(&folder, None, true).await;
+    let server = start(&folder, None, true, &[]).await;
     let mut connection = PgConnection::connect(&server.url())
         .await
         .expect("connect to the first cluster");

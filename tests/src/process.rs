@@ -109,7 +109,7 @@ impl Process {
 }
 
 /// What a process answers to a GET: status and body. `None` while nobody answers.
-pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+pub async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut connection = TcpStream::connect(address).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).await.ok()?;

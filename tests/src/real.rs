@@ -106,7 +106,12 @@ impl Fleet {
         self.start_program(command, role, name, flags, armed)
     }
 
-    fn start_program(
+    /// Starts a program that is a dispatcher or a worker in a process of its own. It is not ready yet.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub fn start_program(
         &self,
         mut command: Command,
         role: &str,

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use fleet::{
     bus::pull::{Acker, Delivered},
     checkpoint::{Checkpoint, reached},
+    mutant::{self, Mutant},
     telemetry::{
         metrics, report,
         spans::{self, Step},
@@ -69,6 +70,9 @@ async fn attempt(worker: &Worker, pointer: Pointer, acker: &Acker) -> Result<(),
         .instrument(spans::step(Step::Gate))
         .await?;
     reached(Checkpoint::Gated);
+    if mutant::on(Mutant::AckBeforeClaim) {
+        dispose(acker, Disposal::Ack).await;
+    }
     let running = claim(worker, gated)
         .instrument(spans::step(Step::Claim))
         .await?;

@@ -7,6 +7,7 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     delay::Reconnect,
     ids::{AttemptId, CallId, DispatcherId},
+    mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -46,6 +47,11 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
             reached(Checkpoint::Completed);
             let (ended, ending) = *decided;
             metrics().ended(name, executed.execution.word());
+            if executed.claimed.effect == Effect::Transaction
+                && executed.execution.word() == OutcomeWord::Unknown
+            {
+                metrics().lost_answer("transaction", false);
+            }
             if !ended.state.answers_waiters() {
                 metrics().retried(name);
             }
@@ -66,6 +72,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                     executed.execution.word()
                 },
             );
+            metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // Nobody has been told: the answer that was to come before it was lost.
             if let Some(event) = row.finished() {
                 let claimed = &executed.claimed;
@@ -111,6 +118,9 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         let patience = PATIENCE.saturating_sub(began.elapsed());
         if let Some(ended) = end(worker, &mut ending, executed, patience).await? {
             return Ok(Recorded::Ended(Box::new((ended, ending))));
+        }
+        if mutant::on(Mutant::ZeroRowsAreLate) {
+            return Ok(Recorded::Late);
         }
         let row = find_patiently(worker, claimed.call_id, patience).await?;
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {

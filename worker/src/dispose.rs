@@ -57,6 +57,7 @@ impl Skip {
         match self {
             Self::Unreadable => "unreadable",
             Self::Gone => "gone",
+            Self::NotQueued(State::Running) => "running",
             Self::NotQueued(_) => "not_queued",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",

@@ -31,6 +31,7 @@ pub(crate) async fn testify(worker: &Worker, executed: &Executed) {
     let outcome = evidence.ended.outcome;
     match keep(worker, &evidence).await {
         Some(Testimony::Recorded) => {
+            metrics().lost_answer("complete", true);
             tracing::debug!("this worker had recorded the end of its attempt already");
             return;
         }

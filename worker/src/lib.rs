@@ -77,6 +77,7 @@ pub mod executors;
 mod gate;
 pub mod guard;
 mod heartbeat;
+mod intake;
 mod late;
 mod leave;
 mod neighbours;
@@ -95,13 +96,7 @@ pub use builder::{Builder, Worker};
 pub use config::Config;
 pub use fleet::call::Effect;
 use fleet::{
-    bus::{
-        BusError,
-        connect::Bus,
-        events::Events,
-        mark,
-        pull::{Delivered, Puller},
-    },
+    bus::{BusError, connect::Bus, events::Events, mark},
     config::ConfigError,
     fencing::FencingError,
     http::{self, HttpState, Readiness},
@@ -122,7 +117,6 @@ use fleet::{
 use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
-    sync::{Semaphore, mpsc},
     task::JoinSet,
     time::{Instant, timeout},
 };
@@ -285,7 +279,7 @@ async fn run_with(
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
     let mut ended = true;
-    let mut working = Box::pin(deliver(Arc::clone(&worker), &config, intake.clone()));
+    let mut working = Box::pin(intake::run(Arc::clone(&worker), &config, intake.clone()));
     tokio::select! {
         // Declared gone: it has stopped by itself, and what it ran is over.
         () = &mut working => {}
@@ -335,44 +329,6 @@ async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunErr
     let found = found.iter();
     let sentences = found.map(|finding| format!("WORKER_TOOL_DATABASE_URL: {finding}"));
     Err(ConfigError(sentences.collect()).into())
-}
-
-/// Pulls messages and runs an attempt for each until `intake` is cancelled and all of them have ended.
-async fn deliver(worker: Arc<worker::Worker>, config: &Config, intake: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(config.concurrency));
-    let share = config.concurrency.div_ceil(config.queues.len());
-    let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
-    let mut pullers = JoinSet::new();
-    for queue in &config.queues {
-        let puller = Puller::new(&worker.bus, queue, Arc::clone(&slots), share);
-        let (bus, sender, intake) = (worker.bus.clone(), sender.clone(), intake.clone());
-        pullers.spawn(async move {
-            if let Err(error) = puller.run(&bus, sender, intake).await {
-                tracing::error!(
-                    error = report(&error),
-                    "a queue is not pulled from any more"
-                );
-            }
-        });
-    }
-    drop(sender);
-    let mut attempts = JoinSet::new();
-    loop {
-        tokio::select! {
-            message = delivered.recv() => match message {
-                Some(message) if intake.is_cancelled() => message.acker.again_after(Duration::ZERO).await,
-                Some(message) => drop(attempts.spawn(attempt::run(Arc::clone(&worker), message))),
-                None => break,
-            },
-            Some(ended) = attempts.join_next(), if !attempts.is_empty() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "an attempt's task ended abnormally; the sweep decides about its call");
-                }
-            }
-        }
-    }
-    while pullers.join_next().await.is_some() {}
-    while attempts.join_next().await.is_some() {}
 }
 
 async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: CancellationToken) {

@@ -27,7 +27,6 @@ use fleet::{
     },
     wire::{code::Code, envelope::Accepted},
 };
-use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use self::{
@@ -39,16 +38,11 @@ use crate::{
     answer::{Answer, Refusal},
     commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted},
     key,
+    slots::Slots,
 };
 
 /// Calls that are checked before others get their turn.
 const CHECKED_AT_ONCE: usize = 32;
-
-/// The slots of requests, of which a batch takes one for each of its calls, and at least one for each 256 KiB.
-pub(crate) struct Slots<'a> {
-    pub(crate) free: &'a Semaphore,
-    pub(crate) all: usize,
-}
 
 /// Answers one batch.
 ///
@@ -59,7 +53,7 @@ pub(crate) async fn batch(
     door: &Door,
     tenant: &Label,
     message: &Message,
-    slots: Slots<'_>,
+    slots: &Slots,
 ) -> Result<Answer, Refusal> {
     let lines = lines(message.headers.as_ref());
     let defaults = Defaults::read(&lines)?;
@@ -72,12 +66,11 @@ pub(crate) async fn batch(
         );
         return Err(Refusal::new(Code::PayloadTooLarge, &what));
     }
-    // The request itself holds one. With fewer slots than it needs, a batch takes all of them.
+    // One for each of its calls, and at least one for each 256 KiB.
     let needed = raws
         .len()
         .max(message.payload.len() / Limits::DEFAULT.bytes);
-    let further = u32::try_from(needed.min(slots.all) - 1).expect("a batch has few calls");
-    let Ok(_held) = slots.free.try_acquire_many(further) else {
+    let Some(_held) = slots.further(needed) else {
         let what = "too many requests are waiting here for so many calls";
         return Err(Refusal::new(Code::Overloaded, what));
     };

@@ -33,10 +33,16 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
             match jetstream.create_stream(stream_config(&bus.subjects)).await {
-                Ok(_) => jetstream
-                    .get_stream(&name)
-                    .await
-                    .map_err(|error| BusError::unavailable(doing, error))?,
+                Ok(_) => {
+                    tracing::info!(
+                        stream = name,
+                        "the stream of pointers was missing and is made"
+                    );
+                    jetstream
+                        .get_stream(&name)
+                        .await
+                        .map_err(|error| BusError::unavailable(doing, error))?
+                }
                 // Another dispatcher made it at the same moment.
                 Err(error) if is_taken(&error) => jetstream
                     .get_stream(&name)

@@ -18,12 +18,14 @@ use nix::{
 
 use super::Checkpoint;
 
-/// The variable that arms a process: `claimed`, or `claimed:3` for the third time it gets there.
+/// The variable that arms a process: `claimed`, or `claimed:3` for the third time it gets there. With `claimed:3:stop` it
+/// does not end there but stops, until somebody sends it SIGCONT.
 pub const VARIABLE: &str = "TOOLFLEET_CHECKPOINT";
 
 struct Armed {
     at: Checkpoint,
     times_left: AtomicU32,
+    stops: bool,
 }
 
 /// Says that this process got here. An armed one goes no further: nothing is flushed, nobody is told.
@@ -34,7 +36,11 @@ pub fn reached(point: Checkpoint) {
     };
     // Counted down past zero by other threads that get here before the kernel has ended them.
     if armed.at == point && armed.times_left.fetch_sub(1, Ordering::SeqCst) == 1 {
-        end(point);
+        if armed.stops {
+            kill(Pid::this(), Signal::SIGSTOP).expect("a process may stop itself");
+        } else {
+            end(point);
+        }
     }
 }
 
@@ -58,16 +64,24 @@ fn arm() -> Option<Armed> {
         reason = "not a setting: production builds do not know it"
     )]
     let text = std::env::var(VARIABLE).ok()?;
-    let (name, times) = text.split_once(':').unwrap_or((&text, "1"));
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
     let at = name
         .parse()
         .expect("TOOLFLEET_CHECKPOINT names a checkpoint");
-    let times = times
-        .parse()
+    let times = parts
+        .next()
+        .map_or(Ok(1), str::parse)
         .expect("TOOLFLEET_CHECKPOINT counts from 1 behind the colon");
+    let stops = match parts.next() {
+        None => false,
+        Some("stop") => true,
+        Some(other) => panic!("TOOLFLEET_CHECKPOINT knows `stop` behind the count, not {other:?}"),
+    };
     Some(Armed {
         at,
         times_left: AtomicU32::new(times),
+        stops,
     })
 }
 

@@ -17,6 +17,8 @@ use super::{
 use crate::{
     delay::Reconnect,
     ids::{AttemptId, CallId, WorkerId},
+    mutant::{self, Mutant},
+    telemetry::metrics,
 };
 
 /// Rows heavier than this take the second lane, so that they do not hold up small ones.
@@ -96,6 +98,7 @@ impl Claiming {
                 doing,
                 source: sqlx::Error::WorkerCrashed,
             }),
+            Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
             Reply::Unknown => {
                 // Boxed: the rare way must not make every claim's future large.
                 let claimed = within(
@@ -104,6 +107,7 @@ impl Claiming {
                     Box::pin(self.read_back(call, attempt)),
                 )
                 .await?;
+                metrics().lost_answer(Claim::NAME, claimed.is_some());
                 let unconfirmed = || StoreError::Unavailable {
                     doing,
                     source: sqlx::Error::WorkerCrashed,
@@ -178,8 +182,14 @@ impl Completing {
         let doing = "complete an attempt";
         let began = tokio::time::Instant::now();
         let mut reconnect = Reconnect::default();
+        let mut unanswered = false;
         loop {
-            match self.complete_once(ending.clone()).await {
+            let reply = self.complete_once(ending.clone()).await;
+            if unanswered && matches!(reply, Reply::Done(_)) {
+                metrics().lost_answer(Complete::NAME, false);
+            }
+            unanswered |= matches!(reply, Reply::Unknown);
+            match reply {
                 Reply::Done(ended) => return Ok(Some(ended)),
                 Reply::Undecided => return Ok(None),
                 Reply::Refused(source) => return Err(StoreError::Refused { doing, source }),

@@ -111,9 +111,11 @@ impl StoreError {
     }
 }
 
-/// Whether the server answered with an error, which for a single autocommit statement proves that nothing was changed.
-/// A shutdown or a lost connection (classes 57P and 08) proves nothing, even when it arrives as an answer.
-pub(crate) fn answered(error: &sqlx::Error) -> bool {
+/// Whether the server answered with an error.
+///
+/// For a single autocommit statement that proves that nothing was changed. A shutdown or a lost connection (classes 57P
+/// and 08) proves nothing, even when it arrives as an answer.
+pub fn answered(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(answer) => !answer
             .code()
@@ -122,9 +124,10 @@ pub(crate) fn answered(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the server answered that it cannot do it just now, whatever is asked of it: a lock that somebody holds, a
-/// deadlock, a full disk, no memory, no time. The same statement may work a moment later.
-pub(crate) fn passes(error: &sqlx::Error) -> bool {
+/// Whether the server answered that it cannot do it just now, whatever is asked of it.
+///
+/// A lock that somebody holds, a deadlock, a full disk, no memory, no time. The same statement may work a moment later.
+pub fn passes(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(answer) = error else {
         return false;
     };

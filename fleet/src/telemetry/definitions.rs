@@ -1,7 +1,7 @@
 //! The metrics of Toolfleet, each defined once. Alerts and dashboards rely on the names; `docs/telemetry.md` lists
 //! them, and a test compares.
 
-use super::fields::{ERROR_TYPE, OUTCOME, PASS, REASON, SETTLEMENT, STATE, STATEMENT, TOOL};
+use super::fields::{ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, SETTLEMENT, STATE, STATEMENT, TOOL};
 
 /// One metric as it is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +125,8 @@ definitions! {
         "Messages by what NATS was told about them");
     SWEPT_CALLS = counter("toolfleet.swept.calls", "{call}", &[PASS],
         "Calls that the sweep had to move");
+    LOST_ANSWERS = counter("toolfleet.lost.answers", "{answer}", &[STATEMENT, FOUND],
+        "Answers of Postgres that never came, by what was found when they were looked for");
     LEDGER_BATCH_ROWS = histogram("toolfleet.ledger.batch.rows", "{row}", &[STATEMENT],
         "Rows per statement of the ledger");
     LEDGER_DURATION = histogram("toolfleet.ledger.duration", "s", &[STATEMENT],

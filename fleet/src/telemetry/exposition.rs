@@ -119,6 +119,7 @@ mod tests {
         metrics.settled("ack");
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
+        metrics.lost_answer("claim", true);
         metrics.refuses_ground(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
@@ -139,6 +140,7 @@ mod tests {
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,
             r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
+            r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
             "toolfleet_in_doubt 1",

@@ -60,5 +60,7 @@ pub const SETTLEMENT: &str = "settlement";
 pub const PASS: &str = "pass";
 /// Metric label: which statement of the ledger.
 pub const STATEMENT: &str = "statement";
+/// Metric label: whether what was not answered had been done.
+pub const FOUND: &str = "found";
 /// Metric label: where a call stands, a word of [`crate::call::State`].
 pub const STATE: &str = "state";

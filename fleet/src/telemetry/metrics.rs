@@ -36,6 +36,7 @@ pub struct Metrics {
     lost_leases: Counter<u64>,
     settled_messages: Counter<u64>,
     swept_calls: Counter<u64>,
+    lost_answers: Counter<u64>,
     ledger_batch_rows: Histogram<u64>,
     ledger_duration: Histogram<f64>,
     unsafe_ground: Gauge<u64>,
@@ -118,6 +119,16 @@ impl Metrics {
         self.swept_calls.add(calls, &[word(fields::PASS, pass)]);
     }
 
+    /// Postgres did not answer, and it was found out whether it had done it.
+    pub fn lost_answer(&self, statement: &'static str, was_done: bool) {
+        let found = if was_done { "done" } else { "not_done" };
+        let labels = [
+            word(fields::STATEMENT, statement),
+            word(fields::FOUND, found),
+        ];
+        self.lost_answers.add(1, &labels);
+    }
+
     /// A statement of the ledger was answered.
     pub fn wrote(&self, statement: &'static str, rows: usize, took: Duration) {
         let labels = [word(fields::STATEMENT, statement)];
@@ -159,6 +170,7 @@ impl Metrics {
             lost_leases: counter(meter, define::LOST_LEASES),
             settled_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
+            lost_answers: counter(meter, define::LOST_ANSWERS),
             ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),

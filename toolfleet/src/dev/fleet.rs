@@ -232,6 +232,7 @@ impl Dev {
             port: given(options.postgres_port),
             log: self.layout.log("postgres"),
             fsync: true,
+            variables: Vec::new(),
         };
         let mut nats_options = NatsOptions {
             store: self.layout.at("nats"),

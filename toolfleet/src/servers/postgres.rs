@@ -40,6 +40,8 @@ pub struct PostgresOptions {
     pub log: PathBuf,
     /// Off only where losing everything at a power cut is fine.
     pub fsync: bool,
+    /// What stands in its environment besides; ours is not handed on.
+    pub variables: Vec<(String, String)>,
 }
 
 /// A running Postgres. Dropping it shuts it down at once, as SIGQUIT does, and does not wait.
@@ -86,7 +88,8 @@ impl Postgres {
                 Some(port) => port,
                 None => free_ports(1)?[0],
             };
-            let command = serve(&bin, &place, port, options.fsync);
+            let mut command = serve(&bin, &place, port, options.fsync);
+            command.envs(options.variables.iter().cloned());
             let log = options.log.clone();
             let launch = Launch {
                 name: "postgres".into(),

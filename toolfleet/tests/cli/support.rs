@@ -65,6 +65,7 @@ pub(crate) async fn postgres(folder: &Path, fsync: bool) -> Postgres {
         port: None,
         log,
         fsync,
+        variables: Vec::new(),
     })
     .await
     .unwrap()

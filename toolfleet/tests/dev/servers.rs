@@ -194,5 +194,6 @@ fn postgres_in(folder: &Path) -> PostgresOptions {
         port: None,
         log: folder.join("postgres.log"),
         fsync: false,
+        variables: Vec::new(),
     }
 }

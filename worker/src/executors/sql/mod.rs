@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     call::Effect,
     manifest::{ExecutorSpec, Manifest, SqlSpec},
+    mutant::{self, Mutant},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
     store::complete,
@@ -266,7 +267,7 @@ async fn steps(
         values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
     }
     let answer = session.run(&statement, values).await?;
-    if attempt.effect == Effect::Transaction {
+    if attempt.effect == Effect::Transaction && !mutant::on(Mutant::OutcomeAfterCommit) {
         let (answer, ended) = transaction::end(session, &answer, context).await?;
         return Ok((answer, Some(ended)));
     }

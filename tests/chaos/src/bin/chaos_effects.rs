@@ -1,0 +1,84 @@
+//! The world outside the fleet: the services of HTTP and NATS tools, and the program of process tools.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use fleet_chaos::effects::{process, service};
+use tokio::runtime;
+
+/// Tools of a chaos run.
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Serves HTTP and NATS tools as long as the standard input is open.
+    Serve {
+        /// The file of effects.
+        #[arg(long)]
+        file: PathBuf,
+        /// Where NATS is.
+        #[arg(long)]
+        nats_url: String,
+    },
+    /// Runs a process tool.
+    Tool {
+        /// Which one.
+        name: String,
+        /// The file of effects.
+        #[arg(long)]
+        file: PathBuf,
+    },
+    /// What a process tool leaves behind.
+    #[command(hide = true)]
+    Linger {
+        name: String,
+        #[arg(long)]
+        file: PathBuf,
+        #[arg(long)]
+        arguments: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let Line { verb } = Line::parse();
+    match run(verb) {
+        Ok(code) => code,
+        Err(problem) => {
+            // Nobody reads it: the exit code has to do.
+            writeln!(io::stderr(), "{problem:#}").unwrap_or_default();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<ExitCode> {
+    let mut runtime = match verb {
+        Verb::Serve { .. } => runtime::Builder::new_multi_thread(),
+        // One program per call: the fewer threads the better.
+        Verb::Tool { .. } | Verb::Linger { .. } => runtime::Builder::new_current_thread(),
+    };
+    let runtime = runtime.worker_threads(4).enable_all().build()?;
+    match verb {
+        Verb::Serve { file, nats_url } => {
+            runtime.block_on(service::serve(file, &nats_url))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Tool { name, file } => runtime.block_on(process::run(&name, &file)),
+        Verb::Linger {
+            name,
+            file,
+            arguments,
+        } => {
+            runtime.block_on(process::linger(&name, &file, &arguments))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

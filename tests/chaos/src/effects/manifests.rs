@@ -1,0 +1,153 @@
+//! How the fleet is told of the tools.
+
+use std::path::PathBuf;
+
+use fleet::call::Effect;
+use serde_json::{Value, json};
+
+use super::{Executor, TOOLS, Tool, tables};
+
+/// Where the tools are.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The HTTP service, without a path: `http://127.0.0.1:PORT`.
+    pub effects_url: String,
+    /// The program of process tools: `chaos_effects`.
+    pub effects_program: PathBuf,
+    /// The file of effects.
+    pub effects_file: PathBuf,
+    /// A port on which nobody listens.
+    pub refused_port: u16,
+}
+
+/// What the services answer, and the program ends with, before they have done anything.
+const NOT_NOW_STATUS: u16 = 503;
+/// The exit code of the same.
+pub(super) const NOT_NOW_CODE: i32 = 75;
+
+/// The manifests of all tools but the native ones, which the worker applies itself. In this order: a probe must be there
+/// before the tool that it is for.
+pub fn manifests(places: &Places) -> Vec<String> {
+    let (probes, others): (Vec<&Tool>, Vec<&Tool>) =
+        TOOLS.iter().partition(|tool| tool.name == "was_booked");
+    let made = probes.into_iter().chain(others);
+    made.filter(|tool| tool.executor != Executor::Native)
+        .map(|tool| manifest(tool, places).to_string())
+        .collect()
+}
+
+/// Short pauses, so that a call is over in seconds.
+pub(super) fn retry() -> Value {
+    json!({"strategy": "jittered", "max_attempts": 5, "base": "100ms", "factor": 2.0, "cap": "1s"})
+}
+
+fn manifest(tool: &Tool, places: &Places) -> Value {
+    let mut manifest = json!({
+        "name": tool.name,
+        "version": 1,
+        "description": "Leaves a mark in the file of effects.",
+        "effect": tool.effect.as_str(),
+        "input_schema": input_schema(tool.name),
+        "timeout": "2s",
+        "deadline": "10m",
+        "output_limit": "64KiB",
+        "retry": retry(),
+        "executor": executor(tool, places),
+    });
+    match tool.executor {
+        Executor::Http => manifest["not_applied_statuses"] = json!([NOT_NOW_STATUS]),
+        Executor::Process => {
+            manifest["exit_codes"] = json!({"business": [10], "not_applied": [NOT_NOW_CODE]});
+            // A program takes a while to start.
+            manifest["timeout"] = "3s".into();
+        }
+        Executor::Nats | Executor::Sql | Executor::Native => {}
+    }
+    if tool.effect == Effect::Idempotent {
+        manifest["idempotency"] = json!({"valid_for": "24h"});
+        if tool.executor == Executor::Http {
+            manifest["idempotency"]["header"] = "Idempotency-Key".into();
+        }
+    }
+    if tool.name == "book" {
+        manifest["probe"] = json!({
+            "tool": "was_booked",
+            "args": {"n": "{{ args.n }}", "mode": "ok", "key": "{{ key }}"},
+            "applied_when": "result.booked == true",
+            "not_applied_when": "result.booked == false",
+            // Longer than a late effect takes.
+            "settle": "5s",
+        });
+    }
+    manifest
+}
+
+fn input_schema(name: &str) -> Value {
+    let number = json!({"type": "integer", "minimum": 0});
+    let text = json!({"type": "string", "maxLength": 200});
+    let mut properties = json!({"n": number, "mode": text, "memo": text});
+    let mut required = vec!["n", "mode"];
+    match name {
+        "transfer" => {
+            for each in ["from", "to", "amount"] {
+                properties[each] = number.clone();
+                required.push(each);
+            }
+        }
+        "was_booked" => {
+            properties["key"] = text;
+            required.push("key");
+        }
+        _ => {}
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn executor(tool: &Tool, places: &Places) -> Value {
+    let name = tool.name;
+    match tool.executor {
+        Executor::Http => {
+            let base = if name == "unreachable" {
+                &format!("http://127.0.0.1:{}", places.refused_port)
+            } else {
+                &places.effects_url
+            };
+            json!({"http": {"method": "POST", "url": format!("{base}/tools/{name}")}})
+        }
+        Executor::Process => json!({"process": {
+            "command": [places.effects_program, "tool", name, "--file", places.effects_file],
+        }}),
+        Executor::Nats => json!({"nats": {"subject": format!("tools.{name}")}}),
+        Executor::Sql => {
+            let (statement, params) = tables::statement(name);
+            json!({"sql": {"database": "fleet", "statement": statement, "params": params}})
+        }
+        Executor::Native => unreachable!("a worker applies its own tools"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manifest_is_a_good_one_and_says_what_the_list_says() {
+        let places = Places {
+            effects_url: "http://127.0.0.1:9000".to_owned(),
+            effects_program: "/bin/chaos_effects".into(),
+            effects_file: "/run/effects".into(),
+            refused_port: 1,
+        };
+        for text in manifests(&places) {
+            let manifest = fleet::manifest::parse(&text).unwrap();
+            let tool = super::super::tool(manifest.name.as_str()).unwrap();
+            assert_eq!(manifest.effect, tool.effect, "{}", tool.name);
+            assert!(manifest.output_limit < super::super::HUGE);
+        }
+    }
+}

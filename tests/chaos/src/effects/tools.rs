@@ -1,0 +1,258 @@
+//! Which tools there are, and what clients send them.
+
+use fleet::call::Effect;
+use serde_json::{Value, json};
+
+use super::{Mode, tables::ACCOUNTS};
+use crate::seed;
+
+/// A tool, and the ways in which it can behave, each as often as its weight says.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    /// The name a client uses.
+    pub name: &'static str,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// What runs it.
+    pub executor: Executor,
+    /// How it can behave.
+    pub modes: &'static [(Mode, u64)],
+}
+
+/// What runs a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Executor {
+    /// An HTTP request.
+    Http,
+    /// A program on the worker's machine.
+    Process,
+    /// A request to a NATS service.
+    Nats,
+    /// A statement on the fleet's database.
+    Sql,
+    /// A handler in the worker's own program.
+    Native,
+}
+
+impl Tool {
+    /// Whether a first attempt in this mode leaves nobody certain of the effect, though nothing else goes wrong: a `once`
+    /// call goes in doubt by it.
+    pub const fn may_leave_doubt(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Ok
+            | Mode::Slow
+            | Mode::Refuse
+            | Mode::Business
+            | Mode::Garbage
+            | Mode::Escape => false,
+            // A program is ended while it writes.
+            Mode::Huge => self.effect.may_doubt() && matches!(self.executor, Executor::Process),
+            // A server that answers a statement with an error has rolled back.
+            Mode::ErrorBefore
+            | Mode::ErrorAfter
+            | Mode::ResetAfter
+            | Mode::HangBefore
+            | Mode::HangAfter
+            | Mode::Late => self.effect.may_doubt() && !matches!(self.executor, Executor::Sql),
+        }
+    }
+}
+
+/// All of them.
+pub const TOOLS: &[Tool] = &[
+    of("charge", Effect::Once, Executor::Http, WIRED_WRITE),
+    of("book", Effect::Once, Executor::Http, WIRED_WRITE),
+    of("was_booked", Effect::Read, Executor::Http, ALWAYS),
+    of("put", Effect::Idempotent, Executor::Http, WIRED_WRITE),
+    of("look", Effect::Read, Executor::Http, WIRED_READ),
+    of("unreachable", Effect::Once, Executor::Http, NEVER),
+    of(
+        "proc_charge",
+        Effect::Once,
+        Executor::Process,
+        PROGRAM_WRITE,
+    ),
+    of("proc_look", Effect::Read, Executor::Process, PROGRAM_READ),
+    of("nats_charge", Effect::Once, Executor::Nats, SERVED_WRITE),
+    of("nats_put", Effect::Idempotent, Executor::Nats, SERVED_WRITE),
+    of("nats_look", Effect::Read, Executor::Nats, SERVED_READ),
+    of("nats_nobody", Effect::Once, Executor::Nats, NEVER),
+    of("sql_note", Effect::Once, Executor::Sql, STATEMENT),
+    of("sql_put", Effect::Idempotent, Executor::Sql, STATEMENT),
+    of("sql_look", Effect::Read, Executor::Sql, QUERY),
+    of("transfer", Effect::Transaction, Executor::Sql, STATEMENT),
+    of("native_charge", Effect::Once, Executor::Native, WIRED_WRITE),
+    of("native_look", Effect::Read, Executor::Native, WIRED_READ),
+];
+
+const ALWAYS: &[(Mode, u64)] = &[(Mode::Ok, 1)];
+const NEVER: &[(Mode, u64)] = &[(Mode::Refuse, 1)];
+const WIRED_WRITE: &[(Mode, u64)] = &[
+    (Mode::Ok, 58),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 5),
+    (Mode::Business, 4),
+    (Mode::ErrorBefore, 3),
+    (Mode::ErrorAfter, 3),
+    (Mode::ResetAfter, 3),
+    (Mode::HangBefore, 2),
+    (Mode::HangAfter, 2),
+    (Mode::Late, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+];
+const WIRED_READ: &[(Mode, u64)] = &[
+    (Mode::Ok, 61),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 6),
+    (Mode::Business, 5),
+    (Mode::ErrorBefore, 4),
+    (Mode::ResetAfter, 4),
+    (Mode::HangBefore, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+];
+const PROGRAM_WRITE: &[(Mode, u64)] = &[
+    (Mode::Ok, 54),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 5),
+    (Mode::Business, 4),
+    (Mode::ErrorBefore, 3),
+    (Mode::ErrorAfter, 3),
+    (Mode::ResetAfter, 3),
+    (Mode::HangBefore, 2),
+    (Mode::HangAfter, 2),
+    (Mode::Late, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+    (Mode::Escape, 4),
+];
+const PROGRAM_READ: &[(Mode, u64)] = &[
+    (Mode::Ok, 58),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 6),
+    (Mode::Business, 5),
+    (Mode::ErrorBefore, 4),
+    (Mode::ResetAfter, 4),
+    (Mode::HangBefore, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+    (Mode::Escape, 3),
+];
+/// A service has no connection of its own that could end.
+const SERVED_WRITE: &[(Mode, u64)] = &[
+    (Mode::Ok, 58),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 6),
+    (Mode::Business, 4),
+    (Mode::ErrorBefore, 4),
+    (Mode::ErrorAfter, 4),
+    (Mode::HangBefore, 2),
+    (Mode::HangAfter, 2),
+    (Mode::Late, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+];
+const SERVED_READ: &[(Mode, u64)] = &[
+    (Mode::Ok, 63),
+    (Mode::Slow, 16),
+    (Mode::Refuse, 6),
+    (Mode::Business, 5),
+    (Mode::ErrorBefore, 6),
+    (Mode::HangBefore, 2),
+    (Mode::Garbage, 1),
+    (Mode::Huge, 1),
+];
+/// What comes after a statement is the wire's to spoil; a statement by itself is done or undone.
+const STATEMENT: &[(Mode, u64)] = &[
+    (Mode::Ok, 66),
+    (Mode::Slow, 16),
+    (Mode::Business, 6),
+    (Mode::ErrorBefore, 8),
+    (Mode::HangBefore, 4),
+];
+const QUERY: &[(Mode, u64)] = &[
+    (Mode::Ok, 66),
+    (Mode::Slow, 16),
+    (Mode::Business, 6),
+    (Mode::ErrorBefore, 6),
+    (Mode::HangBefore, 4),
+    (Mode::Huge, 2),
+];
+
+/// Texts that have been somebody's bug.
+const MEMOS: [&str; 6] = [
+    "plain",
+    "Übung – 测试 – 🚢",
+    "\"quotes\" and \\backslashes\\",
+    "'; DROP TABLE tools.accounts; --",
+    "{n} secret://NAME {{ key }}",
+    "two\nlines\tand a tab",
+];
+
+/// The tool of this name.
+pub fn tool(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|tool| tool.name == name)
+}
+
+/// What a client sends in the `n`-th call of a run. Another seed makes other arguments of the same call.
+pub fn args(tool: &Tool, n: u64, mode: Mode, seed: u64) -> Value {
+    let text = MEMOS[usize::try_from(seed::below(seed, n, "memo", 6)).expect("it is below 6")];
+    let memo = format!("{text} {:016x}", seed::draw(seed, n, "memo number"));
+    let mut args = json!({"n": n, "mode": mode, "memo": memo});
+    match tool.name {
+        "transfer" => {
+            let from = seed::below(seed, n, "from", ACCOUNTS);
+            let apart = 1 + seed::below(seed, n, "to", ACCOUNTS - 1);
+            args["from"] = from.into();
+            args["to"] = ((from + apart) % ACCOUNTS).into();
+            args["amount"] = (1 + seed::below(seed, n, "amount", 40)).into();
+        }
+        // Nobody's: a probe asks for the others.
+        "was_booked" => args["key"] = format!("nobody-{n}").into(),
+        _ => {}
+    }
+    args
+}
+
+const fn of(
+    name: &'static str,
+    effect: Effect,
+    executor: Executor,
+    modes: &'static [(Mode, u64)],
+) -> Tool {
+    Tool {
+        name,
+        effect,
+        executor,
+        modes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_calls_of_a_tool_behave() {
+        for tool in TOOLS.iter().filter(|tool| tool.modes.len() > 1) {
+            let all: u64 = tool.modes.iter().map(|(_, weight)| weight).sum();
+            assert_eq!(all, 100, "{}", tool.name);
+            assert!(
+                matches!(tool.modes[0], (Mode::Ok, 50..=70)),
+                "{}",
+                tool.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_call_has_the_same_arguments_whenever_it_is_made() {
+        for tool in TOOLS {
+            let once = args(tool, 5, Mode::Ok, 1);
+            assert_eq!(once, args(tool, 5, Mode::Ok, 1));
+            assert_ne!(once, args(tool, 5, Mode::Ok, 2), "{}", tool.name);
+            assert_ne!(once["from"].as_u64().map(Some), Some(once["to"].as_u64()));
+        }
+    }
+}

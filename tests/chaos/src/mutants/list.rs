@@ -1,0 +1,343 @@
+//! The mutants, in the order of a call's life.
+//!
+//! Not among them, for no run can see them:
+//!
+//! - *The lease is not looked at before the start.* A worker that has lost its lease and goes on is stopped by the attempt's
+//!   own deadline; what it does before that is the only attempt of a `once` call, recognised by its key, or rolled back.
+//! - *A late report settles any doubt, whatever its attempt.* What a tool says of a key holds for every attempt with the key,
+//!   so a report of another attempt is no lie. That a report ends another *running* attempt is `finish_without_attempt_guard`.
+//! - *`succeed` of a transaction asks for no attempt.* Whoever comes first ends the call with the only effect there is.
+//! - *"Not applied" is settled before the attempt's time is over.* What could still act then has not ended, so the fence holds.
+
+use fleet::mutant::Mutant as Hook;
+
+use super::{
+    Edit, Mutant, Planting,
+    Sight::{Masked, Plain, Rare},
+};
+
+/// A mutant of nothing.
+const NONE: Mutant = Mutant {
+    name: "",
+    mistake: "",
+    rule: "",
+    needs: "nothing",
+    sight: Plain,
+    edits: &[],
+    planting: None,
+    hook: None,
+};
+
+/// The sweep never publishes again what waits.
+const NO_SWEEP: Edit = Edit {
+    statement: "walk",
+    find: "state = 'queued' AND NOT held AND due_at IS NULL AND greatest(accepted_at, not_before)",
+    replace: "state = 'queued' AND held AND due_at IS NULL AND greatest(accepted_at, not_before)",
+};
+
+/// Every mutant.
+pub static ALL: &[Mutant] = &[
+    // A call comes in.
+    Mutant {
+        name: "accepted_call_lost",
+        mistake: "one accepted call in sixty-four is gone, as if it had been answered before its commit",
+        rule: "accepted_is_known",
+        planting: Some(Planting::Statements(
+            "CREATE FUNCTION toolfleet.lose_call() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 DELETE FROM toolfleet.open_calls c
+                 WHERE c.call_id = NEW.call_id AND get_byte(uuid_send(c.call_id), 15) < 4;
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER lose_call AFTER INSERT ON toolfleet.open_calls FOR EACH ROW
+                 EXECUTE FUNCTION toolfleet.lose_call();",
+        )),
+        ..NONE
+    },
+    Mutant {
+        name: "key_conflict_ignored",
+        mistake: "a key that is taken makes a new call all the same",
+        rule: "one_call_per_key",
+        needs: "keys that are sent again",
+        edits: &[Edit {
+            statement: "accept",
+            find: "WHERE key_hash IS NULL OR call_id IN (SELECT call_id FROM keyed)",
+            replace: "WHERE true",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "lost_pointers_never_found",
+        mistake: "the sweep publishes nothing again: a pointer that got lost stays lost",
+        rule: "nothing_is_stuck",
+        needs: "pointers that are dropped, or dispatchers killed at `committed`; and a verdict before their deadlines have passed",
+        edits: &[NO_SWEEP],
+        ..NONE
+    },
+    Mutant {
+        name: "ack_before_claim",
+        mistake: "the message is acknowledged before the claim, and nothing is published again",
+        rule: "nothing_is_stuck",
+        needs: "workers killed at `claim_sent`, or claims cut before they arrive; and a verdict before their deadlines have passed",
+        edits: &[NO_SWEEP],
+        hook: Some(Hook::AckBeforeClaim),
+        ..NONE
+    },
+    // A worker claims it.
+    Mutant {
+        name: "claim_without_state_guard",
+        mistake: "a call that runs can be claimed once more",
+        rule: "once_is_not_started_again",
+        needs: "pointers that arrive twice",
+        edits: &[
+            Edit {
+                statement: "claim",
+                find: "WHERE o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at",
+                replace: "WHERE o.state IN ('queued', 'running') AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at",
+            },
+            Edit {
+                statement: "claim",
+                find: "WHERE o.call_id = d.call_id AND o.state = 'queued' AND",
+                replace: "WHERE o.call_id = d.call_id AND o.state IN ('queued', 'running') AND",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "claim_past_a_fence",
+        mistake: "a worker that was declared dead or fenced still claims",
+        rule: "nothing_is_stuck",
+        needs: "claims that are still on their way when their worker is killed; but each pass of the sweep looks for \
+                running calls without a live worker, so such a claim is one more lost attempt",
+        sight: Masked,
+        edits: &[Edit {
+            statement: "claim",
+            find: "WHERE worker_id = $1 AND state IN ('live', 'draining')\n    FOR KEY SHARE",
+            replace: "WHERE worker_id = $1\n    FOR KEY SHARE",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "claim_past_the_deadline",
+        mistake: "a call whose deadline has passed can be claimed",
+        rule: "nothing_is_claimed_too_late",
+        needs: "calls with short deadlines, and pointers that are late",
+        sight: Rare,
+        edits: &[Edit {
+            statement: "claim",
+            find: "AND o.not_before <= now() AND o.deadline_at > now()",
+            replace: "AND o.not_before <= now()",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "silent_claim_believed",
+        mistake: "a claim that was not answered counts as made, without looking whose the call is",
+        rule: "what_started_was_claimed",
+        needs: "claims cut before they arrive",
+        edits: &[
+            // What a row that nobody has claimed lacks is made up; the worker would refuse to read it otherwise.
+            Edit {
+                statement: "claim_read_back",
+                find: "FROM call o\n",
+                replace: "FROM (SELECT (jsonb_populate_record(NULL::toolfleet.open_calls, jsonb_build_object(
+                    'claim_rev', 0, 'attempt_timeout_ms', 10000, 'first_started_at', now(),
+                    'attempt_until', now() + interval '10 seconds') || jsonb_strip_nulls(to_jsonb(c)))).* FROM call c) o\n",
+            },
+            Edit {
+                statement: "claim_read_back",
+                find: "WHERE o.attempt_id = $2 AND o.state = 'running'",
+                replace: "WHERE $2::uuid IS NOT NULL",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "silent_claim_is_none",
+        mistake: "a claim that was not answered counts as one that took nothing: it is not looked for",
+        rule: "nothing_is_stuck",
+        needs: "claims whose answers are cut; half a minute after such an attempt's end the sweep takes it for lost, and a \
+                `once` call that nobody has started is in doubt",
+        sight: Rare,
+        hook: Some(Hook::SilentClaimIsNone),
+        ..NONE
+    },
+    // The tool runs.
+    Mutant {
+        name: "key_per_attempt",
+        mistake: "each attempt tells the tool another key",
+        rule: "tools_are_told_one_key",
+        needs: "idempotent tools that break after their effect",
+        hook: Some(Hook::KeyPerAttempt),
+        ..NONE
+    },
+    Mutant {
+        name: "outcome_after_commit",
+        mistake: "a transaction commits its effect, and its outcome is recorded afterwards",
+        rule: "done_once_at_most",
+        needs: "COMMITs whose answers are cut, or workers killed at `executed`",
+        hook: Some(Hook::OutcomeAfterCommit),
+        ..NONE
+    },
+    // Its outcome is recorded.
+    Mutant {
+        name: "finish_without_attempt_guard",
+        mistake: "whoever reports an attempt ends whichever attempt the call is in",
+        rule: "attempts_are_numbered_without_gaps",
+        needs: "workers paused for longer than a lease over slow calls, or completions whose answers are cut: a report comes \
+                while the next attempt runs",
+        sight: Rare,
+        edits: &[
+            Edit {
+            statement: "complete",
+            find: "(i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))",
+            replace: "(i.by_attempt IS NOT NULL AND o.state IN ('running', 'in_doubt'))",
+        },
+            // What is kept of each attempt has one place; without it this would be refused there.
+            Edit {
+                statement: "complete",
+                find: "AND by_attempt IS NOT NULL\n), notes AS",
+                replace: "AND by_attempt IS NOT NULL ON CONFLICT DO NOTHING\n), notes AS",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "zero_rows_are_late",
+        mistake: "a completion that moved nothing is believed to have come too late: nobody looks again",
+        rule: "nothing_is_stuck",
+        needs: "cancels that meet the end of an attempt which is to be followed by another, and a verdict within half a minute: then \
+                the sweep takes the attempt for lost",
+        sight: Rare,
+        hook: Some(Hook::ZeroRowsAreLate),
+        ..NONE
+    },
+    Mutant {
+        name: "result_not_kept",
+        mistake: "the ledger does not keep the result that the worker tells",
+        rule: "everybody_is_told_one_end",
+        edits: &[Edit {
+            statement: "complete",
+            find: "coercions, args_hash, result::json, error::json,",
+            replace: "coercions, args_hash, NULL::json, error::json,",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "once_again_after_unknown",
+        mistake: "a `once` call whose attempt may have had its effect is run again",
+        rule: "once_is_not_started_again",
+        needs: "once tools that break or hang",
+        hook: Some(Hook::OnceAgainAfterUnknown),
+        ..NONE
+    },
+    Mutant {
+        name: "unknown_attempt_forgotten",
+        mistake: "that an attempt may have had its effect is forgotten when the next one is queued",
+        rule: "state_agrees_with_effect",
+        needs: "idempotent calls that are cancelled or expire between two attempts",
+        sight: Rare,
+        edits: &[Edit {
+            statement: "complete",
+            find: "WHEN 'unknown' THEN true",
+            replace: "WHEN 'unknown' THEN o.effect_unknown",
+        }],
+        ..NONE
+    },
+    // Its worker dies.
+    Mutant {
+        name: "once_again_after_loss",
+        mistake: "a `once` call whose worker died is run again",
+        rule: "once_is_not_started_again",
+        needs: "workers killed at `executed`, or while tools run",
+        hook: Some(Hook::OnceAgainAfterLoss),
+        ..NONE
+    },
+    Mutant {
+        name: "lost_attempts_never_found",
+        mistake: "calls of dead workers run for ever",
+        rule: "nothing_is_stuck",
+        needs: "workers that are killed",
+        edits: &[Edit {
+            statement: "lost_behind",
+            find: "WHERE o.state = 'running' AND o.call_id > $2",
+            replace: "WHERE o.state = 'queued' AND o.call_id > $2",
+        }],
+        ..NONE
+    },
+    // People decide.
+    Mutant {
+        name: "cancel_ends_what_runs",
+        mistake: "a call that runs is cancelled at once, as if it had done nothing",
+        rule: "state_agrees_with_effect",
+        needs: "calls that are cancelled while they run",
+        planting: Some(Planting::Function {
+            name: "toolfleet.cancel",
+            find: "ELSIF o.state = 'running' THEN",
+            replace: "ELSIF false THEN",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "cancel_forgets_unknown",
+        mistake: "a call that is cancelled between two attempts is cancelled, whatever the one before may have done",
+        rule: "state_agrees_with_effect",
+        needs: "idempotent calls that are cancelled between two attempts",
+        sight: Rare,
+        planting: Some(Planting::Function {
+            name: "toolfleet.cancel",
+            find: "ELSIF o.effect_unknown AND o.effect IN ('idempotent', 'once') THEN",
+            replace: "ELSIF false THEN",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "cancelled_call_queued_again",
+        mistake: "a call that is to stop is queued again; nobody claims it, and nobody ends it",
+        rule: "nothing_is_stuck",
+        needs: "cancels that the worker has not heard of when its attempt ends: NATS cut, workers paused; and a verdict before \
+                the deadlines of their calls have passed",
+        sight: Rare,
+        edits: &[Edit {
+            statement: "complete",
+            find: "(i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))",
+            replace: "(i.kind <> 'again' OR o.state = 'running')",
+        }],
+        ..NONE
+    },
+    Mutant {
+        name: "settle_without_fence",
+        mistake: "a doubt is settled as not applied although its worker may still act",
+        rule: "state_agrees_with_effect",
+        needs: "workers paused for longer than a lease in the middle of a slow native `once` tool, and clients that settle \
+                what they see before the worker goes on",
+        sight: Rare,
+        planting: Some(Planting::Function {
+            name: "toolfleet.settle",
+            find: "IF NOT fenced AND NOT settle.by_time_only THEN",
+            replace: "IF false THEN",
+        }),
+        ..NONE
+    },
+    // Callers are told.
+    Mutant {
+        name: "answers_crossed",
+        mistake: "whoever waits is told what came of another call",
+        rule: "answers_belong_to_their_questions",
+        hook: Some(Hook::AnswersCrossed),
+        ..NONE
+    },
+    Mutant {
+        name: "fresh_envelope",
+        mistake: "an envelope says how long ago the call has ended, and not how long it took: no two are the same",
+        rule: "everybody_is_told_one_end",
+        needs: "calls that are asked for more than once",
+        edits: &[Edit {
+            statement: "find",
+            find: "coercions::text, queued_ms, run_ms FROM toolfleet.finished_calls",
+            replace: "coercions::text, queued_ms, (extract(epoch FROM clock_timestamp() - finished_at) * 1000)::bigint \
+                      FROM toolfleet.finished_calls",
+        }],
+        ..NONE
+    },
+];

@@ -1,0 +1,55 @@
+//! What must be so at the end, whatever was done to the fleet: a function for each promise, none of which asks anybody.
+
+use super::{case::Case, verdict::Breach};
+
+mod accepted;
+mod attempts;
+mod effects;
+mod ground;
+mod moves;
+mod told;
+
+pub(super) use effects::came_after_settlement;
+
+/// Looks for whatever breaks one promise.
+pub type Rule = fn(&Case<'_>) -> Vec<Breach>;
+
+/// Every rule, by the name that its breaches carry.
+pub const ALL: &[(&str, Rule)] = &[
+    (accepted::KNOWN, accepted::accepted_is_known),
+    (accepted::ASKED, accepted::known_was_asked),
+    (accepted::ONE, accepted::one_call_per_key),
+    (accepted::REFUSED, accepted::refused_leaves_nothing),
+    (accepted::MISUSED, accepted::a_key_names_one_call),
+    (
+        accepted::CROSSED,
+        accepted::answers_belong_to_their_questions,
+    ),
+    (effects::TWICE, effects::done_once_at_most),
+    (effects::STATE, effects::state_agrees_with_effect),
+    (effects::OUTCOME, effects::outcome_agrees_with_effect),
+    (effects::ALARM, effects::alarms_have_a_reason),
+    (attempts::AGAIN, attempts::once_is_not_started_again),
+    (attempts::CLAIMED, attempts::what_started_was_claimed),
+    (attempts::KEY, attempts::tools_are_told_one_key),
+    (attempts::GAPS, attempts::attempts_are_numbered_without_gaps),
+    (attempts::POLICY, attempts::attempts_keep_the_policy),
+    (attempts::DEADLINE, attempts::nothing_is_claimed_too_late),
+    (moves::LEGAL, moves::moves_are_legal),
+    (moves::CLASS, moves::states_fit_the_effect_class),
+    (moves::STUCK, moves::nothing_is_stuck),
+    (told::ONE_END, told::everybody_is_told_one_end),
+    (told::AS_IT_IS, told::told_as_it_is),
+    (told::BACK, told::no_answer_goes_back),
+    (told::CODES, told::codes_are_expected),
+    (effects::MONEY, effects::no_money_is_made_or_lost),
+    (ground::SESSIONS, ground::no_session_is_left),
+    (ground::PROCESSES, ground::no_process_is_left),
+    (ground::LEAVES, ground::nobody_leaves_without_a_reason),
+    (ground::STAYS, ground::everybody_leaves_when_told),
+    (ground::PANICS, ground::nobody_panicked),
+    (ground::SECRETS, ground::logs_keep_secrets),
+];
+
+#[cfg(test)]
+mod tests;

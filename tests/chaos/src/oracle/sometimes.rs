@@ -1,0 +1,273 @@
+//! What must have happened over a set of runs: otherwise the faults missed what they were meant for, and the promises were
+//! not put to the test.
+
+use std::collections::BTreeMap;
+
+use fleet::call::State;
+
+use super::{
+    case::{Case, Told},
+    facts::{How, text},
+};
+use crate::{
+    history::{Op, Phase},
+    plan::Member,
+};
+
+/// A thing that must happen sometimes.
+#[derive(Debug, Clone, Copy)]
+pub struct Counter {
+    /// Its name.
+    pub name: &'static str,
+    /// What happened.
+    pub means: &'static str,
+    /// Where that is known from.
+    pub source: &'static str,
+    count: fn(&Case<'_>) -> u64,
+}
+
+macro_rules! counters {
+    ($($name:ident: $means:literal, $source:literal, $count:expr;)+) => {
+        /// All of them.
+        pub const COUNTERS: &[Counter] = &[$(Counter {
+            name: stringify!($name), means: $means, source: $source, count: $count,
+        }),+];
+    };
+}
+
+counters! {
+    duplicate_delivery_rejected: "a message came for a call that no longer waited, and started nothing", "metric skipped_claims",
+        |case| skipped(case, "not_queued") + skipped(case, "gone");
+    claim_lost_to_a_rival: "a message came for a call that another attempt was running", "metric skipped_claims",
+        |case| skipped(case, "running");
+    claim_unknown_was_claimed: "the answer to a claim was lost, and it had been claimed", "metric lost_answers",
+        |case| lost_answer(case, "claim", "done");
+    claim_unknown_was_not_claimed: "the answer to a claim was lost, and it had not been claimed", "metric lost_answers",
+        |case| lost_answer(case, "claim", "not_done");
+    complete_unknown_was_recorded: "the answer to a completion was lost, and it had been recorded", "metric lost_answers",
+        |case| lost_answer(case, "complete", "done");
+    complete_unknown_was_not_recorded: "the answer to a completion was lost, and it had not been recorded", "metric lost_answers",
+        |case| lost_answer(case, "complete", "not_done");
+    commit_unknown_was_committed: "a transaction was not answered, and had committed", "metric lost_answers",
+        |case| lost_answer(case, "transaction", "done");
+    commit_unknown_was_not_committed: "a transaction was not answered, and had not committed", "metric lost_answers",
+        |case| lost_answer(case, "transaction", "not_done");
+    worker_declared_dead: "a worker was silent for a lease", "metric swept_calls",
+        |case| case.metric("toolfleet_swept_calls_total", &[("pass", "dead_worker")]);
+    worker_fenced: "a worker was proven gone", "view workers",
+        |case| len(case.facts.ledger.workers.iter().filter(|worker| worker.fenced_at.is_some()));
+    lease_lost: "a worker could not renew its lease", "metric lost_leases",
+        |case| case.metric("toolfleet_lost_leases_total", &[]);
+    stopped_worker_started_nothing: "a worker without a fresh lease took no call, or started nothing of what it had claimed", "metric skipped_claims; view attempts",
+        |case| skipped(case, "no_lease") + len(case.facts.ledger.attempts.iter().filter(|attempt| {
+            attempt.message.as_deref().is_some_and(|message| message.contains("lease ran out before the tool was started"))
+        }));
+    late_evidence_settled: "the attempt that a call was in doubt about proved what it did", "view call_events",
+        |case| decided(case, |event| event.actor.starts_with("worker "));
+    late_evidence_kept: "an attempt said what it did when that decided nothing any more", "view attempts",
+        |case| len(case.facts.ledger.attempts.iter().filter(|attempt| attempt.late));
+    settled_applied_by_a_person: "somebody settled a doubt as applied", "view call_events",
+        |case| decided(case, |event| event.reason == "settled_applied" && !event.actor.starts_with("probe "));
+    settled_not_applied_by_a_person: "somebody settled a doubt as not applied", "view call_events",
+        |case| decided(case, |event| event.reason == "settled_not_applied" && !event.actor.starts_with("probe "));
+    settled_applied_by_a_probe: "a probe settled a doubt as applied", "view call_events",
+        |case| decided(case, |event| event.reason == "settled_applied" && event.actor.starts_with("probe "));
+    settled_not_applied_by_a_probe: "a probe settled a doubt as not applied", "view call_events",
+        |case| decided(case, |event| event.reason == "settled_not_applied" && event.actor.starts_with("probe "));
+    settling_refused_before_the_fence: "somebody wanted to settle as not applied while something might still act", "history",
+        |case| answers(case, |told| told.code == Some("worker_not_fenced"));
+    retried_by_a_new_process: "another attempt ran on a worker that was started after the one before had ended", "views attempts, workers",
+        retried_by_a_new_process;
+    claim_given_back: "a claim that had been given up turned out to be committed, and was given back", "view call_events",
+        |case| moves(case, "claim_given_up");
+    attempt_lost_with_its_worker: "an attempt's worker was gone", "view call_events",
+        |case| moves(case, "worker_lost");
+    set_aside_as_poison: "a call lost two workers", "view call_events",
+        |case| moves(case, "poison");
+    retries_exhausted: "all attempts failed", "view calls",
+        |case| len(case.calls.values().filter(|call| call.code.as_deref() == Some("retries_exhausted")));
+    expired_in_the_queue: "a call's deadline passed while it waited", "view calls",
+        |case| len(case.calls.values().filter(|call| call.state == State::Expired));
+    cancel_won: "a call was taken back before it ran", "history",
+        |case| cancels(case, "cancelled");
+    cancel_lost: "a call was over when somebody wanted it stopped", "history",
+        |case| cancels(case, "already_terminal");
+    cancel_of_a_running_call: "a running call was to stop", "view call_events",
+        |case| moves(case, "cancel_requested");
+    cancel_of_a_doubt: "a call in doubt was to stop", "history",
+        |case| cancels(case, "in_doubt");
+    published_again_after_a_wipe: "the stream was wiped, and the sweep published what had been in it", "metric swept_calls; what was injected",
+        |case| {
+            let wiped = case.facts.injected.struck.iter().any(|struck| struck.how == How::Stream);
+            if wiped { case.metric("toolfleet_swept_calls_total", &[("pass", "lost_pointer")]) } else { 0 }
+        };
+    stream_made_again: "the stream was gone and was made again", "logs",
+        |case| {
+            let logs = case.facts.logs.iter().map(|(_, log)| log.matches("stream of pointers was missing and is made").count());
+            // The first one is the beginning.
+            (logs.sum::<usize>() as u64).saturating_sub(1)
+        };
+    replayed_while_queued: "a call was sent again while it waited", "history", |case| replayed(case, "queued");
+    replayed_while_running: "a call was sent again while it ran", "history", |case| replayed(case, "running");
+    replayed_in_doubt: "a call was sent again while it was in doubt", "history", |case| replayed(case, "in_doubt");
+    replayed_after_success: "a call was sent again after it had succeeded", "history", |case| replayed(case, "succeeded");
+    replayed_after_failure: "a call was sent again after it had failed", "history", |case| replayed(case, "failed");
+    key_reused_refused: "a key was sent with other arguments, and refused", "history",
+        |case| answers(case, |told| told.entry.op == Op::Misuse && told.code == Some("idempotency_key_reused"));
+    answered_by_another_dispatcher: "a dispatcher was killed while a client waited, and the client got its answer later", "history; what was injected",
+        answered_by_another_dispatcher;
+    overloaded_refused: "a dispatcher had too much in hand", "history",
+        |case| answers(case, |told| told.code == Some("overloaded"));
+    store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
+        |case| answers(case, |told| told.code == Some("store_unavailable"));
+}
+
+/// How often each of them happened.
+pub fn count(case: &Case<'_>) -> BTreeMap<&'static str, u64> {
+    COUNTERS
+        .iter()
+        .map(|counter| (counter.name, (counter.count)(case)))
+        .collect()
+}
+
+fn len<T>(items: impl Iterator<Item = T>) -> u64 {
+    items.count() as u64
+}
+
+fn skipped(case: &Case<'_>, reason: &str) -> u64 {
+    case.metric("toolfleet_skipped_claims_total", &[("reason", reason)])
+}
+
+fn lost_answer(case: &Case<'_>, statement: &str, found: &str) -> u64 {
+    case.metric(
+        "toolfleet_lost_answers_total",
+        &[("statement", statement), ("found", found)],
+    )
+}
+
+fn moves(case: &Case<'_>, reason: &str) -> u64 {
+    len(case
+        .facts
+        .ledger
+        .events
+        .iter()
+        .filter(|event| event.reason == reason))
+}
+
+/// Doubts that came to an end like this.
+fn decided(case: &Case<'_>, how: impl Fn(&super::facts::Event) -> bool) -> u64 {
+    let ends = case.facts.ledger.events.iter();
+    len(ends
+        .filter(|event| event.from == Some(State::InDoubt) && event.to.is_terminal() && how(event)))
+}
+
+fn answers(case: &Case<'_>, like: impl Fn(&Told<'_>) -> bool) -> u64 {
+    len(case.told.iter().filter(|told| like(told)))
+}
+
+fn cancels(case: &Case<'_>, result: &str) -> u64 {
+    answers(case, |told| {
+        told.entry.op == Op::Cancel && text(told.answer, "/result") == Some(result)
+    })
+}
+
+fn replayed(case: &Case<'_>, state: &str) -> u64 {
+    answers(case, |told| {
+        let replayed = told
+            .answer
+            .get("replayed")
+            .and_then(serde_json::Value::as_bool);
+        told.entry.op == Op::Replay && replayed == Some(true) && told.state == state
+    })
+}
+
+fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
+    let pairs = case
+        .calls
+        .keys()
+        .flat_map(|call| case.attempts(call).windows(2));
+    len(pairs.filter(|pair| {
+        let began = case
+            .workers
+            .get(pair[1].worker_id.as_str())
+            .map(|worker| worker.started_at);
+        !pair[1].late
+            && began.is_some_and(|began| pair[0].finished_at.is_some_and(|ended| ended <= began))
+    }))
+}
+
+/// Calls whose first submission was never answered, with a dispatcher killed meanwhile, and whose end a client was told later.
+fn answered_by_another_dispatcher(case: &Case<'_>) -> u64 {
+    let began = case.facts.injected.clients_began;
+    let moment = |at_ms: u64| began.saturating_add_unsigned(at_ms);
+    let killed: Vec<i64> = case
+        .facts
+        .injected
+        .struck
+        .iter()
+        .filter(|struck| {
+            struck.how == How::Killed && matches!(struck.member, Some(Member::Dispatcher(_)))
+        })
+        .map(|struck| struck.from)
+        .collect();
+    let mut asked = BTreeMap::new();
+    let mut hung: BTreeMap<u64, u64> = BTreeMap::new();
+    for entry in case
+        .facts
+        .history
+        .iter()
+        .filter(|entry| matches!(entry.op, Op::Submit | Op::Attach))
+    {
+        let place = (entry.client, entry.op_id, entry.n);
+        match entry.phase {
+            Phase::Asked => drop(asked.insert(place, entry.at_ms)),
+            Phase::Unknown => {
+                let meanwhile = |from: &u64| {
+                    killed
+                        .iter()
+                        .any(|at| (moment(*from)..=moment(entry.at_ms)).contains(at))
+                };
+                if asked.get(&place).is_some_and(meanwhile) {
+                    hung.insert(entry.n, entry.at_ms);
+                }
+            }
+            Phase::Answered => {}
+        }
+    }
+    len(hung.iter().filter(|(n, at)| {
+        case.told
+            .iter()
+            .any(|told| told.entry.n == **n && told.entry.at_ms >= **at && told.is_end())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::oracle::sample;
+
+    #[test]
+    fn every_counter_counts_what_it_is_named_for() {
+        let clean = sample::clean();
+        for (name, times) in count(&Case::of(&clean)) {
+            assert_eq!(times, 0, "{name} on facts in which it does not happen");
+        }
+        let happened = sample::everything_happened();
+        for (name, times) in count(&Case::of(&happened)) {
+            assert!(times > 0, "{name} on facts in which it happens");
+        }
+    }
+
+    #[test]
+    fn counters_have_names_of_their_own() {
+        let names: BTreeSet<&str> = COUNTERS.iter().map(|counter| counter.name).collect();
+        assert_eq!(names.len(), COUNTERS.len());
+        assert!(
+            COUNTERS
+                .iter()
+                .all(|counter| !counter.means.is_empty() && !counter.source.is_empty())
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! Somebody else in the same Postgres, who is in everybody's way for a while.
+
+use std::time::Duration;
+
+use fleet_tests::postgres::Database;
+use sqlx::{Connection, Executor, PgConnection};
+use tokio::time::sleep;
+
+/// More than a server here has.
+const CONNECTIONS_MAX: usize = 200;
+
+/// Keeps the table of open calls locked.
+///
+/// Best effort: a server that is down, or a lock that is not to be had, is in nobody's way.
+pub(super) async fn lock_table(url: String, while_: Duration) {
+    let Ok(mut connection) = PgConnection::connect(&url).await else {
+        return;
+    };
+    let lock = "BEGIN; SET LOCAL lock_timeout = '2s'; LOCK TABLE toolfleet.open_calls";
+    if connection.execute(lock).await.is_ok() {
+        sleep(while_).await;
+    }
+}
+
+/// Keeps every connection that is left.
+pub(super) async fn exhaust(url: String, while_: Duration) {
+    let mut taken = Vec::new();
+    while taken.len() < CONNECTIONS_MAX
+        && let Ok(connection) = PgConnection::connect(&url).await
+    {
+        taken.push(connection);
+    }
+    sleep(while_).await;
+}
+
+/// Ends a tenth of all sessions. Returns how many.
+pub(super) async fn end_sessions(database: &Database) -> i64 {
+    let sql = "SELECT count(pg_terminate_backend(pid)) FROM ( \
+                   SELECT pid FROM pg_stat_activity \
+                   WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.1) some";
+    let Ok(mut connection) = PgConnection::connect(&database.url).await else {
+        return 0;
+    };
+    let ended = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
+    ended.unwrap_or_default()
+}

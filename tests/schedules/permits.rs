@@ -1,0 +1,218 @@
+//! The slots of a worker: never more attempts than slots, and every slot comes back.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use fleet::ids::QueueName;
+use shuttle::{
+    future::{block_on, spawn, yield_now},
+    rand::{Rng as _, thread_rng},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    check::{finds, holds, saw},
+    world::{
+        nats::Bus,
+        once_in,
+        stream::Stream,
+        time,
+        tokio::{select, sync::Semaphore},
+    },
+    woven::intake,
+};
+
+const SLOTS: usize = 2;
+const MESSAGES: u32 = 5;
+/// After that a puller leaves it to the server to find out.
+const GIVING_BACK_MAX: time::Duration = time::Duration::from_secs(2);
+
+/// As much of a worker's settings as its intake reads.
+pub(crate) struct Config {
+    pub(crate) queues: Vec<QueueName>,
+    pub(crate) concurrency: usize,
+}
+
+/// As much of a worker as its intake uses, and what a test counts.
+pub(crate) struct Worker {
+    pub(crate) bus: Bus,
+    running: AtomicUsize,
+    slots: Mutex<Option<Arc<Semaphore>>>,
+}
+
+pub(crate) mod attempt {
+    //! Attempts that succeed, or are dropped where they stand, as one that panics is.
+
+    use super::*;
+    use crate::woven::pull::Delivered;
+
+    /// Runs one.
+    pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
+        let acker = delivered.acker.clone();
+        let life = if once_in(4) {
+            thread_rng().gen_range(0..6)
+        } else {
+            u32::MAX
+        };
+        select! {
+            biased;
+            () = one(&worker, delivered) => {}
+            () = steps(life) => {
+                saw("an attempt was dropped");
+                // A server finds that out by time.
+                acker.again_after(time::Duration::ZERO).await;
+            }
+        }
+    }
+
+    async fn one(worker: &Worker, delivered: Delivered) {
+        *worker.slots.lock().unwrap() = Some(Arc::clone(delivered.permit.semaphore()));
+        let Delivered { acker, permit, .. } = delivered;
+        let running = Running::begin(worker);
+        steps(thread_rng().gen_range(0..8)).await;
+        drop(running);
+        drop(permit);
+        acker.ack().await;
+    }
+
+    /// Counts itself for as long as it lives.
+    struct Running<'a>(&'a AtomicUsize);
+
+    impl<'a> Running<'a> {
+        fn begin(worker: &'a Worker) -> Self {
+            let before = worker.running.fetch_add(1, Ordering::SeqCst);
+            assert!(before < SLOTS, "more attempts than slots");
+            if before + 1 == SLOTS {
+                saw("every slot was taken");
+            }
+            Self(&worker.running)
+        }
+    }
+
+    impl Drop for Running<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Two queues share the slots of a worker, which loses its connection once, and is stopped.
+fn worker(stops_early: bool) {
+    block_on(async move {
+        let worker = Arc::new(Worker {
+            bus: Bus::default(),
+            running: AtomicUsize::new(0),
+            slots: Mutex::default(),
+        });
+        let config = Config {
+            queues: ["one", "two"].map(|name| name.parse().unwrap()).into(),
+            concurrency: SLOTS,
+        };
+        let stream = Stream::start(worker.bus.client.clone(), MESSAGES).await;
+        let intake = CancellationToken::new();
+        let (running, stop) = (Arc::clone(&worker), intake.clone());
+        let working = spawn(async move { intake::run(running, &config, stop).await });
+        steps(thread_rng().gen_range(0..40)).await;
+        worker.bus.reconnect();
+        if stops_early {
+            steps(thread_rng().gen_range(0..40)).await;
+        } else {
+            while stream.done() < MESSAGES as usize {
+                time::sleep(time::Duration::from_millis(50)).await;
+            }
+        }
+        // Seconds, which a server is given to answer, are made of many of these.
+        let ended = CancellationToken::new();
+        let ticking = spawn(ticks(ended.clone()));
+        let stopped_at = time::Instant::now();
+        intake.cancel();
+        working.await.unwrap();
+        let took = stopped_at.elapsed();
+        assert_eq!(
+            worker.running.load(Ordering::SeqCst),
+            0,
+            "an attempt is left"
+        );
+        if let Some(slots) = worker.slots.lock().unwrap().as_ref() {
+            assert_eq!(slots.available_permits(), SLOTS, "a slot did not come back");
+            saw("every slot came back");
+        }
+        let mut patience = 20;
+        while stream.unanswered() > 0 && patience > 0 {
+            // Answers are on their way to the server.
+            time::sleep(time::Duration::from_millis(50)).await;
+            patience -= 1;
+        }
+        if took < GIVING_BACK_MAX {
+            assert_eq!(stream.unanswered(), 0, "a message was kept");
+            saw("every message was answered for");
+        } else {
+            saw("giving back took too long");
+        }
+        ended.cancel();
+        ticking.await.unwrap();
+        if stream.done() < MESSAGES as usize {
+            saw("stopped with messages left");
+        }
+    });
+}
+
+async fn steps(count: u32) {
+    for _ in 0..count {
+        yield_now().await;
+    }
+}
+
+async fn ticks(ended: CancellationToken) {
+    while !ended.is_cancelled() {
+        time::sleep(time::Duration::from_millis(50)).await;
+    }
+}
+
+fn until_all_is_done() {
+    worker(false);
+}
+
+fn that_stops() {
+    worker(true);
+}
+
+const SIGHTS: [&str; 4] = [
+    "an attempt was dropped",
+    "every message was answered for",
+    "every slot was taken",
+    "every slot came back",
+];
+
+#[test]
+fn slots_bound_the_attempts_and_come_back() {
+    holds("slots", &SIGHTS, until_all_is_done);
+}
+
+#[test]
+fn a_stop_loses_no_slot_and_no_message() {
+    holds("slots, stopped", &SIGHTS, that_stops);
+}
+
+#[test]
+fn mistakes_about_slots_are_found() {
+    finds("there is a slot too many", "slot", until_all_is_done);
+    finds("what is too much is kept", "max_steps", until_all_is_done);
+    finds(
+        "a permit is lost at the end",
+        "a slot did not come back",
+        that_stops,
+    );
+    finds(
+        "what comes at the end is kept",
+        "a message was kept",
+        that_stops,
+    );
+    finds(
+        "nobody waits for attempts",
+        "a message was kept",
+        that_stops,
+    );
+}

@@ -1,0 +1,246 @@
+//! Takes sources of the product as they stand and changes in them what a schedule needs: where the primitives come from,
+//! how small the limits are, and, for each *mistake*, one line that is wrong while the mistake is planted.
+//!
+//! Every place must occur exactly once, or the build ends and says which: nothing here can silently stop to apply.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+/// A piece of a source, and what stands there instead.
+type Change = (&'static str, &'static str);
+
+struct Source {
+    /// From the root of the repository.
+    file: &'static str,
+    /// What the primitives, the servers and the limits are here.
+    world: &'static [Change],
+    /// Each may be wrong: `planted` says whether it is.
+    mistakes: &'static [Change],
+    /// For a test to look inside.
+    window: &'static str,
+}
+
+/// Wherever they occur.
+const EVERYWHERE: [Change; 2] = [("tokio::", "crate::world::tokio::"), ("//!", "//")];
+
+const SOURCES: [Source; 5] = [LANE, WAITERS, PULL, INTAKE, SLOTS];
+
+const LANE: Source = Source {
+    file: "fleet/src/store/lane.rs",
+    world: &[
+        (
+            "use sqlx::PgConnection;",
+            "use crate::world::{ledger::PgConnection, planted, tokio::ReceiveMany as _};",
+        ),
+        (
+            "use super::{answered, passes, session::Postgres};",
+            "use crate::world::ledger::Postgres; use fleet::store::{answered, passes};",
+        ),
+        (
+            "use crate::{\n    checkpoint::{self, Checkpoint},\n    delay::Reconnect,\n    telemetry::metrics,\n};",
+            "use fleet::{checkpoint::{self, Checkpoint}, telemetry::metrics}; use crate::world::delay::Reconnect;",
+        ),
+        ("crate::telemetry::report", "fleet::telemetry::report"),
+        (
+            "pub const BATCH_ROWS_MAX: usize = 500;",
+            "pub const BATCH_ROWS_MAX: usize = 3;",
+        ),
+        (
+            "const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;",
+            "const WAITING_MAX: usize = 2;",
+        ),
+        (
+            "let mut arrived = std::mem::take(&mut self.held_back);",
+            "let mut arrived = std::mem::take(&mut self.held_back); assert!(arrived.len() <= BATCH_ROWS_MAX, \"more is held back than a batch has rows\");",
+        ),
+    ],
+    mistakes: &[
+        (
+            "self.held_back.push(unit);",
+            "if !planted(\"what did not fit is forgotten\") { self.held_back.push(unit); }",
+        ),
+        (
+            "parts.push((later_rows, later_answers, locks));",
+            "if !planted(\"the later half is forgotten\") { parts.push((later_rows, later_answers, locks)); }",
+        ),
+        (
+            "if keys.insert(S::key(&row)) {",
+            "if keys.insert(S::key(&row)) || planted(\"a key is twice in a batch\") {",
+        ),
+        (
+            "                    return None;\n",
+            "                    return planted(\"a silent connection is used again\").then_some(connection);\n",
+        ),
+        (
+            "tell(answer, Reply::Unknown);",
+            "tell(answer, if planted(\"silence counts as not sent\") { Reply::NotSent } else { Reply::Unknown });",
+        ),
+        (
+            "        answered.await.unwrap_or(Reply::Unknown)\n",
+            "        answered.await.unwrap_or(if planted(\"an end counts as not sent\") { Reply::NotSent } else { Reply::Unknown })\n",
+        ),
+        (
+            "                arrived.push(unit);\n",
+            "                if planted(\"what was held back goes last\") { arrived.insert(0, unit); } else { arrived.push(unit); }\n",
+        ),
+    ],
+    window: "",
+};
+
+const WAITERS: Source = Source {
+    file: "dispatcher/src/waiters.rs",
+    world: &[
+        (
+            "    collections::HashMap,\n    sync::{Arc, Mutex},\n",
+            "    collections::BTreeMap as HashMap, sync::Arc,\n",
+        ),
+        (
+            "use async_nats::Subscriber;",
+            "use shuttle::sync::Mutex; use crate::world::{calls::{PgPool, read}, nats::{Bus, Subscriber}, planted};",
+        ),
+        ("bus::{BusError, connect::Bus},", "bus::BusError,"),
+        ("    store::{PgPool, read},\n", ""),
+        ("std::sync::MutexGuard", "shuttle::sync::MutexGuard"),
+        ("watch::Sender::new(None)", "watch::channel(None).0"),
+    ],
+    mistakes: &[
+        (
+            "        let decided = waiters\n            .entry(call)",
+            "        if planted(\"the last to come is the only one\") { waiters.remove(&call); }\n        let decided = waiters\n            .entry(call)",
+        ),
+        (
+            "if envelope.call_id == Some(call) => self.tell",
+            "if envelope.call_id == Some(call) || planted(\"a word about another call is believed\") => self.tell",
+        ),
+        (
+            "Ok(Some(envelope)) => self.tell(row.call_id, envelope),",
+            "Ok(Some(_)) if planted(\"the poll tells nobody\") => {}\n Ok(Some(envelope)) => self.tell(row.call_id, envelope),",
+        ),
+        (
+            "        let mut waiters = self.waiters.lock();\n        // Under the lock",
+            "        if planted(\"who leaves counts himself\") {\n            let mut waiters = self.waiters.lock();\n            if waiters.get(&self.call).is_some_and(|decided| decided.receiver_count() == 1) { waiters.remove(&self.call); }\n            drop(waiters); shuttle::thread::yield_now(); return;\n        }\n        let mut waiters = self.waiters.lock();\n        // Under the lock",
+        ),
+    ],
+    window: "impl Waiters { pub(crate) fn is_empty(&self) -> bool { self.lock().is_empty() } }",
+};
+
+const PULL: Source = Source {
+    file: "fleet/src/bus/pull.rs",
+    world: &[
+        (
+            "use async_nats::{Client, Message, StatusCode, Subscriber};",
+            "use crate::world::{nats::{Bus, Client, Message, StatusCode, Subject, Subscriber}, planted};",
+        ),
+        ("Option<async_nats::Subject>", "Option<Subject>"),
+        (
+            "use super::{BusError, connect::Bus};\nuse crate::{ids::QueueName, wire::subjects::Subjects};",
+            "use fleet::{bus::BusError, ids::QueueName, wire::subjects::Subjects};",
+        ),
+    ],
+    mistakes: &[
+        (
+            "                    acker.again_after(Duration::ZERO).await;\n                }",
+            "                    if !planted(\"what comes at the end is kept\") { acker.again_after(Duration::ZERO).await; }\n                }",
+        ),
+        (
+            "None => acker.again_after(Self::PAUSE).await,",
+            "None => if !planted(\"what is too much is kept\") { acker.again_after(Self::PAUSE).await },",
+        ),
+    ],
+    window: "",
+};
+
+const INTAKE: Source = Source {
+    file: "worker/src/intake.rs",
+    world: &[
+        (
+            "    bus::pull::{Delivered, Puller},\n    telemetry::report,\n",
+            "    telemetry::report,\n",
+        ),
+        (
+            "use crate::{attempt, config::Config, worker::Worker};",
+            "use crate::{permits::{Config, Worker, attempt}, woven::pull::{Delivered, Puller}, world::planted};",
+        ),
+    ],
+    mistakes: &[
+        (
+            "Semaphore::new(config.concurrency)",
+            "Semaphore::new(config.concurrency + usize::from(planted(\"there is a slot too many\")))",
+        ),
+        (
+            "Some(message) if intake.is_cancelled() =>",
+            "Some(message) if intake.is_cancelled() && planted(\"a permit is lost at the end\") => message.permit.forget(),\n Some(message) if intake.is_cancelled() =>",
+        ),
+        (
+            "    while attempts.join_next().await.is_some() {}\n",
+            "    while !planted(\"nobody waits for attempts\") && attempts.join_next().await.is_some() {}\n",
+        ),
+    ],
+    window: "",
+};
+
+const SLOTS: Source = Source {
+    file: "dispatcher/src/slots.rs",
+    world: &[(
+        "use std::sync::Arc;",
+        "use std::sync::Arc; use crate::world::planted;",
+    )],
+    mistakes: &[
+        (
+            "self.free.try_acquire_many(further).ok()",
+            "if planted(\"what is needed is taken one by one\") { for _ in 0..further { self.free.try_acquire().ok()?.forget(); } self.free.add_permits(further as usize); }\n self.free.try_acquire_many(further).ok()",
+        ),
+        (
+            "Arc::clone(&self.free).try_acquire_owned().ok()",
+            "if planted(\"a full house lets one in\") && self.free.available_permits() == 0 { self.free.add_permits(1); }\n Arc::clone(&self.free).try_acquire_owned().ok()",
+        ),
+    ],
+    window: "impl Slots { pub(crate) fn free(&self) -> usize { self.free.available_permits() } }",
+};
+
+#[expect(clippy::print_stdout, reason = "so a build script speaks to cargo")]
+fn main() {
+    println!("cargo::rerun-if-changed=weave.rs");
+    let here = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let out = PathBuf::from(variable("OUT_DIR"));
+    for source in &SOURCES {
+        let path = here.join("../..").join(source.file);
+        println!("cargo::rerun-if-changed={}", path.display());
+        let name = Path::new(source.file)
+            .file_name()
+            .expect("a source is a file");
+        fs::write(out.join(name), woven(source, &path))
+            .expect("the build's own folder is writable");
+    }
+}
+
+fn woven(source: &Source, path: &Path) -> String {
+    let file = source.file;
+    let mut text = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{file} cannot be read; see tests/schedules: {error}"));
+    if let Some((code, _tests)) = text.split_once("#[cfg(test)]\nmod tests {") {
+        text.truncate(code.len());
+    }
+    for (place, instead) in EVERYWHERE {
+        text = text.replace(place, instead);
+    }
+    for (place, instead) in source.world.iter().chain(source.mistakes) {
+        let found = text.matches(place).count();
+        assert!(
+            found == 1,
+            "{file} has {found} times what tests/schedules/weave.rs changes once:\n{place}"
+        );
+        text = text.replace(place, instead);
+    }
+    text + source.window
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "cargo tells a build where it is like that"
+)]
+fn variable(name: &str) -> String {
+    env::var(name).expect("cargo sets it for a build")
+}
