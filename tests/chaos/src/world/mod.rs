@@ -44,6 +44,8 @@ use crate::{
 /// How long processes may take to be ready on a busy machine.
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+/// Between two starts of processes at one place.
+const START_PAUSE_MS: Moment = 500;
 /// Calls that one worker runs at a time.
 const CONCURRENCY: &str = "16";
 /// Requests that one dispatcher has in hand at a time: a large batch and some others are too many.
@@ -341,7 +343,9 @@ impl World {
                     note(How::Paused, now + as_ms(pause));
                 }
             }
-            if !seat.is_taken() {
+            // As a supervisor does: not again and again at once.
+            let since = self.started.get(&member).map_or(Moment::MAX, |at| now - at);
+            if !seat.is_taken() && since >= START_PAUSE_MS {
                 self.started.insert(member, moment());
                 seat.start()?;
                 self.processes.extend(seat.pid().map(|pid| oracle::Process {

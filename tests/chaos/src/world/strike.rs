@@ -5,7 +5,7 @@ use std::{process::Command, time::Duration};
 use anyhow::Result;
 use async_nats::jetstream;
 use futures_util::TryStreamExt;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{Undo, World, hog, servers::Keep};
 use crate::{
@@ -18,6 +18,8 @@ use crate::{
 
 /// The stream of pointers under the default prefix.
 const STREAM: &str = "TOOLFLEET_JOBS";
+/// How long the servers may take to do somebody's will.
+const HOG_MAX: Duration = Duration::from_secs(2);
 /// How many files a process may have open when nothing is wrong.
 const FILES: u32 = 4_096;
 
@@ -151,7 +153,9 @@ impl World {
                 }
             }
             What::EndSessions => {
-                hog::end_sessions(&self.servers.database).await;
+                // A server that is stopped ends nothing, and is not waited for: nobody else would let it go on.
+                let ending = hog::end_sessions(&self.servers.database);
+                drop(timeout(HOG_MAX, ending).await);
             }
             What::LockTable(ms) => {
                 let url = self.servers.database.url.clone();
@@ -221,7 +225,7 @@ impl World {
             }
             anyhow::Ok(())
         };
-        drop(tokio::time::timeout(Duration::from_secs(5), deleted).await);
+        drop(timeout(HOG_MAX, deleted).await);
     }
 
     /// Lets a process have so many files open, or as many as ever.
