@@ -84,6 +84,10 @@ pub struct Outcome {
 pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     let began = Instant::now();
     let out = &options.out;
+    if out.exists() {
+        // Of an earlier run: its logs would be taken for ours.
+        fs::remove_dir_all(out).with_context(|| format!("remove {}", out.display()))?;
+    }
     fs::create_dir_all(out).with_context(|| format!("create {}", out.display()))?;
     write(out, "plan.json", plan)?;
     let mut world = World::start(plan, options.mutant, out).await?;
