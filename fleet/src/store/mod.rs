@@ -126,13 +126,14 @@ pub fn answered(error: &sqlx::Error) -> bool {
 
 /// Whether the server answered that it cannot do it just now, whatever is asked of it.
 ///
-/// A lock that somebody holds, a deadlock, a full disk, no memory, no time. The same statement may work a moment later.
+/// A lock that somebody holds, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while.
+/// The same statement may work a moment later.
 pub fn passes(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(answer) = error else {
         return false;
     };
     answer.code().is_some_and(|code| {
-        ["40", "53", "58", "55P03", "57014"]
+        ["40", "53", "58", "25006", "55P03", "57014"]
             .iter()
             .any(|class| code.starts_with(class))
     })

@@ -73,37 +73,41 @@ pub(crate) async fn collect(
 
 fn injected(world: &World, clients_began: Moment) -> Injected {
     let mut struck = world.struck.clone();
-    let mut note = |member, how, at| {
+    let mut note = |member, how, at, lasts| {
         struck.push(Struck {
             member,
             pid: None,
             how,
             from: at,
-            until: at,
+            until: at + lasts,
         });
     };
     for seat in world.seats() {
         for (_, fault, at) in seat.postgres.struck_at() {
-            note(Some(seat.member), How::Ledger, at);
-            if let postgres::Fault::Outage(ms) = fault {
-                // Until it was over.
-                note(Some(seat.member), How::Ledger, at + Moment::from(ms));
-            }
+            note(Some(seat.member), How::Ledger, at, lasts(fault));
         }
         for (message, fault, at) in seat.nats.struck_at() {
             // Whatever else happens to a message is no tool's affair.
             if message == Message::Tool || fault == Fault::Cut {
-                note(Some(seat.member), How::Bus, at);
+                note(Some(seat.member), How::Bus, at, 0);
             }
         }
     }
-    for (_, _, at) in world.tools.struck_at() {
-        note(None, How::ToolDatabase, at);
+    for (_, fault, at) in world.tools.struck_at() {
+        note(None, How::ToolDatabase, at, lasts(fault));
     }
     Injected {
         clients_began,
         processes: world.processes.clone(),
         struck,
+    }
+}
+
+/// For how many milliseconds it goes on after it has struck.
+fn lasts(fault: postgres::Fault) -> Moment {
+    match fault {
+        postgres::Fault::Outage(ms) => ms.into(),
+        _ => 0,
     }
 }
 

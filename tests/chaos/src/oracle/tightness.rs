@@ -446,7 +446,14 @@ fn workers_without_a_fault(case: &Case<'_>) -> Vec<Breach> {
         .ledger
         .workers
         .iter()
-        .filter(|worker| matches!(worker.state.as_str(), "dead" | "fenced"));
+        .filter(|worker| matches!(worker.state.as_str(), "dead" | "fenced"))
+        // Who leaves and cannot prove in time that nothing of it lives says so itself, rather than that it has left.
+        .filter(|worker| {
+            !worker
+                .ended_by
+                .as_deref()
+                .is_some_and(|by| by.starts_with("itself"))
+        });
     let without = gone.filter(|worker| {
         let at = worker.ended_at.unwrap_or(Moment::MAX);
         case.struck(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fleet_chaos::wire::{
     nats::{self, Message},
-    postgres::{self, Statement},
+    postgres::{self, Fault, Refusal, Statement},
 };
 use fleet_tests::{
     fleet::{Fleet, Spec},
@@ -209,4 +209,24 @@ fn port_of_nats(fleet: &Fleet) -> u16 {
         .1
         .parse()
         .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_is_kept_when_the_ledger_takes_no_writes_for_a_moment() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).workers(0, &[]);
+    let fleet = Fleet::start(spec).await;
+    let folder = RunFolder::create().unwrap();
+    let worker = Member::start(&fleet, &folder, "worker").await;
+    let read_only = Fault::Error(Refusal::ReadOnly);
+    worker.postgres.arm(Statement::Complete, 1, read_only);
+    let call = fleet.submit("look", &json!({"what": "a"}));
+    let answer = call.wait().await;
+    assert_eq!(
+        worker.postgres.struck(),
+        [(Statement::Complete, 1, read_only)]
+    );
+    assert_eq!(answer["result"], json!({"done": "a"}), "{:?}", *answer);
+    assert_eq!(answer["error"], serde_json::Value::Null);
+    worker.stop().await;
 }
