@@ -118,7 +118,8 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
 ///
 /// This program must not work with the schema; or Postgres does not answer.
 pub async fn check_schema(postgres: &Postgres) -> Result<(), StoreError> {
-    let mut connection = PgConnection::connect_with(&postgres.options_for_migration())
+    let options = postgres.options_for_migration();
+    let mut connection = Postgres::listen(PgConnection::connect_with(&options))
         .await
         .map_err(|error| StoreError::from_sqlx("check the schema", error))?;
     let applied = applied(&mut connection).await?;
@@ -139,9 +140,8 @@ pub(super) async fn check_program(connection: &mut PgConnection) -> Result<(), S
 
 /// What the schema asks of programs; `None` where there is no schema that could.
 async fn oldest_program(connection: &mut PgConnection) -> Result<Option<i64>, StoreError> {
-    let asked = sqlx::query_scalar("SELECT oldest_program FROM toolfleet.fleet")
-        .fetch_optional(connection)
-        .await;
+    let asking = sqlx::query_scalar("SELECT oldest_program FROM toolfleet.fleet");
+    let asked = Postgres::listen(asking.fetch_optional(connection)).await;
     match asked {
         // No such table, no such column.
         Err(sqlx::Error::Database(answer))
@@ -157,15 +157,17 @@ async fn oldest_program(connection: &mut PgConnection) -> Result<Option<i64>, St
 
 async fn applied(connection: &mut PgConnection) -> Result<Vec<i64>, StoreError> {
     let doing = "read applied migrations";
-    let any: bool = sqlx::query_scalar("SELECT to_regclass('toolfleet._migrations') IS NOT NULL")
-        .fetch_one(&mut *connection)
+    let any = sqlx::query_scalar("SELECT to_regclass('toolfleet._migrations') IS NOT NULL");
+    let any: bool = Postgres::listen(any.fetch_one(&mut *connection))
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
     if !any {
         return Ok(Vec::new());
     }
-    sqlx::query_scalar("SELECT version FROM toolfleet._migrations WHERE success ORDER BY version")
-        .fetch_all(connection)
+    let versions = sqlx::query_scalar(
+        "SELECT version FROM toolfleet._migrations WHERE success ORDER BY version",
+    );
+    Postgres::listen(versions.fetch_all(connection))
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }

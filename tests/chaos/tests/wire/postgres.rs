@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use fleet::store::migrate;
 use fleet_chaos::wire::{
     Side,
     postgres::{Fault, Refusal, Rewrite, Statement, Wire},
@@ -413,4 +414,19 @@ async fn a_wire_whose_server_is_away_closes_its_connections() {
     let url = format!("postgres://postgres@127.0.0.1:{}/postgres", wire.port());
     let connecting = timeout(LONG, PgConnection::connect(&url)).await;
     assert!(connecting.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn a_process_that_starts_does_not_wait_for_ever_for_a_server_that_falls_silent() {
+    let silent_at = |nth| async move {
+        let ward = Ward::new().await;
+        ward.wire.arm(Statement::Other, nth, Fault::SwallowAnswer);
+        let ledger = ward.database.through(ward.wire.port());
+        let checked = timeout(LONG, migrate::check_schema(&ledger)).await;
+        let struck = ward.wire.struck();
+        assert_eq!(struck, [(Statement::Other, nth, Fault::SwallowAnswer)]);
+        checked.is_ok_and(|checked| checked.is_err())
+    };
+    let ended = tokio::join!(silent_at(1), silent_at(2), silent_at(3));
+    assert_eq!(ended, (true, true, true));
 }
