@@ -167,6 +167,7 @@ CREATE TABLE toolfleet.idempotency_keys (
     call_id uuid NOT NULL,
     replaced uuid,
     tool text NOT NULL,
+    tool_version integer NOT NULL,
     args_hash bytea NOT NULL,
     original_hash bytea NOT NULL,
     PRIMARY KEY (tenant, key_hash)

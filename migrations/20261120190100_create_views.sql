@@ -5,7 +5,10 @@ CREATE VIEW toolfleet.calls AS
 SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect::text AS effect, c.state::text AS state,
        c.outcome, c.source, c.held, encode(c.key_hash, 'hex') AS idempotency_key_hash,
        CASE WHEN v.sensitive IS NULL THEN c.args ELSE toolfleet.shown(c.args, v.sensitive) END AS args,
-       CASE WHEN v.sensitive IS NULL THEN coalesce(c.original_args, c.args) ELSE toolfleet.shown(coalesce(c.original_args, c.args), v.sensitive) END AS original_args,
+       -- What was sent in another shape has its values elsewhere.
+       CASE WHEN v.sensitive IS NULL THEN coalesce(c.original_args, c.args)
+            WHEN c.coercions IS NULL THEN toolfleet.shown(c.args, v.sensitive)
+            ELSE toolfleet.shown('null', json_build_object('pointers', ARRAY[''], 'mode', v.sensitive->>'mode')) END AS original_args,
        coalesce(c.coercions, '[]'::json) AS coercions,
        CASE WHEN v.sensitive IS NULL THEN c.result ELSE toolfleet.shown(c.result, v.sensitive) END AS result,
        c.error, c.degraded, c.attempts, c.not_before, c.deadline_at, c.session, c.run,

@@ -11,9 +11,10 @@
 --                        doubt, nobody can prove any more that nothing acts for it. One that is to stop is in doubt at once.
 --   transaction          as it was: what was lost of it was lost effect and outcome together
 --   read                 as it was
+-- `errors` has what callers read of it by their calls' language.
 -- Returns whether it did it, and how many calls went in doubt.
 CREATE FUNCTION toolfleet.quarantine(
-    seen integer, next integer, system_identifier text, timeline integer, standing text, error json
+    seen integer, next integer, system_identifier text, timeline integer, standing text, errors json
 ) RETURNS TABLE (done boolean, doubted bigint)
 LANGUAGE plpgsql SET search_path = toolfleet, pg_temp AS $$
 #variable_conflict use_column
@@ -31,7 +32,7 @@ BEGIN
     INSERT INTO toolfleet.ended_attempts (
         call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
-        quarantine.error, false
+        quarantine.errors->language, false
     FROM toolfleet.open_calls
     WHERE state = 'running' AND effect IN ('idempotent', 'once');
 
@@ -56,7 +57,7 @@ BEGIN
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
-        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
+        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
     WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
 

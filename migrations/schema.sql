@@ -110,9 +110,11 @@ BEGIN
         UPDATE toolfleet.open_calls c
         SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
-            last_error = json_build_object('code', 'in_doubt', 'message',
-                'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
-                'carried out. Do not repeat the call; ask a person to find out.',
+            last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
+                WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用；请交由人工查明结果。'
+                ELSE 'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
+                    'carried out. Do not repeat the call; ask a person to find out.'
+                END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat',
                 'details', json_build_object('cause', o.last_error))
         WHERE c.call_id = o.call_id;
@@ -122,10 +124,15 @@ BEGIN
     ELSE
         PERFORM toolfleet.finish(o, 'cancelled', 'system_error', 'error',
             CASE WHEN o.effect = 'read' THEN 'none' ELSE 'not_applied' END::toolfleet.effect_known, NULL,
-            json_build_object('code', 'cancelled', 'message',
-                CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
-                     ELSE 'The call was cancelled before its next attempt.' END
-                || ' Nothing was changed. Call again only if it is wanted after all.',
+            json_build_object('code', 'cancelled', 'message', CASE o.language
+                WHEN 'zh' THEN
+                    CASE WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
+                    || '没有做任何更改。只有仍然需要时才再次调用。'
+                ELSE
+                    CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
+                         ELSE 'The call was cancelled before its next attempt.' END
+                    || ' Nothing was changed. Call again only if it is wanted after all.'
+                END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
             cancel.actor, 'cancelled', details);
         RETURN QUERY SELECT 'cancelled', 'cancelled', NULL::uuid, o.dispatcher_id;
@@ -437,7 +444,7 @@ BEGIN
     RETURN 'fenced';
 END $$;
 
-CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, error json) RETURNS TABLE(done boolean, doubted bigint)
+CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
@@ -455,7 +462,7 @@ BEGIN
     INSERT INTO toolfleet.ended_attempts (
         call_id, attempt_id, number, claim_rev, worker_id, started_at, timeout_ms, outcome, effect_known, error, over)
     SELECT call_id, attempt_id, attempts, claim_rev, worker_id, attempt_started_at, attempt_timeout_ms, 'unknown', 'unknown',
-        quarantine.error, false
+        quarantine.errors->language, false
     FROM toolfleet.open_calls
     WHERE state = 'running' AND effect IN ('idempotent', 'once');
     -- What stays where it is has a remark: its revision tells whoever judged it before that it has changed.
@@ -476,7 +483,7 @@ BEGIN
     UPDATE toolfleet.open_calls
     SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
-        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.error
+        attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
     WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
     GET DIAGNOSTICS doubted = ROW_COUNT;
     UPDATE toolfleet.fleet
@@ -596,8 +603,10 @@ BEGIN
         RETURN;
     END IF;
     PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
-        json_build_object('code', 'not_applied', 'message',
-            'It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.',
+        json_build_object('code', 'not_applied', 'message', CASE o.language
+            WHEN 'zh' THEN '已查明操作没有生效。再次尝试之前请先询问用户，并使用新的幂等键。'
+            ELSE 'It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.'
+            END,
             'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
         settle.actor, 'settled_not_applied', details);
     RETURN QUERY SELECT 'settled', 'failed', settle.actor, now(), o.dispatcher_id;
@@ -916,7 +925,8 @@ CREATE VIEW toolfleet.calls AS
         END AS args,
         CASE
             WHEN (v.sensitive IS NULL) THEN COALESCE(c.original_args, c.args)
-            ELSE toolfleet.shown(COALESCE(c.original_args, c.args), v.sensitive)
+            WHEN (c.coercions IS NULL) THEN toolfleet.shown(c.args, v.sensitive)
+            ELSE toolfleet.shown('null'::json, json_build_object('pointers', ARRAY[''::text], 'mode', (v.sensitive ->> 'mode'::text)))
         END AS original_args,
     COALESCE(c.coercions, '[]'::json) AS coercions,
         CASE
@@ -1102,6 +1112,7 @@ CREATE TABLE toolfleet.idempotency_keys (
     call_id uuid NOT NULL,
     replaced uuid,
     tool text NOT NULL,
+    tool_version integer NOT NULL,
     args_hash bytea NOT NULL,
     original_hash bytea NOT NULL
 );

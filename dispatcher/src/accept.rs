@@ -5,31 +5,25 @@
 //! committed at once, and only when its key turns out to be taken is the key read, in a new statement, for the one that
 //! waited for a rival's commit sees neither place.
 
-use std::sync::Arc;
-
 use async_nats::HeaderMap;
 use fleet::{
-    arguments::{self, Limits, Violations},
     bus::{connect::Bus, events::Events, publish::Publisher},
-    canonical,
-    ids::{DispatcherId, Label, ToolName},
-    manifest::{KeyPolicy, Sensitive},
-    registry::{Registry, Tool},
+    call::Language,
+    ids::DispatcherId,
+    registry::Registry,
     store::{PgPool, ledger::Accepting},
     telemetry::{
         metrics,
         spans::{self, Step},
         trace,
     },
-    wire::{code::Code, error::ErrorBody, headers::RequestHeaders, subjects::Subjects},
+    wire::{code::Code, headers::RequestHeaders, message::Message, subjects::Subjects},
 };
-use serde_json::Value;
-use sha2::{Digest, Sha256};
-use time::OffsetDateTime;
 use tracing::Instrument;
 
 use crate::{
     answer::{Answer, Refusal},
+    check::Submission,
     key,
     service::tool_of,
     waiters::Waiters,
@@ -46,47 +40,6 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,
     pub(crate) dispatcher: DispatcherId,
-}
-
-/// A submission that is well formed; whether it is acceptable is still open.
-pub(crate) struct Submission {
-    pub(crate) tenant: Label,
-    pub(crate) tool: ToolName,
-    pub(crate) headers: RequestHeaders,
-    args: Value,
-    pub(crate) args_text: String,
-    pub(crate) args_hash: [u8; 32],
-    pub(crate) original_hash: [u8; 32],
-}
-
-impl Submission {
-    /// With these arguments, as far as that can be said without knowing the tool.
-    pub(crate) fn read(
-        tenant: Label,
-        tool: ToolName,
-        headers: RequestHeaders,
-        body: &[u8],
-    ) -> Result<Self, Refusal> {
-        let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
-            let refused = ErrorBody::refused(error.code, &error.message);
-            Refusal::from(if error.path.is_empty() {
-                refused
-            } else {
-                refused.at(error.path)
-            })
-        })?;
-        let args_text = canonical::to_text(&args);
-        let args_hash = canonical::hash_text(&args_text);
-        Ok(Self {
-            tenant,
-            tool,
-            headers,
-            args,
-            args_text,
-            args_hash,
-            original_hash: Sha256::digest(body).into(),
-        })
-    }
 }
 
 impl Door {
@@ -112,11 +65,27 @@ impl Door {
                 answer
             }
             Err(refusal) => {
-                spans::failed(&span, refusal.error.code);
-                metrics().rejected(refusal.error.code);
-                Answer::refusal(named, refusal)
+                spans::failed(&span, refusal.code);
+                self.count_refusal(refusal.code, named);
+                let asked = RequestHeaders::language_of(&lines(headers));
+                Answer::refusal(named, &refusal, self.language_of(asked, named))
             }
         }
+    }
+
+    /// Counts a refusal, under the tool's name if there is such a tool.
+    pub(crate) fn count_refusal(&self, code: Code, named: &str) {
+        let tool = named.parse().ok().filter(|tool| self.registry.knows(tool));
+        metrics().rejected(code, tool.as_ref());
+    }
+
+    /// In which language a caller is refused: the one it asks for, else the one of the tool that it names.
+    pub(crate) fn language_of(&self, asked: Option<Language>, tool: &str) -> Language {
+        let of_tool = || {
+            let tool = self.registry.current(&tool.parse().ok()?)?;
+            Some(tool.manifest.language)
+        };
+        asked.or_else(of_tool).unwrap_or(Language::En)
     }
 
     fn read(
@@ -125,26 +94,18 @@ impl Door {
         headers: Option<&HeaderMap>,
         body: &[u8],
     ) -> Result<Submission, Refusal> {
-        let (tenant, rest) = self.bus.subjects.tenant_of(subject).map_err(|code| {
-            Refusal::new(
-                code,
-                "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
-            )
-        })?;
-        let tool = Subjects::tool_of(rest).map_err(|code| {
-            Refusal::new(code, "a tool name has 1 to 64 characters of a-z, 0-9 and _")
-        })?;
+        let tenant = self.bus.subjects.tenant_of(subject);
+        let (tenant, rest) = tenant.map_err(|code| Refusal::new(code, BAD_TENANT))?;
+        let tool = Subjects::tool_of(rest).map_err(|code| Refusal::new(code, BAD_TOOL_NAME))?;
         let headers = read_headers(headers)?;
         Submission::read(tenant, tool, headers, body)
     }
 
-    async fn answer(&self, submission: Submission) -> Result<Answer, Refusal> {
-        let checked = {
-            let _validating = spans::step(Step::Validate).entered();
-            self.check(&submission)
-        };
-        let tool = match (checked, &submission.headers.key) {
-            (Ok(tool), _) => tool,
+    async fn answer(&self, mut submission: Submission) -> Result<Answer, Refusal> {
+        let checking = self.check(&mut submission);
+        let checked = checking.instrument(spans::step(Step::Validate)).await;
+        let checked = match (checked, &submission.headers.key) {
+            (Ok(checked), _) => checked,
             (Err(refusal), None) => return Err(refusal),
             // The key comes first: what it names is answered even where a new call would be refused.
             (Err(refusal), Some(key)) => {
@@ -155,51 +116,22 @@ impl Door {
                 };
             }
         };
-        self.commit(submission, &tool).await
-    }
-
-    /// Everything about a new call that needs no ledger.
-    pub(crate) fn check(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
-        if submission.headers.run_deadline.is_some_and(has_passed) {
-            return Err(Refusal::new(
-                Code::DeadlineInvalid,
-                "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
-            ));
-        }
-        let name = &submission.tool;
-        let tool = match submission.headers.tool_version {
-            None => self.registry.current(name),
-            Some(version) => self.registry.version(name, version),
-        };
-        let tool = tool.ok_or_else(|| {
-            match (self.registry.knows(name), submission.headers.tool_version) {
-                (true, Some(version)) => Refusal::new(
-                    Code::UnknownToolVersion,
-                    &format!("the tool {name} has no version {version}"),
-                ),
-                (true | false, _) => {
-                    Refusal::new(Code::UnknownTool, &format!("there is no tool named {name}"))
-                }
-            }
-        })?;
-        if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
-            let what = format!(
-                "the tool {name} needs an idempotency key (Idempotency-Key), so that it is never run twice by mistake"
-            );
-            return Err(Refusal::new(Code::MissingIdempotencyKey, &what));
-        }
-        let violations = tool.schema.validate(&submission.args);
-        if violations.is_empty() {
-            Ok(tool)
-        } else {
-            Err(violated(violations, tool.manifest.sensitive.as_ref()))
-        }
+        self.commit(submission, &checked).await
     }
 }
 
+pub(crate) const BAD_TENANT: Message = Message::fixed(
+    "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+    "租户名必须是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
+);
+pub(crate) const BAD_TOOL_NAME: Message = Message::fixed(
+    "a tool name has 1 to 64 characters of a-z, 0-9 and _",
+    "工具名必须是 1 到 64 个字符，只能用 a-z、0-9 和 _",
+);
+
 fn read_headers(headers: Option<&HeaderMap>) -> Result<RequestHeaders, Refusal> {
     let lines = lines(headers);
-    RequestHeaders::read(&lines).map_err(|bad| Refusal::new(bad.code, &bad.message()))
+    RequestHeaders::read(&lines).map_err(|bad| Refusal::new(bad.code, bad.message()))
 }
 
 /// The header lines of a request.
@@ -213,30 +145,4 @@ pub(crate) fn lines(headers: Option<&HeaderMap>) -> Vec<(&str, &str)> {
                 .map(move |value| (name.as_ref(), value.as_str().trim()))
         })
         .collect()
-}
-
-/// By this process's clock, so only a courtesy: the claim decides by Postgres's.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "spares a call that would expire at once, decides nothing"
-)]
-fn has_passed(deadline: OffsetDateTime) -> bool {
-    deadline <= OffsetDateTime::now_utc()
-}
-
-fn violated(mut violations: Violations, sensitive: Option<&Sensitive>) -> Refusal {
-    if let Some(sensitive) = sensitive {
-        violations = violations.without_values(|path| sensitive.touches(path));
-    }
-    let error = ErrorBody::refused(Code::InvalidArguments, &violations.summary());
-    let first = violations
-        .items()
-        .first()
-        .map(|violation| violation.path.clone());
-    let error = match first {
-        Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
-        Some(_) | None => error,
-    };
-    let details = serde_json::to_value(&violations).expect("violations have only string keys");
-    error.with_details(details).into()
 }

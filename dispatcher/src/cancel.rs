@@ -10,6 +10,7 @@ use fleet::{
     wire::{
         cancel::{CancelAnswer, CancelResult},
         code::Code,
+        message::Message,
     },
 };
 use serde::Deserialize;
@@ -31,6 +32,8 @@ const LIMITS: Limits = Limits {
 /// Who it is in the history: the tenant stands in the call's row.
 const ACTOR: &str = "caller";
 
+static FORM: Message = Message::fixed("call_id, and perhaps reason", "call_id，可以再加 reason");
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CancelRequest {
@@ -41,14 +44,12 @@ struct CancelRequest {
 /// Takes a call of this tenant back, as far as that is possible.
 pub(crate) async fn cancel(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answer, Refusal> {
     let value = request::parse(body, &LIMITS)?;
-    let asked: CancelRequest = request::of_form(value, "call_id, and perhaps reason")?;
+    let asked: CancelRequest = request::of_form(value, &FORM)?;
     let call = request::call_id(&asked.call_id)?;
     let reason = asked.reason.as_deref();
     if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            "reason may have 2000 characters",
-        ));
+        let what = Message::fixed("reason may have 2000 characters", "reason 最多 2000 个字符");
+        return Err(Refusal::new(Code::InvalidArguments, what));
     }
     let cancellation = Cancellation {
         call,

@@ -6,7 +6,6 @@ use fleet::{
     call::State,
     checkpoint::{Checkpoint, reached},
     ids::CallId,
-    registry::Tool,
     store::{
         StoreError,
         accept::{AcceptedAt, NewCall, NewKey},
@@ -23,6 +22,7 @@ use fleet::{
         envelope::Accepted,
         event::{Event, Happening},
         headers::Prefer,
+        message::Message,
         pointer::Pointer,
         trace::TraceContext,
     },
@@ -31,8 +31,9 @@ use serde_json::value::RawValue;
 use tracing::Instrument;
 
 use crate::{
-    accept::{Door, Submission},
+    accept::Door,
     answer::{Answer, Refusal},
+    check::{Checked, Submission},
     key,
     waiters::Waiting,
 };
@@ -123,7 +124,10 @@ impl Attempted {
         if self.silent {
             return Refusal::unconfirmed(true);
         }
-        let what = "the ledger cannot take calls at the moment";
+        let what = Message::fixed(
+            "the ledger cannot take calls at the moment",
+            "账本目前不能接受调用",
+        );
         Refusal::new(Code::StoreUnavailable, what)
     }
 }
@@ -133,9 +137,9 @@ impl Door {
     pub(crate) async fn commit(
         &self,
         submission: Submission,
-        tool: &Tool,
+        checked: &Checked,
     ) -> Result<Answer, Refusal> {
-        let call = self.new_call(&submission, tool, CallId::generate());
+        let call = self.new_call(&submission, checked, CallId::generate());
         let mut attempted = Attempted::new(submission, call);
         reached(Checkpoint::Validated);
         for _ in 0..ACCEPTS_MAX {
@@ -179,14 +183,13 @@ impl Door {
         waiting: Option<(Waiting, Duration)>,
     ) -> Answer {
         reached(Checkpoint::Committed);
-        metrics().accepted(&call.tool);
         self.tell_accepted(call, &at);
         self.publish(call).await;
         reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
             if let Some(envelope) = waiting.decided(wait, None).await {
                 reached(Checkpoint::Decided);
-                return self.result(Arc::unwrap_or_clone(envelope));
+                return self.result(Arc::unwrap_or_clone(envelope), call.language);
             }
             if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {
                 return answer;
@@ -195,8 +198,12 @@ impl Door {
         Answer::accepted(&accepted(call, at))
     }
 
-    /// Tells those who follow the call's session.
+    /// Counts it, and tells those who follow its session.
     pub(crate) fn tell_accepted(&self, call: &NewCall, at: &AcceptedAt) {
+        metrics().accepted(&call.tool);
+        for coercion in &call.coercions {
+            metrics().coerced(&call.tool, coercion.rule);
+        }
         let event = Event {
             call_id: call.call_id,
             // A row starts with revision 0.
@@ -214,16 +221,17 @@ impl Door {
     pub(crate) fn new_call(
         &self,
         submission: &Submission,
-        tool: &Tool,
+        checked: &Checked,
         call_id: CallId,
     ) -> NewCall {
+        let Checked { tool, arguments } = checked;
         let (manifest, headers) = (&tool.manifest, &submission.headers);
         let key = key::hash_for_call(
             &submission.tenant,
             &submission.tool,
             manifest.key_policy(),
             headers.key.as_ref(),
-            &submission.args_hash,
+            &arguments.hash,
         );
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         NewCall {
@@ -240,12 +248,14 @@ impl Door {
                 replaces: None,
             }),
             key_retention_ms: millis(manifest.key_retention),
-            args: submission.args_text.clone(),
+            args: arguments.text.clone(),
             kept_args: manifest
                 .sensitive
                 .as_ref()
-                .and_then(|sensitive| sensitive.kept(&submission.args_text)),
-            args_hash: submission.args_hash,
+                .and_then(|sensitive| sensitive.kept(&arguments.text)),
+            args_hash: arguments.hash,
+            original_args: (!arguments.coercions.is_empty()).then(|| submission.sent.clone()),
+            coercions: arguments.coercions.clone(),
             session: headers.session.clone(),
             run: headers.run.clone(),
             meta: headers.meta.as_ref().map(|meta| meta.get().to_owned()),
@@ -335,6 +345,8 @@ mod tests {
             args: "{}".to_owned(),
             kept_args: None,
             args_hash: [3; 32],
+            original_args: None,
+            coercions: Vec::new(),
             session: None,
             run: None,
             meta: None,
@@ -352,6 +364,7 @@ mod tests {
         KeyRow {
             call_id,
             tool: "charge".to_owned(),
+            tool_version: 1,
             args_hash: vec![3; 32],
             original_hash: vec![2; 32],
             lapsed,
@@ -359,7 +372,7 @@ mod tests {
     }
 
     fn effect_of(refusal: &Refusal) -> String {
-        refusal.envelope("charge").effect.to_string()
+        refusal.envelope("charge", Language::En).effect.to_string()
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod accept;
 mod answer;
 mod batch;
 mod cancel;
+mod check;
 mod commit;
 mod config;
 mod key;

@@ -3,40 +3,68 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
+    call::Language,
     ids::{CallId, Label},
     store::{
         accept::NewCall,
         read::{self, CallRow, KeyRow},
     },
-    wire::{code::Code, envelope::Envelope, headers::Prefer},
+    wire::{code::Code, envelope::Envelope, headers::Prefer, message::Message},
 };
 
 use crate::{
-    accept::{Door, Submission},
+    accept::Door,
     answer::{Answer, Refusal},
+    check::Submission,
 };
 
-impl Submission {
-    /// Whether it asks for the very call that its key names.
-    pub(crate) fn is_call_of(&self, key: &KeyRow) -> Result<(), Refusal> {
-        let same_tool = key.tool == self.tool.as_str();
-        let same_args = key.original_hash == self.original_hash || key.args_hash == self.args_hash;
-        if same_tool && same_args {
-            return Ok(());
-        }
-        let what = "this idempotency key already names a call with another tool or other arguments";
-        Err(Refusal::new(Code::IdempotencyKeyReused, what))
-    }
+const UNKNOWN_VERSION: Message = Message::fixed(
+    "this idempotency key names a call of a version of the tool that this dispatcher has not read yet",
+    "这个幂等键属于该工具某个版本的调用，而这个 dispatcher 还没有读到那个版本",
+);
+
+fn reused() -> Refusal {
+    let what = Message::fixed(
+        "this idempotency key already names a call with another tool or other arguments",
+        "这个幂等键已经用于另一个工具或另一组参数的调用",
+    );
+    Refusal::new(Code::IdempotencyKeyReused, what)
 }
 
 impl Door {
+    /// Whether a submission asks for the very call that its key names: the same bytes, or the same arguments as the tool's
+    /// version that took the call gets them.
+    pub(crate) async fn is_call_of(
+        &self,
+        submission: &Submission,
+        key: &KeyRow,
+    ) -> Result<(), Refusal> {
+        // A key that was made of arguments is theirs alone, whatever the call's own version would make of what was sent.
+        if submission.headers.key.is_none() {
+            return Ok(());
+        }
+        if key.tool != submission.tool.as_str() {
+            return Err(reused());
+        }
+        if key.original_hash == submission.original_hash {
+            return Ok(());
+        }
+        let tool = self.registry.version(&submission.tool, key.tool_version);
+        let is_known = tool.is_some();
+        match submission.hash_for(tool).await {
+            Some(hash) if key.args_hash == hash => Ok(()),
+            Some(_) | None if is_known => Err(reused()),
+            Some(_) | None => Err(Refusal::new(Code::StoreUnavailable, UNKNOWN_VERSION)),
+        }
+    }
+
     /// Answers with the call that a key names.
     pub(crate) async fn replay(
         &self,
         submission: &Submission,
         found: &KeyRow,
     ) -> Result<Answer, Refusal> {
-        submission.is_call_of(found)?;
+        self.is_call_of(submission, found).await?;
         self.attach(submission, found.call_id, true).await
     }
 
@@ -76,10 +104,11 @@ impl Door {
         if !row.state.answers_waiters()
             && let Some(envelope) = waiting.decided(wait, elsewhere).await
         {
-            return Ok(self.result(Envelope {
+            let envelope = Envelope {
                 replayed,
                 ..Arc::unwrap_or_clone(envelope)
-            }));
+            };
+            return Ok(self.result(envelope, row.language));
         }
         self.as_it_stands(call, tenant, replayed).await
     }
@@ -96,7 +125,7 @@ impl Door {
             .envelope(replayed)
             .map_err(|error| Refusal::unreadable(&error))?
         {
-            Some(envelope) => Ok(self.result(envelope)),
+            Some(envelope) => Ok(self.result(envelope, row.language)),
             None => Ok(Answer::accepted(&row.accepted(replayed))),
         }
     }
@@ -107,8 +136,8 @@ impl Door {
     }
 
     /// A result, as large as NATS carries it.
-    pub(crate) fn result(&self, envelope: Envelope) -> Answer {
-        Answer::result(envelope, self.payload_max())
+    pub(crate) fn result(&self, envelope: Envelope, language: Language) -> Answer {
+        Answer::result(envelope, self.payload_max(), language)
     }
 
     /// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.

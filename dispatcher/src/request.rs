@@ -3,7 +3,8 @@
 use fleet::{
     arguments::{self, Limits},
     ids::CallId,
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,19 +13,28 @@ use crate::answer::Refusal;
 
 /// One JSON object within these limits.
 pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
-    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code, &error.message))
+    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code, error.message))
 }
 
 /// The request that this value is; `form` says what it should be.
-pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &str) -> Result<T, Refusal> {
+pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Result<T, Refusal> {
     serde_json::from_value(value).map_err(|_mismatch| {
-        let what = format!("the body must have the form {{{form}}}");
-        Refusal::new(Code::InvalidArguments, &what)
+        let what = said!(
+            "the body must have the form {{{form}}}",
+            "请求体必须采用这样的形式：{{{form}}}",
+            form
+        );
+        Refusal::new(Code::InvalidArguments, what)
     })
 }
 
 /// The call that a request names.
 pub(crate) fn call_id(text: &str) -> Result<CallId, Refusal> {
-    text.parse()
-        .map_err(|_rule| Refusal::new(Code::InvalidId, "a call id is a UUIDv7 in hyphenated form"))
+    text.parse().map_err(|_rule| {
+        let what = Message::fixed(
+            "a call id is a UUIDv7 in hyphenated form",
+            "call_id 必须是带连字符的 UUIDv7",
+        );
+        Refusal::new(Code::InvalidId, what)
+    })
 }

@@ -11,10 +11,11 @@ use fleet::{
     bus::BusError,
     call::Language,
     checkpoint::{Checkpoint, reached},
-    definitions::{Format, definitions, instructions},
+    definitions::{Format, definitions, instructions, strict_definitions},
     ids::{IdempotencyKey, Label, ToolName},
+    said,
     telemetry::metrics,
-    wire::code::Code,
+    wire::{code::Code, headers::RequestHeaders, message::Message},
 };
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    accept::Door,
+    accept::{BAD_TENANT, Door, lines},
     answer::{Answer, Refusal},
     batch, cancel, key, request, settle,
     slots::Slots,
@@ -132,10 +133,13 @@ impl Endpoints {
                     });
                 }
                 None => {
-                    metrics().rejected(Code::Overloaded);
-                    let full = Refusal::new(Code::Overloaded, "too many requests are waiting here");
-                    let named = tool_of(&request.message.subject);
-                    respond(&request, Answer::refusal(named, full)).await;
+                    door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
+                    let what = Message::fixed(
+                        "too many requests are waiting here",
+                        "这里等待处理的请求太多",
+                    );
+                    let full = Refusal::new(Code::Overloaded, what);
+                    respond(&request, refused(&door, &request, &full)).await;
                 }
             }
         }
@@ -181,30 +185,50 @@ async fn handle(door: &Door, asked: Asked, request: &Request, slots: &Slots) {
             door.submit(subject, message.headers.as_ref(), &message.payload)
                 .await
         }
-        Asked::Batch => verdict(match tenant(door, subject) {
-            Ok(tenant) => Box::pin(batch::batch(door, &tenant, message, slots)).await,
-            Err(refusal) => Err(refusal),
-        }),
-        Asked::Get => verdict(get(door, subject, &message.payload).await),
-        Asked::Tools => verdict(tools(door, subject, &message.payload)),
-        Asked::Cancel => verdict(match tenant(door, subject) {
-            Ok(tenant) => cancel::cancel(door, &tenant, &message.payload).await,
-            Err(refusal) => Err(refusal),
-        }),
-        Asked::Settle => verdict(match tenant(door, subject) {
-            Ok(tenant) => settle::settle(door, &tenant, &message.payload).await,
-            Err(refusal) => Err(refusal),
-        }),
+        Asked::Batch => verdict(
+            door,
+            request,
+            match tenant(door, subject) {
+                Ok(tenant) => Box::pin(batch::batch(door, &tenant, message, slots)).await,
+                Err(refusal) => Err(refusal),
+            },
+        ),
+        Asked::Get => verdict(door, request, get(door, subject, &message.payload).await),
+        Asked::Tools => verdict(door, request, tools(door, subject, &message.payload)),
+        Asked::Cancel => verdict(
+            door,
+            request,
+            match tenant(door, subject) {
+                Ok(tenant) => cancel::cancel(door, &tenant, &message.payload).await,
+                Err(refusal) => Err(refusal),
+            },
+        ),
+        Asked::Settle => verdict(
+            door,
+            request,
+            match tenant(door, subject) {
+                Ok(tenant) => settle::settle(door, &tenant, &message.payload).await,
+                Err(refusal) => Err(refusal),
+            },
+        ),
     };
     respond(request, answer).await;
     reached(Checkpoint::Answered);
 }
 
-fn verdict(answer: Result<Answer, Refusal>) -> Answer {
+fn verdict(door: &Door, request: &Request, answer: Result<Answer, Refusal>) -> Answer {
     answer.unwrap_or_else(|refusal| {
-        metrics().rejected(refusal.error.code);
-        Answer::refusal("", refusal)
+        metrics().rejected(refusal.code, None);
+        refused(door, request, &refusal)
     })
+}
+
+/// A refusal in the caller's language, which is read whatever else is wrong with its request.
+fn refused(door: &Door, request: &Request, refusal: &Refusal) -> Answer {
+    let message = &request.message;
+    let asked = RequestHeaders::language_of(&lines(message.headers.as_ref()));
+    let named = tool_of(&message.subject);
+    Answer::refusal(named, refusal, door.language_of(asked, named))
 }
 
 async fn respond(request: &Request, answer: Answer) {
@@ -212,7 +236,11 @@ async fn respond(request: &Request, answer: Answer) {
     if let Some((code, message)) = &answer.refused {
         let message: String = message
             .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
+            .map(|c| match c {
+                _ if c.is_control() => ' ',
+                _ if c.is_ascii() => c,
+                _ => '?',
+            })
             .take(200)
             .collect();
         headers.insert("Nats-Service-Error", message.as_str());
@@ -286,16 +314,15 @@ const GET_WAIT_MAX: Duration = Duration::from_secs(300);
 
 async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
     let tenant = tenant(door, subject)?;
-    let asked: GetRequest = read(
-        body,
+    let form = Message::fixed(
         "call_id, or tool and idempotency_key, and perhaps wait_ms",
-    )?;
+        "call_id，或 tool 和 idempotency_key，可以再加 wait_ms",
+    );
+    let asked: GetRequest = read(body, &form)?;
     let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
     if wait > GET_WAIT_MAX {
-        return Err(Refusal::new(
-            Code::InvalidArguments,
-            "wait_ms must be at most 300000",
-        ));
+        let what = Message::fixed("wait_ms must be at most 300000", "wait_ms 最多是 300000");
+        return Err(Refusal::new(Code::InvalidArguments, what));
     }
     let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
         (Some(id), None, None) => request::call_id(&id)?,
@@ -307,10 +334,11 @@ async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal>
             found.ok_or_else(Refusal::not_found)?.call_id
         }
         (_, _, _) => {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
+            let what = Message::fixed(
                 "give call_id, or tool and idempotency_key",
-            ));
+                "请给出 call_id，或 tool 和 idempotency_key",
+            );
+            return Err(Refusal::new(Code::InvalidArguments, what));
         }
     };
     if wait.is_zero() {
@@ -325,6 +353,9 @@ async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal>
 struct ToolsRequest {
     #[serde(default = "full")]
     format: Format,
+    /// Only for `openai`.
+    #[serde(default)]
+    strict: bool,
 }
 
 const fn full() -> Format {
@@ -334,34 +365,48 @@ const fn full() -> Format {
 fn tools(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
     tenant(door, subject)?;
     let body = if body.is_empty() { b"{}" } else { body };
-    let asked: ToolsRequest = read(body, "format: openai, anthropic, mcp or full")?;
+    let form = Message::fixed(
+        "format: openai, anthropic, mcp or full, and perhaps strict",
+        "format: openai、anthropic、mcp 或 full，也可有 strict",
+    );
+    let asked: ToolsRequest = read(body, &form)?;
     let tools = door.registry.all_current();
-    let listing = serde_json::json!({
-        "tools": definitions(tools.iter().map(|tool| &tool.manifest), asked.format),
-        "instructions": { "en": instructions(Language::En), "zh": instructions(Language::Zh) },
-    });
+    let manifests = tools.iter().map(|tool| &tool.manifest);
+    let mut listing = match (asked.format, asked.strict) {
+        (format, false) => serde_json::json!({"tools": definitions(manifests, format)}),
+        (Format::Openai, true) => serde_json::json!(strict_definitions(manifests)),
+        (Format::Anthropic | Format::Mcp | Format::Full, true) => {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                Message::fixed(
+                    "`strict` is for the format openai alone; leave it out",
+                    "`strict` 只用于 openai 格式；请去掉它",
+                ),
+            ));
+        }
+    };
+    listing["instructions"] =
+        serde_json::json!({"en": instructions(Language::En), "zh": instructions(Language::Zh)});
     let (bytes, bytes_max) = (listing.to_string(), door.payload_max());
     if bytes.len() > bytes_max {
-        let what = format!(
-            "the definitions have {} bytes and {bytes_max} can be carried",
-            bytes.len()
+        let count = bytes.len();
+        let what = said!(
+            "the definitions have {count} bytes and {bytes_max} can be carried",
+            "工具定义有 {count} 字节，最多能传送 {bytes_max} 字节"
         );
-        return Err(Refusal::new(Code::PayloadTooLarge, &what));
+        return Err(Refusal::new(Code::PayloadTooLarge, what));
     }
     Ok(Answer::json(bytes))
 }
 
 fn tenant(door: &Door, subject: &str) -> Result<Label, Refusal> {
     let tenant = door.bus.subjects.tenant_of(subject);
-    tenant.map(|(tenant, _)| tenant).map_err(|code| {
-        Refusal::new(
-            code,
-            "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
-        )
-    })
+    tenant
+        .map(|(tenant, _)| tenant)
+        .map_err(|code| Refusal::new(code, BAD_TENANT))
 }
 
-fn read<T: serde::de::DeserializeOwned>(body: &[u8], form: &str) -> Result<T, Refusal> {
+fn read<T: serde::de::DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
     let limits = Limits {
         bytes: 4096,
         ..Limits::DEFAULT

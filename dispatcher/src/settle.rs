@@ -6,7 +6,7 @@ use fleet::{
     canonical,
     ids::Label,
     store::settle::{self, Finding, Settlement, Verdict},
-    wire::{code::Code, error::ErrorBody},
+    wire::{code::Code, message::Message},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,8 +18,10 @@ use crate::{
     request,
 };
 
-const FORM: &str =
-    "call_id, outcome: applied or not_applied, actor, note, and perhaps result and by_time_only";
+static FORM: Message = Message::fixed(
+    "call_id, outcome: applied or not_applied, actor, note, and perhaps result and by_time_only",
+    "call_id, outcome: applied 或 not_applied, actor, note，可以再加 result 和 by_time_only",
+);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,25 +67,23 @@ fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
         .as_object_mut()
         .and_then(|fields| fields.remove("result"))
         .filter(|result| *result != Value::Null);
-    let asked = request::of_form(value, FORM)?;
+    let asked = request::of_form(value, &FORM)?;
     Ok((asked, result.as_ref().map(canonical::to_text)))
 }
 
 /// Why it was not settled like this, for whoever asked.
 fn refused(verdict: &Verdict) -> Refusal {
-    let error = match verdict {
-        Verdict::Settled { .. } | Verdict::NotFound => return Refusal::not_found(),
-        Verdict::WorkerNotFenced => ErrorBody::unchanged(
-            Code::WorkerNotFenced,
-            "that it was not applied cannot be known while the worker that ran it, or a process of it, may still act; \
-             prove the worker gone, or decide by_time_only",
-        ),
+    match verdict {
+        Verdict::Settled { .. } | Verdict::NotFound => Refusal::not_found(),
+        Verdict::WorkerNotFenced => Refusal::unchanged(Code::WorkerNotFenced, NOT_FENCED),
         Verdict::TooEarly { until, wait } => {
-            let what =
-                "that it was not applied cannot be known before its attempt's own time is over";
-            let details = json!({ "state": "in_doubt", "until": instant(*until) });
+            let what = Message::fixed(
+                "that it was not applied cannot be known before its attempt's own time is over",
+                "在它的尝试超过时限之前，无法确定它没有生效",
+            );
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-            ErrorBody::too_early(Code::Conflict, what, wait_ms).with_details(details)
+            Refusal::too_early(Code::Conflict, what, wait_ms)
+                .with_details(|_| json!({ "state": "in_doubt", "until": instant(*until) }))
         }
         Verdict::Conflict {
             state,
@@ -91,19 +91,28 @@ fn refused(verdict: &Verdict) -> Refusal {
             decided_at,
         } => {
             let what = if decided_at.is_some() {
-                "the call is decided already, and not like this"
+                Message::fixed(
+                    "the call is decided already, and not like this",
+                    "这次调用已有不同的定论",
+                )
             } else {
-                "the call is not in doubt"
+                Message::fixed("the call is not in doubt", "这次调用不处于存疑状态")
             };
-            ErrorBody::unchanged(Code::Conflict, what).with_details(json!({
-                "state": state,
-                "decided_by": decided_by,
-                "decided_at": decided_at.map(instant),
-            }))
+            Refusal::unchanged(Code::Conflict, what).with_details(|_| {
+                json!({
+                    "state": state,
+                    "decided_by": decided_by,
+                    "decided_at": decided_at.map(instant),
+                })
+            })
         }
-    };
-    error.into()
+    }
 }
+
+const NOT_FENCED: Message = Message::fixed(
+    "that it was not applied cannot be known while the worker that ran it, or a process of it, may still act; prove the worker gone, or decide by_time_only",
+    "只要执行它的 worker 或其进程还可能在运行，就无法确定它没有生效；请先证明该 worker 及其进程都已终止，或用 by_time_only 决定",
+);
 
 fn instant(at: time::OffsetDateTime) -> Option<String> {
     at.format(&Rfc3339).ok()
@@ -114,7 +123,7 @@ mod tests {
     use super::*;
 
     fn code(body: &str) -> Code {
-        read(body.as_bytes()).unwrap_err().error.code
+        read(body.as_bytes()).unwrap_err().code
     }
 
     #[test]

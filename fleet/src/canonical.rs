@@ -10,9 +10,14 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use crate::plain;
+
+/// What most texts fit into.
+const USUAL_BYTES: usize = 512;
+
 /// The canonical text of a value.
 pub fn to_text(value: &Value) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(USUAL_BYTES);
     write_value(&mut text, value);
     text
 }
@@ -54,10 +59,17 @@ fn write_value(text: &mut String, value: &Value) {
 
 fn write_object(text: &mut String, entries: &Map<String, Value>) {
     // The map may keep another order, depending on features that other crates switch on.
+    if entries.keys().is_sorted() {
+        return write_entries(text, entries.iter());
+    }
     let mut entries: Vec<_> = entries.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
+    write_entries(text, entries.into_iter());
+}
+
+fn write_entries<'v>(text: &mut String, entries: impl Iterator<Item = (&'v String, &'v Value)>) {
     text.push('{');
-    for (index, (key, value)) in entries.into_iter().enumerate() {
+    for (index, (key, value)) in entries.enumerate() {
         if index > 0 {
             text.push(',');
         }
@@ -70,26 +82,30 @@ fn write_object(text: &mut String, entries: &Map<String, Value>) {
 
 fn write_string(text: &mut String, string: &str) {
     text.push('"');
-    let mut plain = 0;
-    for (at, byte) in string.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        text.push_str(&string[plain..at]);
-        plain = at + 1;
-        match byte {
-            b'"' => text.push_str("\\\""),
-            b'\\' => text.push_str("\\\\"),
-            0x08 => text.push_str("\\b"),
-            0x0c => text.push_str("\\f"),
-            b'\n' => text.push_str("\\n"),
-            b'\r' => text.push_str("\\r"),
-            b'\t' => text.push_str("\\t"),
-            control => write!(text, "\\u{control:04x}").expect("writing to a string does not fail"),
-        }
+    let mut rest = string;
+    loop {
+        let (run, special) = rest.split_at(plain::length(rest.as_bytes()));
+        text.push_str(run);
+        let Some(&byte) = special.as_bytes().first() else {
+            break;
+        };
+        write_escape(text, byte);
+        rest = &special[1..];
     }
-    text.push_str(&string[plain..]);
     text.push('"');
+}
+
+fn write_escape(text: &mut String, byte: u8) {
+    match byte {
+        b'"' => text.push_str("\\\""),
+        b'\\' => text.push_str("\\\\"),
+        0x08 => text.push_str("\\b"),
+        0x0c => text.push_str("\\f"),
+        b'\n' => text.push_str("\\n"),
+        b'\r' => text.push_str("\\r"),
+        b'\t' => text.push_str("\\t"),
+        control => write!(text, "\\u{control:04x}").expect("writing to a string does not fail"),
+    }
 }
 
 #[cfg(test)]

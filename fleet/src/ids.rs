@@ -5,6 +5,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::wire::message::Message;
+
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -75,7 +77,7 @@ impl FromStr for CallId {
             .filter(|id| text.len() == 36 && id.get_version_num() == 7);
         id.map(Self).ok_or(InvalidName {
             what: "call id",
-            rule: "a UUIDv7 in hyphenated form",
+            rule: Message::fixed("a UUIDv7 in hyphenated form", "是带连字符的 UUIDv7"),
         })
     }
 }
@@ -88,23 +90,23 @@ impl FromStr for WorkerId {
         let id = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
         id.map(Self).ok_or(InvalidName {
             what: "worker id",
-            rule: "a UUID in hyphenated form",
+            rule: Message::fixed("a UUID in hyphenated form", "是带连字符的 UUID"),
         })
     }
 }
 
 /// A name that does not follow its rule. The offending text is left out: it may be anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {rule}")]
 pub struct InvalidName {
     /// What was being named.
     pub what: &'static str,
-    /// The rule, readable after "must be".
-    pub rule: &'static str,
+    /// The rule, readable after "must be" and 必须.
+    pub rule: Message,
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $rule:literal, $accepts:expr) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $rule:literal, $chinese:literal, $accepts:expr) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -125,7 +127,7 @@ macro_rules! name {
                 if accepts(text) {
                     Ok(Self(text.to_owned()))
                 } else {
-                    Err(InvalidName { what: $what, rule: $rule })
+                    Err(InvalidName { what: $what, rule: Message::fixed($rule, $chinese) })
                 }
             }
         }
@@ -159,26 +161,31 @@ fn token(text: &str, allowed: fn(u8) -> bool) -> bool {
 name! {
     /// A tool's name. It is a subject token, so the alphabet is narrow on purpose.
     ToolName, "tool name", "1 to 64 characters of a-z, 0-9 and _",
+    "是 1 到 64 个字符，只能用 a-z、0-9 和 _",
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 name! {
     /// A queue's name: part of a subject and of a consumer's name.
     QueueName, "queue name", "1 to 64 characters of a-z, 0-9, _ and -",
+    "是 1 到 64 个字符，只能用 a-z、0-9、_ 和 -",
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 name! {
     /// A tenant, session or run, as it stands in subjects and headers.
     Label, "name", "1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+    "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
     |text| token(text, |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 name! {
     /// The first token of every subject of one fleet.
     Prefix, "subject prefix", "1 to 64 characters of a-z, 0-9, _ and -",
+    "是 1 到 64 个字符，只能用 a-z、0-9、_ 和 -",
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 name! {
     /// A caller's idempotency key. Stored and logged only as a hash.
     IdempotencyKey, "idempotency key", "1 to 255 visible ASCII characters",
+    "是 1 到 255 个可见的 ASCII 字符",
     |text| (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 

@@ -24,10 +24,11 @@ pub mod standing;
 // What may come in.
 pub mod arguments;
 pub mod canonical;
-pub mod definitions;
 pub mod manifest;
+mod plain;
 
 // What leaves the process.
+pub mod definitions;
 pub mod wire;
 
 // The two adapters; they do not know each other.

@@ -13,15 +13,18 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{call::words, wire::code::Code};
+use crate::{
+    call::{Language, words},
+    wire::{code::Code, message::Message},
+};
 
 /// What one attempt came to.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The tool did it. `flaw` is set when its answer could not be used: the effect stands all the same.
+    /// The tool did it. `flaw` is set when its answer could not be used, or not kept as it is: the effect stands all the same.
     Applied {
         /// The tool's answer: one JSON value, without NUL characters.
         result: Box<RawValue>,
@@ -92,6 +95,14 @@ impl Outcome {
         }
     }
 
+    /// Why nothing can be done with the answer of a tool that did it. An answer in which characters were replaced is of use.
+    pub fn useless(&self) -> Option<&ToolFailure> {
+        match self {
+            Self::Applied { flaw, .. } => flaw.as_ref().filter(|flaw| !flaw.is_mended()),
+            Self::NotStarted(_) | Self::DefiniteFailure(_) | Self::Unknown(_) => None,
+        }
+    }
+
     /// The failure, if this is one.
     pub const fn failure(&self) -> Option<&ToolFailure> {
         match self {
@@ -104,18 +115,29 @@ impl Outcome {
 }
 
 /// Why an attempt did not do what was asked. Stored and sent: never put arguments or secrets into it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ToolFailure {
     /// The stable code: `timeout`, `unavailable`, `tool_crashed`, `tool_error`, `output_invalid`, …
     pub code: Code,
-    /// One sentence, at most [`ToolFailure::MESSAGE_MAX`] bytes. For `tool_error` it is the tool's own message.
-    pub message: String,
+    /// One sentence, at most [`ToolFailure::MESSAGE_MAX`] bytes in each language. For `tool_error` it is the tool's own message.
+    pub message: Message,
     /// How long the remote asked us to wait before another attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// Diagnostics for people: HTTP status, exit code, the end of stderr. At most a few KiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<serde_json::Value>,
+    /// Whether the tool's answer is there all the same: see [`ToolFailure::mended`].
+    pub(crate) is_mark: bool,
+}
+
+/// A [`ToolFailure`] in one language, as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToldFailure<'a> {
+    code: Code,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a serde_json::Value>,
 }
 
 impl ToolFailure {
@@ -128,18 +150,45 @@ impl ToolFailure {
         status.and_then(serde_json::Value::as_u64) == Some(409)
     }
 
-    /// The most bytes a message may have; longer ones are cut at a character boundary.
+    /// The mark of an answer in which characters were replaced that cannot be kept: it is there, and not quite what was sent.
+    pub fn mended() -> Self {
+        const SAID: Message = Message::fixed(
+            "some characters of the tool's answer were NUL or not Unicode; each stands as U+FFFD (\u{fffd}) in `result`",
+            "工具返回的内容中有些字符是 NUL 或不是有效的 Unicode；它们在 `result` 中都已替换成 U+FFFD（\u{fffd}）",
+        );
+        Self {
+            is_mark: true,
+            ..Self::new(Code::OutputInvalid, SAID)
+        }
+        .with_details(serde_json::json!({ "characters_replaced": true }))
+    }
+
+    /// Whether it is [`ToolFailure::mended`]: no failure, but a mark on an answer that can be used.
+    pub const fn is_mended(&self) -> bool {
+        self.is_mark
+    }
+
+    /// The most bytes a message may have in any language; longer ones are cut at a character boundary.
     pub const MESSAGE_MAX: usize = 512;
 
     /// A failure with a bounded message.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        let mut message: String = message.into().replace('\0', "\u{fffd}");
-        message.truncate(message.floor_char_boundary(Self::MESSAGE_MAX));
+    pub fn new(code: Code, message: Message) -> Self {
         Self {
             code,
-            message,
+            message: message.map(bounded),
             retry_after_ms: None,
             details: None,
+            is_mark: false,
+        }
+    }
+
+    /// In the language of its call.
+    pub fn told(&self, language: Language) -> ToldFailure<'_> {
+        ToldFailure {
+            code: self.code,
+            message: self.message.told(language),
+            retry_after_ms: self.retry_after_ms,
+            details: self.details.as_ref(),
         }
     }
 
@@ -156,9 +205,9 @@ impl ToolFailure {
     /// With every text in it changed as `change` says; `None` leaves a text as it is.
     #[must_use]
     pub fn reworded(mut self, change: impl Fn(&str) -> Option<String>) -> Self {
-        if let Some(message) = change(&self.message) {
-            self.message = message;
-        }
+        self.message = self
+            .message
+            .map(|message| change(&message).unwrap_or(message));
         if let Some(details) = self.details.as_mut() {
             replace_texts(details, &change);
         }
@@ -171,6 +220,14 @@ impl ToolFailure {
         self.retry_after_ms = pause.map(|p| u64::try_from(p.as_millis()).unwrap_or(u64::MAX));
         self
     }
+}
+
+fn bounded(mut message: String) -> String {
+    if message.contains('\0') {
+        message = message.replace('\0', "\u{fffd}");
+    }
+    message.truncate(message.floor_char_boundary(ToolFailure::MESSAGE_MAX));
+    message
 }
 
 fn replace_texts(value: &mut serde_json::Value, change: &impl Fn(&str) -> Option<String>) {

@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments::{self, Limits, Schema, SchemaProblem},
     bus::connect::Bus,
+    call::Language,
     ids::{QueueName, ToolName},
     manifest::Manifest,
     outcome::ToolFailure,
     store::{StoreError, tools},
     telemetry::report,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 
 /// One version of one tool, ready to be used: its schema is compiled once.
@@ -47,14 +48,21 @@ impl Tool {
                 }
                 violations
                     .without_values(|_everything| true)
-                    .summary_of("the answer")
+                    .summary_of(&Message::fixed("the answer", "结果"))
             }
             Err(error) => error.message,
         };
-        Some(ToolFailure::new(
-            Code::OutputInvalid,
-            format!("the tool's answer does not fit its output_schema: {problem}"),
-        ))
+        let message = Message::new(
+            format!(
+                "the tool's answer does not fit its output_schema: {}",
+                problem.told(Language::En)
+            ),
+            format!(
+                "工具返回的结果不符合它的 output_schema：{}",
+                problem.told(Language::Zh)
+            ),
+        );
+        Some(ToolFailure::new(Code::OutputInvalid, message))
     }
 }
 
@@ -251,8 +259,9 @@ mod tests {
         let answer = RawValue::from_string(answer.to_owned()).unwrap();
         let failure = tool.answer_problem(&answer)?;
         assert_eq!(failure.code, Code::OutputInvalid);
-        assert!(failure.message.len() <= ToolFailure::MESSAGE_MAX);
-        Some(failure.message)
+        let told = failure.message.english();
+        assert!(told.len() <= ToolFailure::MESSAGE_MAX);
+        Some(told.to_owned())
     }
 
     #[test]

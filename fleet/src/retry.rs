@@ -24,11 +24,12 @@ use std::time::Duration;
 pub use cancelled::{after_cancel, cancelled};
 
 use crate::{
-    call::Effect,
+    call::{Effect, Language},
     manifest::RetryPolicy,
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 
 /// What follows an attempt.
@@ -80,18 +81,17 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
         Effect::Idempotent | Effect::Once | Effect::Transaction => false,
     };
     if situation.cancelled {
-        let useless = matches!(outcome, Outcome::Applied { flaw: Some(_), .. });
-        return if read && useless {
+        return if read && outcome.useless().is_some() {
             RetryDecision::Fail
         } else {
             after_cancel(situation.effect, outcome.word(), situation.earlier_unknown)
         };
     }
     match outcome {
-        Outcome::Applied {
-            flaw: Some(flaw), ..
-        } if read => again(situation, flaw, OutcomeWord::Applied),
-        Outcome::Applied { .. } => RetryDecision::Succeed,
+        Outcome::Applied { .. } => match outcome.useless() {
+            Some(flaw) if read => again(situation, flaw, OutcomeWord::Applied),
+            Some(_) | None => RetryDecision::Succeed,
+        },
         Outcome::NotStarted(failure) => again(situation, failure, OutcomeWord::NotStarted),
         Outcome::DefiniteFailure(failure) => match situation.effect {
             Effect::Read | Effect::Idempotent | Effect::Transaction => {
@@ -197,15 +197,30 @@ pub fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> RetryD
 }
 
 /// The failure of a call whose every attempt failed, around the last one's.
-pub fn exhausted(attempts: u32, last: &ToolFailure) -> ToolFailure {
-    ToolFailure::new(
-        Code::RetriesExhausted,
-        format!(
-            "all {attempts} attempts failed; the last one: {}",
-            last.message
-        ),
-    )
-    .with_details(serde_json::json!({ "last": last }))
+pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolFailure {
+    let message = &last.message;
+    let what = said!(
+        "all {attempts} attempts failed; the last one: {message}",
+        "全部 {attempts} 次尝试都失败了；最后一次：{message}",
+        message
+    );
+    around(Code::RetriesExhausted, what, last, language)
+}
+
+/// The failure of a call that has no time left for another attempt, around the last one's.
+pub fn out_of_time(last: &ToolFailure, language: Language) -> ToolFailure {
+    let message = &last.message;
+    let what = said!(
+        "no time is left for another attempt; the last one: {message}",
+        "剩下的时间不够再尝试一次；最后一次：{message}",
+        message
+    );
+    around(Code::DeadlineExceeded, what, last, language)
+}
+
+/// The failure of a call, with its last attempt's as it is told in the call's language.
+fn around(code: Code, what: Message, last: &ToolFailure, language: Language) -> ToolFailure {
+    ToolFailure::new(code, what).with_details(serde_json::json!({ "last": last.told(language) }))
 }
 
 #[cfg(test)]

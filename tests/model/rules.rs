@@ -9,7 +9,7 @@ use fleet::{
     manifest::RetryPolicy,
     outcome::{Outcome, ToolFailure},
     retry::{self, RetryDecision, Situation},
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
 
@@ -195,7 +195,7 @@ impl Decisions {
 
 /// In the words of the executors.
 fn outcome(ran: Ran) -> Outcome {
-    let failure = |code| ToolFailure::new(code, "model");
+    let failure = |code| ToolFailure::new(code, Message::verbatim("model"));
     match ran {
         Ran::Applied => Outcome::Applied {
             result: RawValue::NULL.to_owned(),

@@ -65,6 +65,13 @@ impl Submission {
         self
     }
 
+    /// With this header beside those that it has, of the same name too.
+    #[must_use]
+    pub fn one_more_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
     /// With this much time for the whole call.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {

@@ -291,7 +291,7 @@ async fn each_reply_has_its_class() {
             if code == Some("409") {
                 let failure = outcome.failure().unwrap();
                 assert_eq!(
-                    (failure.message.as_str(), &failure.details),
+                    (failure.message.english(), &failure.details),
                     ("why", &Some(json!({"status": 409})))
                 );
             }
@@ -474,7 +474,11 @@ async fn what_no_server_takes_is_refused_before_the_claim() {
         .err()
         .unwrap();
     assert_eq!(refused.code, Code::PayloadTooLarge);
-    assert!(refused.message.contains("reference"), "{}", refused.message);
+    assert!(
+        refused.message.english().contains("reference"),
+        "{}",
+        refused.message
+    );
 }
 
 #[tokio::test]

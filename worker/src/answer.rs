@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet::{
     outcome::{Outcome, ToolFailure},
     registry::Tool,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
 
@@ -35,19 +35,22 @@ impl Promise {
 /// A write's answer is kept beside its flaw, for it may be the only trace of what was done; not where it may hold
 /// sensitive values, for nobody knows where they stand in an answer of another shape.
 pub(crate) async fn checked(outcome: Outcome, tool: &Arc<Tool>) -> Outcome {
-    match outcome {
-        Outcome::Applied { result, flaw: None } => {
-            let (result, flaw) = Promise::of(tool).kept(result).await;
-            let hidden = flaw.is_some() && tool.manifest.sensitive.is_some();
-            let result = if hidden {
-                RawValue::NULL.to_owned()
-            } else {
-                result
-            };
-            Outcome::Applied { result, flaw }
-        }
-        other => other,
-    }
+    let Outcome::Applied { result, flaw } = outcome else {
+        return outcome;
+    };
+    let (result, flaw) = if flaw.as_ref().is_none_or(ToolFailure::is_mended) {
+        let (result, broken) = Promise::of(tool).kept(result).await;
+        (result, broken.or(flaw))
+    } else {
+        (result, flaw)
+    };
+    let useless = flaw.as_ref().is_some_and(|flaw| !flaw.is_mended());
+    let result = if useless && tool.manifest.sensitive.is_some() {
+        RawValue::NULL.to_owned()
+    } else {
+        result
+    };
+    Outcome::Applied { result, flaw }
 }
 
 async fn check(result: Box<RawValue>, tool: Arc<Tool>) -> (Box<RawValue>, Option<ToolFailure>) {
@@ -61,7 +64,10 @@ async fn check(result: Box<RawValue>, tool: Arc<Tool>) -> (Box<RawValue>, Option
     }
     let checking = tokio::task::spawn_blocking(check).await;
     checking.unwrap_or_else(|_panic| {
-        let what = "the tool's answer could not be held against its output_schema";
+        let what = Message::fixed(
+            "the tool's answer could not be held against its output_schema",
+            "无法用 output_schema 检查工具返回的结果",
+        );
         let flaw = ToolFailure::new(Code::OutputInvalid, what);
         (RawValue::NULL.to_owned(), Some(flaw))
     })

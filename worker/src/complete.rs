@@ -132,7 +132,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
             {
                 // After lost writes this attempt may not be the only one: then only success is proof.
                 let proves = !quarantined || execution.word() == OutcomeWord::Applied;
-                match settling(&ending, execution, claimed.effect_unknown) {
+                match settling(&ending, execution, claimed.effect_unknown, claimed.language) {
                     Some(settling) if proves => settling,
                     Some(_) | None => return Ok(Recorded::Late),
                 }
@@ -213,7 +213,7 @@ async fn end(
             tracing::warn!(
                 "the ledger does not take the tool's answer; recording the outcome without it"
             );
-            *ending = without_result(ending.clone());
+            *ending = without_result(ending.clone(), executed.claimed.language);
             worker.completing.complete(ending, patience).await
         }
         recorded => recorded,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
-    call::{CallOutcome, Effect, EffectKnown, Source, State},
+    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     delay,
     ids::CallId,
     manifest::{Manifest, Sensitive},
@@ -17,6 +17,7 @@ use fleet::{
         code::Code,
         envelope::{Envelope, EnvelopeState, Timing, is_error, no_coercions},
         error::ErrorBody,
+        message::Message,
     },
 };
 use serde_json::value::RawValue;
@@ -45,7 +46,8 @@ pub(crate) fn conclude(
     actor: String,
 ) -> Ending {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
-    let attempt = ended_attempt(claimed.effect, execution);
+    let language = claimed.language;
+    let attempt = ended_attempt(claimed.effect, execution, language);
     let own_reason = execution
         .failure()
         .map_or("applied", |failure| failure.code.as_str());
@@ -62,12 +64,13 @@ pub(crate) fn conclude(
                 situation.attempts_spent = situation.attempts_spent.saturating_sub(1);
             }
             let decision = retry::decide(&situation, outcome);
-            let kind = after(decision, outcome, situation.attempts_spent, attempt.effect);
+            let spent = situation.attempts_spent;
+            let kind = after(decision, outcome, spent, attempt.effect, language);
             let kind = if drained { unspent(kind) } else { kind };
             (kind, reason(decision, own_reason))
         }
         Execution::TakenBack(failure) if learned.cancelled => {
-            never_started(claimed.effect, learned.earlier_unknown, failure)
+            never_started(claimed.effect, learned.earlier_unknown, failure, language)
         }
         Execution::TakenBack(_) => {
             let again = EndingKind::Again {
@@ -76,13 +79,13 @@ pub(crate) fn conclude(
             };
             (again, own_reason)
         }
-        Execution::KeyForgotten(failure) => (doubt(failure), own_reason),
+        Execution::KeyForgotten(failure) => (doubt(failure, language), own_reason),
     };
     let kind = match kind {
         EndingKind::End {
             effect: EffectKnown::NotApplied,
             ..
-        } if learned.applied_late && claimed.effect.may_doubt() => doubt(&contradicted()),
+        } if learned.applied_late && claimed.effect.may_doubt() => doubt(&contradicted(), language),
         other => other,
     };
     Ending {
@@ -97,12 +100,19 @@ pub(crate) fn conclude(
 
 /// Two attempts of a call say different things of its effect.
 fn contradicted() -> ToolFailure {
-    let what = "this attempt did not do it, and an earlier one has said too late that it did";
+    let what = Message::fixed(
+        "this attempt did not do it, and an earlier one has said too late that it did",
+        "这次尝试没有生效，而更早的一次尝试事后报告说已经生效",
+    );
     ToolFailure::new(Code::ToolError, what)
 }
 
 /// How the attempt ended, apart from what becomes of its call.
-pub(crate) fn ended_attempt(effect: Effect, execution: &Execution) -> EndedAttempt {
+pub(crate) fn ended_attempt(
+    effect: Effect,
+    execution: &Execution,
+    language: Language,
+) -> EndedAttempt {
     let transaction = effect == Effect::Transaction;
     EndedAttempt {
         // It is recorded by moving the row that a transaction's COMMIT needs: then it has not committed and never will.
@@ -111,7 +121,9 @@ pub(crate) fn ended_attempt(effect: Effect, execution: &Execution) -> EndedAttem
             word => word,
         },
         effect: effect_of(effect, execution.word()),
-        error: execution.failure().map(json),
+        error: execution
+            .failure()
+            .map(|failure| json(&failure.told(language))),
         over: execution.is_over() || transaction,
     }
 }
@@ -163,34 +175,34 @@ fn after(
     outcome: &Outcome,
     attempts_spent: u32,
     effect: EffectKnown,
+    language: Language,
 ) -> EndingKind {
     let failure = || {
-        let failed = || ToolFailure::new(Code::ToolCrashed, "the tool failed");
+        let what = Message::fixed("the tool failed", "工具失败了");
+        let failed = || ToolFailure::new(Code::ToolCrashed, what);
         outcome.failure().cloned().unwrap_or_else(failed)
     };
     match decision {
-        RetryDecision::Succeed => succeeded(outcome, effect),
+        RetryDecision::Succeed => succeeded(outcome, effect, language),
         RetryDecision::Again(pause) => EndingKind::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
             cost: AttemptCost::Spent,
         },
-        RetryDecision::Fail => failed(&failure(), effect),
-        RetryDecision::Exhausted => failed(&retry::exhausted(attempts_spent, &failure()), effect),
-        RetryDecision::OutOfTime => {
-            let last = failure();
-            let message = format!(
-                "no time is left for another attempt; the last one: {}",
-                last.message
-            );
-            let details = serde_json::json!({ "last": last });
-            failed(
-                &ToolFailure::new(Code::DeadlineExceeded, message).with_details(details),
-                effect,
-            )
+        RetryDecision::Fail => failed(&failure(), effect, language),
+        RetryDecision::Exhausted => {
+            let exhausted = retry::exhausted(attempts_spent, &failure(), language);
+            failed(&exhausted, effect, language)
         }
-        RetryDecision::Doubt => doubt(&failure()),
-        RetryDecision::Cancelled => cancelled(&failure(), effect),
-        RetryDecision::FailCancelled => failed(&retry::cancelled(&failure()), effect),
+        RetryDecision::OutOfTime => {
+            let late = retry::out_of_time(&failure(), language);
+            failed(&late, effect, language)
+        }
+        RetryDecision::Doubt => doubt(&failure(), language),
+        RetryDecision::Cancelled => cancelled(&failure(), effect, language),
+        RetryDecision::FailCancelled => {
+            let cancelled = retry::cancelled(&failure(), language);
+            failed(&cancelled, effect, language)
+        }
     }
 }
 
@@ -212,40 +224,42 @@ pub(crate) fn never_started(
     effect: Effect,
     earlier_unknown: bool,
     failure: &ToolFailure,
+    language: Language,
 ) -> (EndingKind, &'static str) {
     let known = effect_of(effect, OutcomeWord::NotStarted);
     let kind = match retry::after_cancel(effect, OutcomeWord::NotStarted, earlier_unknown) {
-        RetryDecision::Doubt => doubt(failure),
-        RetryDecision::Cancelled => cancelled(failure, known),
+        RetryDecision::Doubt => doubt(failure, language),
+        RetryDecision::Cancelled => cancelled(failure, known, language),
         RetryDecision::FailCancelled
         | RetryDecision::Fail
         | RetryDecision::Exhausted
         | RetryDecision::OutOfTime
         | RetryDecision::Again(_)
-        | RetryDecision::Succeed => failed(&retry::cancelled(failure), known),
+        | RetryDecision::Succeed => failed(&retry::cancelled(failure, language), known, language),
     };
     (kind, Code::Cancelled.as_str())
 }
 
-fn doubt(failure: &ToolFailure) -> EndingKind {
+fn doubt(failure: &ToolFailure, language: Language) -> EndingKind {
     EndingKind::Doubt {
-        error: json(&ErrorBody::in_doubt(failure)),
+        error: json(&ErrorBody::in_doubt(failure, language)),
     }
 }
 
 /// The call was taken back before it did anything; `last` is what its attempt came to.
-fn cancelled(last: &ToolFailure, effect: EffectKnown) -> EndingKind {
+fn cancelled(last: &ToolFailure, effect: EffectKnown, language: Language) -> EndingKind {
+    let cancelled = retry::cancelled(last, language);
     EndingKind::End {
         state: State::Cancelled,
         outcome: CallOutcome::SystemError,
         source: Source::Error,
         effect,
         result: None,
-        error: Some(json(&ErrorBody::failed(&retry::cancelled(last), effect))),
+        error: Some(json(&ErrorBody::failed(&cancelled, effect, language))),
     }
 }
 
-fn succeeded(outcome: &Outcome, effect: EffectKnown) -> EndingKind {
+fn succeeded(outcome: &Outcome, effect: EffectKnown, language: Language) -> EndingKind {
     let (result, flaw) = match outcome {
         Outcome::Applied { result, flaw } => (Some(result.get().to_owned()), flaw.as_ref()),
         Outcome::NotStarted(_) | Outcome::DefiniteFailure(_) | Outcome::Unknown(_) => {
@@ -258,12 +272,12 @@ fn succeeded(outcome: &Outcome, effect: EffectKnown) -> EndingKind {
         source: Source::Live,
         effect,
         result,
-        error: flaw.map(|flaw| json(&ErrorBody::failed(flaw, effect))),
+        error: flaw.map(|flaw| json(&ErrorBody::failed(flaw, effect, language))),
     }
 }
 
 /// The call did not do what was asked, and will not be tried again.
-pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
+pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> EndingKind {
     let business = failure.code == Code::ToolError;
     EndingKind::End {
         state: State::Failed,
@@ -279,7 +293,7 @@ pub(crate) fn failed(failure: &ToolFailure, effect: EffectKnown) -> EndingKind {
         },
         effect,
         result: None,
-        error: Some(json(&ErrorBody::failed(failure, effect))),
+        error: Some(json(&ErrorBody::failed(failure, effect, language))),
     }
 }
 
@@ -290,6 +304,7 @@ pub(crate) fn settling(
     ending: &Ending,
     execution: &Execution,
     earlier_unknown: bool,
+    language: Language,
 ) -> Option<Ending> {
     let failure = match execution {
         Execution::Ran(Outcome::Applied { .. }) | Execution::Committed(..) => {
@@ -307,7 +322,7 @@ pub(crate) fn settling(
         | Execution::KeyForgotten(_) => return None,
     };
     Some(Ending {
-        kind: failed(failure, EffectKnown::NotApplied),
+        kind: failed(failure, EffectKnown::NotApplied, language),
         reason: failure.code.as_str().to_owned(),
         ..ending.clone()
     })
@@ -331,7 +346,7 @@ pub(crate) fn keeping(ending: &Ending, sensitive: Option<&Sensitive>) -> Option<
 }
 
 /// The same ending without the tool's answer, which could not be kept.
-pub(crate) fn without_result(ending: Ending) -> Ending {
+pub(crate) fn without_result(ending: Ending, language: Language) -> Ending {
     let EndingKind::End {
         state,
         outcome,
@@ -342,8 +357,12 @@ pub(crate) fn without_result(ending: Ending) -> Ending {
     else {
         return ending;
     };
-    let flaw = ToolFailure::new(Code::OutputInvalid, "the tool's answer could not be stored");
-    let error = Some(json(&ErrorBody::failed(&flaw, effect)));
+    let what = Message::fixed(
+        "the tool's answer could not be stored",
+        "工具返回的结果无法保存",
+    );
+    let flaw = ToolFailure::new(Code::OutputInvalid, what);
+    let error = Some(json(&ErrorBody::failed(&flaw, effect, language)));
     Ending {
         kind: EndingKind::End {
             state,
@@ -432,7 +451,7 @@ mod tests {
 
     #[test]
     fn an_attempt_that_never_started_proves_nothing_about_an_earlier_one() {
-        let failure = || ToolFailure::new(Code::Unavailable, "x");
+        let failure = || ToolFailure::new(Code::Unavailable, Message::fixed("x", "x"));
         let ending = Ending {
             call_id: CallId::generate(),
             guard: Guard::Attempt(AttemptId::generate()),
@@ -445,7 +464,7 @@ mod tests {
             reason: "unavailable".to_owned(),
         };
         let settles = |execution: Execution, earlier_unknown| {
-            settling(&ending, &execution, earlier_unknown).is_some()
+            settling(&ending, &execution, earlier_unknown, Language::En).is_some()
         };
         for earlier_unknown in [false, true] {
             let proven = !earlier_unknown;

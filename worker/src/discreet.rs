@@ -61,14 +61,18 @@ fn without_output(mut failure: ToolFailure) -> ToolFailure {
 
 #[cfg(test)]
 mod tests {
-    use fleet::{manifest::SensitiveMode, wire::code::Code};
+    use fleet::{
+        call::Language,
+        manifest::SensitiveMode,
+        wire::{code::Code, message::Message},
+    };
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn a_failure_keeps_its_facts_and_loses_what_was_printed() {
-        let failure = ToolFailure::new(Code::ToolCrashed, "m");
+        let failure = ToolFailure::new(Code::ToolCrashed, Message::verbatim("m"));
         let failure = failure.with_details(json!({"exit_code": 3, "stderr": "4111-1111"}));
         assert_eq!(
             without_output(failure).details,
@@ -83,10 +87,14 @@ mod tests {
             mode: SensitiveMode::Mask,
         };
         let hidden = sensitive.texts(&json!({"card": "4111-1111"}));
-        let failure = ToolFailure::new(Code::ToolError, "the card 4111-1111 is blocked")
-            .with_details(json!({"number": "4111-1111"}));
+        let said = Message::verbatim("the card 4111-1111 is blocked");
+        let failure =
+            ToolFailure::new(Code::ToolError, said).with_details(json!({"number": "4111-1111"}));
         let told = failure.reworded(|text| masked(text, &hidden));
-        assert_eq!(told.message, "the card [masked] is blocked");
+        for language in Language::ALL {
+            let message = told.message.told(*language);
+            assert_eq!(message, "the card [masked] is blocked");
+        }
         assert_eq!(told.details, Some(json!({"number": "[masked]"})));
     }
 }

@@ -17,7 +17,7 @@ use fleet::{
         spans::{self, Step},
         trace,
     },
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::FutureExt;
 use serde_json::value::RawValue;
@@ -114,14 +114,26 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
             let context = context(&entry, &claimed, attempt_id, &tool, until, &span);
             // Checked right before the first byte: the claim may have taken long.
             if !worker.may_start() {
-                taken_back("the worker's lease ran out before the tool was started")
+                taken_back(Message::fixed(
+                    "the worker's lease ran out before the tool was started",
+                    "工具还没有启动，worker 的租约就到期了",
+                ))
             } else if entry.stop.asked() == Some(StopReason::Cancelled) {
-                let what = "the call was cancelled before the tool was started";
+                let what = Message::fixed(
+                    "the call was cancelled before the tool was started",
+                    "这次调用在工具启动之前被取消",
+                );
                 Execution::TakenBack(ToolFailure::new(Code::Cancelled, what))
             } else if Instant::now() >= until {
-                taken_back("the claim took longer than the attempt may")
+                taken_back(Message::fixed(
+                    "the claim took longer than the attempt may",
+                    "认领所用的时间超过了这次尝试允许的时间",
+                ))
             } else if forgotten(&claimed, &tool, claim_sent.elapsed()) {
-                let what = "an earlier attempt may have done it, and the tool no longer recognises the call's key";
+                let what = Message::fixed(
+                    "an earlier attempt may have done it, and the tool no longer recognises the call's key",
+                    "更早的一次尝试可能已经生效，而工具已不再认得这次调用的幂等键",
+                );
                 Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
             } else {
                 reached(Checkpoint::Starting);
@@ -186,11 +198,11 @@ async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution 
         },
         Ok(Err(_panic)) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::ToolCrashed,
-            "the tool's executor panicked",
+            Message::fixed("the tool's executor panicked", "工具的执行器崩溃了"),
         ))),
         Err(_elapsed) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
             Code::Timeout,
-            "the tool did not end in its time",
+            Message::fixed("the tool did not end in its time", "工具没有按时结束"),
         ))),
     }
 }
@@ -205,7 +217,10 @@ async fn ready(
 ) -> Result<Box<dyn Prepared>, Execution> {
     let manifest = &tool.manifest;
     if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
-        return Err(taken_back("the message named another tool than the call"));
+        return Err(taken_back(Message::fixed(
+            "the message named another tool than the call",
+            "消息里的工具与这次调用的工具不同",
+        )));
     }
     if claimed.args_hash == args_hash {
         return Ok(prepared);
@@ -215,10 +230,15 @@ async fn ready(
     let prepared = args
         .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
         .and_then(|args| gate::prepare(worker, tool, &args).ok());
-    prepared.ok_or_else(|| taken_back("the call's arguments could not be read"))
+    prepared.ok_or_else(|| {
+        taken_back(Message::fixed(
+            "the call's arguments could not be read",
+            "无法读取这次调用的参数",
+        ))
+    })
 }
 
-fn taken_back(why: &'static str) -> Execution {
+fn taken_back(why: Message) -> Execution {
     Execution::TakenBack(ToolFailure::new(Code::Unavailable, why))
 }
 

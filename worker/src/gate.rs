@@ -11,6 +11,7 @@ use fleet::{
     ids::CallId,
     outcome::{OutcomeWord, ToolFailure},
     registry::Tool,
+    said,
     sensitive::masked,
     store::{
         complete::{Ending, EndingKind, Guard},
@@ -57,7 +58,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
         // It would fail the same way everywhere.
         Err(failure) if is_final(failure.code) => Err(refuse(worker, call, &tool).await),
         Err(failure) => {
-            tracing::warn!(code = %failure.code, why = failure.message, "this worker cannot run the tool at the moment");
+            tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
             Err(postpone(worker, call).await)
         }
     }
@@ -119,10 +120,13 @@ pub(crate) fn prepare(
 ) -> Result<Box<dyn Prepared>, ToolFailure> {
     // The door's own parser: another one would respell numbers.
     let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
-        ToolFailure::new(
-            Code::ToolGone,
-            format!("the stored arguments cannot be read: {}", error.message),
-        )
+        let why = error.message;
+        let what = said!(
+            "the stored arguments cannot be read: {why}",
+            "无法读取已保存的参数：{why}",
+            why
+        );
+        ToolFailure::new(Code::ToolGone, what)
     })?;
     let prepared = worker.executors.of(&tool.manifest.executor).prepare(
         &tool.manifest,
@@ -192,12 +196,13 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
         (row.attempts > 0 || row.effect_unknown) && manifest.effect == Effect::Idempotent;
     let kind = if doubtful {
         EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure)),
+            error: json(&ErrorBody::in_doubt(&failure, row.language)),
         }
     } else {
         failed(
             &failure,
             effect_of(manifest.effect, OutcomeWord::NotStarted),
+            row.language,
         )
     };
     Ok(Some(Ending {

@@ -26,7 +26,7 @@ use fleet::{
         workers::{self, OwnRow},
     },
     telemetry::{metrics, report},
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -153,10 +153,13 @@ async fn give_back(worker: &Worker, row: &OwnRow) {
 }
 
 fn returned(actor: String, row: &OwnRow) -> Ending {
-    let what = "the claim was given up before anything was started";
+    let what = Message::fixed(
+        "the claim was given up before anything was started",
+        "认领在开始任何操作之前就被放弃",
+    );
     let failure = ToolFailure::new(Code::Unavailable, what);
     let (kind, reason) = if row.cancel_requested {
-        never_started(row.effect, row.effect_unknown, &failure)
+        never_started(row.effect, row.effect_unknown, &failure, row.language)
     } else {
         let again = EndingKind::Again {
             pause_ms: 0,
@@ -171,7 +174,7 @@ fn returned(actor: String, row: &OwnRow) -> Ending {
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::NotStarted,
             effect: effect_of(row.effect, OutcomeWord::NotStarted),
-            error: serde_json::to_string(&failure).ok(),
+            error: serde_json::to_string(&failure.told(row.language)).ok(),
             over: true,
         }),
         actor,
@@ -182,7 +185,7 @@ fn returned(actor: String, row: &OwnRow) -> Ending {
 #[cfg(test)]
 mod tests {
     use fleet::{
-        call::{Effect, State},
+        call::{Effect, Language, State},
         ids::{AttemptId, CallId},
     };
 
@@ -197,6 +200,7 @@ mod tests {
                 effect,
                 effect_unknown,
                 cancel_requested,
+                language: Language::En,
             };
             let ending = returned("worker".to_owned(), &row);
             let state = match ending.kind {

@@ -26,7 +26,7 @@ pub(crate) async fn testify(worker: &Worker, executed: &Executed) {
         actor: worker.actor(),
         attempt_until: claimed.attempt_until,
         timeout_ms: claimed.timeout_ms,
-        ended: ended_attempt(claimed.effect, &executed.execution),
+        ended: ended_attempt(claimed.effect, &executed.execution, claimed.language),
     };
     let outcome = evidence.ended.outcome;
     match keep(worker, &evidence).await {

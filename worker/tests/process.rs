@@ -153,8 +153,16 @@ fn arguments_come_back_exactly() {
         answer.contains("9007199254740993") && answer.contains("1e+400"),
         "{answer}"
     );
-    let mended = applied(Scene::sh(r#"printf '{"a":"\\u0000", "n":1.50}\n'"#).outcome(json!({})));
-    assert_eq!(mended, r#"{"a":"\ufffd", "n":1.50}"#);
+    let nul = r#"printf '{"a":"\\u0000", "n":1.50}\n'"#;
+    let Outcome::Applied {
+        result,
+        flaw: Some(mark),
+    } = Scene::sh(nul).outcome(json!({}))
+    else {
+        panic!("it is there, and marked");
+    };
+    assert_eq!(result.get(), r#"{"a":"\ufffd", "n":1.50}"#);
+    assert!(mark.is_mended(), "{mark:?}");
 }
 
 fn the_key_goes_where_the_manifest_says() {
@@ -169,7 +177,7 @@ fn a_tool_says_no_with_exit_10() {
     let outcome = Scene::sh(said).outcome(json!({}));
     let (word, code, failure) = failure(&outcome);
     assert_eq!(
-        (word, code, failure.message.as_str()),
+        (word, code, failure.message.english()),
         (OutcomeWord::DefiniteFailure, Code::ToolError, "sold out")
     );
     assert_eq!(
@@ -227,7 +235,7 @@ fn what_cannot_be_started_has_not_started() {
             "{outcome:?}"
         );
         assert!(
-            failure.message.contains(hint),
+            failure.message.english().contains(hint),
             "{} lacks {hint:?}",
             failure.message
         );
@@ -328,7 +336,7 @@ fn a_stopped_attempt_ends_its_tool() {
         assert_gone(&pids);
         let (word, coded, why) = failure(&outcome);
         assert_eq!((word, coded), (OutcomeWord::Unknown, code));
-        assert_eq!(why.message, message);
+        assert_eq!(why.message.english(), message);
         assert_eq!(detail(why, "stopped"), true);
     }
 }
@@ -603,6 +611,21 @@ while True:
         assert!(since.elapsed() < scene.limit / 2);
         assert_gone(&scene.pids(1));
     }
+    let mut large = Scene::sh("head -c 3000000 /dev/zero | tr '\\0' x");
+    large.manifest["effect"] = json!("once");
+    let Outcome::Applied {
+        result,
+        flaw: Some(flaw),
+    } = large.outcome(json!({}))
+    else {
+        panic!("a write that ends well has done it, whatever it prints");
+    };
+    assert_eq!(flaw.code, Code::OutputTooLarge);
+    let kept = result.get().len();
+    assert!(
+        kept < 20_000 && result.get().ends_with("x… [cut]\""),
+        "{kept}"
+    );
     let mut exact = Scene::sh("printf '\"123456\"'");
     exact.manifest["output_limit"] = json!(8);
     assert_eq!(applied(exact.outcome(json!({}))), "\"123456\"");

@@ -1,6 +1,9 @@
 //! The answer to a batch: an envelope for each call, in order, and never more bytes than the server carries.
 
-use fleet::wire::{envelope::Accepted, error::ErrorBody};
+use fleet::{
+    call::Language,
+    wire::{envelope::Accepted, error::ErrorBody, message::Message},
+};
 
 use crate::answer::{Answer, Refusal};
 
@@ -8,8 +11,8 @@ use crate::answer::{Answer, Refusal};
 pub(super) enum Outcome {
     /// It is there.
     Accepted(Accepted),
-    /// It is not, or nobody knows; with the tool that it names.
-    Refused(String, Refusal),
+    /// It is not, or nobody knows; with the tool that it names, and in which language that is told.
+    Refused(String, Refusal, Language),
 }
 
 /// Bytes that every item may have: an accepted envelope has fewer, a refusal is made to.
@@ -29,10 +32,10 @@ pub(super) fn write(outcomes: Vec<Outcome>, bytes_max: usize) -> Answer {
         |items: &[Vec<u8>]| FRAME.len() + items.iter().map(|item| item.len() + 1).sum::<usize>();
     if size(&items) > bytes_max {
         for (item, outcome) in items.iter_mut().zip(&outcomes) {
-            if let Outcome::Refused(tool, refusal) = outcome
+            if let Outcome::Refused(tool, refusal, language) = outcome
                 && item.len() > ITEM_BYTES
             {
-                *item = short(tool, refusal);
+                *item = short(tool, refusal, *language);
             }
         }
     }
@@ -46,17 +49,21 @@ pub(super) fn write(outcomes: Vec<Outcome>, bytes_max: usize) -> Answer {
 fn full(outcome: &Outcome) -> Vec<u8> {
     match outcome {
         Outcome::Accepted(accepted) => Answer::accepted(accepted).body.to_vec(),
-        Outcome::Refused(tool, refusal) => refusal.envelope(tool).to_bytes(),
+        Outcome::Refused(tool, refusal, language) => refusal.envelope(tool, *language).to_bytes(),
     }
 }
 
 /// The refusal in at most [`ITEM_BYTES`]: without details, then without the place, then in general words.
-fn short(tool: &str, refusal: &Refusal) -> Vec<u8> {
+fn short(tool: &str, refusal: &Refusal, language: Language) -> Vec<u8> {
     let marked = Some(serde_json::json!({ "shortened": true }));
-    let error = &refusal.error;
+    let error = refusal.error(language);
+    let general = Message::fixed(
+        "the call was refused; send it alone to read why",
+        "这个调用被拒绝了；请单独发送它，以读到原因",
+    );
     let without_details = ErrorBody {
         details: marked.clone(),
-        ..error.clone()
+        ..error
     };
     let without_place = ErrorBody {
         path: None,
@@ -64,14 +71,11 @@ fn short(tool: &str, refusal: &Refusal) -> Vec<u8> {
     };
     let in_general = ErrorBody {
         details: marked,
-        ..ErrorBody::refused(
-            error.code,
-            "the call was refused; send it alone to read why",
-        )
+        ..ErrorBody::refused(error.code, &general, language)
     };
     let mut envelopes = [without_details, without_place, in_general]
         .into_iter()
-        .map(|error| refusal.with(error).envelope(tool).to_bytes());
+        .map(|error| refusal.envelope_of(tool, error).to_bytes());
     let last = envelopes.next_back().expect("there are three");
     envelopes
         .find(|envelope| envelope.len() <= ITEM_BYTES)
@@ -85,16 +89,17 @@ mod tests {
 
     use super::*;
 
-    fn refused(details: usize) -> Outcome {
-        let error = ErrorBody::refused(Code::InvalidArguments, &"\u{1}".repeat(480))
+    fn refused(details: usize, language: Language) -> Outcome {
+        let what = Message::verbatim("\u{1}".repeat(480));
+        let refusal = Refusal::new(Code::InvalidArguments, what)
             .at(format!("/{}", "\u{1}".repeat(Limits::PATH_BYTES - 1)))
-            .with_details(json!({ "violations": "x".repeat(details) }));
-        Outcome::Refused("\u{1}".repeat(200), error.into())
+            .with_details(|_language| json!({ "violations": "x".repeat(details) }));
+        Outcome::Refused("\u{1}".repeat(200), refusal, language)
     }
 
     #[test]
     fn an_answer_that_fits_tells_everything() {
-        let answer = write(vec![refused(2_000)], 1024 * 1024);
+        let answer = write(vec![refused(2_000, Language::En)], 1024 * 1024);
         let read: Value = serde_json::from_slice(&answer.body).unwrap();
         let details = &read["items"][0]["error"]["details"]["violations"];
         assert_eq!(details.as_str().unwrap().len(), 2_000);
@@ -105,14 +110,17 @@ mod tests {
         let bytes_max = 64 * 1024;
         let count = calls_max(bytes_max);
         assert!(count > 60);
-        let answer = write((0..count).map(|_| refused(2_000)).collect(), bytes_max);
-        assert!(answer.body.len() <= bytes_max, "{}", answer.body.len());
-        let read: Value = serde_json::from_slice(&answer.body).unwrap();
-        let items = read["items"].as_array().unwrap();
-        assert_eq!(items.len(), count);
-        for item in items {
-            assert_eq!(item["error"]["code"], "invalid_arguments");
-            assert_eq!(item["error"]["details"], json!({"shortened": true}));
+        for language in [Language::En, Language::Zh] {
+            let refused = (0..count).map(|_| refused(2_000, language)).collect();
+            let answer = write(refused, bytes_max);
+            assert!(answer.body.len() <= bytes_max, "{}", answer.body.len());
+            let read: Value = serde_json::from_slice(&answer.body).unwrap();
+            let items = read["items"].as_array().unwrap();
+            assert_eq!(items.len(), count);
+            for item in items {
+                assert_eq!(item["error"]["code"], "invalid_arguments");
+                assert_eq!(item["error"]["details"], json!({"shortened": true}));
+            }
         }
     }
 

@@ -2,19 +2,21 @@
 
 use fleet::{
     arguments::{self, Limits},
+    call::Language,
     canonical,
     ids::{Label, ToolName},
+    said,
     wire::{
         code::Code,
-        error::ErrorBody,
         headers::{BadHeader, Prefer, RequestHeaders},
+        message::Message,
         trace::TraceContext,
     },
 };
 use serde_json::{Value, value::RawValue};
 
 use super::split::Fields;
-use crate::{accept::Submission, answer::Refusal};
+use crate::{accept::BAD_TOOL_NAME, answer::Refusal, check::Submission};
 
 /// What a field holds.
 #[derive(Clone, Copy)]
@@ -58,6 +60,8 @@ pub(super) struct Item {
 /// The headers that a batch came with, which hold for every call that does not say otherwise.
 pub(super) struct Defaults<'a> {
     lines: Vec<(&'static str, &'a str)>,
+    /// The language that it asks for.
+    language: Option<Language>,
     /// The trace that the batch belongs to.
     pub(super) trace: TraceContext,
 }
@@ -70,9 +74,12 @@ impl<'a> Defaults<'a> {
     /// A header that cannot be accepted, or a key: it would be the key of every call.
     pub(super) fn read(lines: &[(&str, &'a str)]) -> Result<Self, Refusal> {
         let headers =
-            RequestHeaders::read(lines).map_err(|bad| Refusal::new(bad.code, &bad.message()))?;
+            RequestHeaders::read(lines).map_err(|bad| Refusal::new(bad.code, bad.message()))?;
         if headers.key.is_some() {
-            let what = "a batch has no key of its own; give each call its idempotency_key";
+            let what = Message::fixed(
+                "a batch has no key of its own; give each call its idempotency_key",
+                "一批调用没有自己的幂等键；请为每个调用给出 idempotency_key",
+            );
             return Err(Refusal::new(Code::InvalidIdempotencyKey, what));
         }
         let known = |name: &str| {
@@ -85,38 +92,62 @@ impl<'a> Defaults<'a> {
             .filter_map(|(name, value)| Some((known(name)?, *value)));
         Ok(Self {
             lines: lines.collect(),
+            language: headers.language,
             trace: headers.trace,
         })
     }
 }
 
-/// Reads the call at this place of a batch; `named` becomes the tool that it names, whatever is wrong with it.
+/// What a refusal needs of a call, whatever is wrong with it.
+#[derive(Default)]
+pub(super) struct Named {
+    /// The tool that it names.
+    pub(super) tool: String,
+    /// The language that it, or else its batch, asks for.
+    pub(super) language: Option<Language>,
+}
+
+impl Named {
+    fn read(fields: &[(String, &RawValue)], defaults: &Defaults<'_>) -> Self {
+        let text = |wanted: &str| {
+            let (_, value) = fields.iter().find(|(name, _)| name == wanted)?;
+            serde_json::from_str::<String>(value.get()).ok()
+        };
+        let own = text("language").and_then(|language| language.parse().ok());
+        Self {
+            tool: text("tool").unwrap_or_default(),
+            language: own.or(defaults.language),
+        }
+    }
+}
+
+/// Reads the call at this place of a batch; `named` becomes what a refusal of it needs.
 pub(super) fn read(
     place: usize,
     raw: &RawValue,
     tenant: &Label,
     defaults: &Defaults<'_>,
-    named: &mut String,
+    named: &mut Named,
 ) -> Result<Item, Refusal> {
     let at = At(place);
-    let Some(Fields(fields)) = Fields::of(raw.get()) else {
-        let what = "a call of a batch is one object with tool and args";
+    let fields = Fields::of(raw.get()).map(|Fields(fields)| fields);
+    *named = Named::read(fields.as_deref().unwrap_or_default(), defaults);
+    let Some(fields) = fields else {
+        let what = Message::fixed(
+            "a call of a batch is one object with tool and args",
+            "一批中的每个调用都是含有 tool 和 args 的一个对象",
+        );
         return Err(at.refuse("", Code::InvalidArguments, what));
     };
-    if let Some((_, tool)) = fields.iter().find(|(name, _)| name == "tool")
-        && let Ok(text) = serde_json::from_str(tool.get())
-    {
-        *named = text;
-    }
     let (mut tool, mut args) = (None, None);
     let mut own: Vec<(&'static str, String)> = Vec::new();
     for (index, (name, value)) in fields.iter().enumerate() {
         if fields[..index].iter().any(|(before, _)| before == name) {
-            return Err(at.refuse(
-                name,
-                Code::DuplicateKey,
+            let what = Message::fixed(
                 "the field stands twice in one call",
-            ));
+                "这个字段在一个调用中出现了两次",
+            );
+            return Err(at.refuse(name, Code::DuplicateKey, what));
         }
         match name.as_str() {
             "tool" => tool = Some(at.tool(value)?),
@@ -124,7 +155,7 @@ pub(super) fn read(
             _ => {
                 let Some((field, header, kind)) = FIELDS.iter().find(|(field, ..)| field == name)
                 else {
-                    return Err(at.refuse(name, Code::InvalidArguments, &unknown()));
+                    return Err(at.refuse(name, Code::InvalidArguments, unknown()));
                 };
                 own.extend(
                     at.line(field, header, *kind, value)?
@@ -134,8 +165,8 @@ pub(super) fn read(
         }
     }
     let missing = |name: &str| {
-        let what = format!("the call has no {name}");
-        at.refuse(name, Code::InvalidArguments, &what)
+        let what = said!("the call has no {name}", "这个调用没有 {name}");
+        at.refuse(name, Code::InvalidArguments, what)
     };
     let (tool, args) = (
         tool.ok_or_else(|| missing("tool"))?,
@@ -149,11 +180,12 @@ pub(super) fn read(
     })
 }
 
-fn unknown() -> String {
+fn unknown() -> Message {
     let names: Vec<&str> = FIELDS.iter().map(|(field, ..)| *field).collect();
-    format!(
-        "a call of a batch has no such field; it may have tool, args, {}",
-        names.join(", ")
+    let names = names.join(", ");
+    said!(
+        "a call of a batch has no such field; it may have tool, args, {names}",
+        "一批中的调用没有这个字段；可以有 tool, args, {names}"
     )
 }
 
@@ -162,29 +194,28 @@ fn unknown() -> String {
 struct At(usize);
 
 impl At {
-    fn refuse(self, field: &str, code: Code, what: &str) -> Refusal {
+    fn refuse(self, field: &str, code: Code, what: Message) -> Refusal {
         let mut path = format!("/calls/{}", self.0);
         if !field.is_empty() {
             let field: String = field.chars().take(64).collect();
             path.push('/');
             path.push_str(&field.replace('~', "~0").replace('/', "~1"));
         }
-        ErrorBody::refused(code, what).at(path).into()
+        Refusal::new(code, what).at(path)
     }
 
     fn tool(self, value: &RawValue) -> Result<ToolName, Refusal> {
         let Value::String(name) = self.value("tool", value)? else {
-            return Err(self.refuse("tool", Code::InvalidToolName, "tool must be a string"));
+            let what = Message::fixed("tool must be a string", "tool 必须是字符串");
+            return Err(self.refuse("tool", Code::InvalidToolName, what));
         };
-        name.parse().map_err(|_rule| {
-            let what = "a tool name has 1 to 64 characters of a-z, 0-9 and _";
-            self.refuse("tool", Code::InvalidToolName, what)
-        })
+        name.parse()
+            .map_err(|_rule| self.refuse("tool", Code::InvalidToolName, BAD_TOOL_NAME))
     }
 
     fn value(self, field: &str, value: &RawValue) -> Result<Value, Refusal> {
         arguments::parse_any(value.get().as_bytes(), &VALUE)
-            .map_err(|error| self.refuse(field, error.code, &error.message))
+            .map_err(|error| self.refuse(field, error.code, error.message))
     }
 
     /// The field as the line of its header; `None` for null, which says nothing.
@@ -195,26 +226,31 @@ impl At {
         kind: Kind,
         value: &RawValue,
     ) -> Result<Option<String>, Refusal> {
-        let wrong = |rule: &str| {
+        let wrong = |english, chinese| {
             let code = match header {
                 "Idempotency-Key" => Code::InvalidIdempotencyKey,
                 "Toolfleet-Deadline-Ms" | "Toolfleet-Run-Deadline" => Code::DeadlineInvalid,
                 _ => Code::HeaderInvalid,
             };
-            self.refuse(field, code, &format!("{field} must be {rule}"))
+            self.refuse(
+                field,
+                code,
+                must_be(field, &Message::fixed(english, chinese)),
+            )
         };
         let line = match (self.value(field, value)?, kind) {
             (Value::Null, _) => return Ok(None),
             (Value::String(text), Kind::Text) => text,
             (Value::Number(number), Kind::Number) => number.to_string(),
             (object @ Value::Object(_), Kind::Object) => canonical::to_text(&object),
-            (_, Kind::Text) => return Err(wrong("a string")),
-            (_, Kind::Number) => return Err(wrong("a number")),
-            (_, Kind::Object) => return Err(wrong("an object")),
+            (_, Kind::Text) => return Err(wrong("a string", "是字符串")),
+            (_, Kind::Number) => return Err(wrong("a number", "是数字")),
+            (_, Kind::Object) => return Err(wrong("an object", "是对象")),
         };
         if field == "prefer" && line != "respond-async" {
             return Err(wrong(
                 "respond-async: a batch never waits; ask `get` for results",
+                "是 respond-async：一批调用从不等待；请用 `get` 查询结果",
             ));
         }
         Ok(Some(line))
@@ -248,12 +284,16 @@ impl At {
             .find(|(_, header, _)| bad.header == Some(*header));
         match field {
             Some((field, ..)) => {
-                let what = format!("{field} must be {}", bad.rule);
-                self.refuse(field, bad.code, &what)
+                let what = must_be(field, &bad.rule);
+                self.refuse(field, bad.code, what)
             }
-            None => self.refuse("", bad.code, &bad.message()),
+            None => self.refuse("", bad.code, bad.message()),
         }
     }
+}
+
+fn must_be(field: &str, rule: &Message) -> Message {
+    said!("{field} must be {rule}", "{field} 必须{rule}", rule)
 }
 
 #[cfg(test)]

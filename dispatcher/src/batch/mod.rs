@@ -10,32 +10,33 @@ mod split;
 
 use std::collections::HashMap;
 
-use async_nats::Message;
+use async_nats::Message as Request;
 use fleet::{
     arguments::Limits,
     checkpoint::{Checkpoint, reached},
     ids::{CallId, Label},
+    said,
     store::{
         accept::NewCall,
         lane::Reply,
         read::{self, KeyRow},
     },
     telemetry::{
-        metrics,
         spans::{self, Step},
         trace,
     },
-    wire::{code::Code, envelope::Accepted},
+    wire::{code::Code, envelope::Accepted, message::Message},
 };
 use tracing::Instrument;
 
 use self::{
     answer::{Outcome, calls_max, write},
-    item::{Defaults, Item},
+    item::{Defaults, Item, Named},
 };
 use crate::{
-    accept::{Door, Submission, lines},
+    accept::{Door, lines},
     answer::{Answer, Refusal},
+    check::Submission,
     commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted},
     key,
     slots::Slots,
@@ -52,26 +53,30 @@ const CHECKED_AT_ONCE: usize = 32;
 pub(crate) async fn batch(
     door: &Door,
     tenant: &Label,
-    message: &Message,
+    request: &Request,
     slots: &Slots,
 ) -> Result<Answer, Refusal> {
-    let lines = lines(message.headers.as_ref());
+    let lines = lines(request.headers.as_ref());
     let defaults = Defaults::read(&lines)?;
-    let raws = split::split(&message.payload)?;
+    let raws = split::split(&request.payload)?;
     let answerable = calls_max(door.payload_max());
     if raws.len() > answerable {
-        let what = format!(
-            "this server can carry the answers to {answerable} calls; the batch has {}",
-            raws.len()
+        let count = raws.len();
+        let what = said!(
+            "this server can carry the answers to {answerable} calls; the batch has {count}",
+            "这台服务器最多能传送 {answerable} 个调用的结果；这一批有 {count} 个"
         );
-        return Err(Refusal::new(Code::PayloadTooLarge, &what));
+        return Err(Refusal::new(Code::PayloadTooLarge, what));
     }
     // One for each of its calls, and at least one for each 256 KiB.
     let needed = raws
         .len()
-        .max(message.payload.len() / Limits::DEFAULT.bytes);
+        .max(request.payload.len() / Limits::DEFAULT.bytes);
     let Some(_held) = slots.further(needed) else {
-        let what = "too many requests are waiting here for so many calls";
+        let what = Message::fixed(
+            "too many requests are waiting here for so many calls",
+            "这里等待处理的请求太多，容不下这么多调用",
+        );
         return Err(Refusal::new(Code::Overloaded, what));
     };
 
@@ -83,9 +88,9 @@ pub(crate) async fn batch(
             if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let mut named = String::new();
+            let mut named = Named::default();
             match item::read(place, raw, tenant, &defaults, &mut named) {
-                Ok(item) => batch.check(place, item),
+                Ok(item) => batch.check(place, item).await,
                 Err(refusal) => batch.refuse(place, named, refusal),
             }
         }
@@ -95,6 +100,13 @@ pub(crate) async fn batch(
         write(batch.outcomes(), door.payload_max())
     };
     Ok(answering.instrument(span).await)
+}
+
+fn named(submission: &Submission) -> Named {
+    Named {
+        tool: submission.tool.to_string(),
+        language: submission.headers.language,
+    }
 }
 
 /// What is known so far of each call, by its place.
@@ -122,26 +134,32 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn refuse(&mut self, place: usize, tool: String, refusal: Refusal) {
-        metrics().rejected(refusal.error.code);
-        self.outcomes[place] = Some(Outcome::Refused(tool, refusal));
+    fn refuse(&mut self, place: usize, named: Named, refusal: Refusal) {
+        self.door.count_refusal(refusal.code, &named.tool);
+        let language = self.door.language_of(named.language, &named.tool);
+        self.outcomes[place] = Some(Outcome::Refused(named.tool, refusal, language));
     }
 
     /// The key comes first: what it names is answered even where a new call would be refused.
-    fn check(&mut self, place: usize, item: Item) {
+    async fn check(&mut self, place: usize, item: Item) {
         let Item {
-            submission,
+            mut submission,
             own_trace,
         } = item;
-        match (self.door.check(&submission), &submission.headers.key) {
-            (Ok(tool), _) => {
-                let mut call = self.door.new_call(&submission, &tool, CallId::generate());
+        match (
+            self.door.check(&mut submission).await,
+            &submission.headers.key,
+        ) {
+            (Ok(checked), _) => {
+                let mut call = self
+                    .door
+                    .new_call(&submission, &checked, CallId::generate());
                 if own_trace {
                     call.trace = submission.headers.trace.clone();
                 }
                 self.new.push((place, Attempted::new(submission, call)));
             }
-            (Err(refusal), None) => self.refuse(place, submission.tool.to_string(), refusal),
+            (Err(refusal), None) => self.refuse(place, named(&submission), refusal),
             (Err(refusal), Some(key)) => {
                 let hash = key::hash_of_callers(self.tenant, key);
                 self.old.push((place, submission, hash, refusal));
@@ -155,25 +173,25 @@ impl<'a> Batch<'a> {
         let hashes: Vec<_> = old.iter().map(|(_, _, hash, _)| *hash).collect();
         let mut found = self.find_keys(&hashes).await;
         for (place, submission, hash, refusal) in old {
-            let tool = submission.tool.to_string();
+            let named = named(&submission);
             match &mut found {
                 Ok(found) => match found.get(&hash) {
-                    Some(key) if !key.lapsed => self.meet(place, submission, key),
-                    Some(_) | None => self.refuse(place, tool, refusal),
+                    Some(key) if !key.lapsed => self.meet(place, submission, key).await,
+                    Some(_) | None => self.refuse(place, named, refusal),
                 },
                 Err(unreadable) => {
                     let unreadable = unreadable.clone();
-                    self.refuse(place, tool, unreadable);
+                    self.refuse(place, named, unreadable);
                 }
             }
         }
     }
 
     /// A key names a call already: the same one, or one it must not be confused with.
-    fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
-        match submission.is_call_of(key) {
+    async fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
+        match self.door.is_call_of(&submission, key).await {
             Ok(()) => self.known.push((place, submission, key.call_id, true)),
-            Err(reused) => self.refuse(place, submission.tool.to_string(), reused),
+            Err(reused) => self.refuse(place, named(&submission), reused),
         }
     }
 
@@ -197,7 +215,6 @@ impl<'a> Batch<'a> {
             for ((place, mut sent), reply) in sent.into_iter().zip(replies) {
                 match sent.told(reply) {
                     Told::Committed(at) => {
-                        metrics().accepted(&sent.call.tool);
                         self.door.tell_accepted(&sent.call, &at);
                         let accepted = accepted(&sent.call, at);
                         self.outcomes[place] = Some(Outcome::Accepted(accepted));
@@ -206,7 +223,7 @@ impl<'a> Batch<'a> {
                     Told::Taken => taken.push((place, sent)),
                     Told::Again => self.new.push((place, sent)),
                     Told::Refused(refusal) => {
-                        self.refuse(place, sent.submission.tool.to_string(), refusal);
+                        self.refuse(place, named(&sent.submission), refusal);
                     }
                 }
             }
@@ -220,7 +237,7 @@ impl<'a> Batch<'a> {
         }
         for (place, attempted) in std::mem::take(&mut self.new) {
             let refusal = attempted.given_up();
-            self.refuse(place, attempted.submission.tool.to_string(), refusal);
+            self.refuse(place, named(&attempted.submission), refusal);
         }
     }
 
@@ -233,7 +250,7 @@ impl<'a> Batch<'a> {
             Err(unreadable) => {
                 for (place, taken) in taken {
                     let unreadable = unreadable.clone();
-                    self.refuse(place, taken.submission.tool.to_string(), unreadable);
+                    self.refuse(place, named(&taken.submission), unreadable);
                 }
                 return;
             }
@@ -245,7 +262,7 @@ impl<'a> Batch<'a> {
                     self.door.publish(&taken.call).await;
                     self.known.push((place, taken.submission, call, false));
                 }
-                Holder::Other(key) => self.meet(place, taken.submission, &key),
+                Holder::Other(key) => self.meet(place, taken.submission, &key).await,
                 Holder::Nobody => self.new.push((place, taken)),
             }
         }
@@ -280,7 +297,7 @@ impl<'a> Batch<'a> {
                         ..accepted
                     }));
                 }
-                Err(refusal) => self.refuse(place, submission.tool.to_string(), refusal),
+                Err(refusal) => self.refuse(place, named(&submission), refusal),
             }
         }
     }

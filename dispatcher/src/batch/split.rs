@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use fleet::wire::code::Code;
+use fleet::{
+    said,
+    wire::{code::Code, message::Message},
+};
 use serde::{
     Deserialize,
     de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -24,16 +27,20 @@ const FIELDS_MAX: usize = 64;
 /// The calls of a batch, each as it was written.
 pub(super) fn split(body: &[u8]) -> Result<Vec<&RawValue>, Refusal> {
     if body.len() > BODY_MAX {
-        let what = format!(
-            "the body has {} bytes; a batch may have {BODY_MAX}",
-            body.len()
+        let count = body.len();
+        let what = said!(
+            "the body has {count} bytes; a batch may have {BODY_MAX}",
+            "请求体有 {count} 字节；一批最多 {BODY_MAX} 字节"
         );
-        return Err(Refusal::new(Code::PayloadTooLarge, &what));
+        return Err(Refusal::new(Code::PayloadTooLarge, what));
     }
     let text = std::str::from_utf8(body).map_err(|broken| {
         let at = broken.valid_up_to();
-        let what = format!("the bytes at {at} are not UTF-8; send the body as UTF-8");
-        Refusal::new(Code::InvalidUnicode, &what)
+        let what = said!(
+            "the bytes at {at} are not UTF-8; send the body as UTF-8",
+            "位置 {at} 处的字节不是 UTF-8；请以 UTF-8 发送请求体"
+        );
+        Refusal::new(Code::InvalidUnicode, what)
     })?;
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| not_json(&error))?;
     let form = || Refusal::new(Code::InvalidArguments, FORM);
@@ -41,7 +48,10 @@ pub(super) fn split(body: &[u8]) -> Result<Vec<&RawValue>, Refusal> {
     let calls = match fields.as_slice() {
         [(name, calls)] if name == "calls" => *calls,
         [(first, _), (second, _)] if first == "calls" && second == "calls" => {
-            let what = "the key calls stands twice in the body";
+            let what = Message::fixed(
+                "the key calls stands twice in the body",
+                "键 calls 在请求体中出现了两次",
+            );
             return Err(Refusal::new(Code::DuplicateKey, what));
         }
         _ => return Err(form()),
@@ -50,28 +60,35 @@ pub(super) fn split(body: &[u8]) -> Result<Vec<&RawValue>, Refusal> {
     match calls.count {
         0 => Err(form()),
         count if count > CALLS_MAX => {
-            let what =
-                format!("the batch has {count} calls; at most {CALLS_MAX} are taken at once");
-            Err(Refusal::new(Code::PayloadTooLarge, &what))
+            let what = said!(
+                "the batch has {count} calls; at most {CALLS_MAX} are taken at once",
+                "这一批有 {count} 个调用；一次最多接受 {CALLS_MAX} 个"
+            );
+            Err(Refusal::new(Code::PayloadTooLarge, what))
         }
         _ => Ok(calls.first),
     }
 }
 
-const FORM: &str =
-    "the body must be one object {\"calls\": [...]} with 1 to 1000 calls and nothing else in it";
+const FORM: Message = Message::fixed(
+    "the body must be one object {\"calls\": [...]} with 1 to 1000 calls and nothing else in it",
+    "请求体必须是一个对象 {\"calls\": [...]}，包含 1 到 1000 个调用，不含其他内容",
+);
 
 fn not_json(error: &serde_json::Error) -> Refusal {
     if error.classify() == Category::Eof {
-        let what = "the body ends in the middle of a value; send all of it";
+        let what = Message::fixed(
+            "the body ends in the middle of a value; send all of it",
+            "请求体在一个值的中间结束；请完整发送",
+        );
         return Refusal::new(Code::TruncatedArguments, what);
     }
-    let what = format!(
-        "the body is not JSON from line {}, column {} on",
-        error.line(),
-        error.column()
+    let (line, column) = (error.line(), error.column());
+    let what = said!(
+        "the body is not JSON from line {line}, column {column} on",
+        "从第 {line} 行第 {column} 列起，请求体不是 JSON"
     );
-    Refusal::new(Code::MalformedJson, &what)
+    Refusal::new(Code::MalformedJson, what)
 }
 
 /// The members of an object in the order in which they came, repeated ones included.
@@ -152,7 +169,7 @@ mod tests {
     use super::*;
 
     fn code(body: &str) -> Code {
-        split(body.as_bytes()).unwrap_err().error.code
+        split(body.as_bytes()).unwrap_err().code
     }
 
     #[test]
@@ -184,7 +201,7 @@ mod tests {
             assert_eq!(code(body), expected, "{body}");
         }
         let broken = split(b"{\"calls\":[\"\xff\"]}").unwrap_err();
-        assert_eq!(broken.error.code, Code::InvalidUnicode);
+        assert_eq!(broken.code, Code::InvalidUnicode);
     }
 
     #[test]

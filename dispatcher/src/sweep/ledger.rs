@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet::{
-    call::{CallOutcome, Effect, EffectKnown, Source, State},
+    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     checkpoint::{Checkpoint, reached},
     ids::CallId,
     lease::{OBSERVATION_GAP_MAX, Observations},
@@ -17,7 +17,7 @@ use fleet::{
         workers,
     },
     telemetry::metrics,
-    wire::{code::Code, error::ErrorBody},
+    wire::{code::Code, error::ErrorBody, message::Message},
 };
 use tokio::time::Instant;
 
@@ -132,18 +132,24 @@ struct Circuit {
 /// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
 fn expired(call: Expired) -> Ending {
     let what = if call.waited_too_long {
-        "the call waited longer for its first attempt than its tool allows"
+        Message::fixed(
+            "the call waited longer for its first attempt than its tool allows",
+            "这次调用等待第一次尝试的时间超过了工具允许的上限",
+        )
     } else {
-        "the call's deadline passed before it could run"
+        Message::fixed(
+            "the call's deadline passed before it could run",
+            "这次调用尚未执行就已过了截止时间",
+        )
     };
     let failure = ToolFailure::new(Code::DeadlineExceeded, what);
     let kind = if call.unknown && call.effect.may_doubt() {
         EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure)),
+            error: json(&ErrorBody::in_doubt(&failure, call.language)),
         }
     } else {
         let effect = untouched(call.effect);
-        end(State::Expired, effect, &failure)
+        end(State::Expired, effect, &failure, call.language)
     };
     Ending {
         call_id: call.call_id,
@@ -165,9 +171,15 @@ fn lost_attempt(lost: &Lost) -> Ending {
     let lost_attempts = lost.lost_attempts.saturating_add(1);
     let what = if retry::is_poison(lost.effect, lost_attempts) {
         reason = "poison";
-        "its workers died or fell silent twice, so the call is set aside"
+        Message::fixed(
+            "its workers died or fell silent twice, so the call is set aside",
+            "执行它的 worker 已两次终止或失去联系，因此这次调用被搁置",
+        )
     } else {
-        "the worker that ran the tool died or fell silent"
+        Message::fixed(
+            "the worker that ran the tool died or fell silent",
+            "执行工具的 worker 终止或失去了联系",
+        )
     };
     let failure = ToolFailure::new(Code::ToolCrashed, what);
     let decision = retry::after_loss(lost.effect, lost_attempts, lost.cancel_requested);
@@ -192,20 +204,24 @@ fn lost_attempt(lost: &Lost) -> Ending {
         }
         RetryDecision::Doubt => (
             EndingKind::Doubt {
-                error: json(&ErrorBody::in_doubt(&failure)),
+                error: json(&ErrorBody::in_doubt(&failure, lost.language)),
             },
             EffectKnown::Unknown,
         ),
         RetryDecision::Cancelled => {
             reason = Code::Cancelled.as_str();
-            let cancelled = retry::cancelled(&failure);
-            (end(State::Cancelled, nothing, &cancelled), nothing)
+            let cancelled = retry::cancelled(&failure, lost.language);
+            let kind = end(State::Cancelled, nothing, &cancelled, lost.language);
+            (kind, nothing)
         }
         RetryDecision::Fail
         | RetryDecision::FailCancelled
         | RetryDecision::Exhausted
         | RetryDecision::OutOfTime
-        | RetryDecision::Succeed => (end(State::Failed, nothing, &failure), nothing),
+        | RetryDecision::Succeed => (
+            end(State::Failed, nothing, &failure, lost.language),
+            nothing,
+        ),
     };
     Ending {
         call_id: lost.call_id,
@@ -214,7 +230,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
         attempt: Some(EndedAttempt {
             outcome,
             effect,
-            error: Some(json(&failure)),
+            error: Some(json(&failure.told(lost.language))),
             // Nothing of a transaction can act once its row is gone.
             over: lost.effect == Effect::Transaction,
         }),
@@ -223,14 +239,14 @@ fn lost_attempt(lost: &Lost) -> Ending {
     }
 }
 
-fn end(state: State, effect: EffectKnown, failure: &ToolFailure) -> EndingKind {
+fn end(state: State, effect: EffectKnown, failure: &ToolFailure, language: Language) -> EndingKind {
     EndingKind::End {
         state,
         outcome: CallOutcome::SystemError,
         source: Source::Error,
         effect,
         result: None,
-        error: Some(json(&ErrorBody::failed(failure, effect))),
+        error: Some(json(&ErrorBody::failed(failure, effect, language))),
     }
 }
 

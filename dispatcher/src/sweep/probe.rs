@@ -13,7 +13,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    arguments::{self, Limits},
+    arguments::{self, Level, Limits},
     call::{CallOutcome, Effect, State},
     canonical,
     checkpoint::{Checkpoint, reached},
@@ -34,7 +34,7 @@ use time::OffsetDateTime;
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{Sweep, every, warn};
-use crate::news;
+use crate::{check::Arguments, news};
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
@@ -126,26 +126,27 @@ impl Sweep {
         spec: &ProbeSpec,
         subject: Subject,
     ) -> Result<(), StoreError> {
-        let (tool, args) = match self.question(spec, subject).await {
+        let (tool, made, arguments) = match self.question(spec, subject).await {
             Ok(question) => question,
             Err(why) => {
                 let remark = inconclusive(doubted, "sweep".to_owned(), why);
                 return asked::remark(&self.pool, doubted, &remark).await.map(drop);
             }
         };
-        let args = canonical::to_text(&args);
         let probe = NewProbe {
             call_id: CallId::generate(),
             tool: tool.manifest.name.clone(),
             tool_version: tool.manifest.version,
             queue: tool.manifest.queue.clone(),
-            args_hash: canonical::hash_text(&args),
+            args_hash: arguments.hash,
             kept_args: tool
                 .manifest
                 .sensitive
                 .as_ref()
-                .and_then(|sensitive| sensitive.kept(&args)),
-            args,
+                .and_then(|sensitive| sensitive.kept(&arguments.text)),
+            original_args: (!arguments.coercions.is_empty()).then_some(made),
+            coercions: arguments.coercions,
+            args: arguments.text,
             deadline: tool.manifest.deadline.min(PROBE_MAX),
             dispatcher: self.dispatcher,
         };
@@ -158,12 +159,12 @@ impl Sweep {
         Ok(())
     }
 
-    /// The tool that is asked, as it is now, and its arguments.
+    /// The tool that is asked, as it is now; what the template made, and the arguments that this becomes.
     async fn question(
         &self,
         spec: &ProbeSpec,
         subject: Subject,
-    ) -> Result<(Arc<Tool>, Value), String> {
+    ) -> Result<(Arc<Tool>, String, Arguments), String> {
         let tool = self.registry.current(&spec.tool);
         let tool = tool.ok_or_else(|| format!("the probe's tool {} is not there", spec.tool))?;
         if tool.manifest.effect != Effect::Read {
@@ -176,13 +177,16 @@ impl Sweep {
         let args = think(move || probe::arguments(&template, &subject)).await;
         let args = args.ok_or("the probe's arguments take too long to compute")??;
         // As a caller's arguments: parsed by the door's own rules, held against the schema.
-        let args = arguments::parse(canonical::to_text(&args).as_bytes(), &Limits::DEFAULT)
+        let made = canonical::to_text(&args);
+        let args = arguments::parse(made.as_bytes(), &Limits::DEFAULT)
             .map_err(|error| format!("the probe's arguments: {}", error.message))?;
-        let violations = tool.schema.validate(&args);
-        if violations.is_empty() {
-            Ok((tool, args))
-        } else {
-            Err("the probe's arguments do not fit its tool's schema".to_owned())
+        // Its template is an operator's: no more is done to it than cannot change the question.
+        let level = tool.manifest.coercion_level().min(Level::Safe);
+        match Arguments::of(args, &tool, level) {
+            Ok(arguments) => Ok((tool, made, arguments)),
+            Err(_violations) => {
+                Err("the probe's arguments do not fit its tool's schema".to_owned())
+            }
         }
     }
 

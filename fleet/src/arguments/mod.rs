@@ -2,24 +2,37 @@
 //!
 //! `parse` turns bytes into a value under `limits` or says why not, before anything large is built;
 //! `shape` and `cost` refuse schemas that would be unsafe or slow to check against; `schema` compiles the others and
-//! checks; `violations`, worded by `wording` and `nearest`, is what a model reads when its arguments do not fit.
+//! checks; `violations`, worded by `wording`, `property`, `naming` and `nearest`, is what a model reads when its arguments do not fit;
+//! `walk`, `keywords` and `defaults` look at a schema for whoever wrote it.
 
+mod coerce;
 mod cost;
+mod defaults;
+pub(crate) mod keywords;
 mod limits;
+mod naming;
 mod nearest;
 mod parse;
+mod property;
 mod schema;
 mod shape;
 mod violations;
+mod walk;
 mod wording;
 
 use std::borrow::Cow;
 
+pub(crate) use self::coerce::WRAPPERS;
 pub use self::{
+    coerce::{Coercing, Coercion, Fitted, Level, Rule},
     limits::Limits,
     parse::{ParseError, parse, parse_any},
     schema::{Schema, SchemaProblem},
     violations::{Violation, Violations},
+};
+pub(crate) use self::{
+    defaults::unfit_defaults,
+    walk::{Inner, inner},
 };
 
 /// One segment of a JSON pointer, escaped as RFC 6901 wants it.

@@ -3,26 +3,23 @@
 //! It is our own because a general parser keeps the last of two equal keys, rounds what it cannot hold
 //! and recurses as deep as it is told to. Number tokens are kept exactly as sent.
 
-mod number;
+mod fault;
+pub(super) mod number;
 mod text;
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 
-use self::{number::NumberShape, text::Text};
-use super::{Limits, pointer_segment, shorten};
-use crate::wire::code::Code;
-
-/// Why a body was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ParseError {
-    /// The stable code.
-    pub code: Code,
-    /// JSON pointer to the value that is wrong; empty for the whole body.
-    pub path: String,
-    /// One sentence: what is wrong and what to send instead. At most one character of the body is in it.
-    pub message: String,
-}
+pub use self::fault::ParseError;
+use self::{
+    fault::{Expected, Fault, Parsed, truncated},
+    number::NumberShape,
+    text::Text,
+};
+use super::Limits;
+use crate::{
+    said,
+    wire::{code::Code, message::Message},
+};
 
 /// Reads the arguments of a call: one JSON object and nothing else.
 ///
@@ -32,17 +29,20 @@ pub struct ParseError {
 pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
     let message = match parse_any(body, limits)? {
         object @ Value::Object(_) => return Ok(object),
-        Value::String(_) => "the arguments are a string; send the JSON object itself, not its text",
-        Value::Array(_) => "the arguments are an array; send one JSON object",
-        Value::Null | Value::Bool(_) | Value::Number(_) => {
-            "the arguments are not a JSON object; send one, if need be {}"
-        }
+        Value::String(_) => Message::fixed(
+            "the arguments are a string; send the JSON object itself, not its text",
+            "参数是一个字符串；请直接发送 JSON 对象，而不是它的文本",
+        ),
+        Value::Array(_) => Message::fixed(
+            "the arguments are an array; send one JSON object",
+            "参数是一个数组；请发送一个 JSON 对象",
+        ),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Message::fixed(
+            "the arguments are not a JSON object; send one, if need be {}",
+            "参数不是 JSON 对象；请发送一个对象，必要时发送 {}",
+        ),
     };
-    Err(ParseError {
-        code: Code::InvalidArguments,
-        path: String::new(),
-        message: message.to_owned(),
-    })
+    Err(ParseError::of_the_whole(Code::InvalidArguments, message))
 }
 
 /// Reads one JSON value of any kind, for headers and bodies that are not arguments.
@@ -51,91 +51,82 @@ pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
 ///
 /// The first thing that is wrong, with its place.
 pub fn parse_any(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
-    let mut parser = Parser {
-        body,
-        at: 0,
-        nodes: 0,
-        limits,
-    };
-    parser.document().map_err(Fault::into_error)
-}
-
-/// A failure on its way out; each container that it leaves adds its segment.
-struct Fault {
-    code: Code,
-    message: String,
-    /// The innermost segment first.
-    segments: Vec<String>,
-}
-
-type Parsed<T> = Result<T, Fault>;
-
-impl Fault {
-    fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            segments: Vec::new(),
-        }
+    if body.len() > limits.bytes {
+        let (bytes, max) = (body.len(), limits.bytes);
+        return Err(ParseError::of_the_whole(
+            Code::PayloadTooLarge,
+            said!(
+                "the body has {bytes} bytes; at most {max} are allowed",
+                "请求体有 {bytes} 字节；最多允许 {max} 字节"
+            ),
+        ));
     }
-
-    fn under(mut self, segment: &str) -> Self {
-        self.segments.push(pointer_segment(segment).into_owned());
-        self
-    }
-
-    fn into_error(self) -> ParseError {
-        let mut path = String::new();
-        for segment in self.segments.iter().rev() {
-            path.push('/');
-            path.push_str(segment);
-        }
-        let path = shorten(&path, Limits::PATH_BYTES).into_owned();
-        ParseError {
-            code: self.code,
-            path,
-            message: self.message,
-        }
-    }
+    let mut parser = Parser::new(body, limits);
+    parser.document().map_err(|fault| fault.into_error())
 }
 
 struct Parser<'a> {
-    body: &'a [u8],
+    /// The body, as far as it is UTF-8.
+    text: &'a str,
+    /// Bytes of the whole body.
+    body_bytes: usize,
+    /// Whether the body ends in the middle of a character, right after `text`.
+    cut_in_character: bool,
     at: usize,
     nodes: usize,
     limits: &'a Limits,
 }
 
+impl<'a> Parser<'a> {
+    fn new(body: &'a [u8], limits: &'a Limits) -> Self {
+        let (text, cut_in_character) = match std::str::from_utf8(body) {
+            Ok(text) => (text, false),
+            Err(error) => {
+                let text = std::str::from_utf8(&body[..error.valid_up_to()]);
+                (
+                    text.expect("it is valid up to here"),
+                    error.error_len().is_none(),
+                )
+            }
+        };
+        Self {
+            text,
+            body_bytes: body.len(),
+            cut_in_character,
+            at: 0,
+            nodes: 0,
+            limits,
+        }
+    }
+}
+
 impl Parser<'_> {
     fn document(&mut self) -> Parsed<Value> {
-        if self.body.len() > self.limits.bytes {
+        if self.text.starts_with('\u{feff}') {
             return Err(Fault::new(
-                Code::PayloadTooLarge,
-                format!(
-                    "the body has {} bytes; at most {} are allowed",
-                    self.body.len(),
-                    self.limits.bytes
+                Code::MalformedJson,
+                Message::fixed(
+                    "the body starts with a byte order mark; send it without",
+                    "请求体以字节顺序标记开头；请去掉它",
                 ),
             ));
         }
-        if self.body.starts_with(b"\xef\xbb\xbf") {
-            return Err(Fault::new(
-                Code::MalformedJson,
-                "the body starts with a byte order mark; send it without",
-            ));
-        }
         self.skip_space();
-        if self.peek().is_none() {
+        if self.at == self.body_bytes {
             return Err(Fault::new(
                 Code::MalformedJson,
-                "the body is empty; send a JSON object, if need be {}",
+                Message::fixed(
+                    "the body is empty; send a JSON object, if need be {}",
+                    "请求体是空的；请发送一个 JSON 对象，必要时发送 {}",
+                ),
             ));
         }
         let value = self.value(0)?;
         self.skip_space();
-        match self.peek() {
-            None => Ok(value),
-            Some(_) => Err(self.unexpected("the end of the body after the first value")),
+        if self.at == self.body_bytes {
+            Ok(value)
+        } else {
+            Err(self.unexpected(Expected::End))
         }
     }
 
@@ -143,31 +134,30 @@ impl Parser<'_> {
     fn value(&mut self, depth: usize) -> Parsed<Value> {
         self.nodes += 1;
         if self.nodes > self.limits.nodes {
-            let message = format!(
-                "there are more than {} values in the body",
-                self.limits.nodes
-            );
-            return Err(Fault::new(Code::TooManyNodes, message));
+            return Err(self.too_many_nodes());
         }
         match self.peek() {
             Some(b'{') => self.enter(depth).and_then(|depth| self.object(depth)),
             Some(b'[') => self.enter(depth).and_then(|depth| self.array(depth)),
-            Some(b'"') => self.text(Text::String).map(Value::String),
-            Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
+            Some(b'"') => self.quoted(Text::String).map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.number(depth).map(Value::Number),
             Some(b't') => self.literal("true", Value::Bool(true)),
             Some(b'f') => self.literal("false", Value::Bool(false)),
             Some(b'n') => self.literal("null", Value::Null),
-            Some(_) | None => Err(self.unexpected("a JSON value")),
+            Some(_) | None => Err(self.unexpected(Expected::Value)),
         }
     }
 
     fn enter(&mut self, depth: usize) -> Parsed<usize> {
-        if depth >= self.limits.depth {
-            let message = format!(
-                "arrays and objects are nested deeper than {} levels",
-                self.limits.depth
-            );
-            return Err(Fault::new(Code::DepthExceeded, message));
+        let max = self.limits.depth;
+        if depth >= max {
+            return Err(Fault::new(
+                Code::DepthExceeded,
+                said!(
+                    "arrays and objects are nested deeper than {max} levels; send a flatter value",
+                    "数组和对象的嵌套超过 {max} 层；请减少嵌套"
+                ),
+            ));
         }
         self.at += 1;
         self.skip_space();
@@ -181,48 +171,55 @@ impl Parser<'_> {
         }
         loop {
             if self.peek() != Some(b'"') {
-                return Err(self.unexpected("a key in double quotes"));
+                return Err(self.unexpected(Expected::Key));
             }
-            let key = self.text(Text::Key)?;
-            self.check_key(&key, &entries)?;
+            let key = self.quoted(Text::Key)?;
+            let count = entries.len();
+            let place = match entries.entry(key) {
+                Entry::Vacant(place) => place,
+                Entry::Occupied(taken) => return Err(duplicate(taken.key())),
+            };
+            self.check_key(place.key(), count)?;
             self.skip_space();
             if !self.eat(b':') {
-                return Err(self.unexpected("':' after the key").under(&key));
+                return Err(self.unexpected(Expected::Colon).under(place.key()));
             }
             self.skip_space();
-            let value = self.value(depth).map_err(|fault| fault.under(&key))?;
-            entries.insert(key, value);
+            match self.value(depth) {
+                Ok(value) => place.insert(value),
+                Err(fault) => return Err(fault.under(place.key())),
+            };
             self.skip_space();
             if self.eat(b'}') {
                 return Ok(Value::Object(entries));
             }
             if !self.eat(b',') {
-                return Err(self.unexpected("',' or '}'"));
+                return Err(self.unexpected(Expected::CommaOrBrace));
             }
             self.skip_space();
         }
     }
 
-    fn check_key(&self, key: &str, entries: &Map<String, Value>) -> Parsed<()> {
-        if entries.contains_key(key) {
+    /// Whether an object of `count` keys may get this one too.
+    fn check_key(&self, key: &str, count: usize) -> Parsed<()> {
+        let max = self.limits.keys;
+        if count >= max {
             return Err(Fault::new(
-                Code::DuplicateKey,
-                "the same key stands twice in one object",
-            )
-            .under(key));
-        }
-        if entries.len() >= self.limits.keys {
-            let message = format!("an object has more than {} keys", self.limits.keys);
-            return Err(Fault::new(Code::TooManyNodes, message));
+                Code::TooManyNodes,
+                said!(
+                    "an object has more than {max} keys; send fewer",
+                    "有一个对象的键超过 {max} 个；请减少"
+                ),
+            ));
         }
         // serde_json spells numbers and raw values as objects with these keys: what is stored as an object would
         // be read back as something else.
         if key.starts_with("$serde_json::private::") {
-            return Err(Fault::new(
-                Code::InvalidArguments,
+            let message = Message::fixed(
                 "this key is reserved; use another one",
-            )
-            .under(key));
+                "这个键是保留键；请改用其他键",
+            );
+            return Err(Fault::new(Code::InvalidArguments, message).under(key));
         }
         Ok(())
     }
@@ -233,70 +230,92 @@ impl Parser<'_> {
             return Ok(Value::Array(items));
         }
         loop {
-            let item = self
-                .value(depth)
-                .map_err(|fault| fault.under(&items.len().to_string()))?;
-            items.push(item);
+            match self.value(depth) {
+                Ok(item) => items.push(item),
+                Err(fault) => return Err(fault.under(&items.len().to_string())),
+            }
             self.skip_space();
             if self.eat(b']') {
                 return Ok(Value::Array(items));
             }
             if !self.eat(b',') {
-                return Err(self.unexpected("',' or ']'"));
+                return Err(self.unexpected(Expected::CommaOrBracket));
             }
             self.skip_space();
         }
     }
 
     fn literal(&mut self, word: &str, value: Value) -> Parsed<Value> {
-        let rest = &self.body[self.at..];
-        if rest.starts_with(word.as_bytes()) {
+        let rest = &self.text[self.at..];
+        if rest.starts_with(word) {
             self.at += word.len();
-            Ok(value)
-        } else if word.as_bytes().starts_with(rest) {
-            Err(truncated())
-        } else {
-            Err(self.unexpected("a JSON value"))
+            return Ok(value);
         }
+        if word.starts_with(rest) {
+            self.at = self.text.len();
+        }
+        Err(self.unexpected(Expected::Value))
     }
 
-    fn number(&mut self) -> Parsed<Number> {
-        let rest = &self.body[self.at..];
+    fn number(&mut self, depth: usize) -> Parsed<Number> {
+        let rest = &self.text[self.at..];
+        let max = self.limits.number_chars;
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
-        let length = rest
-            .iter()
-            .position(|byte| !is_part(byte))
-            .unwrap_or(rest.len());
-        if length > self.limits.number_chars {
-            let message = format!(
-                "a number has more than {} characters",
-                self.limits.number_chars
-            );
-            return Err(Fault::new(Code::NumberTooLong, message));
+        let parts = rest.bytes().take(max.saturating_add(1));
+        let length = parts.take_while(is_part).count();
+        if length > max {
+            return Err(Fault::new(
+                Code::NumberTooLong,
+                said!(
+                    "a number has more than {max} characters; round it or send it as a string",
+                    "有一个数字超过 {max} 个字符；请四舍五入，或改用字符串发送"
+                ),
+            ));
         }
-        let token = std::str::from_utf8(&rest[..length]).expect("the parts of a number are ASCII");
+        let token = &rest[..length];
+        // Where the body ends with it, more of it may have been meant: in a container the body is cut off anyway.
+        if self.at + length == self.body_bytes
+            && (depth > 0 || NumberShape::of(token).is_none())
+            && NumberShape::begins(token)
+        {
+            return Err(truncated());
+        }
         let Some(shape) = NumberShape::of(token) else {
-            if length == rest.len() && !token.ends_with(|c: char| c.is_ascii_digit()) {
-                return Err(truncated());
-            }
-            let message = format!(
-                "the number at byte {} is not a JSON number such as 7, -1.5 or 2e9",
-                self.at
-            );
-            return Err(Fault::new(Code::MalformedJson, message));
+            let at = self.at;
+            return Err(Fault::new(
+                Code::MalformedJson,
+                said!(
+                    "the number at byte {at} is not a JSON number such as 7, -1.5 or 2e9",
+                    "第 {at} 字节处的数字不是 7、-1.5 或 2e9 这样的 JSON 数字"
+                ),
+            ));
         };
         if !shape.is_kept_exactly(token) {
             return Err(Fault::new(
                 Code::NumberOutOfRange,
-                "a number is outside what is kept exactly: integers of 64 bits, decimals up to 1e308; send it as a string",
+                Message::fixed(
+                    "a number is outside what is kept exactly: integers of 64 bits, decimals up to 1e308; send it as a string",
+                    "有一个数字超出能够精确保存的范围（整数 64 位，小数的绝对值不超过 1e308）；请改用字符串发送",
+                ),
             ));
         }
         self.at += length;
         Ok(Number::from_string_unchecked(token.to_owned()))
     }
 
+    fn too_many_nodes(&self) -> Box<Fault> {
+        let max = self.limits.nodes;
+        Fault::new(
+            Code::TooManyNodes,
+            said!(
+                "there are more than {max} values in the body; send fewer",
+                "请求体中的值超过 {max} 个；请减少"
+            ),
+        )
+    }
+
     fn peek(&self) -> Option<u8> {
-        self.body.get(self.at).copied()
+        self.text.as_bytes().get(self.at).copied()
     }
 
     fn eat(&mut self, byte: u8) -> bool {
@@ -310,50 +329,14 @@ impl Parser<'_> {
             self.at += 1;
         }
     }
-
-    /// What to say about the byte at hand, or about the end of the body.
-    fn unexpected(&self, expected: &str) -> Fault {
-        let rest = &self.body[self.at..];
-        let Some(&first) = rest.first() else {
-            return truncated();
-        };
-        let text = match std::str::from_utf8(rest) {
-            Ok(text) => text,
-            Err(error) if error.valid_up_to() > 0 => {
-                std::str::from_utf8(&rest[..error.valid_up_to()]).expect("checked up to here")
-            }
-            Err(_) => {
-                let message = format!(
-                    "the bytes at {} are not UTF-8; send the body as UTF-8",
-                    self.at
-                );
-                return Fault::new(Code::InvalidUnicode, message);
-            }
-        };
-        let hint = match first {
-            b'\'' => "; JSON strings stand in double quotes",
-            b'/' | b'#' => "; JSON has no comments",
-            b'}' | b']' => "; JSON has no trailing commas and closes what it opened last",
-            b'N' | b'I' | b'T' | b'F' => "; JSON has only true, false, null and finite numbers",
-            b'+' | b'.' => "; a JSON number starts with a digit or a minus",
-            _ => "",
-        };
-        let found = text.chars().next().expect("the text is not empty");
-        Fault::new(
-            Code::MalformedJson,
-            format!(
-                "expected {expected}, found {found:?} at byte {}{hint}",
-                self.at
-            ),
-        )
-    }
 }
 
-fn truncated() -> Fault {
-    Fault::new(
-        Code::TruncatedArguments,
-        "the body ends in the middle of a value; send all of it",
-    )
+fn duplicate(key: &str) -> Box<Fault> {
+    let message = Message::fixed(
+        "the same key stands twice in one object; send it once",
+        "同一个对象中有两个相同的键；请只保留一个",
+    );
+    Fault::new(Code::DuplicateKey, message).under(key)
 }
 
 #[cfg(test)]

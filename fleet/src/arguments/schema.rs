@@ -5,13 +5,19 @@
 
 use std::fmt;
 
-use jsonschema::{Draft, PatternOptions, Validator};
-use serde_json::Value;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::{Value, json};
 
-use super::{shape, shorten, violations::Violations, wording::describe};
+use super::{
+    coerce::Defaults,
+    naming::describe,
+    shape::{self, LARGE_PATTERNS_MAX, PATTERN_COMPILED_MAX, PATTERN_COMPILED_SMALL},
+    shorten,
+    violations::Violations,
+};
 
 /// The most evaluations after which a failed check still collects everything that is wrong.
-const COLLECTED_MAX: u64 = 200_000;
+pub(super) const COLLECTED_MAX: u64 = 200_000;
 
 /// One thing that is wrong with a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +43,9 @@ pub struct Schema {
     validator: Validator,
     /// How many evaluations one path through an input may cost.
     evaluations: u64,
+    /// What patterns may cost for one byte of text, in evaluations.
+    for_each_byte: u64,
+    defaults: Defaults,
 }
 
 impl fmt::Debug for Schema {
@@ -54,27 +63,35 @@ impl Schema {
     ///
     /// Everything that is wrong with it, in a stable order.
     pub fn compile(schema: &Value) -> Result<Self, Vec<SchemaProblem>> {
-        let evaluations = shape::check(schema)?;
+        let shape = shape::check(schema)?;
         let meta = jsonschema::draft202012::meta::validator();
         let unfit = Violations::collect(meta.iter_errors(schema), None);
         if !unfit.is_empty() {
             return Err(unfit
                 .items()
                 .iter()
-                .map(|v| SchemaProblem::new(v.path.clone(), v.sentence()))
+                .map(|v| SchemaProblem::new(v.path.clone(), v.sentence().english()))
                 .collect());
         }
-        let validator = jsonschema::options()
-            .with_draft(Draft::Draft202012)
-            .offline()
-            .should_validate_formats(true)
-            .with_pattern_options(PatternOptions::regex().size_limit(shape::PATTERN_COMPILED_MAX))
-            .build(schema)
-            .map_err(|error| vec![build_problem(&error)])?;
+        let validator =
+            build(schema, PATTERN_COMPILED_MAX).map_err(|error| vec![build_problem(&error)])?;
+        let is_large = |pattern: &&String| {
+            let alone = json!({ "pattern": pattern });
+            build(&alone, PATTERN_COMPILED_SMALL).is_err()
+        };
+        let large = shape.patterns.iter().filter(is_large).count();
+        if large > LARGE_PATTERNS_MAX {
+            let message = format!(
+                "{large} patterns repeat much; at most {LARGE_PATTERNS_MAX} such are allowed: {REPEAT_LESS}"
+            );
+            return Err(vec![SchemaProblem::new("", message)]);
+        }
         Ok(Self {
             source: schema.clone(),
             validator,
-            evaluations,
+            evaluations: shape.evaluations,
+            for_each_byte: 8 * large as u64 + shape.patterns.len() as u64 / 4,
+            defaults: Defaults::of(schema).map_err(|problem| vec![problem])?,
         })
     }
 
@@ -109,7 +126,7 @@ impl Schema {
         if self.is_valid(value) {
             return Violations::default();
         }
-        if self.evaluations.saturating_mul(count(value)) > COLLECTED_MAX {
+        if self.work(value) > COLLECTED_MAX {
             return Violations::collect(
                 self.validator.validate(value).err().into_iter(),
                 Some(&self.source),
@@ -117,9 +134,32 @@ impl Schema {
         }
         Violations::collect(self.validator.iter_errors(value), Some(&self.source))
     }
+
+    /// Everything that does not fit, as the validator says it.
+    pub(super) fn errors<'i>(
+        &'i self,
+        value: &'i Value,
+    ) -> impl Iterator<Item = ValidationError<'i>> {
+        self.validator.iter_errors(value)
+    }
+
+    /// At most how many evaluations it takes to collect everything that does not fit.
+    pub(super) fn work(&self, value: &Value) -> u64 {
+        let for_text = match self.for_each_byte {
+            0 => 0,
+            each => each.saturating_mul(text_bytes(value)),
+        };
+        let for_values = self.evaluations.saturating_mul(count(value));
+        for_values.saturating_add(for_text)
+    }
+
+    pub(super) const fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
 }
 
-fn count(value: &Value) -> u64 {
+/// How many values there are, containers counted.
+pub(super) fn count(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<u64>(),
         Value::Object(entries) => 1 + entries.values().map(count).sum::<u64>(),
@@ -127,12 +167,38 @@ fn count(value: &Value) -> u64 {
     }
 }
 
-fn build_problem(error: &jsonschema::ValidationError<'_>) -> SchemaProblem {
+/// Bytes of all strings and keys.
+fn text_bytes(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(key, value)| key.len() as u64 + text_bytes(value))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+fn build(schema: &Value, pattern_bytes_max: usize) -> Result<Validator, ValidationError<'static>> {
+    jsonschema::options()
+        .with_draft(Draft::Draft202012)
+        .offline()
+        .should_validate_formats(true)
+        .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes_max))
+        .build(schema)
+}
+
+/// What to write instead of a pattern that is too large.
+const REPEAT_LESS: &str =
+    "say lengths with minLength and maxLength, and repeat [a-z0-9] rather than . or \\w";
+
+fn build_problem(error: &ValidationError<'_>) -> SchemaProblem {
     use jsonschema::error::ValidationErrorKind as Kind;
     let message = match error.kind() {
         Kind::Format { format } if format == "regex" => format!(
-            "{} is not a pattern that runs in linear time; leave out look-around and back-references, \
-             and keep repetition counts small",
+            "{} is not a pattern that runs in linear time, or too large a one; leave out look-around and back-references, \
+             {REPEAT_LESS}",
             describe(error.instance())
         ),
         _other => error.to_string(),

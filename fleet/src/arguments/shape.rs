@@ -19,8 +19,12 @@ pub(super) const DEPTH_MAX: usize = 32;
 pub(super) const PATTERN_BYTES_MAX: usize = 512;
 /// Patterns in all; each may compile to [`PATTERN_COMPILED_MAX`].
 pub(super) const PATTERNS_MAX: usize = 100;
-/// Bytes of one compiled pattern.
-pub(super) const PATTERN_COMPILED_MAX: usize = 1 << 20;
+/// Bytes of one compiled pattern. The worst of this size takes a third of a second for the longest string there may be.
+pub(super) const PATTERN_COMPILED_MAX: usize = 64 * 1024;
+/// Bytes of a compiled pattern that is not counted as large.
+pub(super) const PATTERN_COMPILED_SMALL: usize = 16 * 1024;
+/// Large patterns in all.
+pub(super) const LARGE_PATTERNS_MAX: usize = 8;
 /// Schemas that apply to the same value one inside the other, by `$ref`, `allOf` and the like: bounds the stack.
 pub(super) const NESTED_MAX: usize = 16;
 /// Evaluations along one path from the root of an input to a leaf.
@@ -28,8 +32,15 @@ pub(super) const EVALUATIONS_MAX: u64 = 10_000;
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Says what is wrong with a schema, or how many evaluations one path through an input may cost.
-pub(super) fn check(schema: &Value) -> Result<u64, Vec<SchemaProblem>> {
+/// What a schema may cost.
+pub(super) struct Shape {
+    /// Evaluations along one path through an input.
+    pub(super) evaluations: u64,
+    pub(super) patterns: Vec<String>,
+}
+
+/// Says what is wrong with a schema, or what it may cost.
+pub(super) fn check(schema: &Value) -> Result<Shape, Vec<SchemaProblem>> {
     let size = size(schema);
     if !size.is_empty() {
         return Err(size);
@@ -49,7 +60,10 @@ pub(super) fn check(schema: &Value) -> Result<u64, Vec<SchemaProblem>> {
             ),
         )]);
     }
-    Ok(evaluations)
+    Ok(Shape {
+        evaluations,
+        patterns: graph.patterns,
+    })
 }
 
 fn size(schema: &Value) -> Vec<SchemaProblem> {
@@ -108,7 +122,7 @@ pub(super) struct Graph<'a> {
     pub(super) nodes: Vec<Node<'a>>,
     /// By address: a subschema is the same one however it is reached.
     index: HashMap<*const Value, usize>,
-    patterns: usize,
+    patterns: Vec<String>,
     problems: Vec<SchemaProblem>,
 }
 
@@ -118,7 +132,7 @@ impl<'a> Graph<'a> {
             root,
             nodes: Vec::new(),
             index: HashMap::new(),
-            patterns: 0,
+            patterns: Vec::new(),
             problems: Vec::new(),
         };
         graph.node(root, String::new());
@@ -264,14 +278,14 @@ impl<'a> Graph<'a> {
     }
 
     fn check_pattern(&mut self, pattern: &str, place: String) {
-        self.patterns += 1;
+        self.patterns.push(pattern.to_owned());
         if pattern.len() > PATTERN_BYTES_MAX {
             self.refuse(
                 place.clone(),
                 format!("a pattern has at most {PATTERN_BYTES_MAX} bytes"),
             );
         }
-        if self.patterns == PATTERNS_MAX + 1 {
+        if self.patterns.len() == PATTERNS_MAX + 1 {
             self.refuse(
                 place,
                 format!("a schema has at most {PATTERNS_MAX} patterns"),

@@ -1,15 +1,18 @@
 //! What a model reads when its arguments do not fit: where, what was expected, what was found.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use jsonschema::{ValidationError, error::ValidationErrorKind as Kind};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    pointer_segment, shorten,
-    wording::{FOUND_BYTES_MAX, NEAREST, describe, expected, no_such_property, required},
+    naming::{FOUND_BYTES_MAX, describe, describe_kind, each, quoted_value, spaced},
+    pointer_segment,
+    property::no_such_property,
+    shorten,
+    wording::{expected, nearest_value},
 };
+use crate::{call::Language, said, wire::message::Message};
 
 /// Violations shown in one answer.
 const ITEMS_MAX: usize = 16;
@@ -23,23 +26,71 @@ const EXPECTED_BYTES_MAX: usize = 400;
 const SUMMARY_BYTES_MAX: usize = 480;
 
 /// One thing about a value that does not fit its schema.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
     /// JSON pointer to the value, or to the property that is missing; empty for the arguments as a whole.
     pub path: String,
     /// What the schema wants, to be read after "expected".
-    pub expected: String,
+    pub expected: Message,
     /// What stood there: its kind and the beginning of it, at most 64 bytes.
-    pub found: String,
+    pub found: Message,
+    /// The allowed value, or the declared property, that is nearest to what stood there.
+    pub nearest: Option<Value>,
     /// The keyword of the schema that failed.
-    #[serde(skip)]
     pub keyword: String,
+    /// What stood there, without anything of its value.
+    found_kind: Message,
+    /// Whether the schema names the property that stood there, or one that it stood in.
+    declared: bool,
 }
 
 impl Violation {
     /// What was expected and what was found, without the place.
-    pub fn sentence(&self) -> String {
-        format!("expected {}, found {}", self.expected, self.found)
+    pub fn sentence(&self) -> Message {
+        let nearest = self.nearest.as_ref().map(quoted_value);
+        // The only value there may be has been named already.
+        let nearest = nearest.filter(|nearest| nearest != self.expected.english());
+        each(|language| {
+            let (expected, found) = (self.expected.told(language), self.found.told(language));
+            match (language, &nearest) {
+                (Language::En, None) => format!("expected {expected}, found {found}"),
+                (Language::En, Some(nearest)) => {
+                    format!("expected {expected}; the nearest is {nearest}, found {found}")
+                }
+                (Language::Zh, None) => format!("应为{}，实际：{found}", spaced(expected)),
+                (Language::Zh, Some(nearest)) => {
+                    let expected = spaced(expected);
+                    format!("应为{expected}（最接近的是 {nearest}），实际：{found}")
+                }
+            }
+        })
+    }
+
+    fn hide_value(&mut self) {
+        self.found = self.found_kind.clone();
+        // A guess at what was meant tells of the value; the name of a property stands in the path anyway.
+        if !self.is_about_a_name() {
+            self.nearest = None;
+        }
+    }
+
+    fn is_about_a_name(&self) -> bool {
+        matches!(
+            self.keyword.as_str(),
+            "additionalProperties" | "unevaluatedProperties"
+        )
+    }
+
+    fn to_json(&self, language: Language) -> Value {
+        let mut told = json!({
+            "path": self.path,
+            "expected": self.expected.told(language),
+            "found": self.found.told(language),
+        });
+        if let Some(nearest) = &self.nearest {
+            told["nearest"] = nearest.clone();
+        }
+        told
     }
 }
 
@@ -54,18 +105,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Of what was found its kind alone.
-fn kind_of(found: &str) -> &str {
-    match found.split(' ').next() {
-        Some(kind @ ("string" | "number" | "integer" | "boolean" | "key")) => kind,
-        _shows_no_value => found,
-    }
-}
-
-/// Everything about a value that does not fit, bounded: at most 16 entries and 2 KiB of JSON.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+/// Everything about a value that does not fit, bounded: at most 16 entries and 2 KiB of JSON in either language.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Violations {
-    #[serde(rename = "violations")]
     items: Vec<Violation>,
     left_out: usize,
 }
@@ -97,47 +139,72 @@ impl Violations {
         for item in &mut self.items {
             // A pointer that was cut may lead anywhere.
             if item.path.ends_with('…') || hides(&item.path) {
-                item.found = kind_of(&item.found).to_owned();
-                let hint = item.expected.find(NEAREST).unwrap_or(item.expected.len());
-                item.expected.truncate(hint);
+                item.hide_value();
             }
         }
         self
     }
 
+    /// The same without the values of properties that the schema does not name: only their kind is told.
+    #[must_use]
+    pub fn without_undeclared_values(mut self) -> Self {
+        for item in self.items.iter_mut().filter(|item| !item.declared) {
+            item.hide_value();
+        }
+        self
+    }
+
     /// One sentence about the arguments, with as many violations as fit into 480 bytes.
-    pub fn summary(&self) -> String {
-        self.summary_of("the arguments")
+    pub fn summary(&self) -> Message {
+        self.summary_of(&Message::fixed("the arguments", "参数"))
     }
 
     /// One sentence about `whole`, with as many violations as fit into 480 bytes.
-    pub fn summary_of(&self, whole: &str) -> String {
+    pub fn summary_of(&self, whole: &Message) -> Message {
+        each(|language| self.told(whole, language))
+    }
+
+    /// What stands in the `details` of an error: `violations`, each with `path`, `expected`, `found` and perhaps `nearest`,
+    /// and how many were `left_out`.
+    pub fn details(&self, language: Language) -> Value {
+        let items: Vec<Value> = self
+            .items
+            .iter()
+            .map(|item| item.to_json(language))
+            .collect();
+        json!({"violations": items, "left_out": self.left_out})
+    }
+
+    fn told(&self, whole: &Message, language: Language) -> String {
+        let (between, colon) = match language {
+            Language::En => ("; ", ": "),
+            Language::Zh => ("；", "："),
+        };
+        let more = |rest: usize| {
+            let more = said!(" (and {rest} more)", "（另有 {rest} 处）");
+            more.told(language).to_owned()
+        };
+        let room = SUMMARY_BYTES_MAX - more(100_000).len();
         let mut text = String::new();
         for (shown, item) in self.items.iter().enumerate() {
-            let place = if item.path.is_empty() {
-                whole
-            } else {
-                &item.path
+            let place = match item.path.as_str() {
+                "" => whole.told(language),
+                path => path,
             };
-            let separator = if shown == 0 { "" } else { "; " };
-            let next = format!("{separator}{place}: {}", item.sentence());
-            let rest = self.total() - shown;
-            if !text.is_empty()
-                && text.len() + next.len() > SUMMARY_BYTES_MAX - " (and 100000 more)".len()
-            {
-                write!(text, " (and {rest} more)").expect("writing to a string does not fail");
-                return text;
+            let between = if shown == 0 { "" } else { between };
+            let next = format!("{between}{place}{colon}{}", item.sentence().told(language));
+            if !text.is_empty() && text.len() + next.len() > room {
+                return text + &more(self.total() - shown);
             }
             text.push_str(&next);
         }
         if self.left_out > 0 {
-            write!(text, " (and {} more)", self.left_out)
-                .expect("writing to a string does not fail");
+            text = shorten(&text, room).into_owned() + &more(self.left_out);
         }
         shorten(&text, SUMMARY_BYTES_MAX).into_owned()
     }
 
-    /// Sorts, bounds and words the errors. `source` is the schema, for the names of the properties it allows.
+    /// Sorts, bounds and words the errors. `source` is the schema, for what it says of the properties it names.
     pub(super) fn collect<'a>(
         errors: impl Iterator<Item = ValidationError<'a>>,
         source: Option<&Value>,
@@ -152,7 +219,10 @@ impl Violations {
         let mut bytes = r#"{"violations":[],"left_out":100000}"#.len();
         for finding in findings.iter().take(ITEMS_MAX) {
             let item = finding.word(source);
-            bytes += serde_json::to_string(&item).map_or(BYTES_MAX, |text| text.len() + 1);
+            let sizes = Language::ALL
+                .iter()
+                .map(|language| item.to_json(*language).to_string().len());
+            bytes += sizes.max().unwrap_or(BYTES_MAX) + ",".len();
             if bytes > BYTES_MAX {
                 break;
             }
@@ -206,36 +276,63 @@ fn below(base: &str, name: &str) -> String {
 
 impl Finding<'_, '_> {
     fn word(&self, source: Option<&Value>) -> Violation {
-        let (expected, found) = match (self.unexpected, self.error.kind()) {
+        let instance = self.error.instance().as_ref();
+        let (expected, nearest, found, found_kind) = match (self.unexpected, self.error.kind()) {
             (Some(name), _) => {
-                let value = self
-                    .error
-                    .instance()
-                    .get(name)
-                    .map_or_else(|| "a property".to_owned(), describe);
+                let value = instance.get(name).unwrap_or(&Value::Null);
+                let (expected, nearest) = no_such_property(name, self.error, source);
+                (expected, nearest, describe(value), describe_kind(value))
+            }
+            (None, Kind::Required { .. }) => {
+                let nothing = Message::fixed("nothing", "缺失");
+                (expected(self.error, source), None, nothing.clone(), nothing)
+            }
+            (None, Kind::PropertyNames { error }) => {
+                let key = error.instance();
+                let named = |what: Message| {
+                    each(|language| match language {
+                        Language::En => format!("key {}", what.told(language)),
+                        Language::Zh => format!("键 {}", what.told(language)),
+                    })
+                };
+                let (found, kind) = (named(describe(key)), Message::fixed("key", "键"));
                 (
-                    no_such_property(name, self.error.schema_path(), source),
-                    value,
+                    expected(self.error, source),
+                    nearest_value(self.error),
+                    found,
+                    kind,
                 )
             }
-            (None, Kind::Required { property }) => {
-                let property = property.as_str().unwrap_or_default();
-                (
-                    required(property, self.error.schema_path(), source),
-                    "nothing".to_owned(),
-                )
-            }
-            (None, Kind::PropertyNames { error }) => (
-                format!("every key to be {}", expected(error)),
-                format!("key {}", describe(error.instance())),
+            (None, _) => (
+                expected(self.error, source),
+                nearest_value(self.error),
+                describe(instance),
+                describe_kind(instance),
             ),
-            (None, _) => (expected(self.error), describe(self.error.instance())),
         };
+        let bounded = |told: Message, max: usize| told.map(|text| shorten(&text, max).into_owned());
         Violation {
             path: shorten(&self.path, PATH_BYTES_MAX).into_owned(),
-            expected: shorten(&expected, EXPECTED_BYTES_MAX).into_owned(),
-            found: shorten(&found, FOUND_BYTES_MAX).into_owned(),
+            expected: bounded(expected, EXPECTED_BYTES_MAX),
+            found: bounded(found, FOUND_BYTES_MAX),
+            nearest,
             keyword: self.error.kind().keyword().to_owned(),
+            found_kind,
+            declared: self.unexpected.is_none() && is_declared(self.error),
         }
     }
 }
+
+/// Whether every property on the way to a value is one that the schema names.
+fn is_declared(error: &ValidationError<'_>) -> bool {
+    // A property may have the name of a keyword; its value is then hidden without need.
+    !error.evaluation_path().as_str().split('/').any(|segment| {
+        matches!(
+            segment,
+            "additionalProperties" | "unevaluatedProperties" | "patternProperties"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Whether the fields of a manifest fit together, and what might be meant otherwise.
+//! Whether the fields of a manifest fit together.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
     request, sql,
 };
 use crate::{
-    arguments::{Schema, pointer_segment},
+    arguments::{Schema, keywords, pointer_segment, unfit_defaults},
     call::Effect,
     secrets::Secrets,
 };
@@ -19,10 +19,12 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Everything about a well-formed manifest that contradicts itself.
 pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     let mut problems = Problems::default();
-    if let Err(found) = Schema::compile_input(&manifest.input_schema) {
-        for problem in found {
-            problems.add(format!("/input_schema{}", problem.path), problem.message);
-        }
+    let found = match Schema::compile_input(&manifest.input_schema) {
+        Ok(_) => unfit_defaults(&manifest.input_schema),
+        Err(found) => found,
+    };
+    for problem in found {
+        problems.add(format!("/input_schema{}", problem.path), problem.message);
     }
     if let Some(schema) = &manifest.output_schema
         && let Err(found) = Schema::compile(schema)
@@ -53,67 +55,6 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     problems.found
 }
 
-/// What might be meant otherwise; an operator can apply the manifest all the same.
-pub fn lint(manifest: &Manifest) -> Vec<ManifestProblem> {
-    let mut warnings = Problems::default();
-    if manifest.description.chars().count() < 20 {
-        warnings.add(
-            "/description",
-            "a model chooses by the description; say in a sentence what the tool does and when",
-        );
-    }
-    if manifest
-        .probe
-        .as_ref()
-        .is_some_and(|probe| probe.not_applied_when.is_none())
-    {
-        warnings.add(
-            "/probe",
-            "every answer for which applied_when is false counts as a no; say with not_applied_when what proves it",
-        );
-    }
-    let schema = &manifest.input_schema;
-    let closed = |keyword: &str| schema.get(keyword) == Some(&Value::Bool(false));
-    if manifest.effect != Effect::Read
-        && !closed("additionalProperties")
-        && !closed("unevaluatedProperties")
-    {
-        warnings.add(
-            "/input_schema",
-            "a write accepts properties that nobody declared; add additionalProperties: false",
-        );
-    }
-    if manifest.effect == Effect::Read && manifest.key_policy() == KeyPolicy::FromArguments {
-        warnings.add(
-            "/key",
-            "whoever asks with the same arguments gets the first answer until the key lapses, however old it is; \
-             leave key out unless the answer never changes",
-        );
-    }
-    for (name, property) in properties(schema) {
-        let path = format!("/input_schema/properties/{}", pointer_segment(name));
-        if property.get("description").is_none() && property.get("$ref").is_none() {
-            warnings.add(
-                &*path,
-                "the property has no description; say what it means and give an example",
-            );
-        }
-        let bounded = ["minLength", "pattern", "format", "enum", "const"]
-            .iter()
-            .any(|word| property.get(word).is_some());
-        if required(schema, name)
-            && property.get("type").is_some_and(|kind| kind == "string")
-            && !bounded
-        {
-            warnings.add(
-                path,
-                "the property is required but may be empty; add minLength: 1",
-            );
-        }
-    }
-    warnings.found
-}
-
 /// The top-level properties of an input schema.
 pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema
@@ -125,12 +66,7 @@ pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Valu
 
 /// Whether a caller must give this top-level property.
 pub(super) fn required(schema: &Value, name: &str) -> bool {
-    schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|required| required == name)
+    keywords::required(schema).contains(&name)
 }
 
 /// Problems in the order in which they were found.

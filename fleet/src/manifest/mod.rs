@@ -5,6 +5,7 @@
 mod check;
 mod document;
 mod duration;
+mod lint;
 mod parse;
 mod probe;
 mod request;
@@ -16,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::{
-    check::lint,
     duration::{format_duration, parse_duration},
+    lint::lint,
     parse::{ManifestProblem, parse},
     probe::ProbeSpec,
 };
 use crate::{
+    arguments::Level,
     call::{Effect, Language, words},
     ids::{QueueName, ToolName},
     wire::code::Code,
@@ -82,6 +84,9 @@ pub struct Manifest {
     /// What the exit codes of a program mean.
     #[serde(default, skip_serializing_if = "ExitCodes::is_default")]
     pub exit_codes: ExitCodes,
+    /// How much of what a model got slightly wrong in its arguments is mended.
+    #[serde(default, skip_serializing_if = "CoercionPolicy::is_default")]
+    pub coercion: CoercionPolicy,
     /// Which arguments and results are nobody's business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<Sensitive>,
@@ -145,6 +150,15 @@ impl Manifest {
         schema
     }
 
+    /// How much of a call's arguments may be mended.
+    pub const fn coercion_level(&self) -> Level {
+        match (self.coercion, self.effect) {
+            (CoercionPolicy::Off, _) => Level::Off,
+            (CoercionPolicy::On, Effect::Read) => Level::Read,
+            (CoercionPolicy::On | CoercionPolicy::Safe, _) => Level::Safe,
+        }
+    }
+
     /// Where the idempotency key of a call comes from, written or by default.
     pub fn key_policy(&self) -> KeyPolicy {
         self.key.unwrap_or(match self.effect {
@@ -163,6 +177,26 @@ words! {
         Optional = "optional",
         /// A call without a key gets one made of its tenant, tool and arguments: a repetition is the same call.
         FromArguments = "from_arguments",
+    }
+}
+
+words! {
+    /// How much of what a model got slightly wrong in its arguments is mended.
+    #[derive(Default)]
+    CoercionPolicy {
+        /// What the effect class allows.
+        #[default]
+        On = "on",
+        /// What every effect class allows, even for a `read` tool.
+        Safe = "safe",
+        /// Nothing, and no defaults are filled in.
+        Off = "off",
+    }
+}
+
+impl CoercionPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

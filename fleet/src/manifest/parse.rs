@@ -87,10 +87,10 @@ fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
             "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()
         }
         ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
-        (_, Some(_)) if violation.expected.contains("(ms|s|m|h)") => {
+        (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
             "write a duration such as 500ms, 30s, 5m or 24h".to_owned()
         }
-        _other => violation.sentence(),
+        _other => violation.sentence().english().to_owned(),
     };
     ManifestProblem::new(violation.path.clone(), message)
 }

@@ -12,9 +12,9 @@
 
 use super::RetryDecision;
 use crate::{
-    call::Effect,
+    call::{Effect, Language},
     outcome::{OutcomeWord, ToolFailure},
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 
 /// What follows an attempt of a call that was taken back. `earlier_unknown`: an attempt before it may have had its effect.
@@ -40,9 +40,12 @@ pub const fn after_cancel(
 }
 
 /// The failure of a call that was taken back, around what its last attempt came to.
-pub fn cancelled(last: &ToolFailure) -> ToolFailure {
-    ToolFailure::new(Code::Cancelled, "the call was cancelled while it ran")
-        .with_details(serde_json::json!({ "last": last }))
+pub fn cancelled(last: &ToolFailure, language: Language) -> ToolFailure {
+    let what = Message::fixed(
+        "the call was cancelled while it ran",
+        "这次调用在执行中被取消",
+    );
+    super::around(Code::Cancelled, what, last, language)
 }
 
 #[cfg(test)]
@@ -53,7 +56,7 @@ mod tests {
     use crate::{manifest::RetryPolicy, outcome::Outcome, retry};
 
     fn outcome(word: OutcomeWord) -> Outcome {
-        let failure = ToolFailure::new(Code::Timeout, "x");
+        let failure = ToolFailure::new(Code::Timeout, Message::verbatim("x"));
         match word {
             OutcomeWord::Applied => Outcome::Applied {
                 result: RawValue::NULL.to_owned(),
@@ -133,7 +136,10 @@ mod tests {
     fn a_useless_answer_of_a_read_that_was_taken_back_fails() {
         let useless = Outcome::Applied {
             result: RawValue::NULL.to_owned(),
-            flaw: Some(ToolFailure::new(Code::OutputInvalid, "x")),
+            flaw: Some(ToolFailure::new(
+                Code::OutputInvalid,
+                Message::verbatim("x"),
+            )),
         };
         assert_eq!(decide(Effect::Read, &useless, false), RetryDecision::Fail);
         assert_eq!(

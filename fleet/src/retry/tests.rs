@@ -3,7 +3,7 @@ use serde_json::value::RawValue;
 use super::*;
 
 fn outcome(word: OutcomeWord, code: Code) -> Outcome {
-    let failure = ToolFailure::new(code, "x");
+    let failure = ToolFailure::new(code, Message::verbatim("x"));
     match word {
         OutcomeWord::Applied => Outcome::Applied {
             result: RawValue::NULL.to_owned(),
@@ -304,8 +304,8 @@ fn the_remote_is_not_asked_again_before_it_said() {
         key_remaining: None,
         cancelled: false,
     };
-    let failure =
-        ToolFailure::new(Code::Unavailable, "busy").with_retry_after(Some(Duration::from_secs(7)));
+    let failure = ToolFailure::new(Code::Unavailable, Message::verbatim("busy"))
+        .with_retry_after(Some(Duration::from_secs(7)));
     assert_eq!(
         decide(&situation, &Outcome::Unknown(failure)),
         RetryDecision::Again(Duration::from_secs(7))

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::lane::{Locks, Statement};
 use crate::{
+    arguments::Coercion,
     call::{Effect, Language, Priority},
     checkpoint::Checkpoint,
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
@@ -40,6 +41,10 @@ pub struct NewCall {
     pub kept_args: Option<String>,
     /// SHA-256 of [`Self::args`].
     pub args_hash: [u8; 32],
+    /// The arguments as they were sent, where something was changed in them.
+    pub original_args: Option<String>,
+    /// What was changed.
+    pub coercions: Vec<Coercion>,
     /// The caller's session.
     pub session: Option<Label>,
     /// The caller's run.
@@ -101,8 +106,11 @@ impl Statement for Accept {
     }
 
     fn weight(row: &NewCall) -> usize {
-        let kept = row.kept_args.as_ref().map_or(0, String::len);
-        row.args.len() + kept + row.meta.as_ref().map_or(0, String::len) + 512
+        let also = [&row.kept_args, &row.original_args, &row.meta];
+        let also: usize = also.into_iter().flatten().map(String::len).sum();
+        let changes = row.coercions.iter();
+        let changes: usize = changes.map(|change| change.path.len() + 64).sum();
+        row.args.len() + also + changes + 512
     }
 
     fn run<'a>(
@@ -154,6 +162,8 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.queue_wait_ms).collect::<Vec<_>>())
                 .bind(maybe(|r| r.kept_args.clone()))
+                .bind(maybe(|r| r.original_args.clone()))
+                .bind(maybe(|r| changes(&r.coercions)))
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());
@@ -168,4 +178,10 @@ impl Statement for Accept {
             Ok(ids.iter().map(|id| accepted.remove(id)).collect())
         })
     }
+}
+
+/// The changes as they are stored; `None` where there are none.
+pub(super) fn changes(coercions: &[Coercion]) -> Option<String> {
+    let text = || serde_json::to_string(coercions).expect("a coercion has only string keys");
+    (!coercions.is_empty()).then(text)
 }

@@ -6,6 +6,9 @@
 //! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
 
 pub use sqlx::{PgConnection, PgPool};
+use sqlx::{Row as _, postgres::PgRow};
+
+use crate::call::Language;
 
 pub mod accept;
 pub mod cancel;
@@ -109,6 +112,13 @@ impl StoreError {
             what: what.to_string(),
         }
     }
+}
+
+/// The language of a call's messages, as its row has it.
+fn language(row: &PgRow) -> Result<Language, sqlx::Error> {
+    let word: String = row.try_get("language")?;
+    word.parse()
+        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }
 
 /// Whether the server answered with an error.

@@ -6,8 +6,9 @@ use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, sweep::Publishable};
+use super::{StoreError, accept, sweep::Publishable};
 use crate::{
+    arguments::Coercion,
     call::{CallOutcome, State, words},
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
     wire::{pointer::Pointer, trace::TraceContext},
@@ -132,6 +133,10 @@ pub struct NewProbe {
     pub args: String,
     /// What is left of them once it is over, where its tool does not let them be kept.
     pub kept_args: Option<String>,
+    /// What the template made, where something was changed in it.
+    pub original_args: Option<String>,
+    /// What was changed.
+    pub coercions: Vec<Coercion>,
     /// SHA-256 of the arguments.
     pub args_hash: [u8; 32],
     /// How long it may take.
@@ -167,6 +172,8 @@ pub async fn start(
             .bind(probe.dispatcher.0)
             .bind(i64::try_from(probe.deadline.as_millis()).unwrap_or(i64::MAX))
             .bind(&probe.kept_args)
+            .bind(&probe.original_args)
+            .bind(accept::changes(&probe.coercions))
             .fetch_optional(pool)
             .await
             .map_err(|error| StoreError::from_sqlx(doing, error))?;

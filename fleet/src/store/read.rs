@@ -6,9 +6,9 @@ use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, session::within};
+use super::{StoreError, language, session::within};
 use crate::{
-    call::{CallOutcome, EffectKnown, Source, State},
+    call::{CallOutcome, EffectKnown, Language, Source, State},
     ids::{AttemptId, CallId, Label},
     wire::{
         envelope::{Accepted, Envelope, EnvelopeState, Timing, is_error, no_coercions},
@@ -39,6 +39,8 @@ pub struct CallRow {
     pub accepted_at: OffsetDateTime,
     /// How many attempts were made.
     pub attempts: i32,
+    /// The language of messages.
+    pub language: Language,
     /// Whether it is still open although its deadline has passed.
     pub overdue: bool,
     /// Whether it runs and somebody has asked it to stop.
@@ -64,7 +66,7 @@ pub struct CallRow {
     run_ms: i64,
 }
 
-const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, \
+const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, language, \
     deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
     EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied') AS applied_late, \
     quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
@@ -72,7 +74,7 @@ const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls o";
-const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, \
+const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, language, \
     false, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
@@ -125,6 +127,8 @@ pub struct KeyRow {
     pub call_id: CallId,
     /// The tool it was used with.
     pub tool: String,
+    /// The version that took the call.
+    pub tool_version: i32,
     /// Hash of the canonical arguments.
     pub args_hash: Vec<u8>,
     /// Hash of the arguments as they were sent.
@@ -160,7 +164,7 @@ pub async fn find_keys(
     let doing = "look keys up";
     let hashes: Vec<&[u8]> = key_hashes.iter().map(|hash| &hash[..]).collect();
     let reading = sqlx::query(
-        "SELECT k.key_hash, k.call_id, k.tool, k.args_hash, k.original_hash, \
+        "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
                 coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
          FROM toolfleet.idempotency_keys k \
          LEFT JOIN toolfleet.finished_calls f USING (call_id) \
@@ -178,6 +182,7 @@ pub async fn find_keys(
         let key = KeyRow {
             call_id: CallId(row.try_get("call_id")?),
             tool: row.try_get("tool")?,
+            tool_version: row.try_get("tool_version")?,
             args_hash: row.try_get("args_hash")?,
             original_hash: row.try_get("original_hash")?,
             lapsed: row.try_get("lapsed")?,
@@ -285,6 +290,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
             accepted_at: row.try_get("accepted_at")?,
             attempts: row.try_get("attempts")?,
+            language: language(row)?,
             overdue: row.try_get("overdue")?,
             cancel_requested: row.try_get("cancel_requested")?,
             effect_unknown: row.try_get("effect_unknown")?,

@@ -1,14 +1,15 @@
 //! Where the ledger stands: looking, remembering, and what is done when writes were lost. [`crate::standing`] decides.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use sqlx::{Executor as _, PgConnection, Row as _, postgres::PgRow};
 
 use super::{StoreError, session::within};
 use crate::{
+    call::Language,
     outcome::ToolFailure,
     standing::{Mark, Seen, Standing},
-    wire::{code::Code, error::ErrorBody},
+    wire::{code::Code, error::ErrorBody, message::Message},
 };
 
 /// How long a quarantine may take, or waiting for the one of somebody else.
@@ -166,7 +167,7 @@ pub async fn quarantine(
         .bind(&seen.system_identifier)
         .bind(seen.timeline)
         .bind(standing.as_str())
-        .bind(error_of_doubt())
+        .bind(errors_of_doubt())
         .fetch_one(&mut *connection)
         .await
         .map_err(failed)?;
@@ -182,11 +183,18 @@ pub async fn quarantine(
     .await
 }
 
-/// What callers read about a call that was put in doubt.
-fn error_of_doubt() -> String {
-    let what = "the ledger lost its latest writes, and perhaps with them that the call was run";
+/// What callers read about a call that was put in doubt, by its language.
+fn errors_of_doubt() -> String {
+    let what = Message::fixed(
+        "the ledger lost its latest writes, and perhaps with them that the call was run",
+        "账本丢失了最近的写入，这次调用曾经执行的记录可能也随之丢失",
+    );
     let failure = ToolFailure::new(Code::InDoubt, what);
-    serde_json::to_string(&ErrorBody::in_doubt(&failure)).expect("errors have only string keys")
+    let errors: BTreeMap<&str, ErrorBody> = Language::ALL
+        .iter()
+        .map(|language| (language.as_str(), ErrorBody::in_doubt(&failure, *language)))
+        .collect();
+    serde_json::to_string(&errors).expect("errors have only string keys")
 }
 
 fn read_mark(row: &PgRow) -> Result<Option<Mark>, sqlx::Error> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, language};
 use crate::{
-    call::{Effect, State},
+    call::{Effect, Language, State},
     ids::{AttemptId, CallId, QueueName},
     telemetry::LedgerFigures,
     wire::{pointer::Pointer, trace::TraceContext},
@@ -78,6 +78,8 @@ pub struct Expired {
     pub unknown: bool,
     /// Whether it is only that its first attempt did not start in time.
     pub waited_too_long: bool,
+    /// The language of messages.
+    pub language: Language,
 }
 
 /// Walks over at most [`STEP_ROWS`] open calls behind the cursor.
@@ -90,7 +92,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
     let sql = format!(
         "SELECT {POINTER}, rev, effect::text AS effect, deadline_at <= now() AS expired, \
                 attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
-                effect_unknown, \
+                effect_unknown, language, \
                 state = 'queued' AND NOT held AND due_at IS NULL \
                 AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
                 state = 'queued' AS queued \
@@ -119,6 +121,7 @@ pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreEr
                     .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
                 unknown: row.try_get("effect_unknown")?,
                 waited_too_long,
+                language: language(row)?,
             });
         } else if row.try_get("waiting")? {
             step.waiting.push(publishable(row)?);
@@ -187,6 +190,8 @@ pub struct Lost {
     pub cancel_requested: bool,
     /// Whether its worker still lives and only this attempt is overdue.
     pub overdue: bool,
+    /// The language of messages.
+    pub language: Language,
 }
 
 /// Running calls behind the cursor without a live worker and, when asked for, those that are overdue by far. At most
@@ -202,7 +207,7 @@ pub async fn lost_behind(
 ) -> Result<Vec<Lost>, StoreError> {
     let doing = "look for calls without a worker";
     let sql = format!(
-        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, o.cancel_requested, \
+        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, o.cancel_requested, o.language, \
                 coalesce(w.state IN ('live', 'draining'), false) AS overdue \
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
          WHERE o.state = 'running' AND o.call_id > $2 \
@@ -229,6 +234,7 @@ pub async fn lost_behind(
                 .unwrap_or(u32::MAX),
             cancel_requested: row.try_get("cancel_requested")?,
             overdue: row.try_get("overdue")?,
+            language: language(row)?,
         })
     };
     rows.iter()

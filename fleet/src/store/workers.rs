@@ -3,9 +3,9 @@
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{StoreError, migrate::newest_known};
+use super::{StoreError, language, migrate::newest_known};
 use crate::{
-    call::Effect,
+    call::{Effect, Language},
     ids::{AttemptId, CallId, QueueName, WorkerId},
     lease::LEASE,
 };
@@ -131,6 +131,8 @@ pub struct OwnRow {
     pub effect_unknown: bool,
     /// Whether somebody has asked it to stop.
     pub cancel_requested: bool,
+    /// The language of messages.
+    pub language: Language,
 }
 
 /// Those of these calls that run under these attempts of this process. Read by primary key. Who is missing was never
@@ -149,7 +151,7 @@ pub async fn own_rows(
         .map(|(call, attempt)| (call.0, attempt.0))
         .unzip();
     let rows = sqlx::query(
-        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.effect_unknown, o.cancel_requested \
+        "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.effect_unknown, o.cancel_requested, o.language \
          FROM unnest($1::uuid[], $2::uuid[]) AS mine (call_id, attempt_id) \
          JOIN toolfleet.open_calls o ON o.call_id = mine.call_id AND o.attempt_id = mine.attempt_id \
          WHERE o.state = 'running'",
@@ -175,6 +177,7 @@ fn read_own(row: &PgRow) -> Result<OwnRow, sqlx::Error> {
             .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
         effect_unknown: row.try_get("effect_unknown")?,
         cancel_requested: row.try_get("cancel_requested")?,
+        language: language(row)?,
     })
 }
 

@@ -1,7 +1,9 @@
 //! The metrics of Toolfleet, each defined once. Alerts and dashboards rely on the names; `docs/telemetry.md` lists
 //! them, and a test compares.
 
-use super::fields::{ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, SETTLEMENT, STATE, STATEMENT, TOOL};
+use super::fields::{
+    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SETTLEMENT, STATE, STATEMENT, TOOL,
+};
 
 /// One metric as it is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +103,9 @@ macro_rules! definitions {
 definitions! {
     ACCEPTED_CALLS = counter("toolfleet.accepted.calls", "{call}", &[TOOL],
         "Calls committed, each once");
-    REJECTED_CALLS = counter("toolfleet.rejected.calls", "{call}", &[ERROR_TYPE],
+    COERCED_ARGUMENTS = counter("toolfleet.coerced.arguments", "{value}", &[TOOL, RULE],
+        "Values in the arguments of accepted calls that were corrected or filled in");
+    REJECTED_CALLS = counter("toolfleet.rejected.calls", "{call}", &[TOOL, ERROR_TYPE],
         "Calls refused at the door");
     PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],
         "From the commit of a call to JetStream's answer to its pointer");

@@ -86,6 +86,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        arguments::Rule,
         call::State,
         ids::ToolName,
         telemetry::{definitions as define, figures::LedgerFigures},
@@ -106,7 +107,9 @@ mod tests {
         let metrics = &exposition.metrics;
         let echo = tool("echo");
         metrics.accepted(&echo);
-        metrics.rejected(Code::InvalidArguments);
+        metrics.coerced(&echo, Rule::Unwrap);
+        metrics.rejected(Code::InvalidArguments, Some(&echo));
+        metrics.rejected(Code::MalformedJson, None);
         metrics.published(Duration::from_millis(1));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
@@ -135,7 +138,8 @@ mod tests {
             assert!(text.contains(&line), "{line}{text}");
         }
         for line in [
-            r#"toolfleet_rejected_calls_total{error_type="invalid_arguments"} 1"#,
+            r#"toolfleet_rejected_calls_total{error_type="invalid_arguments",tool="echo"} 1"#,
+            r#"toolfleet_rejected_calls_total{error_type="malformed_json"} 1"#,
             r#"toolfleet_ended_attempts_total{outcome="applied",tool="echo"} 1"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,

@@ -54,6 +54,8 @@ pub const TOOL: &str = "tool";
 pub const OUTCOME: &str = "outcome";
 /// Metric label: why a pointer did not become an attempt.
 pub const REASON: &str = "reason";
+/// Metric label: how an argument was changed, a word of [`crate::arguments::Rule`].
+pub const RULE: &str = "rule";
 /// Metric label: what NATS was told about a message.
 pub const SETTLEMENT: &str = "settlement";
 /// Metric label: which pass of the sweep.

@@ -16,7 +16,7 @@ use super::{
     figures::{Figures, LedgerFigures, observe},
     labels::{ToolLabels, word},
 };
-use crate::{ids::ToolName, outcome::OutcomeWord, wire::code::Code};
+use crate::{arguments::Rule, ids::ToolName, outcome::OutcomeWord, wire::code::Code};
 
 /// Every instrument, made once.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub struct Metrics {
     tools: ToolLabels,
     figures: Arc<Figures>,
     accepted_calls: Counter<u64>,
+    coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
     publish_lag: Histogram<f64>,
     queue_wait: Histogram<f64>,
@@ -49,10 +50,19 @@ impl Metrics {
         self.accepted_calls.add(1, &[self.tools.label(tool)]);
     }
 
-    /// A call was refused at the door.
-    pub fn rejected(&self, code: Code) {
-        self.rejected_calls
-            .add(1, &[word(fields::ERROR_TYPE, code.as_str())]);
+    /// One value in the arguments of an accepted call was changed.
+    pub fn coerced(&self, tool: &ToolName, rule: Rule) {
+        let labels = [self.tools.label(tool), word(fields::RULE, rule.as_str())];
+        self.coerced_arguments.add(1, &labels);
+    }
+
+    /// A call was refused at the door. Only a tool that exists is named: callers must not be able to make labels.
+    pub fn rejected(&self, code: Code, tool: Option<&ToolName>) {
+        let code = word(fields::ERROR_TYPE, code.as_str());
+        match tool {
+            Some(tool) => self.rejected_calls.add(1, &[self.tools.label(tool), code]),
+            None => self.rejected_calls.add(1, &[code]),
+        }
     }
 
     /// NATS answered for a call's pointer, this long after its commit.
@@ -158,6 +168,7 @@ impl Metrics {
             tools: ToolLabels::default(),
             figures,
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
+            coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
             publish_lag: seconds(meter, define::PUBLISH_LAG),
             queue_wait: seconds(meter, define::QUEUE_WAIT),

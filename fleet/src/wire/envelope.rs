@@ -5,9 +5,10 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use crate::{
-    call::{CallOutcome, EffectKnown, Source, State},
+    call::{CallOutcome, EffectKnown, Language, Source, State},
     ids::CallId,
     outcome::ToolFailure,
+    said,
     wire::{code::Code, error::ErrorBody},
 };
 
@@ -119,14 +120,13 @@ impl Envelope {
 
     /// The same answer without the result, which is too large to be carried. What happened stays as it is.
     #[must_use]
-    pub fn without_result(mut self, bytes: usize, bytes_max: usize) -> Self {
-        let what = format!(
-            "the answer has {bytes} bytes and {bytes_max} can be carried; it is kept in the ledger"
+    pub fn without_result(mut self, bytes: usize, bytes_max: usize, language: Language) -> Self {
+        let what = said!(
+            "the answer has {bytes} bytes and {bytes_max} can be carried; it is kept in the ledger",
+            "结果有 {bytes} 字节，而最多能传送 {bytes_max} 字节；完整结果保存在账本里"
         );
-        self.error = Some(ErrorBody::failed(
-            &ToolFailure::new(Code::OutputTooLarge, what),
-            self.effect,
-        ));
+        let failure = ToolFailure::new(Code::OutputTooLarge, what);
+        self.error = Some(ErrorBody::failed(&failure, self.effect, language));
         self.result = None;
         self
     }
@@ -153,12 +153,14 @@ pub const fn is_error(outcome: CallOutcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::message::Message;
 
     #[test]
     fn a_refusal_reads_as_the_contract_says() {
+        let what = Message::fixed("there is no tool of this name", "没有这个名字的工具");
         let refusal = Envelope::refused(
             "get_weather",
-            ErrorBody::refused(Code::UnknownTool, "there is no tool of this name"),
+            ErrorBody::refused(Code::UnknownTool, &what, Language::En),
         );
         insta::assert_snapshot!(String::from_utf8(refusal.to_bytes()).unwrap());
     }

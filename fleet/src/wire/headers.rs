@@ -9,9 +9,10 @@ use crate::{
     arguments::{self, Limits},
     call::{Language, Priority},
     canonical,
-    ids::{IdempotencyKey, Label},
+    ids::{IdempotencyKey, InvalidName, Label},
     manifest::Manifest,
-    wire::{code::Code, trace::TraceContext},
+    said,
+    wire::{code::Code, message::Message, trace::TraceContext},
 };
 
 /// How the caller wants to be answered.
@@ -57,21 +58,33 @@ pub struct BadHeader {
     pub code: Code,
     /// Which header, as it is written in the contract; `None` where it is all of them together.
     pub header: Option<&'static str>,
-    /// What it must be; never the value.
-    pub rule: String,
+    /// What it must be, readable after "must be" and 必须; the whole sentence where it is no single header. Never the value.
+    pub rule: Message,
 }
 
 impl BadHeader {
     /// One sentence: which header is wrong, and what it must be.
-    pub fn message(&self) -> String {
+    pub fn message(&self) -> Message {
+        let rule = &self.rule;
         match self.header {
-            Some(name) => format!("header {name} must be {}", self.rule),
-            None => self.rule.clone(),
+            Some(name) => said!(
+                "header {name} must be {rule}",
+                "请求头 {name} 必须{rule}",
+                rule
+            ),
+            None => rule.clone(),
         }
     }
 }
 
+const LANGUAGE: &str = "Toolfleet-Language";
+
 impl RequestHeaders {
+    /// The language that is asked for, if that can be read: whatever else is wrong with a request, its refusal is told in it.
+    pub fn language_of(lines: &[(&str, &str)]) -> Option<Language> {
+        one_of(lines, LANGUAGE)?.parse().ok()
+    }
+
     /// The default and longest waits for an answer.
     pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
     /// The longest wait a caller may ask for.
@@ -94,10 +107,10 @@ impl RequestHeaders {
             .map(|(name, value)| name.len() + value.len())
             .sum();
         if bytes > Self::BYTES_MAX || lines.len() > Self::COUNT_MAX {
-            let rule = format!(
-                "headers may have {} bytes and {} lines in all",
-                Self::BYTES_MAX,
-                Self::COUNT_MAX
+            let (bytes_max, count_max) = (Self::BYTES_MAX, Self::COUNT_MAX);
+            let rule = said!(
+                "headers may have {bytes_max} bytes and {count_max} lines in all",
+                "请求头总共最多 {bytes_max} 字节、{count_max} 行"
             );
             return Err(BadHeader {
                 code: Code::HeaderInvalid,
@@ -108,8 +121,7 @@ impl RequestHeaders {
         let one = |name: &'static str| one(lines, name);
         let mut prefer = Prefer::Wait(Self::WAIT_DEFAULT);
         if let Some(text) = one("Prefer")? {
-            prefer = read_prefer(text)
-                .ok_or_else(|| invalid("Prefer", "respond-async, or wait= and 0 to 300 seconds"))?;
+            prefer = read_prefer(text).ok_or_else(|| invalid("Prefer", rules::PREFER))?;
         }
         let label = |name: &'static str| match one(name)? {
             Some(text) => text
@@ -120,31 +132,25 @@ impl RequestHeaders {
         };
         Ok(Self {
             key: match one("Idempotency-Key").map_err(as_key)? {
-                Some(text) => Some(text.parse().map_err(|_rule| {
-                    as_key(invalid(
-                        "Idempotency-Key",
-                        "1 to 255 visible ASCII characters",
-                    ))
-                })?),
+                Some(text) => Some(
+                    text.parse()
+                        .map_err(|bad: InvalidName| as_key(invalid("Idempotency-Key", bad.rule)))?,
+                ),
                 None => None,
             },
             prefer,
             deadline: match one("Toolfleet-Deadline-Ms").map_err(as_deadline)? {
                 Some(text) => Some(read_deadline(text).ok_or_else(|| {
-                    as_deadline(invalid(
-                        "Toolfleet-Deadline-Ms",
-                        "a whole number of milliseconds, 1 to 86400000",
-                    ))
+                    as_deadline(invalid("Toolfleet-Deadline-Ms", rules::DEADLINE))
                 })?),
                 None => None,
             },
             run_deadline: match one("Toolfleet-Run-Deadline").map_err(as_deadline)? {
-                Some(text) => Some(read_time(text).ok_or_else(|| {
-                    as_deadline(invalid(
-                        "Toolfleet-Run-Deadline",
-                        "an RFC 3339 time such as 2026-01-31T12:00:00Z",
-                    ))
-                })?),
+                Some(text) => {
+                    Some(read_time(text).ok_or_else(|| {
+                        as_deadline(invalid("Toolfleet-Run-Deadline", rules::TIME))
+                    })?)
+                }
                 None => None,
             },
             run: label("Toolfleet-Run")?,
@@ -152,7 +158,7 @@ impl RequestHeaders {
             priority: match one("Toolfleet-Priority")? {
                 Some(text) => text
                     .parse()
-                    .map_err(|_word| invalid("Toolfleet-Priority", "high, normal or low"))?,
+                    .map_err(|_word| invalid("Toolfleet-Priority", rules::PRIORITY))?,
                 None => Priority::Normal,
             },
             tool_version: match one("Toolfleet-Tool-Version")? {
@@ -160,24 +166,20 @@ impl RequestHeaders {
                     text.parse()
                         .ok()
                         .filter(|version| *version >= 1)
-                        .ok_or_else(|| {
-                            invalid("Toolfleet-Tool-Version", "a whole number from 1")
-                        })?,
+                        .ok_or_else(|| invalid("Toolfleet-Tool-Version", rules::VERSION))?,
                 ),
                 None => None,
             },
-            language: match one("Toolfleet-Language")? {
+            language: match one(LANGUAGE)? {
                 Some(text) => Some(
                     text.parse()
-                        .map_err(|_word| invalid("Toolfleet-Language", "en or zh"))?,
+                        .map_err(|_word| invalid(LANGUAGE, rules::LANGUAGE))?,
                 ),
                 None => None,
             },
             meta: match one("Toolfleet-Meta")? {
                 Some(text) => {
-                    Some(read_meta(text).ok_or_else(|| {
-                        invalid("Toolfleet-Meta", "a JSON object of at most 4 KiB")
-                    })?)
+                    Some(read_meta(text).ok_or_else(|| invalid("Toolfleet-Meta", rules::META))?)
                 }
                 None => None,
             },
@@ -200,23 +202,51 @@ fn one<'a>(lines: &[(&str, &'a str)], name: &'static str) -> Result<Option<&'a s
         .map(|(_, value)| *value);
     let first = values.next();
     if values.next().is_some() {
-        return Err(invalid(name, "given once"));
+        return Err(invalid(name, rules::ONCE));
     }
     match first {
-        Some(text) if text.chars().any(char::is_control) => {
-            Err(invalid(name, "free of control characters"))
-        }
+        Some(text) if text.chars().any(char::is_control) => Err(invalid(name, rules::NO_CONTROL)),
         Some(text) => Ok(Some(text)),
         None => Ok(None),
     }
 }
 
-fn invalid(name: &'static str, rule: &str) -> BadHeader {
+fn invalid(name: &'static str, rule: Message) -> BadHeader {
     BadHeader {
         code: Code::HeaderInvalid,
         header: Some(name),
-        rule: rule.to_owned(),
+        rule,
     }
+}
+
+/// What a header must be.
+mod rules {
+    use super::Message;
+
+    pub(super) const PREFER: Message = Message::fixed(
+        "respond-async, or wait= and 0 to 300 seconds",
+        "是 respond-async，或 wait= 后接 0 到 300 的秒数",
+    );
+    pub(super) const DEADLINE: Message = Message::fixed(
+        "a whole number of milliseconds, 1 to 86400000",
+        "是 1 到 86400000 的整数毫秒数",
+    );
+    pub(super) const TIME: Message = Message::fixed(
+        "an RFC 3339 time such as 2026-01-31T12:00:00Z",
+        "是 RFC 3339 时间，例如 2026-01-31T12:00:00Z",
+    );
+    pub(super) const PRIORITY: Message =
+        Message::fixed("high, normal or low", "是 high、normal 或 low");
+    pub(super) const VERSION: Message =
+        Message::fixed("a whole number from 1", "是不小于 1 的整数");
+    pub(super) const LANGUAGE: Message = Message::fixed("en or zh", "是 en 或 zh");
+    pub(super) const META: Message = Message::fixed(
+        "a JSON object of at most 4 KiB",
+        "是最多 4 KiB 的 JSON 对象",
+    );
+    pub(super) const ONCE: Message = Message::fixed("given once", "只出现一次");
+    pub(super) const NO_CONTROL: Message =
+        Message::fixed("free of control characters", "不含控制字符");
 }
 
 fn as_key(bad: BadHeader) -> BadHeader {
@@ -328,6 +358,19 @@ mod tests {
             RequestHeaders::read(&flood).unwrap_err().code,
             Code::HeaderInvalid
         );
+    }
+
+    #[test]
+    fn the_language_is_read_whatever_else_is_wrong() {
+        let lines = [("Prefer", "soon"), ("toolfleet-language", "zh")];
+        assert_eq!(RequestHeaders::language_of(&lines), Some(Language::Zh));
+        let told = RequestHeaders::read(&lines).unwrap_err().message();
+        assert_eq!(
+            told.told(Language::Zh),
+            "请求头 Prefer 必须是 respond-async，或 wait= 后接 0 到 300 的秒数"
+        );
+        let unknown = [("Toolfleet-Language", "fr")];
+        assert_eq!(RequestHeaders::language_of(&unknown), None);
     }
 
     #[test]

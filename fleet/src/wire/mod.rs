@@ -6,6 +6,7 @@ pub mod envelope;
 pub mod error;
 pub mod event;
 pub mod headers;
+pub mod message;
 pub mod pointer;
 pub mod subjects;
 pub mod trace;

@@ -14,7 +14,7 @@ use fleet::{
     manifest::Manifest,
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json, value::to_raw_value};
@@ -159,7 +159,7 @@ impl Run {
             if self.has(Fault::StartsAndDeniesIt) {
                 world.begun.fetch_add(1, Ordering::SeqCst);
             }
-            let failure = ToolFailure::new(Code::Unavailable, "nobody is there");
+            let failure = ToolFailure::new(Code::Unavailable, Message::verbatim("nobody is there"));
             return if self.has(Fault::DoubtsEverything) {
                 Outcome::Unknown(failure)
             } else {
@@ -191,7 +191,8 @@ impl Run {
                 if self.has(Fault::SendsTwice) {
                     world.begun.fetch_add(1, Ordering::SeqCst);
                 }
-                let failure = ToolFailure::new(Code::ToolCrashed, "it broke off");
+                let failure =
+                    ToolFailure::new(Code::ToolCrashed, Message::verbatim("it broke off"));
                 if self.has(Fault::DeniesCrashes) {
                     Outcome::NotStarted(failure)
                 } else {
@@ -209,7 +210,8 @@ impl Run {
                 applied(&json!(null))
             }
             Behaviour::BoundsAnswers => {
-                let flaw = ToolFailure::new(Code::OutputTooLarge, "it is too much");
+                let flaw =
+                    ToolFailure::new(Code::OutputTooLarge, Message::verbatim("it is too much"));
                 let (result, flaw) = if self.has(Fault::KeepsItAll) {
                     (json!("x".repeat(2 * OUTPUT_LIMIT)), None)
                 } else {
@@ -221,7 +223,8 @@ impl Run {
                 }
             }
             Behaviour::FlagsGarbage => {
-                let failure = ToolFailure::new(Code::OutputInvalid, "it is not JSON");
+                let failure =
+                    ToolFailure::new(Code::OutputInvalid, Message::verbatim("it is not JSON"));
                 if self.has(Fault::DeniesWhatItCannotRead) {
                     return Outcome::DefiniteFailure(failure);
                 }
@@ -233,7 +236,7 @@ impl Run {
             Behaviour::TakesSilence if self.has(Fault::DoubtsSilence) => unknown(Code::ToolCrashed),
             Behaviour::TakesSilence => applied(&json!(null)),
             Behaviour::MendsText if self.has(Fault::PassesOnNul) => applied(&json!("a\0b")),
-            Behaviour::MendsText => applied(&json!("a\u{fffd}b")),
+            Behaviour::MendsText => marked(applied(&json!("a\u{fffd}b"))),
             Behaviour::HidesTheWorker => {
                 let inherited: Vec<String> = std::env::vars().map(|(_, value)| value).collect();
                 let leaks = self.has(Fault::InheritsTheEnvironment);
@@ -245,7 +248,10 @@ impl Run {
                 } else {
                     "[secret]"
                 };
-                let failure = ToolFailure::new(Code::ToolError, format!("{secret} is wrong"));
+                let failure = ToolFailure::new(
+                    Code::ToolError,
+                    Message::verbatim(format!("{secret} is wrong")),
+                );
                 Outcome::DefiniteFailure(failure)
             }
             Behaviour::LeavesNothing => {
@@ -282,7 +288,7 @@ impl Run {
         } else {
             REFUSAL
         };
-        let failure = ToolFailure::new(Code::ToolError, message);
+        let failure = ToolFailure::new(Code::ToolError, Message::verbatim(message));
         Outcome::DefiniteFailure(failure.with_details(json!({"code": REFUSAL_CODE})))
     }
 
@@ -316,6 +322,17 @@ impl Run {
     }
 }
 
+/// The same answer, with the mark that something in it was replaced.
+fn marked(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Applied { result, .. } => Outcome::Applied {
+            result,
+            flaw: Some(ToolFailure::mended()),
+        },
+        other => other,
+    }
+}
+
 fn applied(answer: &Value) -> Outcome {
     Outcome::Applied {
         result: to_raw_value(answer).unwrap(),
@@ -324,7 +341,7 @@ fn applied(answer: &Value) -> Outcome {
 }
 
 fn unknown(code: Code) -> Outcome {
-    Outcome::Unknown(ToolFailure::new(code, "nobody knows"))
+    Outcome::Unknown(ToolFailure::new(code, Message::verbatim("nobody knows")))
 }
 
 impl Rig for Model {

@@ -143,13 +143,15 @@ async fn a_key_whose_call_is_nowhere_is_not_new() {
     let ledger = Ledger::fresh().await;
     let key = new_key();
     let lost = CallId::generate();
-    sqlx::query("INSERT INTO toolfleet.idempotency_keys VALUES ($1, $2, $3, NULL, 'tool', '', '')")
-        .bind(tenant().as_str())
-        .bind(&key[..])
-        .bind(lost.0)
-        .execute(&ledger.database.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO toolfleet.idempotency_keys VALUES ($1, $2, $3, NULL, 'tool', 1, '', '')",
+    )
+    .bind(tenant().as_str())
+    .bind(&key[..])
+    .bind(lost.0)
+    .execute(&ledger.database.pool)
+    .await
+    .unwrap();
     assert!(!lapsed(&ledger, key).await);
     let reply = ledger.accepting.accept(keyed_call(key)).await;
     assert!(matches!(reply, Reply::Undecided), "{reply:?}");

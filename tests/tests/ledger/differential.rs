@@ -449,6 +449,8 @@ impl World {
                     queue: "default".parse().unwrap(),
                     args: "{}".to_owned(),
                     kept_args: None,
+                    original_args: None,
+                    coercions: Vec::new(),
                     args_hash: [1; 32],
                     deadline: Duration::from_secs(600),
                     dispatcher: DispatcherId::generate(),

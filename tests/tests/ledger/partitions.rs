@@ -222,13 +222,15 @@ async fn finished(pool: &PgPool, call: CallId, key: Option<[u8; 32]>, key_retent
 }
 
 async fn name(pool: &PgPool, call: CallId, key: [u8; 32]) {
-    sqlx::query("INSERT INTO toolfleet.idempotency_keys VALUES ($1, $2, $3, NULL, 'tool', '', '')")
-        .bind(tenant().as_str())
-        .bind(&key[..])
-        .bind(call.0)
-        .execute(pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO toolfleet.idempotency_keys VALUES ($1, $2, $3, NULL, 'tool', 1, '', '')",
+    )
+    .bind(tenant().as_str())
+    .bind(&key[..])
+    .bind(call.0)
+    .execute(pool)
+    .await
+    .unwrap();
 }
 
 /// The daily partitions of the finished calls.

@@ -164,6 +164,8 @@ pub(crate) fn new_call() -> NewCall {
         key_retention_ms: 24 * 3_600_000,
         args: "{}".into(),
         kept_args: None,
+        original_args: None,
+        coercions: Vec::new(),
         args_hash: [1; 32],
         session: None,
         run: None,

@@ -55,7 +55,7 @@ fn bad() -> Vec<(String, &'static str)> {
         (call("[]"), "invalid_arguments"),
         (call("\"{}\""), "invalid_arguments"),
         (call("{}"), "invalid_arguments"),
-        (call(r#"{"what":7}"#), "invalid_arguments"),
+        (call(r#"{"what":[7,8]}"#), "invalid_arguments"),
         (call(r#"{"what":"bad","what":"bad"}"#), "duplicate_key"),
         (call(r#"{"what":"\u0000"}"#), "nul_not_allowed"),
         (call(r#"{"what":"\ud800"}"#), "invalid_unicode"),

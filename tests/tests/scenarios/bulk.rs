@@ -67,7 +67,7 @@ async fn a_file_sent_again_doubles_nothing_and_says_what_was_refused() {
         "",
         r#"{"tool":"look","args":{"what":"look","n":9007199254740993}}"#,
         r#"{"args":{"what":"no"},"idempotency_key":"mine"}"#,
-        r#"{"args":{"what":7}}"#,
+        r#"{"args":{"what":[7,8]}}"#,
         "not json",
         r#"{"args":{"what":"colour"},"colour":"red"}"#,
     ];

@@ -124,58 +124,78 @@ async fn an_answer_that_cannot_be_used_fails_a_read_and_not_a_write() {
 }
 
 #[tokio::test]
-async fn what_is_refused_at_the_door_leaves_no_trace() {
+async fn broken_characters_in_an_answer_are_replaced_and_marked() {
     let witness = Witness::start().await;
-    let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
-    let call = fleet.submit("charge", &json!({"what": "a"}));
-    for (refused, code, status) in [
-        (call.clone(), "missing_idempotency_key", "400"),
-        (
-            fleet.submit("nothing", &json!({})).key("k"),
-            "unknown_tool",
-            "404",
-        ),
-        (
-            fleet.submit("charge", &json!({"what": 1})).key("k"),
-            "invalid_arguments",
-            "400",
-        ),
-        (
-            fleet.submit_bytes("charge", "{\"what\": ").key("k"),
-            "truncated_arguments",
-            "400",
-        ),
-        (
-            fleet.submit_bytes("charge", vec![b' '; 300 << 10]).key("k"),
-            "payload_too_large",
-            "413",
-        ),
-        (
-            call.clone().key("k").header("Prefer", "never"),
-            "header_invalid",
-            "400",
-        ),
-        (call.clone().key("k").tenant("a~b"), "invalid_tenant", "400"),
-    ] {
-        let answer = refused.wait().await;
+    let latin = r#"printf '{"name":"caf\351","nul":"\\u0000","half":"\\ud800"}'"#;
+    let tools = [
+        script("read", "read", latin),
+        script("write", "once", latin),
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    for (tool, effect) in [("read", "none"), ("write", "applied")] {
+        let answer = fleet.submit(tool, &json!({})).key(tool).wait().await;
         assert_eq!(
-            (answer.code(), &answer["state"]),
-            (code, &json!("refused")),
+            (
+                &answer["state"],
+                &answer["outcome"],
+                &answer["is_error"],
+                &answer["effect"]
+            ),
+            (
+                &json!("succeeded"),
+                &json!("success"),
+                &json!(false),
+                &json!(effect)
+            ),
             "{}",
             *answer
         );
-        let headers = answer.headers.as_ref().unwrap();
+        let mended = json!({"name": "caf\u{fffd}", "nul": "\u{fffd}", "half": "\u{fffd}"});
+        assert_eq!(answer["result"], mended);
+        assert_eq!(answer.code(), "output_invalid");
         assert_eq!(
-            headers.get("Nats-Service-Error-Code").unwrap().as_str(),
-            status,
-            "{code}"
+            answer["error"]["details"],
+            json!({"characters_replaced": true})
         );
-        assert!(headers.get("Nats-Service-Error").is_some(), "{code}");
+        let again = fleet.submit(tool, &json!({})).key(tool).wait().await;
+        assert_eq!(again.first_bytes(), String::from_utf8_lossy(&answer.bytes));
     }
-    assert_eq!(fleet.count("SELECT count(*) FROM toolfleet.calls").await, 0);
-    // The key is still free.
-    let answer = call.key("k").wait().await;
-    assert_eq!(answer["replayed"], false);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn an_answer_too_large_is_cut_and_its_write_stays_applied() {
+    let witness = Witness::start().await;
+    let large = "head -c 3000000 /dev/zero | tr '\\0' x";
+    let limited = |tool: String| tool.replacen('{', r#"{"output_limit": 1000, "#, 1);
+    let secretive = |tool: String| tool.replacen('{', r#"{"sensitive": {"pointers": ["/a"]}, "#, 1);
+    let tools = [
+        limited(script("read", "read", large)),
+        limited(script("write", "once", large)),
+        limited(secretive(script("secret", "once", large))),
+        witness.tool("remote", "once") + "output_limit: 1000\n",
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
+    witness.always("a", Reply::Body(format!("[\"{}\"]", "y".repeat(5_000))));
+    let cut = |start: &str, letter: &str, count: usize| {
+        json!(format!("{start}{}… [cut]", letter.repeat(count)))
+    };
+    for (tool, state, effect, result) in [
+        ("read", "failed", "none", Value::Null),
+        ("write", "succeeded", "applied", cut("", "x", 1_000)),
+        ("secret", "succeeded", "applied", Value::Null),
+        ("remote", "succeeded", "applied", cut("[\"", "y", 998)),
+    ] {
+        let call = fleet.submit(tool, &json!({"what": "a"}));
+        let answer = call.key(tool).wait().await;
+        assert_eq!(
+            (&answer["state"], answer.code(), &answer["effect"]),
+            (&json!(state), "output_too_large", &json!(effect)),
+            "{tool}: {}",
+            *answer
+        );
+        assert_eq!(answer["result"], result, "{tool}");
+    }
     invariants::hold(&fleet, &witness).await;
 }
 

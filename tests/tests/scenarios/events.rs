@@ -45,7 +45,7 @@ fn in_order(mut events: Vec<Value>) -> Vec<Value> {
     let schema = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let schema = Schema::compile(&schema).unwrap();
     for event in &events {
-        assert_eq!(schema.validate(event).summary(), "", "{event}");
+        assert!(schema.validate(event).is_empty(), "{event}");
     }
     events.sort_by_key(|event| event["sequence"].as_u64());
     let numbers: Vec<_> = events

@@ -339,3 +339,35 @@ async fn a_tool_applied_anew_does_not_do_again_what_its_old_version_did() {
     assert_eq!((witness.asked("done"), witness.asked("doubt")), (1, 1));
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn a_key_made_of_arguments_is_met_by_whatever_becomes_these_arguments() {
+    let witness = Witness::start().await;
+    let schema = |version: u8, days: &str| {
+        let tool = witness.tool("charge", "once") + "key: from_arguments\n";
+        tool.replace("version: 1", &format!("version: {version}"))
+            .replace(
+                "what: {type: string}",
+                &format!("what: {{type: string}}, days: {days}"),
+            )
+    };
+    let strict = schema(1, "{type: integer}").replace("[what]", "[what, days]");
+    let fleet = Fleet::start(Spec::with([strict])).await;
+    let first = fleet.submit("charge", &json!({"what": "a", "days": 5}));
+    let first = first.wait().await;
+    assert_eq!(first["state"], "succeeded", "{}", *first);
+
+    // The old version would have refused what the new one takes for the same.
+    fleet.apply(&schema(2, "{type: integer, default: 5}")).await;
+    let mut tries = 0;
+    until_so("the dispatcher to know the new version", async || {
+        tries += 1;
+        let asked = json!({"what": "probe", "days": tries});
+        fleet.submit("charge", &asked).wait().await["tool_version"] == 2
+    })
+    .await;
+    let short = fleet.submit("charge", &json!({"what": "a"}));
+    same_but_replayed(&short.wait().await, &first);
+    assert_eq!(witness.asked("a"), 1);
+    invariants::hold(&fleet, &witness).await;
+}

@@ -7,7 +7,11 @@
 // In reading order.
 mod life_of_a_call;
 
+mod bad_input;
 mod errors;
+mod languages;
+
+mod coercion;
 
 mod batch;
 mod bulk;

@@ -92,7 +92,7 @@ async fn a_refusal_and_a_failure_tell_no_sensitive_value() {
     ) + "exit_codes: {business: [3]}\n";
     let fleet = Fleet::start(Spec::with([says_no])).await;
     let wrong = fleet
-        .submit("refuse", &json!({"card": {"number": 41_111_111}}))
+        .submit("refuse", &json!({"card": {"number": 41_111.111}}))
         .key("a")
         .wait()
         .await;

@@ -57,6 +57,8 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         key_retention_ms: 86_400_000,
         args_hash: canonical::hash_text(&args),
         kept_args: None,
+        original_args: None,
+        coercions: Vec::new(),
         args,
         session: None,
         run: None,

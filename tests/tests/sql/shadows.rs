@@ -135,7 +135,7 @@ async fn what_shadows_our_names_is_never_asked() {
         .await;
     assert!(
         led.failure()
-            .is_some_and(|led| led.message.contains("led astray")),
+            .is_some_and(|led| led.message.english().contains("led astray")),
         "{led:?}"
     );
 }

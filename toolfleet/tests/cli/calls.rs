@@ -99,6 +99,8 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         key_retention_ms: 0,
         args: args.to_owned(),
         kept_args: None,
+        original_args: None,
+        coercions: Vec::new(),
         args_hash: canonical::hash(&serde_json::from_str(args).unwrap()),
         session: None,
         run: None,

@@ -245,6 +245,8 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         key_retention_ms: 0,
         args: args.to_owned(),
         kept_args: None,
+        original_args: None,
+        coercions: Vec::new(),
         args_hash: canonical::hash_text(args),
         session: Some("s1".parse().unwrap()),
         run: None,

@@ -141,6 +141,24 @@ async fn a_version_is_applied_once_and_never_changed() {
         json!([{"file": path, "tool": "look", "version": 2, "result": "created"}])
     );
 
+    // What a model may get wrong is said once, and applied.
+    let unclear = folder.path().join("unclear.yaml");
+    let text = LOOK.replace("name: look", "name: run");
+    fs::write(&unclear, text).unwrap();
+    let path_of_unclear = unclear.to_str().unwrap();
+    let hinted = tools(&["apply", path_of_unclear]);
+    assert_eq!(
+        (hinted.code, hinted.out.as_str()),
+        (0, "run version 1: created\n")
+    );
+    assert!(
+        hinted.err.contains(": 1 thing that a model may get wrong"),
+        "{}",
+        hinted.err
+    );
+    let again = tools(&["apply", path_of_unclear]);
+    assert_eq!((again.code, again.err.as_str()), (0, ""));
+
     // One bad file, and none is applied.
     let good = folder.path().join("good.yaml");
     fs::write(&good, LOOK.replace("version: 1", "version: 3")).unwrap();
@@ -158,7 +176,7 @@ async fn a_version_is_applied_once_and_never_changed() {
             .find(|row| row["tool"] == name)
             .unwrap()
     };
-    assert_eq!(listed.as_array().unwrap().len(), 6);
+    assert_eq!(listed.as_array().unwrap().len(), 7);
     assert_eq!(
         (&of("look")["version"], &of("look")["executor"]),
         (&json!(2), &json!("process"))
@@ -187,6 +205,17 @@ async fn a_version_is_applied_once_and_never_changed() {
         "Looks something up and tells what it found."
     );
     assert!(shown["input_schema"].is_object() && shown.get("executor").is_none());
+    let strict = tools(&[
+        "show",
+        "look",
+        "--version",
+        "1",
+        "--format",
+        "openai",
+        "--strict",
+    ]);
+    assert_eq!(strict.json()["function"]["strict"], true, "{}", strict.err);
+    assert_eq!(tools(&["show", "look", "--strict"]).code, 1);
     let manifest = tools(&["show", "look"]).json();
     assert_eq!(
         (&manifest["version"], &manifest["timeout"]),

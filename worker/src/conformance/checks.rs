@@ -133,13 +133,15 @@ impl Suite<'_> {
     /// The tool's answer, which must be without a flaw.
     async fn applied(&self, attempt: &Attempt) -> Result<(Box<RawValue>, Value), String> {
         match self.run(attempt).await {
-            Outcome::Applied { result, flaw: None } => {
-                let value = parse_any(result.get().as_bytes(), &Limits::ANSWER)
-                    .map_err(|error| format!("its result is no JSON: {error}"))?;
-                Ok((result, self.rig.answer(value)))
-            }
+            Outcome::Applied { result, flaw: None } => self.read(result),
             other => Err(format!("it should have answered, and came to {other:?}")),
         }
+    }
+
+    fn read(&self, result: Box<RawValue>) -> Result<(Box<RawValue>, Value), String> {
+        let value = parse_any(result.get().as_bytes(), &Limits::ANSWER)
+            .map_err(|error| format!("its result is no JSON: {error}"))?;
+        Ok((result, self.rig.answer(value)))
     }
 
     async fn carries_values_exactly(&self) -> Verdict {
@@ -204,7 +206,7 @@ impl Suite<'_> {
 
     async fn passes_on_refusals(&self) -> Verdict {
         let failure = self.refused().await?;
-        so(failure.message.contains(REFUSAL), || {
+        so(failure.message.english().contains(REFUSAL), || {
             format!("the tool's own words are lost: {failure:?}")
         })?;
         let code = failure
@@ -383,13 +385,27 @@ impl Suite<'_> {
     }
 
     async fn mends_text(&self) -> Verdict {
-        let (raw, answer) = self.applied(&Attempt::with(AMPLE)).await?;
+        let (result, flaw) = match self.run(&Attempt::with(AMPLE)).await {
+            Outcome::Applied { result, flaw } => (result, flaw),
+            other => return Err(format!("it should have answered, and came to {other:?}")),
+        };
+        // A transaction ends together with its call, where no mark has a place beside the answer.
+        let marked = match self.tool.manifest.effect {
+            Effect::Transaction => flaw.is_none(),
+            Effect::Read | Effect::Idempotent | Effect::Once => {
+                flaw.as_ref().is_some_and(ToolFailure::is_mended)
+            }
+        };
+        so(marked, || {
+            format!("it should have been marked as mended, and has the flaw {flaw:?}")
+        })?;
+        let (raw, answer) = self.read(result)?;
         let text = raw.get().to_ascii_lowercase();
         so(!text.contains(r"\u0000") && !text.contains(r"\ud8"), || {
             format!("what Postgres cannot read came through: {text}")
         })?;
         so(holds_text(&answer, "\u{fffd}"), || {
-            format!("it was not marked as mended: {answer}")
+            format!("nothing stands where it was mended: {answer}")
         })
     }
 

@@ -1,6 +1,9 @@
 //! What every request carries besides the arguments, as headers: the same for each kind of tool that has headers.
 
-use fleet::{outcome::ToolFailure, wire::code::Code};
+use fleet::{
+    outcome::ToolFailure,
+    wire::{code::Code, message::Message},
+};
 
 use super::AttemptContext;
 
@@ -15,10 +18,11 @@ pub(crate) const KEY: &str = "Idempotency-Key";
 pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>, ToolFailure> {
     let key = &context.idempotency_key;
     if !is_line(key) {
-        return Err(ToolFailure::new(
-            Code::Unavailable,
+        let what = Message::fixed(
             "the idempotency key cannot stand in a header: use visible ASCII",
-        ));
+            "幂等键不能放进请求头：请使用可见的 ASCII 字符",
+        );
+        return Err(ToolFailure::new(Code::Unavailable, what));
     }
     let mut headers = vec![(KEY.to_owned(), key.clone())];
     for (name, value) in context.facts() {

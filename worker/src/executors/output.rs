@@ -1,42 +1,72 @@
 //! Turns what a tool printed or sent into one JSON value that everything behind us can read.
 
-use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+use fleet::{outcome::ToolFailure, said, wire::message::Message};
+use serde_json::value::{RawValue, to_raw_value};
 
 /// How deep a tool's answer may be nested: readers usually stop at 128, and envelopes are put around it.
 pub const DEPTH_MAX: usize = 100;
 
-/// One JSON value, with numbers and everything else exactly as sent; `true` if it had to be mended.
+/// The most bytes that are kept of an answer that is too large.
+const BEGINNING_MAX: usize = 16 * 1024;
+
+/// One JSON value, with numbers and everything else exactly as sent; with a mark if it had to be mended.
 ///
-/// What is mended: the escapes `\u0000` and of half a surrogate pair become `\ufffd`, because Postgres stores
-/// them as `json` and then fails every query that reads the text.
+/// What is mended: bytes that are not UTF-8 and raw NULs become U+FFFD, and so do the escapes `\u0000` and of half a
+/// surrogate pair, because Postgres stores them as `json` and then fails every query that reads the text.
 ///
 /// # Errors
 ///
-/// A sentence for a person: not UTF-8, not JSON, more than one value, or nested too deep. It quotes nothing.
-pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, bool), String> {
+/// A sentence: not JSON, more than one value, or nested too deep. It quotes nothing.
+pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Message> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err("it is empty".to_owned());
+        return Err(Message::fixed("it is empty", "它是空的"));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|err| format!("it is not UTF-8 (at byte {})", err.valid_up_to()))?;
-    let value: Box<RawValue> = serde_json::from_str(text).map_err(|err| {
-        format!(
-            "it is not one JSON value (line {}, column {})",
-            err.line(),
-            err.column()
+    let (text, replaced) = text(bytes);
+    let value: Box<RawValue> = serde_json::from_str(&text).map_err(|err| {
+        let (line, column) = (err.line(), err.column());
+        said!(
+            "it is not one JSON value (line {line}, column {column})",
+            "它不是单个 JSON 值（第 {line} 行，第 {column} 列）"
         )
     })?;
     if depth(value.get()) > DEPTH_MAX {
-        return Err(format!("it is nested deeper than {DEPTH_MAX} levels"));
+        return Err(said!(
+            "it is nested deeper than {DEPTH_MAX} levels",
+            "它的嵌套超过 {DEPTH_MAX} 层"
+        ));
     }
     match mend(value.get()) {
-        None => Ok((value, false)),
+        None => Ok((value, replaced.then(ToolFailure::mended))),
         Some(text) => {
             let value = RawValue::from_string(text)
                 .expect("an escape was replaced by another of the same length");
-            Ok((value, true))
+            Ok((value, Some(ToolFailure::mended())))
         }
     }
+}
+
+/// What a tool said as text, without NUL; `true` if characters had to be replaced.
+pub fn text(bytes: &[u8]) -> (Cow<'_, str>, bool) {
+    match String::from_utf8_lossy(bytes) {
+        Cow::Borrowed(text) if !text.contains('\0') => (Cow::Borrowed(text), false),
+        text => (Cow::Owned(text.replace('\0', "\u{fffd}")), true),
+    }
+}
+
+/// The beginning of an answer that is larger than `limit`, as one string that ends in a mark: `… [cut]`.
+///
+/// For a write it may be the only trace of what was done.
+pub fn beginning(bytes: &[u8], limit: usize) -> Box<RawValue> {
+    let kept = &bytes[..bytes.len().min(limit).min(BEGINNING_MAX)];
+    // A character that the cut halves is left out; one that was broken before is replaced.
+    let whole = match std::str::from_utf8(kept) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Ok(_) | Err(_) => kept.len(),
+    };
+    let (text, _replaced) = text(&kept[..whole]);
+    to_raw_value(&format!("{text}… [cut]")).expect("a text is always JSON")
 }
 
 /// The deepest nesting of arrays and objects in valid JSON.
@@ -103,7 +133,7 @@ mod tests {
 
     fn read(text: &str) -> (String, bool) {
         let (value, mended) = json(text.as_bytes()).unwrap();
-        (value.get().to_owned(), mended)
+        (value.get().to_owned(), mended.is_some())
     }
 
     #[test]
@@ -134,6 +164,33 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_text_are_replaced_and_said_so() {
+        let cases: [(&[u8], &str); 4] = [
+            (b"\"a\xffb\"", "\"a\u{fffd}b\""),
+            (b"{\"caf\xe9\":\"\xe9\"}", "{\"caf\u{fffd}\":\"\u{fffd}\"}"),
+            (b"[\"\0\"]", "[\"\u{fffd}\"]"),
+            (b"\"\xc3\xa9\xc3\"", "\"\u{e9}\u{fffd}\""),
+        ];
+        for (sent, kept) in cases {
+            let (value, mark) = json(sent).unwrap();
+            assert_eq!(value.get(), kept);
+            assert!(mark.is_some_and(|mark| mark.is_mended()), "{kept}");
+        }
+    }
+
+    #[test]
+    fn a_beginning_is_a_string_that_says_that_it_was_cut() {
+        let read = |bytes: &[u8], limit| -> String {
+            serde_json::from_str(beginning(bytes, limit).get()).unwrap()
+        };
+        assert_eq!(read(b"{\"a\":[1,2", 100), "{\"a\":[1,2… [cut]");
+        assert_eq!(read("xxé".as_bytes(), 3), "xx… [cut]");
+        assert_eq!(read(b"a\0\xff.", 100), "a\u{fffd}\u{fffd}.… [cut]");
+        let long = read(&[b'x'; 1 << 20], 1 << 20);
+        assert!(long.len() < BEGINNING_MAX + 20 && long.ends_with("x… [cut]"));
+    }
+
+    #[test]
     fn what_is_not_one_value_is_refused() {
         let cases: [&[u8]; 9] = [
             b"",
@@ -141,7 +198,7 @@ mod tests {
             b"{",
             b"{} {}",
             b"nope",
-            b"\"\0\"",
+            b"\0",
             b"\xff",
             b"\"\\u00\"",
             b"\xef\xbb\xbf{}",

@@ -1,10 +1,16 @@
 //! A tool's own words when it says no: `{"error": {"message": "…", "code": …}}`.
 
+use fleet::wire::message::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::output;
 
+/// What is told where a tool said no and nothing else.
+pub(crate) const NO_REASON: Message = Message::fixed(
+    "the tool said no and gave no reason",
+    "工具拒绝了请求，但没有说明原因",
+);
 /// The most bytes of a tool's own error code.
 const CODE_MAX: usize = 128;
 

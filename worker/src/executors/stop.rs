@@ -1,6 +1,10 @@
 //! Telling an attempt that it must end now, and why.
 
-use fleet::wire::code::Code;
+use fleet::{
+    outcome::ToolFailure,
+    said,
+    wire::{code::Code, message::Message},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Tells one attempt to end. Clones tell the same attempt.
@@ -64,10 +68,21 @@ impl StopReason {
     }
 
     /// What was done to the attempt, for messages.
-    pub const fn word(self) -> &'static str {
+    pub const fn word(self) -> Message {
         match self {
-            Self::Cancelled => "cancelled",
-            Self::Drained => "stopped",
+            Self::Cancelled => Message::fixed("cancelled", "被取消"),
+            Self::Drained => Message::fixed("stopped", "被停止"),
         }
+    }
+
+    /// The failure of an attempt that ended because of it before it had sent anything.
+    pub(crate) fn before_anything_was_sent(self) -> ToolFailure {
+        let word = self.word();
+        let what = said!(
+            "the attempt was {word} before anything was sent",
+            "这次尝试还没有发出任何内容就{word}",
+            word
+        );
+        ToolFailure::new(self.code(), what)
     }
 }

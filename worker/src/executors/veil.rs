@@ -1,6 +1,13 @@
 //! Tools like to repeat the secret that they were given or refuse; what is told of a failure must not carry it on.
 
+use fleet::{outcome::ToolFailure, said, secrets::SecretError, wire::code::Code};
 use secrecy::{ExposeSecret, SecretString};
+
+/// The failure of a tool whose secret cannot be had: another worker may have it.
+pub(crate) fn no_secret(error: &SecretError) -> ToolFailure {
+    let what = said!("{error}", "工具需要的密钥不可用：{error}");
+    ToolFailure::new(Code::Unavailable, what)
+}
 
 /// The text with every known secret in it replaced; `None` where there is none.
 pub(crate) fn veil(text: &str, secrets: &[SecretString]) -> Option<String> {

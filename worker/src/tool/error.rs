@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use serde_json::json;
 
@@ -102,7 +102,7 @@ impl ToolError {
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             Self::Business { message, code } => {
-                let failure = ToolFailure::new(Code::ToolError, message);
+                let failure = ToolFailure::new(Code::ToolError, Message::verbatim(message));
                 Outcome::DefiniteFailure(match code {
                     Some(mut code) => {
                         code.truncate(code.floor_char_boundary(Self::CODE_MAX));
@@ -114,17 +114,17 @@ impl ToolError {
             Self::NotStarted {
                 message,
                 retry_after,
-            } => Outcome::NotStarted(
-                ToolFailure::new(Code::Unavailable, message).with_retry_after(retry_after),
-            ),
+            } => Outcome::NotStarted(unavailable(message, retry_after)),
             Self::Unknown {
                 message,
                 retry_after,
-            } => Outcome::Unknown(
-                ToolFailure::new(Code::Unavailable, message).with_retry_after(retry_after),
-            ),
+            } => Outcome::Unknown(unavailable(message, retry_after)),
         }
     }
+}
+
+fn unavailable(message: String, retry_after: Option<Duration>) -> ToolFailure {
+    ToolFailure::new(Code::Unavailable, Message::verbatim(message)).with_retry_after(retry_after)
 }
 
 // For this, it is not itself an error: the two would overlap.

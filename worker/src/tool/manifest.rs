@@ -50,6 +50,7 @@ mod tests {
         /// How many there are.
         count: u32,
         /// How much of it, if anything.
+        #[schemars(range(min = 0.0, max = 1.0))]
         share: Option<f64>,
         /// What it is about.
         subject: Subject,
@@ -61,8 +62,16 @@ mod tests {
     #[serde(tag = "type", rename_all = "snake_case")]
     #[expect(dead_code, reason = "only its schema is looked at")]
     enum Subject {
-        City { name: String },
-        Country { code: String },
+        City {
+            /// What it is called, such as Rome.
+            #[schemars(length(min = 1))]
+            name: String,
+        },
+        Country {
+            /// Two letters, such as IT.
+            #[schemars(length(min = 2))]
+            code: String,
+        },
     }
 
     #[derive(Serialize, JsonSchema)]
@@ -98,7 +107,7 @@ mod tests {
         let schema = fleet::arguments::Schema::compile_input(&manifest.input_schema).unwrap();
         let good =
             json!({"count": 1, "subject": {"type": "city", "name": "Rome"}, "tags": {"a": "b"}});
-        assert_eq!(schema.validate(&good).summary(), "");
+        assert!(schema.validate(&good).is_empty());
         for wrong in [
             json!({"count": 4294967296_u64, "subject": {"type": "city", "name": "x"}, "tags": {}}),
             json!({"count": -1, "subject": {"type": "city", "name": "x"}, "tags": {}}),

@@ -101,7 +101,8 @@ async fn an_answer_that_is_too_large_is_not_read_to_its_end() {
         let Outcome::Applied { result, .. } = outcome else {
             panic!("it is applied")
         };
-        assert_eq!(result.get(), "null");
+        let kept = result.get();
+        assert!(kept.len() < 20_000 && kept.ends_with("x… [cut]\""));
         server.until(|seen| seen.ended == 2).await;
         // What the kernel's buffers swallow is not ours; a client that read on would take it all.
         assert!(

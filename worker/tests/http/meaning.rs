@@ -99,7 +99,14 @@ async fn a_redirect_is_not_followed() {
         let server = Server::start(move |_| Reply::Bytes(answer(status, &location, ""))).await;
         let outcome = run(&posting("read", &server.url("/")), json!({})).await;
         assert_eq!(word(&outcome), ("definite_failure", Some("tool_error")));
-        assert!(outcome.failure().unwrap().message.contains("redirect"));
+        assert!(
+            outcome
+                .failure()
+                .unwrap()
+                .message
+                .english()
+                .contains("redirect")
+        );
         let outcome = run(&posting("once", &server.url("/")), json!({})).await;
         assert_eq!(word(&outcome), ("unknown", Some("unavailable")));
     }
@@ -154,6 +161,7 @@ async fn what_never_connected_never_started() {
             .failure()
             .unwrap()
             .message
+            .english()
             .ends_with("connection refused"),
         "{refused:?}"
     );
@@ -169,7 +177,7 @@ async fn a_handshake_that_never_ends_never_started() {
     .await;
     assert_eq!(word(&outcome), ("not_started", Some("unavailable")));
     assert!(
-        outcome.failure().unwrap().message.contains("3 s"),
+        outcome.failure().unwrap().message.english().contains("3 s"),
         "{outcome:?}"
     );
     silent.until(|seen| seen.ended == 1).await;
@@ -241,7 +249,7 @@ async fn a_tool_says_no_in_its_own_words() {
     let server = Server::start(move |_| Reply::Bytes(json_answer(409, body))).await;
     let outcome = run(&posting("once", &server.url("/")), json!({})).await;
     let failure = outcome.failure().unwrap();
-    assert_eq!(failure.message, "order 7 is already paid");
+    assert_eq!(failure.message.english(), "order 7 is already paid");
     assert_eq!(failure.details, Some(json!({"status": 409})));
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet::{ids::CallId, secrets::Secrets, wire::trace::TraceContext};
+use fleet::{call::Language, ids::CallId, secrets::Secrets, wire::trace::TraceContext};
 use serde_json::{json, value::RawValue};
 use worker::executors::Executor;
 
@@ -190,8 +190,9 @@ async fn a_secret_reaches_the_tool_and_no_message() {
             .prepare(&manifest, &json!({"private": "argument-text"}), &secrets)
             .unwrap();
         let outcome = prepared.run(context(Duration::from_millis(500))).await;
-        let failure =
-            serde_json::to_string(outcome.failure().expect("each of them fails")).unwrap();
+        let failure = outcome.failure().expect("each of them fails");
+        let told = Language::ALL.iter().map(|language| failure.told(*language));
+        let failure = serde_json::to_string(&told.collect::<Vec<_>>()).unwrap();
         for hidden in [SECRET, "argument-text", "token"] {
             assert!(!failure.contains(hidden), "{failure}");
             assert!(!format!("{outcome:?}").contains(hidden), "{outcome:?}");
@@ -212,7 +213,11 @@ async fn a_missing_secret_stops_the_attempt_before_the_claim() {
         .err()
         .unwrap();
     assert_eq!(failure.code.as_str(), "unavailable");
-    assert!(failure.message.contains("NOT_THERE"), "{}", failure.message);
+    assert!(
+        failure.message.english().contains("NOT_THERE"),
+        "{}",
+        failure.message
+    );
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ fn read_with(defaults: &[(&str, &str)], call: &str) -> Result<Item, Refusal> {
         raw,
         &"acme".parse().unwrap(),
         &defaults,
-        &mut String::new(),
+        &mut Named::default(),
     )
 }
 
@@ -20,7 +20,7 @@ fn refused(call: &str) -> (Code, String) {
     let refusal = read_with(&[], call)
         .err()
         .unwrap_or_else(|| panic!("{call} was accepted"));
-    let error = refusal.error;
+    let error = refusal.error(Language::En);
     (error.code, error.path.unwrap_or_default())
 }
 
@@ -48,7 +48,7 @@ fn every_field_is_a_header_in_snake_case() {
     assert_eq!(headers.trace.baggage.as_deref(), Some("a=1"));
     assert!(item.own_trace && headers.trace.traceparent.is_some());
     assert_eq!(headers.prefer, Prefer::RespondAsync);
-    assert_eq!(item.submission.args_text, r#"{"n":1.10}"#);
+    assert_eq!(item.submission.sent, r#"{"n":1.10}"#);
 }
 
 #[test]
@@ -234,17 +234,27 @@ fn the_requests_headers_hold_for_calls_that_do_not_say_otherwise() {
 
 #[test]
 fn a_batch_has_no_key_and_its_headers_are_checked() {
-    let code = |name, value| Defaults::read(&[(name, value)]).err().unwrap().error.code;
+    let code = |name, value| Defaults::read(&[(name, value)]).err().unwrap().code;
     assert_eq!(code("Idempotency-Key", "k"), Code::InvalidIdempotencyKey);
     assert_eq!(code("Toolfleet-Session", "a.b"), Code::HeaderInvalid);
 }
 
 #[test]
-fn the_tool_is_known_whatever_is_wrong_before_it() {
-    let raw: &RawValue = serde_json::from_str(r#"{"wrong":1,"tool":"look","args":{}}"#).unwrap();
-    let defaults = Defaults::read(&[]).unwrap();
-    let mut named = String::new();
-    let refused = read(0, raw, &"acme".parse().unwrap(), &defaults, &mut named);
-    assert!(refused.is_err());
-    assert_eq!(named, "look");
+fn the_tool_and_the_language_are_known_whatever_is_wrong() {
+    let named = |lines: &[(&str, &str)], call: &str| {
+        let raw: &RawValue = serde_json::from_str(call).unwrap();
+        let (tenant, defaults) = ("acme".parse().unwrap(), Defaults::read(lines).unwrap());
+        let mut named = Named::default();
+        assert!(read(0, raw, &tenant, &defaults, &mut named).is_err());
+        (named.tool, named.language)
+    };
+    let (own, none) = (
+        r#"{"wrong":1,"language":"en","tool":"look","args":{}}"#,
+        r#"{"wrong":1,"language":"fr","tool":"look","args":{}}"#,
+    );
+    let (asked, look) = ([("Toolfleet-Language", "zh")], || "look".to_owned());
+    assert_eq!(named(&asked, own), (look(), Some(Language::En)));
+    assert_eq!(named(&asked, none), (look(), Some(Language::Zh)));
+    assert_eq!(named(&[], none), (look(), None));
+    assert_eq!(named(&asked, "7"), (String::new(), Some(Language::Zh)));
 }

@@ -3,46 +3,67 @@
 use super::Limits;
 
 /// The parts of a number token that decide whether it is kept exactly.
-pub(super) struct NumberShape<'a> {
+pub(in crate::arguments) struct NumberShape<'a> {
     integer: bool,
+    /// How many digits stand before the point.
+    whole: usize,
     /// The digits of the exponent, without its sign.
     exponent: &'a str,
 }
 
 impl<'a> NumberShape<'a> {
     /// `None` when the token is not a number by the grammar of JSON.
-    pub(super) fn of(token: &'a str) -> Option<Self> {
-        let unsigned = token.strip_prefix('-').unwrap_or(token);
-        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => {
-                let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-                (mantissa, Some(digits))
-            }
-            None => (unsigned, None),
+    pub(in crate::arguments) fn of(token: &'a str) -> Option<Self> {
+        let bytes = token.as_bytes();
+        let digits = |from: usize| {
+            let count = bytes[from..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
+            (count > 0).then_some(from + count)
         };
-        let (whole, fraction) = match mantissa.split_once('.') {
-            Some((whole, fraction)) => (whole, Some(fraction)),
-            None => (mantissa, None),
-        };
-        let digits =
-            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let valid = digits(whole)
-            && (whole == "0" || !whole.starts_with('0'))
-            && fraction.is_none_or(digits)
-            && exponent.is_none_or(digits);
-        let integer = fraction.is_none() && exponent.is_none();
-        valid.then(|| Self {
-            integer,
-            exponent: exponent.unwrap_or("0"),
+        let start = usize::from(bytes.first() == Some(&b'-'));
+        let point = digits(start)?;
+        if bytes[start] == b'0' && point > start + 1 {
+            return None;
+        }
+        let mut end = point;
+        if bytes.get(end) == Some(&b'.') {
+            end = digits(end + 1)?;
+        }
+        let mut exponent = "0";
+        if let Some(b'e' | b'E') = bytes.get(end) {
+            let signed = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+            let first = end + 1 + signed;
+            end = digits(first)?;
+            exponent = &token[first..];
+        }
+        (end == bytes.len()).then_some(Self {
+            integer: point == end,
+            whole: point - start,
+            exponent,
         })
     }
 
-    pub(super) fn is_kept_exactly(&self, token: &str) -> bool {
+    /// Whether the token, cut off here, may have been the beginning of a number.
+    pub(super) fn begins(token: &str) -> bool {
+        NumberShape::of(token).is_some() || NumberShape::of(&format!("{token}0")).is_some()
+    }
+
+    pub(in crate::arguments) fn is_kept_exactly(&self, token: &str) -> bool {
+        // Every integer of so many digits has 64 bits.
+        const SURELY: usize = 18;
         if self.integer {
-            return token.parse::<i64>().is_ok() || token.parse::<u64>().is_ok();
+            return self.whole <= SURELY
+                || token.parse::<i64>().is_ok()
+                || token.parse::<u64>().is_ok();
         }
-        let exponent = self.exponent.parse::<u32>();
-        exponent.is_ok_and(|exponent| exponent <= Limits::EXPONENT_MAX)
-            && token.parse::<f64>().is_ok_and(f64::is_finite)
+        let Ok(exponent) = self.exponent.parse::<u32>() else {
+            return false;
+        };
+        let power = self.whole.saturating_add(exponent as usize);
+        exponent <= Limits::EXPONENT_MAX
+            && (power <= Limits::EXPONENT_MAX as usize
+                || token.parse::<f64>().is_ok_and(f64::is_finite))
     }
 }

@@ -1,11 +1,12 @@
 use super::*;
+use crate::call::Language;
 
 fn refusal(body: impl AsRef<[u8]>) -> (Code, String) {
     let error = parse(body.as_ref(), &Limits::DEFAULT).expect_err("this body must be refused");
-    assert!(
-        !error.message.is_empty() && error.message.len() <= 512,
-        "{error:?}"
-    );
+    for language in [Language::En, Language::Zh] {
+        let length = error.message.told(language).len();
+        assert!(length > 0 && length <= 512, "{error:?}");
+    }
     assert!(error.path.len() <= Limits::PATH_BYTES, "{error:?}");
     (error.code, error.path)
 }
@@ -20,7 +21,7 @@ fn every_malformed_body_is_refused_with_its_code_and_place() {
     let rows: &[(&[u8], Code, &str)] = &[
         (b"", MalformedJson, ""),
         (b"  \n", MalformedJson, ""),
-        (br#"{"a":1"#, TruncatedArguments, ""),
+        (br#"{"a":1"#, TruncatedArguments, "/a"),
         (br#"{"a":1,"#, TruncatedArguments, ""),
         (br#"{"a":"#, TruncatedArguments, "/a"),
         (br#"{"a""#, TruncatedArguments, "/a"),

@@ -1,7 +1,13 @@
-//! Keys and strings: their escapes, their encoding, their length.
+//! Keys and strings: their escapes, their length.
 
-use super::{Fault, Parsed, Parser, truncated};
-use crate::wire::code::Code;
+use super::{
+    Parser,
+    fault::{Expected, Fault, Parsed},
+};
+use crate::{
+    plain, said,
+    wire::{code::Code, message::Message},
+};
 
 /// What kind of text is being read, and how long it may be.
 #[derive(Clone, Copy)]
@@ -10,20 +16,17 @@ pub(super) enum Text {
     String,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
     /// Reads a key or a string; `at` stands on the opening quote.
-    pub(super) fn text(&mut self, kind: Text) -> Parsed<String> {
+    pub(super) fn quoted(&mut self, kind: Text) -> Parsed<String> {
         self.at += 1;
-        let mut text = String::new();
+        let run = self.run(kind, 0)?;
+        if self.eat(b'"') {
+            return Ok(run.to_owned());
+        }
+        let mut text = String::with_capacity(run.len() + 16);
+        text.push_str(run);
         loop {
-            let rest = &self.body[self.at..];
-            let end = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
-            let run = &rest[..end.unwrap_or(rest.len())];
-            self.check_length(kind, text.len() + run.len())?;
-            text.push_str(self.utf8(run, end.is_none())?);
-            self.at += run.len();
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -31,39 +34,52 @@ impl Parser<'_> {
                 }
                 Some(b'\\') => text.push(self.escape()?),
                 Some(control) => {
-                    let message =
-                        format!("a string holds the control character U+{control:04X}; escape it");
-                    return Err(Fault::new(Code::MalformedJson, message));
+                    return Err(Fault::new(
+                        Code::MalformedJson,
+                        said!(
+                            "a string holds the control character U+{control:04X}; escape it",
+                            "字符串中有控制字符 U+{control:04X}；请转义"
+                        ),
+                    ));
                 }
-                None => return Err(truncated()),
+                None => return Err(self.cut_in_string()),
             }
+            text.push_str(self.run(kind, text.len())?);
         }
     }
 
+    /// Reads up to what ends a string or has to be escaped in it; `before` bytes of the text have been read.
+    fn run(&mut self, kind: Text, before: usize) -> Parsed<&'a str> {
+        let rest = &self.text[self.at..];
+        let run = &rest[..plain::length(rest.as_bytes())];
+        self.check_length(kind, before + run.len())?;
+        self.at += run.len();
+        Ok(run)
+    }
+
     fn check_length(&self, kind: Text, length: usize) -> Parsed<()> {
-        let (what, max, code) = match kind {
-            Text::Key => ("a key", self.limits.key_bytes, Code::KeyTooLong),
-            Text::String => ("a string", self.limits.string_bytes, Code::StringTooLong),
+        let max = match kind {
+            Text::Key => self.limits.key_bytes,
+            Text::String => self.limits.string_bytes,
         };
         if length <= max {
             return Ok(());
         }
-        Err(Fault::new(
-            code,
-            format!("{what} is longer than {max} bytes"),
-        ))
-    }
-
-    fn utf8<'b>(&self, run: &'b [u8], ends_body: bool) -> Parsed<&'b str> {
-        std::str::from_utf8(run).map_err(|error| {
-            if ends_body && error.error_len().is_none() {
-                return truncated();
-            }
-            let at = self.at + error.valid_up_to();
-            Fault::new(
-                Code::InvalidUnicode,
-                format!("the bytes at {at} are not UTF-8; send the body as UTF-8"),
-            )
+        Err(match kind {
+            Text::Key => Fault::new(
+                Code::KeyTooLong,
+                said!(
+                    "a key is longer than {max} bytes; use a shorter one",
+                    "有一个键超过 {max} 字节；请改用更短的键"
+                ),
+            ),
+            Text::String => Fault::new(
+                Code::StringTooLong,
+                said!(
+                    "a string is longer than {max} bytes; send less text",
+                    "有一个字符串超过 {max} 字节；请缩短文本"
+                ),
+            ),
         })
     }
 
@@ -78,7 +94,7 @@ impl Parser<'_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.unicode_escape(),
-            Some(_) | None => return Err(self.unexpected("one of \"\\/bfnrtu after a backslash")),
+            Some(_) | None => return Err(self.unexpected(Expected::Escape)),
         };
         self.at += 1;
         Ok(escaped)
@@ -86,37 +102,34 @@ impl Parser<'_> {
 
     /// Reads `uXXXX`, or the two halves of a surrogate pair; `at` stands on the `u`.
     fn unicode_escape(&mut self) -> Parsed<char> {
-        let lone = || {
-            Fault::new(
-                Code::InvalidUnicode,
-                "a string holds half of a surrogate pair; escape both halves",
-            )
-        };
         let unit = self.hex_escape()?;
         let code_point = match unit {
             0 => {
                 return Err(Fault::new(
                     Code::NulNotAllowed,
-                    "a string holds the character U+0000; leave it out",
+                    Message::fixed(
+                        "a string holds the character U+0000; leave it out",
+                        "字符串中有字符 U+0000；请去掉",
+                    ),
                 ));
             }
             0xd800..=0xdbff => {
                 for expected in [b'\\', b'u'] {
                     match self.peek() {
-                        None => return Err(truncated()),
-                        Some(byte) if byte != expected => return Err(lone()),
+                        None => return Err(self.unexpected(Expected::Escape)),
+                        Some(byte) if byte != expected => return Err(lone_surrogate()),
                         Some(_) if expected == b'\\' => self.at += 1,
                         Some(_) => {}
                     }
                 }
                 match self.hex_escape()? {
                     low @ 0xdc00..=0xdfff => 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00),
-                    _ => return Err(lone()),
+                    _ => return Err(lone_surrogate()),
                 }
             }
             other => other,
         };
-        char::from_u32(code_point).ok_or_else(lone)
+        char::from_u32(code_point).ok_or_else(lone_surrogate)
     }
 
     /// Reads the `u` of an escape and its four digits.
@@ -125,10 +138,19 @@ impl Parser<'_> {
         let mut unit = 0;
         for _ in 0..4 {
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
-            unit = unit * 16
-                + digit.ok_or_else(|| self.unexpected("four hexadecimal digits after \\u"))?;
+            unit = unit * 16 + digit.ok_or_else(|| self.unexpected(Expected::HexDigits))?;
             self.at += 1;
         }
         Ok(unit)
     }
+}
+
+fn lone_surrogate() -> Box<Fault> {
+    Fault::new(
+        Code::InvalidUnicode,
+        Message::fixed(
+            "a string holds half of a surrogate pair; escape both halves",
+            "字符串中只有代理对的一半；请把两半都写出来",
+        ),
+    )
 }

@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::arguments::{Limits, parse_any};
+use crate::{
+    arguments::{Limits, parse_any},
+    call::Language,
+};
 
 fn compile(schema: Value) -> Schema {
     Schema::compile(&schema).expect("this schema must compile")
@@ -50,7 +53,7 @@ fn a_model_is_told_everything_at_once_and_in_order() {
     assert_eq!(
         said(&weather(), &value),
         [
-            r#"/city: expected the required property, of type string, found nothing"#,
+            r#"/city: expected the required property "city" (string), found nothing"#,
             r#"/cty: expected only the properties "city", "days", "near", "on", "unit"; the nearest is "city", found string "Paris""#,
             r#"/days: expected integer, found string "5""#,
             r#"/near: expected null or string, found integer 7"#,
@@ -141,7 +144,7 @@ fn every_keyword_is_worded() {
         (
             json!(false),
             json!(true),
-            "expected no value here at all, found boolean true",
+            "expected no value here at all; leave it out, found boolean true",
         ),
         (
             json!({"type": ["integer", "null"]}),
@@ -196,18 +199,23 @@ fn what_is_shown_stays_small() {
     let violations = schema.validate(&Value::Object(entries.collect()));
     assert_eq!(violations.total(), 900);
     assert!(!violations.items().is_empty() && violations.items().len() <= 16);
-    assert!(serde_json::to_string(&violations).unwrap().len() <= 2 * 1024);
-    assert!(
-        violations.summary().len() <= 480,
-        "{}",
-        violations.summary()
-    );
-    for violation in violations.items() {
-        assert!(violation.found.len() <= 64, "{}", violation.found);
+    for language in Language::ALL {
+        let details = violations.details(*language).to_string();
+        assert!(details.len() <= 2 * 1024, "{details}");
+        let summary = violations.summary();
+        assert!(summary.told(*language).len() <= 480, "{summary:?}");
+        assert!(summary.told(*language).contains(&(900 - 1).to_string()));
     }
     let quotes = json!({"a": "\"".repeat(500), "b": "\u{1}".repeat(500), "c": "é".repeat(500)});
-    for violation in schema.validate(&quotes).items() {
-        assert!(violation.found.len() <= 64, "{}", violation.found);
+    for violation in violations
+        .items()
+        .iter()
+        .chain(schema.validate(&quotes).items())
+    {
+        for language in Language::ALL {
+            let found = violation.found.told(*language);
+            assert!(found.len() <= 64, "{found}");
+        }
     }
 }
 

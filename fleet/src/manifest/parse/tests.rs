@@ -16,9 +16,9 @@ fn with(changes: &Value) -> String {
         "input_schema": {
             "type": "object",
             "properties": {
-                "city": {"type": "string", "minLength": 1, "description": "The city"},
+                "city": {"type": "string", "minLength": 1, "description": "The city, such as Oslo"},
                 "days": {"type": "integer", "description": "How many days"},
-                "key": {"type": "string", "description": "Filled in"},
+                "key": {"type": "string", "description": "Filled in by us"},
             },
             "required": ["city"],
             "additionalProperties": false,
@@ -139,8 +139,8 @@ fn a_caller_may_not_give_the_argument_that_carries_the_key() {
     assert!(schema.is_valid(&json!({"city": "Oslo"})));
     let violations = schema.validate(&json!({"city": "Oslo", "key": "k"}));
     assert_eq!(
-        violations.summary(),
-        r#"/key: expected no value here at all, found string "k""#
+        violations.summary().english(),
+        r#"/key: expected no value here at all; leave it out, found string "k""#
     );
 }
 
@@ -743,32 +743,4 @@ fn every_effect_may_take_its_key_from_the_arguments() {
         let warned = lint(&manifest).iter().any(|warning| warning.path == "/key");
         assert_eq!(warned, manifest.effect == Effect::Read, "{changes}");
     }
-}
-
-#[test]
-fn lint_warns_of_what_might_be_meant_otherwise() {
-    assert_eq!(lint(&parse(&with(&json!({}))).unwrap()), []);
-    let mut changes = json!({
-        "effect": "once",
-        "description": "Pays.",
-        "input_schema": {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]},
-    });
-    changes["executor"] = process(&json!({}))["executor"].clone();
-    let warnings = lint(&parse(&with(&changes)).unwrap());
-    let found: Vec<_> = warnings
-        .iter()
-        .map(|warning| (warning.path.as_str(), warning.message.as_str()))
-        .collect();
-    assert!(
-        matches!(
-            found.as_slice(),
-            [
-                ("/description", _),
-                ("/input_schema", _),
-                ("/input_schema/properties/to", described),
-                ("/input_schema/properties/to", bounded),
-            ] if described.contains("description") && bounded.contains("minLength: 1")
-        ),
-        "{found:?}"
-    );
 }

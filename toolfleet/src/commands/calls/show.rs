@@ -52,7 +52,7 @@ impl Show {
 }
 
 /// The columns that are shown, in this order; those without a value are left out.
-const COLUMNS: [(&str, &str); 27] = [
+const COLUMNS: [(&str, &str); 30] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -76,8 +76,11 @@ const COLUMNS: [(&str, &str); 27] = [
     ("worker", "worker"),
     ("trace", "trace_id"),
     ("probe of", "probe_of"),
+    ("language", "language"),
     ("meta", "meta"),
     ("arguments", "args"),
+    ("as sent", "original_args"),
+    ("corrections", "coercions"),
     ("result", "result"),
     ("error", "error"),
 ];
@@ -132,17 +135,16 @@ fn read(story: &Story) -> serde_json::Result<String> {
     let attempts: Vec<Attempt> = serde_json::from_str(&story.attempts)?;
     let events: Vec<Event> = serde_json::from_str(&story.events)?;
 
+    let was_corrected = call
+        .get("coercions")
+        .is_some_and(|changes| changes.get() != "[]");
     let mut text = String::new();
     for (label, column) in COLUMNS {
+        let repeats = ["original_args", "coercions"].contains(&column) && !was_corrected;
         let Some(value) = call.get(column).filter(|value| !is_nothing(value)) else {
             continue;
         };
-        writeln!(text, "{label:<14}{}", shown(value)).expect("a String takes everything");
-    }
-    // Only where the arguments were changed on their way in.
-    let coercions = call.get("coercions").filter(|value| value.get() != "[]");
-    if let (Some(coercions), Some(original)) = (coercions, call.get("original_args")) {
-        for (label, value) in [("as sent", original), ("corrections", coercions)] {
+        if !repeats {
             writeln!(text, "{label:<14}{}", shown(value)).expect("a String takes everything");
         }
     }

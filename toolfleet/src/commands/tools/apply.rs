@@ -6,7 +6,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use fleet::{
     config::{BusArgs, StoreArgs},
-    manifest::{ExecutorSpec, Manifest, ManifestProblem},
+    manifest::{ExecutorSpec, Manifest, ManifestProblem, lint},
     store::{
         StoreError,
         tools::{Applied, apply},
@@ -26,7 +26,7 @@ const BELL_MAX: Duration = Duration::from_secs(3);
 /// What `tools apply` is told.
 #[derive(Debug, clap::Args)]
 pub struct Apply {
-    /// Manifest files, or folders of them; if one has a problem, none is applied
+    /// Manifest files, or folders of them; if one has a problem, none is applied, and warnings of `tools lint` are counted
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
     /// Who applies them, as the history will say
@@ -72,6 +72,7 @@ impl Apply {
             self.ring().await;
         }
         self.print(&done)?;
+        hint(&done);
         ended.context("not everything was applied")?;
         let refused = done
             .iter()
@@ -159,6 +160,22 @@ impl Apply {
         output::warn(&format!(
             "the fleet could not be told, it will see it within a few seconds: {why}"
         ));
+    }
+}
+
+/// Says of each new version what a model may not understand; it is applied all the same.
+fn hint(done: &[Done<'_>]) {
+    let new = done
+        .iter()
+        .filter(|(.., applied)| *applied == Applied::Created);
+    for (path, manifest, _) in new {
+        let warnings = lint(manifest).len();
+        if warnings > 0 {
+            let count = if warnings == 1 { "thing" } else { "things" };
+            output::warn(&format!(
+                "{path}: {warnings} {count} that a model may get wrong; `toolfleet tools lint {path}` says what to write instead"
+            ));
+        }
     }
 }
 

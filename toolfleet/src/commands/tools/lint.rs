@@ -8,8 +8,25 @@ use serde_json::{Value, json};
 use super::files::{self, ManifestFile};
 use crate::commands::output;
 
+/// What is warned of, for `--help`.
+const RULES: &str = "\
+Problems are what `tools apply` refuses. Warnings, at most 50 for each file:
+  the tool      a vague name; a short description, one that repeats the name, or one of more than 1,024 characters;
+                a union at the top; a probe without not_applied_when; key: from_arguments of a read,
+                or of a write with a default
+  a property    no description, or one that hardly says more than the name; no type; required and possibly empty;
+                required with a default; required and not declared
+  its name      a word in which models wrap arguments; anything but letters, digits and _; like a sibling but for
+                case or separators; camelCase beside snake_case
+  its values    an object that may hold anything; an array without items; a format or pattern without an example;
+                enum values of another type, or equal but for case or space
+  of a write    an object at any level without additionalProperties: false; a number without bounds; an array without
+                maxItems
+docs/lint.md has the reasons, and what to write instead.";
+
 /// What `tools lint` is told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = RULES)]
 pub struct Lint {
     /// Manifest files, or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]

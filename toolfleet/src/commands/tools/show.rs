@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use fleet::{
     config::StoreArgs,
-    definitions::{Format, definitions},
+    definitions::{Format, definitions, strict_definitions},
     ids::ToolName,
     manifest::Manifest,
 };
@@ -24,6 +24,9 @@ pub struct Show {
     /// What to show of it
     #[arg(long, value_enum, default_value_t = Shape::Manifest)]
     format: Shape,
+    /// For strict mode, with --format openai; says why where the tool cannot be strict
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON on one line
@@ -60,6 +63,9 @@ impl Shape {
 
 impl Show {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.strict && self.format != Shape::Openai {
+            bail!("--strict is for --format openai alone");
+        }
         let pool = connect::reader(&self.store).await?;
         let Some(manifest) = history::manifest(&pool, &self.tool, self.tool_version).await? else {
             match self.tool_version {
@@ -75,7 +81,7 @@ impl Show {
             Some(format) => {
                 let manifest: Manifest = serde_json::from_str(&manifest)
                     .context("read a manifest that another version of this program applied")?;
-                definitions([&manifest].into_iter(), format)[0].to_string()
+                self.definition(&manifest, format)
             }
         };
         output::print(&if self.json {
@@ -84,5 +90,16 @@ impl Show {
             json::pretty(&shown)
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn definition(&self, manifest: &Manifest, format: Format) -> String {
+        if !self.strict {
+            return definitions([manifest].into_iter(), format)[0].to_string();
+        }
+        let listed = strict_definitions([manifest].into_iter());
+        for not in &listed.not_strict {
+            output::warn(&format!("{} is not strict: {}", not.name, not.reason));
+        }
+        listed.tools[0].to_string()
     }
 }

@@ -4,7 +4,11 @@
 //! nothing reserved, and an empty id turns `DELETE /users/{id}` into `DELETE /users/`. So the rules are checked on the
 //! arguments before, and once more on the finished URL after.
 
-use fleet::{outcome::ToolFailure, wire::code::Code};
+use fleet::{
+    outcome::ToolFailure,
+    said,
+    wire::{code::Code, message::Message},
+};
 use reqwest::Url;
 use serde_json::{Map, Value};
 
@@ -20,7 +24,10 @@ use super::{
 /// `tool_error` when an argument cannot stand where the template puts it, `tool_gone` when the template is wrong.
 pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<Url, ToolFailure> {
     let template = UriTemplate::parse(template).ok_or_else(|| {
-        defect("the URL in the manifest is not an RFC 6570 template without a fragment")
+        defect(Message::fixed(
+            "the URL in the manifest is not an RFC 6570 template without a fragment",
+            "清单中的 URL 不是不带片段的 RFC 6570 模板",
+        ))
     })?;
     let mut in_path = true;
     let mut text = String::new();
@@ -53,15 +60,21 @@ pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<U
 fn bind(variable: &Variable<'_>, arguments: &Map<String, Value>) -> Result<Bound, ToolFailure> {
     let name = variable.name;
     let flat = |value: &Value| {
-        let why = "its items must be texts, numbers or booleans";
-        scalar(value)
-            .ok_or_else(|| refuse(format!("argument {name:?} cannot stand in the URL: {why}")))
+        scalar(value).ok_or_else(|| {
+            refuse(said!(
+                "argument {name:?} cannot stand in the URL: its items must be texts, numbers or booleans",
+                "参数 {name:?} 不能放进 URL：它的各项必须是文本、数字或布尔值"
+            ))
+        })
     };
     match given(arguments, name) {
         None => Ok(Bound::Absent),
-        Some(Value::Array(_) | Value::Object(_)) if variable.prefix.is_some() => Err(refuse(
-            format!("argument {name:?} cannot stand in the URL: it must be one text"),
-        )),
+        Some(Value::Array(_) | Value::Object(_)) if variable.prefix.is_some() => {
+            Err(refuse(said!(
+                "argument {name:?} cannot stand in the URL: it must be one text",
+                "参数 {name:?} 不能放进 URL：它必须是单个文本"
+            )))
+        }
         Some(Value::Array(items)) => items
             .iter()
             .map(flat)
@@ -83,9 +96,10 @@ fn check(expression: &Expression<'_>, values: &[Bound], in_path: bool) -> Result
     let operator = expression.operator;
     let stray = |value: &Bound| value.texts().iter().any(|text| text.contains(['?', '#']));
     if operator == Operator::Reserved && values.iter().any(stray) {
-        return Err(refuse(format!(
-            "{} cannot stand in the URL: ? and # would end its path",
-            named(expression)
+        let names = names(expression);
+        return Err(refuse(said!(
+            "argument {names:?} cannot stand in the URL: ? and # would end its path",
+            "参数 {names:?} 不能放进 URL：? 和 # 会使路径提前结束"
         )));
     }
     // `{/id}` says that the segment may be missing; `/{id}` says that it is there.
@@ -95,21 +109,22 @@ fn check(expression: &Expression<'_>, values: &[Bound], in_path: bool) -> Result
             .iter()
             .all(|value| value.texts().iter().all(|text| text.is_empty()))
     {
-        return Err(refuse(format!(
-            "{} is part of the URL's path: it must be given and not be empty",
-            named(expression)
+        let names = names(expression);
+        return Err(refuse(said!(
+            "argument {names:?} is part of the URL's path: it must be given and not be empty",
+            "参数 {names:?} 是 URL 路径的一部分：必须给出，且不能为空"
         )));
     }
     Ok(())
 }
 
-fn named(expression: &Expression<'_>) -> String {
+fn names(expression: &Expression<'_>) -> String {
     let names: Vec<&str> = expression
         .variables
         .iter()
         .map(|variable| variable.name)
         .collect();
-    format!("argument {:?}", names.join(","))
+    names.join(",")
 }
 
 /// Parses the finished text and proves that it still lies where its literal beginning says.
@@ -118,14 +133,23 @@ fn in_its_place(literal: &str, text: &str) -> Result<Url, ToolFailure> {
         .ok()
         .filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host() && !has_user(base))
         .ok_or_else(|| {
-            defect("the URL in the manifest must begin with a literal http or https scheme, host and port, without a user")
+            defect(Message::fixed(
+                "the URL in the manifest must begin with a literal http or https scheme, host and port, without a user",
+                "清单中的 URL 必须以写明的 http 或 https、主机和端口开头，不带用户",
+            ))
         })?;
     if climbs(text) {
-        return Err(refuse(
+        return Err(refuse(Message::fixed(
             "the arguments would put . or .. into the URL's path; give a plain name",
-        ));
+            "这些参数会把 . 或 .. 放进 URL 的路径；请给出普通的名字",
+        )));
     }
-    let away = || refuse("the arguments would lead the URL away from the tool's own host and path");
+    let away = || {
+        refuse(Message::fixed(
+            "the arguments would lead the URL away from the tool's own host and path",
+            "这些参数会使 URL 离开工具自己的主机和路径",
+        ))
+    };
     let url = Url::parse(text).map_err(|_cause| away())?;
     let same_origin = (url.scheme(), url.host(), url.port_or_known_default())
         == (base.scheme(), base.host(), base.port_or_known_default());
@@ -133,9 +157,10 @@ fn in_its_place(literal: &str, text: &str) -> Result<Url, ToolFailure> {
         return Err(away());
     }
     if url.fragment().is_some() {
-        return Err(defect(
+        return Err(defect(Message::fixed(
             "the URL in the manifest has a fragment, which never reaches a server",
-        ));
+            "清单中的 URL 带有片段，它永远不会到达服务器",
+        )));
     }
     Ok(url)
 }
@@ -160,7 +185,7 @@ fn climbs(url: &str) -> bool {
         .any(|segment| matches!(segment, "." | ".."))
 }
 
-fn refuse(message: impl Into<String>) -> ToolFailure {
+fn refuse(message: Message) -> ToolFailure {
     ToolFailure::new(Code::ToolError, message)
 }
 

@@ -18,8 +18,9 @@ use fleet::{
     call::Effect,
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
+    said,
     secrets::Secrets,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::future::BoxFuture;
 use reqwest::{
@@ -70,9 +71,10 @@ impl Executor for HttpExecutor {
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
         let ExecutorSpec::Http(spec) = &manifest.executor else {
-            return Err(defect(format!(
-                "a {} tool was given to the http executor",
-                manifest.executor.kind()
+            let kind = manifest.executor.kind();
+            return Err(defect(said!(
+                "a {kind} tool was given to the http executor",
+                "一个 {kind} 工具被交给了 http 执行器"
             )));
         };
         let arguments = arguments.as_object().cloned().unwrap_or_default();
@@ -178,11 +180,13 @@ impl HttpAttempt {
             Err(failure) => return Outcome::NotStarted(failure),
         };
         if let Some(reason) = context.stop.asked() {
-            let message = format!("the attempt was {} before anything was sent", reason.word());
-            return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
+            return Outcome::NotStarted(reason.before_anything_was_sent());
         }
         if Instant::now() >= context.until {
-            let message = "the attempt's time was over before anything was sent";
+            let message = Message::fixed(
+                "the attempt's time was over before anything was sent",
+                "这次尝试还没有发出任何内容，时间就到了",
+            );
             return Outcome::NotStarted(ToolFailure::new(Code::Timeout, message));
         }
         exchange(&self.client, request, &self.rules, &context).await
@@ -240,16 +244,24 @@ async fn cut_off(context: &AttemptContext) -> End {
 }
 
 fn unanswered(end: End, origin: &str) -> Outcome {
-    let (code, why) = match end {
-        End::Stopped(reason) => (reason.code(), format!("the attempt was {}", reason.word())),
-        End::Whole | End::TooLarge | End::Broken | End::TimedOut => {
-            (Code::Timeout, "the attempt's time was over".to_owned())
+    Outcome::Unknown(match end {
+        End::Stopped(reason) => {
+            let word = reason.word();
+            let what = said!(
+                "the attempt was {word} before {origin} answered",
+                "这次尝试在 {origin} 响应之前{word}",
+                word
+            );
+            ToolFailure::new(reason.code(), what)
         }
-    };
-    Outcome::Unknown(ToolFailure::new(
-        code,
-        format!("{why} before {origin} answered"),
-    ))
+        End::Whole | End::TooLarge | End::Broken | End::TimedOut => {
+            let what = said!(
+                "the attempt's time was over before {origin} answered",
+                "{origin} 还没有响应，这次尝试的时间就到了"
+            );
+            ToolFailure::new(Code::Timeout, what)
+        }
+    })
 }
 
 /// Reads the body up to its limit. Headers need none of ours: the library stops at 100 of them and about 400 KiB.
@@ -281,7 +293,11 @@ async fn read<F: Future<Output = End>>(
             end = &mut cut => break end,
         };
         match chunk {
-            Ok(Some(chunk)) if answer.body.len() + chunk.len() > limit => break End::TooLarge,
+            Ok(Some(chunk)) if answer.body.len() + chunk.len() > limit => {
+                let room = limit - answer.body.len();
+                answer.body.extend_from_slice(&chunk[..room]);
+                break End::TooLarge;
+            }
             Ok(Some(chunk)) => answer.body.extend_from_slice(&chunk),
             Ok(None) => break End::Whole,
             Err(_broken) => break End::Broken,

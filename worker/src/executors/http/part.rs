@@ -2,12 +2,15 @@
 
 use fleet::{
     outcome::ToolFailure,
-    secrets::{SecretError, Secrets},
-    wire::code::Code,
+    said,
+    secrets::Secrets,
+    wire::{code::Code, message::Message},
 };
 use reqwest::header::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
+
+use crate::executors::veil::no_secret;
 
 /// What stands at one place of a header or of the query.
 pub(super) enum Part {
@@ -24,8 +27,8 @@ impl Part {
         if !text.starts_with(Secrets::SCHEME) {
             return Ok(Self::Text(text.to_owned()));
         }
-        let missing = |error: SecretError| ToolFailure::new(Code::Unavailable, error.to_string());
-        secrets.resolve(text).map(Self::Secret).map_err(missing)
+        let secret = secrets.resolve(text).map(Self::Secret);
+        secret.map_err(|error| no_secret(&error))
     }
 
     pub(super) fn header_value(
@@ -35,13 +38,17 @@ impl Part {
     ) -> Result<Option<HeaderValue>, ToolFailure> {
         match self {
             Self::Text(text) => header_text(text).map(Some).ok_or_else(|| {
-                defect(format!(
-                    "the header {name} in the manifest holds a control character: remove it"
+                defect(said!(
+                    "the header {name} in the manifest holds a control character: remove it",
+                    "清单中的请求头 {name} 含有控制字符：请删除"
                 ))
             }),
             Self::Secret(secret) => {
                 let mut value = header_text(secret.expose_secret()).ok_or_else(|| {
-                    let message = format!("the secret for the header {name} holds a control character: store it without");
+                    let message = said!(
+                        "the secret for the header {name} holds a control character: store it without",
+                        "用于请求头 {name} 的密钥含有控制字符：请去掉后再存"
+                    );
                     ToolFailure::new(Code::Unavailable, message)
                 })?;
                 value.set_sensitive(true);
@@ -49,8 +56,9 @@ impl Part {
             }
             Self::Argument(argument) => {
                 let refuse = || {
-                    let message = format!(
-                        "argument {argument:?} cannot stand in a header: give one text, number or boolean without control characters"
+                    let message = said!(
+                        "argument {argument:?} cannot stand in a header: give one text, number or boolean without control characters",
+                        "参数 {argument:?} 不能放进请求头：请给出单个文本、数字或布尔值，不含控制字符"
                     );
                     ToolFailure::new(Code::ToolError, message)
                 };
@@ -79,8 +87,9 @@ impl Part {
                 };
                 let texts: Option<Vec<String>> = items.iter().map(scalar).collect();
                 texts.ok_or_else(|| {
-                    let message = format!(
-                        "argument {argument:?} cannot stand in the query: give a text, a number, a boolean or a list of them"
+                    let message = said!(
+                        "argument {argument:?} cannot stand in the query: give a text, a number, a boolean or a list of them",
+                        "参数 {argument:?} 不能放进查询部分：请给出文本、数字、布尔值或它们的列表"
                     );
                     ToolFailure::new(Code::ToolError, message)
                 })
@@ -138,18 +147,23 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
         "expect",
     ];
     const OURS: [&str; 4] = ["idempotency-key", "traceparent", "tracestate", "baggage"];
-    let parsed = HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_cause| defect(format!("{name:?} in the manifest is not a header name")))?;
+    let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_cause| {
+        defect(said!(
+            "{name:?} in the manifest is not a header name",
+            "清单中的 {name:?} 不是请求头的名字"
+        ))
+    })?;
     let lower = parsed.as_str();
     if FRAMING.contains(&lower) || OURS.contains(&lower) || lower.starts_with("toolfleet-") {
-        return Err(defect(format!(
-            "the manifest sets the header {lower}, which is set for every request: remove it"
+        return Err(defect(said!(
+            "the manifest sets the header {lower}, which is set for every request: remove it",
+            "清单设置了请求头 {lower}，而它由每个请求自动设置：请删除"
         )));
     }
     Ok(parsed)
 }
 
 /// A failure that only the manifest's author can mend.
-pub(super) fn defect(message: impl Into<String>) -> ToolFailure {
+pub(super) fn defect(message: Message) -> ToolFailure {
     ToolFailure::new(Code::ToolGone, message)
 }

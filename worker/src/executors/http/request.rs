@@ -1,6 +1,11 @@
 //! What is sent: the manifest's request filled with the arguments. Pure, but for the secrets handed in.
 
-use fleet::{manifest::HttpSpec, outcome::ToolFailure, secrets::Secrets, wire::code::Code};
+use fleet::{
+    manifest::HttpSpec,
+    outcome::ToolFailure,
+    secrets::Secrets,
+    wire::{code::Code, message::Message},
+};
 use reqwest::{
     Method, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
@@ -74,7 +79,10 @@ impl Template {
             }
         }
         if url.as_str().len() > URL_MAX {
-            let message = "the arguments make the URL too long: use shorter ones";
+            let message = Message::fixed(
+                "the arguments make the URL too long: use shorter ones",
+                "这些参数使 URL 过长：请用更短的参数",
+            );
             return Err(ToolFailure::new(Code::ToolError, message));
         }
         let body = self.body(arguments);
@@ -131,9 +139,10 @@ fn method(name: &str) -> Result<Method, ToolFailure> {
         "PUT" => Ok(Method::PUT),
         "PATCH" => Ok(Method::PATCH),
         "DELETE" => Ok(Method::DELETE),
-        _ => Err(defect(
+        _ => Err(defect(Message::fixed(
             "the method in the manifest must be GET, POST, PUT, PATCH or DELETE",
-        )),
+            "清单中的 method 必须是 GET、POST、PUT、PATCH 或 DELETE",
+        ))),
     }
 }
 
@@ -272,7 +281,8 @@ mod tests {
                 .err()
                 .unwrap();
             assert_eq!(failure.code, Code::ToolError, "{hostile:?}");
-            assert!(!failure.message.contains("evil"), "{}", failure.message);
+            let told = failure.message.english();
+            assert!(!told.contains("evil"), "{told}");
         }
         assert!(render(manifest.clone(), json!({"a": ["x"]})).is_err());
         assert!(

@@ -10,7 +10,8 @@ use std::{error::Error, io, time::Duration};
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use reqwest::{Client, ClientBuilder, redirect, retry};
 
@@ -72,42 +73,54 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     if error.is_builder() {
         return Outcome::NotStarted(ToolFailure::new(
             Code::ToolError,
-            "the rendered URL cannot be sent",
+            Message::fixed("the rendered URL cannot be sent", "填好的 URL 无法发送"),
         ));
     }
     if error.is_connect() {
         let why = connect_cause(&error);
         return Outcome::NotStarted(ToolFailure::new(
             Code::Unavailable,
-            format!("{origin} cannot be reached: {why}"),
+            said!(
+                "{origin} cannot be reached: {why}",
+                "无法连接 {origin}：{why}",
+                why
+            ),
         ));
     }
     if error.is_timeout() {
         return Outcome::Unknown(ToolFailure::new(
             Code::Timeout,
-            format!("{origin} stopped answering"),
+            said!("{origin} stopped answering", "{origin} 停止了响应"),
         ));
     }
-    let message = format!("the connection to {origin} broke before the tool answered");
+    let message = said!(
+        "the connection to {origin} broke before the tool answered",
+        "工具还没有响应，与 {origin} 的连接就断了"
+    );
     Outcome::Unknown(ToolFailure::new(Code::Unavailable, message))
 }
 
-fn connect_cause(error: &reqwest::Error) -> &'static str {
+fn connect_cause(error: &reqwest::Error) -> Message {
     if error.is_dns() {
-        return "its name cannot be resolved";
+        return Message::fixed("its name cannot be resolved", "无法解析它的名字");
     }
     if error.is_timeout() {
-        return "no connection within 3 s";
+        return Message::fixed("no connection within 3 s", "3 秒内没有连上");
     }
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     let kinds = causes
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .map(io::Error::kind);
     match kinds.last() {
-        Some(io::ErrorKind::ConnectionRefused) => "connection refused",
-        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
-            "no route to it"
+        Some(io::ErrorKind::ConnectionRefused) => {
+            Message::fixed("connection refused", "连接被拒绝")
         }
-        Some(_) | None => "the connection or its TLS handshake failed",
+        Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => {
+            Message::fixed("no route to it", "没有通往它的路由")
+        }
+        Some(_) | None => Message::fixed(
+            "the connection or its TLS handshake failed",
+            "连接或 TLS 握手失败",
+        ),
     }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use serde::Serialize;
@@ -57,10 +58,13 @@ impl<T: Tool> Handler for Typed<T> {
 
 /// Arguments that the tool's schema allows and its type does not. Nothing was started, and nothing would be the next time.
 fn misread(error: &str) -> ToolFailure {
-    let message = "the tool's type does not take arguments that its schema allows";
+    let message = Message::fixed(
+        "the tool's type does not take arguments that its schema allows",
+        "工具的类型不接受它的模式所允许的参数",
+    );
     let message = match without_values(error) {
-        Some(why) => format!("{message}: {why}"),
-        None => message.to_owned(),
+        Some(why) => said!("{message}: {why}", "{message}：{why}", message),
+        None => message,
     };
     ToolFailure::new(Code::ToolGone, message)
 }
@@ -75,16 +79,11 @@ fn without_values(error: &str) -> Option<&str> {
 
 /// The tool has done it; whether its result can be used is another question.
 fn answered(result: &impl Serialize, limit: usize) -> Outcome {
-    match written(result, limit) {
-        Ok(result) => Outcome::Applied { result, flaw: None },
-        Err(flaw) => Outcome::Applied {
-            result: RawValue::NULL.to_owned(),
-            flaw: Some(flaw),
-        },
-    }
+    let (result, flaw) = written(result, limit);
+    Outcome::Applied { result, flaw }
 }
 
-fn written(result: &impl Serialize, limit: usize) -> Result<Box<RawValue>, ToolFailure> {
+fn written(result: &impl Serialize, limit: usize) -> (Box<RawValue>, Option<ToolFailure>) {
     let mut bounded = Bounded {
         bytes: Vec::new(),
         limit,
@@ -92,17 +91,27 @@ fn written(result: &impl Serialize, limit: usize) -> Result<Box<RawValue>, ToolF
     };
     let written = serde_json::to_writer(&mut bounded, result);
     if bounded.full {
-        let message = "the tool's result is larger than its output_limit allows";
-        return Err(ToolFailure::new(Code::OutputTooLarge, message));
+        let message = Message::fixed(
+            "the tool's result is larger than its output_limit allows",
+            "工具的结果超过了它的 output_limit",
+        );
+        let flaw = ToolFailure::new(Code::OutputTooLarge, message);
+        return (output::beginning(&bounded.bytes, limit), Some(flaw));
     }
-    let invalid = |why: &str| {
-        let message = format!("the tool's result cannot be used: {why}");
-        ToolFailure::new(Code::OutputInvalid, message)
-    };
     // Its message could quote the result.
-    written.map_err(|_quotes| invalid("it is not JSON"))?;
-    let (result, _mended) = output::json(&bounded.bytes).map_err(|why| invalid(&why))?;
-    Ok(result)
+    let written = written.map_err(|_quotes| Message::fixed("it is not JSON", "它不是 JSON"));
+    match written.and_then(|()| output::json(&bounded.bytes)) {
+        Ok(answer) => answer,
+        Err(why) => {
+            let message = said!(
+                "the tool's result cannot be used: {why}",
+                "工具的结果无法使用：{why}",
+                why
+            );
+            let flaw = ToolFailure::new(Code::OutputInvalid, message);
+            (RawValue::NULL.to_owned(), Some(flaw))
+        }
+    }
 }
 
 /// Takes as many bytes as a result may have, and no more into memory.
@@ -114,7 +123,9 @@ struct Bounded {
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > self.limit {
+        let room = self.limit - self.bytes.len();
+        if bytes.len() > room {
+            self.bytes.extend_from_slice(&bytes[..room]);
             self.full = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -138,12 +149,12 @@ mod tests {
     #[test]
     fn a_misfit_of_type_and_schema_is_told_without_the_value() {
         let error = serde_json::from_value::<u8>(json!("secret, expected x")).unwrap_err();
-        let told = misread(&error.to_string()).message;
+        let told = misread(&error.to_string()).message.to_string();
         assert!(told.ends_with("expected u8"), "{told}");
         assert!(!told.contains("secret"), "{told}");
-        let quoted = misread("a secret is not allowed here").message;
+        let quoted = misread("a secret is not allowed here").message.to_string();
         assert!(!quoted.contains("secret"), "{quoted}");
-        let missing = misread("missing field `city`").message;
+        let missing = misread("missing field `city`").message.to_string();
         assert!(missing.ends_with("missing field `city`"), "{missing}");
     }
 
@@ -154,7 +165,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(flaw(&json!("ab"), 4), ("\"ab\"".to_owned(), None));
-        let large = (json!(null).to_string(), Some(Code::OutputTooLarge));
+        let large = ("\"\\\"abc… [cut]\"".to_owned(), Some(Code::OutputTooLarge));
         assert_eq!(flaw(&json!("abc"), 4), large);
         assert_eq!(flaw(&json!("a\0"), 99).0, r#""a\ufffd""#);
         let keys = BTreeMap::from([(vec![1], 1)]);

@@ -12,8 +12,9 @@ use fleet::{
     fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ManifestProblem},
     outcome::{Outcome, ToolFailure},
+    said,
     secrets::Secrets,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -78,14 +79,19 @@ impl Executor for NativeExecutor {
         _secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
         let ExecutorSpec::Native(spec) = &manifest.executor else {
-            return Err(ToolFailure::new(
-                Code::ToolGone,
+            let what = Message::fixed(
                 "this version of the tool is not a handler",
-            ));
+                "工具的这个版本不是处理程序（handler）",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
         };
         let handler = self.handlers.get(&spec.handler).ok_or_else(|| {
             // Another worker may have it: the call waits for that one.
-            let message = format!("this worker has no handler {}", spec.handler);
+            let name = &spec.handler;
+            let message = said!(
+                "this worker has no handler {name}",
+                "这个 worker 没有处理程序 {name}"
+            );
             ToolFailure::new(Code::Unavailable, message)
         })?;
         Ok(Box::new(PreparedNative {

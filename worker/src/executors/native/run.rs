@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     fencing::WorkerLock,
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use serde_json::Value;
 use tokio::{
@@ -83,7 +84,7 @@ pub(super) async fn run(
         left_behind.admit();
     }
     match ended {
-        Some(Ok(Outcome::Unknown(failure))) => late(reason, Some(&failure.message)),
+        Some(Ok(Outcome::Unknown(failure))) => late(reason, Some(failure.message)),
         Some(Ok(outcome)) => outcome,
         Some(Err(error)) if error.is_panic() => died(&error),
         Some(Err(_)) | None => late(reason, None),
@@ -99,19 +100,32 @@ async fn over(blocking: &TaskTracker) -> bool {
 /// The panic itself stands on stderr; it may quote anything.
 fn died(error: &JoinError) -> Outcome {
     let what = if error.is_panic() {
-        "the tool panicked"
+        Message::fixed("the tool panicked", "工具崩溃了")
     } else {
-        "the tool was dropped before it answered"
+        Message::fixed(
+            "the tool was dropped before it answered",
+            "工具还没有响应就被放弃",
+        )
     };
     Outcome::Unknown(ToolFailure::new(Code::ToolCrashed, what))
 }
 
-fn late(reason: Reason, said: Option<&str>) -> Outcome {
+fn late(reason: Reason, own: Option<Message>) -> Outcome {
     let (code, what) = match reason {
-        Reason::Deadline => (Code::Timeout, "the tool did not answer in time".to_owned()),
-        Reason::Stop(why) => (why.code(), format!("{} before it answered", why.word())),
+        Reason::Deadline => {
+            let what = Message::fixed("the tool did not answer in time", "工具没有按时响应");
+            (Code::Timeout, what)
+        }
+        Reason::Stop(why) => {
+            let word = why.word();
+            let what = said!("{word} before it answered", "在响应之前{word}", word);
+            (why.code(), what)
+        }
     };
-    let what = said.map_or(what.clone(), |said| format!("{what}: {said}"));
+    let what = match own {
+        Some(own) => said!("{what}: {own}", "{what}：{own}", what, own),
+        None => what,
+    };
     let failure = ToolFailure::new(code, what);
     Outcome::Unknown(match reason {
         Reason::Deadline => failure,

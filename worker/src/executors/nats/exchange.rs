@@ -4,7 +4,11 @@ use std::{pin::pin, time::Duration};
 
 use async_nats::{Client, HeaderMap, PublishErrorKind, Subscriber};
 use bytes::Bytes;
-use fleet::{bus::connect::Bus, outcome::ToolFailure, wire::code::Code};
+use fleet::{
+    bus::connect::Bus,
+    outcome::ToolFailure,
+    wire::{code::Code, message::Message},
+};
 use futures_util::StreamExt;
 use tokio::time::{sleep_until, timeout};
 
@@ -57,7 +61,10 @@ pub(super) async fn exchange(
     if !bus.is_connected() {
         return Heard::NotSent(ToolFailure::new(
             Code::Unavailable,
-            "this worker has no connection to NATS at the moment; nothing was sent",
+            Message::fixed(
+                "this worker has no connection to NATS at the moment; nothing was sent",
+                "这个 worker 目前没有连上 NATS；没有发出任何内容",
+            ),
         ));
     }
     let body = request.body.len();
@@ -128,7 +135,10 @@ impl NotTaken {
             Self::TooLarge => request::too_large(body, payload_max),
             Self::Refused => ToolFailure::new(
                 Code::Unavailable,
-                "the client of NATS did not take the request; nothing was sent",
+                Message::fixed(
+                    "the client of NATS did not take the request; nothing was sent",
+                    "NATS 的客户端没有接受请求；没有发出任何内容",
+                ),
             ),
         }
     }
@@ -169,12 +179,12 @@ async fn cut_off(context: &AttemptContext) -> End {
 
 fn not_begun(end: End) -> ToolFailure {
     match end {
-        End::Stopped(reason) => {
-            let message = format!("the attempt was {} before anything was sent", reason.word());
-            ToolFailure::new(reason.code(), message)
-        }
+        End::Stopped(reason) => reason.before_anything_was_sent(),
         End::TimedOut | End::Lost => {
-            let message = "the attempt's time was over before anything was sent";
+            let message = Message::fixed(
+                "the attempt's time was over before anything was sent",
+                "这次尝试还没有发出任何内容，时间就到了",
+            );
             ToolFailure::new(Code::Timeout, message)
         }
     }

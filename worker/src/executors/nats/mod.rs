@@ -23,8 +23,9 @@ use fleet::{
     fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
+    said,
     secrets::Secrets,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
@@ -86,17 +87,18 @@ impl Executor for NatsExecutor {
         _secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
         let ExecutorSpec::Nats(spec) = &manifest.executor else {
-            return Err(ToolFailure::new(
-                Code::ToolGone,
+            let what = Message::fixed(
                 "this version of the tool is not a NATS service",
-            ));
+                "工具的这个版本不是 NATS 服务",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
         };
         if !self.bus.subjects.is_for_tools(&spec.subject) {
-            return Err(ToolFailure::new(
-                Code::ToolGone,
-                "the manifest's subject belongs to the fleet or to the server, or is not one subject: \
-                 apply a version of the tool with the service's own",
-            ));
+            let what = Message::fixed(
+                "the manifest's subject belongs to the fleet or to the server, or is not one subject: apply a version of the tool with the service's own",
+                "清单中的 subject 属于本系统或服务器，或者不是单个 subject：请改用服务自己的 subject，并应用工具的新版本",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
         }
         let idempotency = manifest.idempotency.as_ref();
         let draft = Draft::new(
@@ -106,10 +108,11 @@ impl Executor for NatsExecutor {
         )?;
         draft.fits(self.bus.payload_max())?;
         if !self.bus.is_connected() {
-            return Err(ToolFailure::new(
-                Code::Unavailable,
+            let what = Message::fixed(
                 "this worker has no connection to NATS at the moment",
-            ));
+                "这个 worker 目前没有连上 NATS",
+            );
+            return Err(ToolFailure::new(Code::Unavailable, what));
         }
         Ok(Box::new(PreparedNats {
             bus: self.bus.clone(),
@@ -167,25 +170,37 @@ impl Prepared for PreparedNats {
 /// What it means that a request went out and nothing came back.
 fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
     let meanwhile = if lost {
-        "; the connection to NATS was lost meanwhile"
+        Message::fixed(
+            "; the connection to NATS was lost meanwhile",
+            "；其间与 NATS 的连接曾经断开",
+        )
     } else {
-        ""
+        Message::fixed("", "")
     };
     match end {
         End::Stopped(reason) => {
-            let message = format!(
-                "the attempt was {} before the service on {subject} answered{meanwhile}",
-                reason.word()
+            let word = reason.word();
+            let message = said!(
+                "the attempt was {word} before the service on {subject} answered{meanwhile}",
+                "这次尝试在 {subject} 上的服务响应之前{word}{meanwhile}",
+                word,
+                meanwhile
             );
             ToolFailure::new(reason.code(), message)
         }
         End::TimedOut => {
-            let message = format!("the service on {subject} did not answer in time{meanwhile}");
+            let message = said!(
+                "the service on {subject} did not answer in time{meanwhile}",
+                "{subject} 上的服务没有按时响应{meanwhile}",
+                meanwhile
+            );
             ToolFailure::new(Code::Timeout, message)
         }
         End::Lost => {
-            let message =
-                format!("the connection to NATS was lost before the service on {subject} answered");
+            let message = said!(
+                "the connection to NATS was lost before the service on {subject} answered",
+                "{subject} 上的服务还没有响应，与 NATS 的连接就断了"
+            );
             ToolFailure::new(Code::Unavailable, message)
         }
     }

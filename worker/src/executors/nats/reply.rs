@@ -2,11 +2,12 @@
 //!
 //! The headers decide alone. The body can only add words, or make a success unusable.
 
-use async_nats::{HeaderMap, Message, StatusCode};
+use async_nats::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use fleet::{
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use serde_json::{Value, json, value::RawValue};
 
@@ -25,7 +26,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn read(message: Message) -> Self {
+    pub(super) fn read(message: async_nats::Message) -> Self {
         let headers = message.headers.as_ref();
         let text = headers.and_then(|headers| header(headers, "Nats-Service-Error"));
         let code = headers.and_then(|headers| header(headers, "Nats-Service-Error-Code"));
@@ -73,8 +74,9 @@ pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
         return match code.parse::<u16>() {
             Ok(status @ 400..=499) => Outcome::DefiniteFailure(no(status, reply)),
             Ok(NOT_STARTED) => {
-                let said = said(reply, "the service is not available");
-                Outcome::NotStarted(failure(Code::Unavailable, &said, NOT_STARTED.into()))
+                let silent = Message::fixed("the service is not available", "服务不可用");
+                let said = said(reply, silent);
+                Outcome::NotStarted(failure(Code::Unavailable, said, NOT_STARTED.into()))
             }
             Ok(status) => Outcome::Unknown(unclear(status.into(), reply)),
             Err(_not_a_code) => Outcome::Unknown(unclear(short(code), reply)),
@@ -83,7 +85,10 @@ pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
     match reply.status {
         None => answer(&reply.body, output_limit),
         Some(status) if status == StatusCode::NO_RESPONDERS.as_u16() && reply.body.is_empty() => {
-            let what = "no service listens on the tool's subject";
+            let what = Message::fixed(
+                "no service listens on the tool's subject",
+                "没有服务在监听工具的 subject",
+            );
             Outcome::NotStarted(failure(Code::Unavailable, what, status.into()))
         }
         Some(status) => Outcome::Unknown(unclear(status.into(), reply)),
@@ -92,19 +97,31 @@ pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
 
 /// The tool did it. Whatever is wrong with its answer, it was given.
 fn answer(body: &[u8], output_limit: usize) -> Outcome {
-    let flawed = |code, why: String| Outcome::Applied {
-        result: RawValue::NULL.to_owned(),
+    let flawed = |result, code, why: Message| Outcome::Applied {
+        result,
         flaw: Some(ToolFailure::new(code, why)),
     };
     if body.len() > output_limit {
-        let why = format!("the service's answer is larger than {output_limit} bytes: ask for less");
-        return flawed(Code::OutputTooLarge, why);
+        let why = said!(
+            "the service's answer is larger than {output_limit} bytes",
+            "服务返回的结果超过 {output_limit} 字节"
+        );
+        return flawed(
+            output::beginning(body, output_limit),
+            Code::OutputTooLarge,
+            why,
+        );
     }
     match output::json(body) {
-        Ok((result, _mended)) => Outcome::Applied { result, flaw: None },
+        Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
         Err(problem) => flawed(
+            RawValue::NULL.to_owned(),
             Code::OutputInvalid,
-            format!("the service's answer cannot be used: {problem}"),
+            said!(
+                "the service's answer cannot be used: {problem}",
+                "服务返回的结果无法使用：{problem}",
+                problem
+            ),
         ),
     }
 }
@@ -112,10 +129,10 @@ fn answer(body: &[u8], output_limit: usize) -> Outcome {
 /// The service said no: in its body as a program does, else in the header.
 fn no(status: u16, reply: &Reply) -> ToolFailure {
     let spoken = (reply.body.len() <= REFUSAL_MAX).then(|| refusal::read(&reply.body));
-    let (message, code) = spoken.flatten().unwrap_or_else(|| {
-        let silent = "the tool said no and gave no reason";
-        (said(reply, silent), None)
-    });
+    let (message, code) = match spoken.flatten() {
+        Some((message, code)) => (Message::verbatim(message), code),
+        None => (said(reply, refusal::NO_REASON), None),
+    };
     let mut details = json!({ "status": status });
     if let Some(code) = code {
         details["code"] = Value::String(code);
@@ -125,7 +142,10 @@ fn no(status: u16, reply: &Reply) -> ToolFailure {
 
 /// An error that does not say whether the service acted.
 fn unclear(status: Value, reply: &Reply) -> ToolFailure {
-    let what = "the service answered with an error that does not say whether it acted";
+    let what = Message::fixed(
+        "the service answered with an error that does not say whether it acted",
+        "服务返回了错误，这个错误不能说明它是否已经执行",
+    );
     let mut failure = failure(Code::Unavailable, what, status);
     if let (Some(Value::Object(details)), Some(text)) = (&mut failure.details, &reply.text) {
         details.insert("said".to_owned(), short(text));
@@ -133,12 +153,12 @@ fn unclear(status: Value, reply: &Reply) -> ToolFailure {
     failure
 }
 
-fn said(reply: &Reply, otherwise: &str) -> String {
-    let text = reply.text.as_deref().filter(|text| !text.is_empty());
-    text.unwrap_or(otherwise).to_owned()
+fn said(reply: &Reply, otherwise: Message) -> Message {
+    let text = reply.text.clone().filter(|text| !text.is_empty());
+    text.map_or(otherwise, Message::verbatim)
 }
 
-fn failure(code: Code, message: &str, status: Value) -> ToolFailure {
+fn failure(code: Code, message: Message, status: Value) -> ToolFailure {
     ToolFailure::new(code, message).with_details(json!({ "status": status }))
 }
 
@@ -252,17 +272,20 @@ mod tests {
         };
         let spoken = no("header", r#"{"error":{"message":"sold out","code":"E1"}}"#);
         assert_eq!(
-            (spoken.message.as_str(), spoken.details),
+            (spoken.message.english(), spoken.details),
             ("sold out", Some(json!({"status": 409, "code": "E1"})))
         );
         let silent = no("sold out", "<html>");
         assert_eq!(
-            (silent.message.as_str(), silent.details),
+            (silent.message.english(), silent.details),
             ("sold out", Some(json!({"status": 409})))
         );
-        assert_eq!(no("", "").message, "the tool said no and gave no reason");
+        assert_eq!(
+            no("", "").message.english(),
+            "the tool said no and gave no reason"
+        );
         let huge = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(REFUSAL_MAX));
-        assert_eq!(no("short", &huge).message, "short");
+        assert_eq!(no("short", &huge).message.english(), "short");
     }
 
     #[test]
@@ -270,7 +293,7 @@ mod tests {
         let message = |name: &str, value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value);
-            Reply::read(Message {
+            Reply::read(async_nats::Message {
                 subject: "inbox".into(),
                 reply: None,
                 payload: Bytes::new(),

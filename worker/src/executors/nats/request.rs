@@ -2,7 +2,12 @@
 
 use async_nats::{HeaderMap, HeaderName};
 use bytes::Bytes;
-use fleet::{canonical, outcome::ToolFailure, wire::code::Code};
+use fleet::{
+    canonical,
+    outcome::ToolFailure,
+    said,
+    wire::{code::Code, message::Message},
+};
 use serde_json::Value;
 
 use crate::executors::{AttemptContext, headers};
@@ -60,7 +65,10 @@ impl Draft {
             key_header: key_header.map_err(|_not_a_name| {
                 ToolFailure::new(
                     Code::ToolGone,
-                    "idempotency.header in the manifest is not a header name",
+                    Message::fixed(
+                        "idempotency.header in the manifest is not a header name",
+                        "清单中的 idempotency.header 不是请求头的名字",
+                    ),
                 )
             })?,
         })
@@ -127,9 +135,9 @@ impl Draft {
 pub(super) fn too_large(body: usize, payload_max: usize) -> ToolFailure {
     ToolFailure::new(
         Code::PayloadTooLarge,
-        format!(
-            "the arguments have {body} bytes, and with their headers NATS takes at most {payload_max} in one message: \
-             send a reference to the data instead, or raise max_payload of nats-server"
+        said!(
+            "the arguments have {body} bytes, and with their headers NATS takes at most {payload_max} in one message: send a reference to the data instead, or raise max_payload of nats-server",
+            "参数有 {body} 字节，而 NATS 的一条消息连同请求头最多 {payload_max} 字节：请改为发送对数据的引用，或调高 nats-server 的 max_payload"
         ),
     )
 }
@@ -150,7 +158,11 @@ mod tests {
         assert!(draft(100).fits(HEADERS_MAX + 108).is_ok());
         let refused = draft(100).fits(HEADERS_MAX + 107).unwrap_err();
         assert_eq!(refused.code, Code::PayloadTooLarge);
-        assert!(refused.message.contains("108 bytes"), "{}", refused.message);
+        assert!(
+            refused.message.english().contains("108 bytes"),
+            "{}",
+            refused.message
+        );
         let keyed = Draft::new(&json!({}), Some("key".into()), None).unwrap();
         assert!(keyed.fits(HEADERS_MAX + 36).is_err());
     }

@@ -14,13 +14,16 @@ use fleet::{
     manifest::{ExecutorSpec, Manifest, ProcessSpec},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use super::{AttemptContext, Executor, Prepared, veil::veil};
+use super::{
+    AttemptContext, Executor, Prepared,
+    veil::{no_secret, veil},
+};
 
 /// Runs programs, each under a guard of its own.
 #[derive(Debug, Clone)]
@@ -69,20 +72,22 @@ impl Executor for ProcessExecutor {
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
         let ExecutorSpec::Process(spec) = &manifest.executor else {
-            return Err(ToolFailure::new(
-                Code::ToolGone,
+            let what = Message::fixed(
                 "this version of the tool is not a program",
-            ));
+                "工具的这个版本不是程序",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
         };
         let Some(guard) = &self.guard else {
-            return Err(ToolFailure::new(
-                Code::Unavailable,
+            let what = Message::fixed(
                 "this worker has no guard_program, so it runs no programs",
-            ));
+                "这个 worker 没有 guard_program，不能运行程序",
+            );
+            return Err(ToolFailure::new(Code::Unavailable, what));
         };
         let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
             Ok(secret) => Ok((name.clone(), secret)),
-            Err(err) => Err(ToolFailure::new(Code::Unavailable, err.to_string())),
+            Err(error) => Err(no_secret(&error)),
         };
         Ok(Box::new(PreparedProcess {
             guard: Arc::clone(guard),

@@ -13,7 +13,12 @@ use std::{
     time::Duration,
 };
 
-use fleet::fencing::{Withdrawn, WorkerLock};
+use fleet::{
+    call::Effect,
+    fencing::{Withdrawn, WorkerLock},
+    said,
+    wire::message::Message,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -40,6 +45,8 @@ pub(super) const STDERR_MAX: usize = 4 * 1024;
 const GUARD_MAX: Duration = Duration::from_millis(2_650);
 /// How much is read at once.
 const READ_SIZE: usize = 16 * 1024;
+/// A write is let finish, so that its effect is certain: only with so many bytes on stdout it is ended.
+const WRITE_STDOUT_MAX: usize = 64 * 1024 * 1024;
 /// How long the chase may go on after that; what is left then, nobody may kill.
 const CHASE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
@@ -52,12 +59,20 @@ const STDERR_REST_MAX: usize = 1024 * 1024;
 /// Runs the program once, and returns when it is gone with all that it started.
 pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Observed {
     if context.stop.asked().is_some() || Instant::now() >= context.until {
-        return Observed::not_started("the attempt was over before the program could be started");
+        return Observed::not_started(Message::fixed(
+            "the attempt was over before the program could be started",
+            "程序还没有启动，这次尝试就已结束",
+        ));
     }
     let running = order(tool).and_then(|order| Ok((order, Running::start(tool, context)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
-        Err(err) => return Observed::not_started(format!("its guard could not be started: {err}")),
+        Err(err) => {
+            return Observed::not_started(said!(
+                "its guard could not be started: {err}",
+                "它的守护进程无法启动：{err}"
+            ));
+        }
     };
     let end = running.watch(&order, context).await;
     let (stdout, stderr) = running.take_output();
@@ -100,6 +115,8 @@ struct Running {
     stdout: Pipe,
     stderr: Pipe,
     output_limit: usize,
+    /// Bytes on stdout with which it is ended.
+    stdout_max: usize,
     give_up_at: Instant,
     lock: Arc<WorkerLock>,
 }
@@ -109,6 +126,8 @@ struct Pipe {
     /// `None` after its end.
     end: Option<pipe::Receiver>,
     read: Vec<u8>,
+    /// Bytes that came, also those that were not kept.
+    seen: usize,
 }
 
 impl Running {
@@ -137,6 +156,12 @@ impl Running {
             stdout,
             stderr,
             output_limit: tool.output_limit,
+            stdout_max: match tool.rules.effect {
+                Effect::Read => tool.output_limit,
+                Effect::Idempotent | Effect::Once | Effect::Transaction => {
+                    tool.output_limit.max(WRITE_STDOUT_MAX)
+                }
+            },
             give_up_at: context.until + GUARD_MAX,
             lock: Arc::clone(lock),
         })
@@ -156,13 +181,16 @@ impl Running {
                 report = read_report(&mut self.reports, &mut self.report) => {
                     return match (report, asked) {
                         (Some(Report::Exited(ending)), _) => End::Exited(ending),
-                        (Some(Report::NotStarted(why)), _) => End::NotStarted(why),
+                        (Some(Report::NotStarted(why)), _) => {
+                            let chinese = format!("程序没有启动：{why}");
+                            End::NotStarted(Message::new(why, chinese))
+                        }
                         (None, Some(reason)) => End::Ended(reason),
                         (None, None) => End::GuardLost,
                     };
                 }
                 () = self.stdout.fill(self.output_limit) => {
-                    (self.stdout.read.len() > self.output_limit).then_some(Reason::Overflow)
+                    (self.stdout.seen > self.stdout_max).then_some(Reason::Overflow)
                 }
                 () = self.stderr.fill_tail() => None,
                 () = sleep_until(context.until), if asked.is_none() => Some(Reason::Deadline),
@@ -252,6 +280,7 @@ impl Pipe {
             Self {
                 end: Some(end),
                 read: Vec::new(),
+                seen: 0,
             },
             writer,
         ))
@@ -266,7 +295,10 @@ impl Pipe {
         let ready = end.readable().await;
         self.read.reserve(READ_SIZE);
         match ready.and_then(|()| end.try_read_buf(&mut self.read)) {
-            Ok(read) if read > 0 => self.read.truncate(limit.saturating_add(1)),
+            Ok(read) if read > 0 => {
+                self.seen = self.seen.saturating_add(read);
+                self.read.truncate(limit.saturating_add(1));
+            }
             Err(err) if err.kind() == io::ErrorKind::WouldBlock => {}
             Ok(_) | Err(_) => self.end = None,
         }

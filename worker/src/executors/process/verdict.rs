@@ -5,7 +5,8 @@ use fleet::{
     call::Effect,
     manifest::ExitCodes,
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use serde_json::{Map, Value, value::RawValue};
 
@@ -33,7 +34,7 @@ pub(super) enum End {
     /// The program ended by itself.
     Exited(Ending),
     /// It was never started.
-    NotStarted(String),
+    NotStarted(Message),
     /// We ended it.
     Ended(Reason),
     /// Its guard is gone and said nothing.
@@ -52,8 +53,8 @@ pub(super) enum Reason {
 }
 
 impl Observed {
-    pub(super) fn not_started(why: impl Into<String>) -> Self {
-        let end = End::NotStarted(why.into());
+    pub(super) const fn not_started(why: Message) -> Self {
+        let end = End::NotStarted(why);
         Self {
             end,
             stdout: Vec::new(),
@@ -86,27 +87,33 @@ fn holds(codes: &[u8], code: i32) -> bool {
 
 /// What a run means.
 pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
-    let fail = |code, message: &str, facts: &[(&str, Value)]| {
+    let fail = |code, message: Message, facts: &[(&str, Value)]| {
         failure(code, message, facts, &observed.stderr)
     };
     match observed.end {
         End::NotStarted(why) => Outcome::NotStarted(ToolFailure::new(Code::Unavailable, why)),
         End::Exited(Ending::Code(0)) => match answer(&observed.stdout, observed.overflow) {
-            Ok(result) => Outcome::Applied { result, flaw: None },
+            Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
             Err((code, message)) => Outcome::Applied {
-                result: RawValue::NULL.to_owned(),
-                flaw: Some(fail(code, &message, &[("exit_code", 0.into())])),
+                result: if observed.overflow {
+                    output::beginning(&observed.stdout, observed.stdout.len() - 1)
+                } else {
+                    RawValue::NULL.to_owned()
+                },
+                flaw: Some(fail(code, message, &[("exit_code", 0.into())])),
             },
         },
         End::Exited(Ending::Code(exit)) if rules.says_no(exit) => {
             let (message, code) = refusal(&observed.stdout, observed.overflow);
             let code = code.map(|code| ("code", Value::String(code)));
-            Outcome::DefiniteFailure(fail(Code::ToolError, &message, code.as_slice()))
+            Outcome::DefiniteFailure(fail(Code::ToolError, message, code.as_slice()))
         }
         End::Exited(Ending::Code(exit)) if rules.proves_nothing_happened(exit) => {
-            let message =
-                format!("the tool is not available: the program ended with exit code {exit}");
-            let failure = fail(Code::Unavailable, &message, &[("exit_code", exit.into())]);
+            let message = said!(
+                "the tool is not available: the program ended with exit code {exit}",
+                "工具不可用：程序以退出码 {exit} 结束"
+            );
+            let failure = fail(Code::Unavailable, message, &[("exit_code", exit.into())]);
             match rules.effect {
                 Effect::Read => Outcome::DefiniteFailure(failure),
                 Effect::Idempotent | Effect::Once | Effect::Transaction => {
@@ -115,30 +122,39 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
             }
         }
         End::Exited(Ending::Code(code)) => {
-            let message = format!("the program ended with exit code {code}");
+            let message = said!(
+                "the program ended with exit code {code}",
+                "程序以退出码 {code} 结束"
+            );
             Outcome::Unknown(fail(
                 Code::ToolCrashed,
-                &message,
+                message,
                 &[("exit_code", code.into())],
             ))
         }
         End::Exited(Ending::Signal(signal)) => {
-            let message = format!("the program was ended by signal {signal}");
+            let message = said!(
+                "the program was ended by signal {signal}",
+                "程序被信号 {signal} 终止"
+            );
             Outcome::Unknown(fail(
                 Code::ToolCrashed,
-                &message,
+                message,
                 &[("signal", signal.into())],
             ))
         }
         End::Ended(Reason::Deadline) => {
-            let message = "the program did not answer in time and was ended";
+            let message = Message::fixed(
+                "the program did not answer in time and was ended",
+                "程序没有按时响应，已被终止",
+            );
             Outcome::Unknown(fail(Code::Timeout, message, &[]))
         }
-        End::Ended(Reason::Stop(why)) => Outcome::Unknown(fail(
-            why.code(),
-            &format!("{} before it answered", why.word()),
-            &[("stopped", true.into())],
-        )),
+        End::Ended(Reason::Stop(why)) => {
+            let word = why.word();
+            let message = said!("{word} before it answered", "在响应之前{word}", word);
+            Outcome::Unknown(fail(why.code(), message, &[("stopped", true.into())]))
+        }
         // We ended it while it was at work, and it would have gone on: whether its effect was already there,
         // nobody can tell. Had it exited with 0 by itself, its effect would be certain and only its answer lost.
         // A read has no effect that could be in doubt, and would write as much the next time.
@@ -152,7 +168,10 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
             }
         }
         End::GuardLost => {
-            let message = "the program's guard was killed, and the program with it";
+            let message = Message::fixed(
+                "the program's guard was killed, and the program with it",
+                "程序的守护进程被杀死，程序也随之终止",
+            );
             Outcome::Unknown(fail(
                 Code::ToolCrashed,
                 message,
@@ -162,29 +181,42 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
     }
 }
 
-const TOO_LARGE: &str = "the program wrote more than its output_limit allows";
+const TOO_LARGE: Message = Message::fixed(
+    "the program wrote more than its output_limit allows",
+    "程序的输出超过了它的 output_limit",
+);
 
 /// The answer of a program that exited with 0.
-fn answer(stdout: &[u8], overflow: bool) -> Result<Box<RawValue>, (Code, String)> {
+fn answer(
+    stdout: &[u8],
+    overflow: bool,
+) -> Result<(Box<RawValue>, Option<ToolFailure>), (Code, Message)> {
     if overflow {
-        return Err((Code::OutputTooLarge, TOO_LARGE.to_owned()));
+        return Err((Code::OutputTooLarge, TOO_LARGE));
     }
     match output::json(stdout) {
-        Ok((result, _mended)) => Ok(result),
+        Ok(answer) => Ok(answer),
         Err(problem) => Err((
             Code::OutputInvalid,
-            format!("the program's answer cannot be used: {problem}"),
+            said!(
+                "the program's answer cannot be used: {problem}",
+                "程序返回的结果无法使用：{problem}",
+                problem
+            ),
         )),
     }
 }
 
 /// The message and code of a program that said no.
-fn refusal(stdout: &[u8], overflow: bool) -> (String, Option<String>) {
+fn refusal(stdout: &[u8], overflow: bool) -> (Message, Option<String>) {
     let said = (!overflow).then(|| refusal::read(stdout)).flatten();
-    said.unwrap_or_else(|| ("the tool said no and gave no reason".to_owned(), None))
+    match said {
+        Some((message, code)) => (Message::verbatim(message), code),
+        None => (refusal::NO_REASON, None),
+    }
 }
 
-fn failure(code: Code, message: &str, facts: &[(&str, Value)], stderr: &[u8]) -> ToolFailure {
+fn failure(code: Code, message: Message, facts: &[(&str, Value)], stderr: &[u8]) -> ToolFailure {
     let facts = facts
         .iter()
         .map(|(name, value)| ((*name).to_owned(), value.clone()));
@@ -254,7 +286,7 @@ mod tests {
                 Some(Code::ToolCrashed),
             ),
             (
-                Observed::not_started("x"),
+                Observed::not_started(Message::verbatim("x")),
                 NotStarted,
                 Some(Code::Unavailable),
             ),
@@ -375,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_refusal_speaks_for_itself() {
-        let said = |stdout: &str, overflow| refusal(stdout.as_bytes(), overflow).0;
+        let said = |stdout: &str, overflow| refusal(stdout.as_bytes(), overflow).0.to_string();
         let sold_out = r#"{"error":{"message":"sold out"}}"#;
         assert_eq!(said(sold_out, false), "sold out");
         let silent = "the tool said no and gave no reason";

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use fleet::store::tool_role::ToolRole;
+use fleet::{store::tool_role::ToolRole, wire::message::Message};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -75,7 +75,7 @@ pub struct BadUrl(&'static str);
 #[derive(Debug)]
 pub enum NoConnection {
     /// It cannot be opened.
-    Unreachable(String),
+    Unreachable(Message),
     /// Its role may do what no tool may.
     Role(String),
 }
@@ -172,9 +172,10 @@ impl Database {
             })
         };
         timeout_at(until, opening).await.unwrap_or_else(|_elapsed| {
-            Err(NoConnection::Unreachable(
-                "no connection in time".to_owned(),
-            ))
+            Err(NoConnection::Unreachable(Message::fixed(
+                "no connection in time",
+                "没有按时连上",
+            )))
         })
     }
 
@@ -238,7 +239,8 @@ async fn check_role(connection: &mut PgConnection) -> Result<(), NoConnection> {
     // The role's own `search_path` is no place to look for names in when it is the role that is looked at.
     path(connection, "SET search_path = pg_catalog, pg_temp").await?;
     let role = ToolRole::of_session(connection).await;
-    let role = role.map_err(|error| NoConnection::Unreachable(error.to_string()))?;
+    let role =
+        role.map_err(|error| NoConnection::Unreachable(Message::verbatim(error.to_string())))?;
     if let Some(finding) = role.findings().first() {
         return Err(NoConnection::Role(finding.to_string()));
     }
@@ -319,10 +321,10 @@ fn percent_decoded(text: &str) -> String {
 
 fn unreachable(error: &sqlx::Error) -> NoConnection {
     NoConnection::Unreachable(match error {
-        sqlx::Error::Io(cause) => cause.to_string(),
-        sqlx::Error::Database(answer) => answer.message().to_owned(),
-        sqlx::Error::Tls(_) => "TLS could not be negotiated".to_owned(),
-        _ => "its answer was not understood".to_owned(),
+        sqlx::Error::Io(cause) => Message::verbatim(cause.to_string()),
+        sqlx::Error::Database(answer) => Message::verbatim(answer.message().to_owned()),
+        sqlx::Error::Tls(_) => Message::fixed("TLS could not be negotiated", "TLS 协商失败"),
+        _ => Message::fixed("its answer was not understood", "无法理解它的响应"),
     })
 }
 

@@ -21,9 +21,10 @@ use fleet::{
     manifest::{ExecutorSpec, Manifest, SqlSpec},
     mutant::{self, Mutant},
     outcome::{Outcome, ToolFailure},
+    said,
     secrets::Secrets,
     store::complete,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
@@ -36,7 +37,10 @@ use self::{
     transaction::stopped,
     verdict::Cut,
 };
-use super::{AttemptContext, Executor, LINGER_MAX, Prepared, output, veil::veil};
+use super::{
+    AttemptContext, Executor, LINGER_MAX, Prepared, output,
+    veil::{no_secret, veil},
+};
 
 /// Runs sql tools.
 #[derive(Debug, Default)]
@@ -56,25 +60,23 @@ impl SqlExecutor {
 
     /// The database that a tool names. Nothing is opened.
     fn database(&self, spec: &SqlSpec, secrets: &Secrets) -> Result<Arc<Database>, ToolFailure> {
-        let unavailable = |why: String| ToolFailure::new(Code::Unavailable, why);
         let (url, whose) = if spec.is_on_fleet() {
             let url = self.fleet.clone().ok_or_else(|| {
-                unavailable(
-                    "this worker has no database for tools: set WORKER_TOOL_DATABASE_URL"
-                        .to_owned(),
-                )
+                let what = Message::fixed(
+                    "this worker has no database for tools: set WORKER_TOOL_DATABASE_URL",
+                    "这个 worker 没有供工具使用的数据库：请设置 WORKER_TOOL_DATABASE_URL",
+                );
+                ToolFailure::new(Code::Unavailable, what)
             })?;
             (url, Whose::Fleet)
         } else {
             let url = secrets.resolve(&spec.database);
-            (
-                url.map_err(|error| unavailable(error.to_string()))?,
-                Whose::Others,
-            )
+            (url.map_err(|error| no_secret(&error))?, Whose::Others)
         };
-        self.databases
-            .of(&url, whose)
-            .map_err(|error| unavailable(error.to_string()))
+        self.databases.of(&url, whose).map_err(|error| {
+            let what = said!("{error}", "工具的数据库地址无法使用：{error}");
+            ToolFailure::new(Code::Unavailable, what)
+        })
     }
 }
 
@@ -86,10 +88,11 @@ impl Executor for SqlExecutor {
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
         let ExecutorSpec::Sql(spec) = &manifest.executor else {
-            return Err(ToolFailure::new(
-                Code::ToolGone,
+            let what = Message::fixed(
                 "this version of the tool is not a statement",
-            ));
+                "工具的这个版本不是语句",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
         };
         let database = self.database(spec, secrets)?;
         let nothing = Map::new();
@@ -162,8 +165,7 @@ const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// Runs the transaction to its end, or to the end of its time.
 async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
     if let Some(reason) = context.stop.asked() {
-        let message = format!("the attempt was {} before anything was sent", reason.word());
-        return Outcome::NotStarted(ToolFailure::new(reason.code(), message));
+        return Outcome::NotStarted(reason.before_anything_was_sent());
     }
     let (database, watch) = (Arc::clone(&attempt.database), Watch::default());
     let is_transaction = attempt.effect == Effect::Transaction;
@@ -319,12 +321,16 @@ async fn cancel<T>(database: &Database, pid: i32, watch: &Watch) -> T {
 /// The answer of a transaction that was committed.
 fn applied(result: &str) -> Outcome {
     match output::json(result.as_bytes()) {
-        Ok((result, _mended)) => Outcome::Applied { result, flaw: None },
+        Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
         Err(problem) => Outcome::Applied {
             result: RawValue::NULL.to_owned(),
             flaw: Some(ToolFailure::new(
                 Code::OutputInvalid,
-                format!("the answer cannot be used: {problem}"),
+                said!(
+                    "the answer cannot be used: {problem}",
+                    "结果无法使用：{problem}",
+                    problem
+                ),
             )),
         },
     }

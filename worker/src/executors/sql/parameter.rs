@@ -1,5 +1,6 @@
 //! A JSON value as the text of a parameter. The server reads it as the parameter's type, or refuses it.
 
+use fleet::{said, wire::message::Message};
 use serde_json::Value;
 
 use super::statement::{Parameter, Shape};
@@ -9,7 +10,7 @@ use super::statement::{Parameter, Shape};
 /// # Errors
 ///
 /// A sentence: no text of that type can be made of it.
-pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String>, String> {
+pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String>, Message> {
     match (value, parameter.shape) {
         (Value::Null, _) => Ok(None),
         (value, Shape::Json) => Ok(Some(value.to_string())),
@@ -30,7 +31,7 @@ fn scalar(value: &Value) -> String {
 }
 
 /// `{"a","b",NULL,{…}}`, with every item in quotes.
-fn array(items: &[Value], parameter: &Parameter, json: bool) -> Result<String, String> {
+fn array(items: &[Value], parameter: &Parameter, json: bool) -> Result<String, Message> {
     let mut parts = Vec::with_capacity(items.len());
     for item in items {
         parts.push(match item {
@@ -48,13 +49,14 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn refused(value: &Value, parameter: &Parameter) -> String {
+fn refused(value: &Value, parameter: &Parameter) -> Message {
     let what = if value.is_object() {
-        "an object"
+        Message::fixed("an object", "对象")
     } else {
-        "an array"
+        Message::fixed("an array", "数组")
     };
-    format!("{what} cannot be a {}", parameter.type_words)
+    let words = &parameter.type_words;
+    said!("{what} cannot be a {words}", "{what}不能作为 {words}", what)
 }
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ mod tests {
             type_words: "thing".to_owned(),
             shape,
         };
-        text(&value, &parameter)
+        text(&value, &parameter).map_err(|refused| refused.to_string())
     }
 
     #[test]

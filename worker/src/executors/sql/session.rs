@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use fleet::{said, wire::message::Message};
 use futures_util::TryStreamExt;
 use sqlx::{
     AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _,
@@ -97,15 +98,15 @@ pub enum Ended {
     /// The connection broke, or what came over it made no sense.
     Lost,
     /// The answer is too large; nothing was committed.
-    TooLarge(&'static str),
+    TooLarge(Message),
     /// The answer cannot be kept: a sentence; nothing was committed.
-    Unusable(String),
+    Unusable(Message),
     /// The call is not this attempt's any more; nothing was committed, and nothing may be.
     Taken,
     /// The statement cannot be this tool's: a sentence for its author. It was not run.
-    Flaw(String),
+    Flaw(Message),
     /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
-    Argument(String),
+    Argument(Message),
     /// It was told to stop between two steps. Nothing was committed.
     Cut,
 }
@@ -405,13 +406,17 @@ impl<'a> Answer<'a> {
 
     fn push(&mut self, row: &PgRow) -> Result<(), Ended> {
         if self.rows == ROWS_MAX {
-            return Err(Ended::TooLarge("it has more than 10000 rows"));
+            return Err(Ended::TooLarge(Message::fixed(
+                "it has more than 10000 rows",
+                "它超过 10000 行",
+            )));
         }
         // What is known of its columns is older than this answer.
         if self.rows == 0 && !self.statement.answers(row) {
-            return Err(Ended::Flaw(
-                "the columns of its answer have changed meanwhile; try again".to_owned(),
-            ));
+            return Err(Ended::Flaw(Message::fixed(
+                "the columns of its answer have changed meanwhile; try again",
+                "其间它的结果的列发生了变化；请再试一次",
+            )));
         }
         self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
         for (index, column) in self.statement.columns.iter().enumerate() {
@@ -426,14 +431,18 @@ impl<'a> Answer<'a> {
             } else {
                 let bytes = value.as_bytes().map_err(|_null| Ended::Lost)?;
                 row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
-                    Ended::Flaw(format!(
-                        "column {} is not of the type that the server said; try again",
-                        column.name
+                    let name = &column.name;
+                    Ended::Flaw(said!(
+                        "column {name} is not of the type that the server said; try again",
+                        "列 {name} 的类型与服务器所说的不同；请再试一次"
                     ))
                 })?;
             }
             if self.text.len() >= self.limit {
-                return Err(Ended::TooLarge("it is larger than its output_limit allows"));
+                return Err(Ended::TooLarge(Message::fixed(
+                    "it is larger than its output_limit allows",
+                    "它超过了 output_limit",
+                )));
             }
         }
         self.text.push('}');

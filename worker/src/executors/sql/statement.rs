@@ -7,7 +7,11 @@
 
 use std::sync::Arc;
 
-use fleet::manifest::sql::{selects_into, with_placeholders};
+use fleet::{
+    manifest::sql::{selects_into, with_placeholders},
+    said,
+    wire::message::Message,
+};
 use sqlx::{
     AssertSqlSafe, Column as _, Executor, PgConnection, Row, SqlSafeStr, Statement as _,
     TypeInfo as _,
@@ -97,9 +101,10 @@ pub(super) async fn check(
     placeholders: usize,
 ) -> Result<Statement, Ended> {
     if selects_into(statement) {
-        return Err(Ended::Flaw(
-            "SELECT INTO creates a table; write INSERT INTO … SELECT".to_owned(),
-        ));
+        return Err(Ended::Flaw(Message::fixed(
+            "SELECT INTO creates a table; write INSERT INTO … SELECT",
+            "SELECT INTO 会创建表；请写 INSERT INTO … SELECT",
+        )));
     }
     prepare(connection, statement).await?;
     // Our own question is asked of the server's own names; the tool's statement is checked by those of its role.
@@ -130,9 +135,10 @@ pub(super) async fn check(
         .execute(&mut *connection)
         .await?;
     if parameters.len() != placeholders {
-        return Err(Ended::Flaw(format!(
-            "the statement has {} placeholders and the manifest {placeholders} params; apply a version in which they fit",
-            parameters.len()
+        let count = parameters.len();
+        return Err(Ended::Flaw(said!(
+            "the statement has {count} placeholders and the manifest {placeholders} params; apply a version in which they fit",
+            "语句有 {count} 个占位符，清单有 {placeholders} 个 params；请应用两者一致的版本"
         )));
     }
     let text = with_placeholders(statement, |number| {
@@ -146,9 +152,10 @@ pub(super) async fn check(
         }
     });
     let Some(text) = text else {
-        return Err(Ended::Flaw(
-            "the statement cannot be read; apply a version that can".to_owned(),
-        ));
+        return Err(Ended::Flaw(Message::fixed(
+            "the statement cannot be read; apply a version that can",
+            "语句无法读懂；请应用能读懂的版本",
+        )));
     };
     // The driver asks for more about unusual columns, along the role's path: where that lies to it, the tool fails here.
     // Our reading of the statement must not have made another one of it.
@@ -161,14 +168,16 @@ pub(super) async fn check(
     for column in prepared.columns() {
         let (name, info) = (column.name(), column.type_info());
         let Some(kind) = Kind::of(info) else {
-            return Err(Ended::Flaw(format!(
-                "column {name} has the type {}, which has no JSON; cast it to text in the statement",
-                info.name().to_lowercase()
+            let kind = info.name().to_lowercase();
+            return Err(Ended::Flaw(said!(
+                "column {name} has the type {kind}, which has no JSON; cast it to text in the statement",
+                "列 {name} 的类型是 {kind}，它没有 JSON 形式；请在语句中转换为 text"
             )));
         };
         if columns.iter().any(|other| other.name == name) {
-            return Err(Ended::Flaw(format!(
-                "two columns are named {name}; give one another name with AS in the statement"
+            return Err(Ended::Flaw(said!(
+                "two columns are named {name}; give one another name with AS in the statement",
+                "有两列都叫 {name}；请在语句中用 AS 给其中一列另起名字"
             )));
         }
         columns.push(Column {

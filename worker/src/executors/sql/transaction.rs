@@ -3,10 +3,12 @@
 
 use fleet::{
     outcome::Outcome,
+    said,
     store::{
         complete,
         transaction::{BAD_RESULT, NOT_OURS, succeed},
     },
+    wire::message::Message,
 };
 
 use super::{
@@ -21,8 +23,13 @@ pub(super) async fn end(
     answer: &str,
     context: &AttemptContext,
 ) -> Result<(String, complete::Ended), Ended> {
-    let (answer, _mended) = output::json(answer.as_bytes())
-        .map_err(|problem| Ended::Unusable(format!("the answer cannot be used: {problem}")))?;
+    let (answer, _mended) = output::json(answer.as_bytes()).map_err(|problem| {
+        Ended::Unusable(said!(
+            "the answer cannot be used: {problem}",
+            "结果无法使用：{problem}",
+            problem
+        ))
+    })?;
     let (answer, broken) = context.promise.kept(answer).await;
     if let Some(failure) = broken {
         return Err(Ended::Unusable(failure.message));
@@ -39,7 +46,9 @@ fn refused(error: sqlx::Error) -> Ended {
     match Ended::from(error) {
         Ended::Refused(refusal) if refusal.sqlstate == NOT_OURS => Ended::Taken,
         Ended::Refused(refusal) if refusal.sqlstate == BAD_RESULT => {
-            Ended::Unusable(refusal.message)
+            let message = refusal.message;
+            let chinese = format!("账本不接受这个结果：{message}");
+            Ended::Unusable(Message::new(message, chinese))
         }
         other => other,
     }

@@ -15,7 +15,8 @@
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 use serde_json::json;
 
@@ -42,11 +43,15 @@ impl Cut {
         }
     }
 
-    const fn what(self) -> &'static str {
+    const fn what(self) -> Message {
         match self {
-            Self::Time => "the attempt's time was over",
-            Self::Stop(StopReason::Cancelled) => "the attempt was cancelled",
-            Self::Stop(StopReason::Drained) => "the attempt was stopped",
+            Self::Time => Message::fixed("the attempt's time was over", "这次尝试的时间已到"),
+            Self::Stop(StopReason::Cancelled) => {
+                Message::fixed("the attempt was cancelled", "这次尝试被取消")
+            }
+            Self::Stop(StopReason::Drained) => {
+                Message::fixed("the attempt was stopped", "这次尝试被停止")
+            }
         }
     }
 }
@@ -55,24 +60,37 @@ impl Cut {
 pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
     match ended {
         Ended::NoConnection(NoConnection::Unreachable(why)) => Outcome::NotStarted(match cut {
-            Some(cut) => ToolFailure::new(
-                cut.code(),
-                format!("{} before there was a connection", cut.what()),
-            ),
-            None => ToolFailure::new(
-                Code::Unavailable,
-                format!("the database cannot be reached: {why}"),
-            ),
+            Some(cut) => {
+                let over = cut.what();
+                let what = said!(
+                    "{over} before there was a connection",
+                    "{over}，当时还没有连接",
+                    over
+                );
+                ToolFailure::new(cut.code(), what)
+            }
+            None => {
+                let what = said!(
+                    "the database cannot be reached: {why}",
+                    "无法连接数据库：{why}",
+                    why
+                );
+                ToolFailure::new(Code::Unavailable, what)
+            }
         }),
         Ended::NoConnection(NoConnection::Role(why)) => {
-            Outcome::NotStarted(ToolFailure::new(Code::Unavailable, why))
+            let what = said!("{why}", "这个数据库角色不能用于工具：{why}");
+            Outcome::NotStarted(ToolFailure::new(Code::Unavailable, what))
         }
         Ended::Refused(refusal) if leaves_open(phase, &refusal) => {
             let details = json!({"sqlstate": refusal.sqlstate});
             let (code, message) = (cut.map_or(Code::Unavailable, Cut::code), &refusal.message);
             let failure = ToolFailure::new(
                 code,
-                format!("the database cannot say whether it has committed: {message}"),
+                said!(
+                    "the database cannot say whether it has committed: {message}",
+                    "数据库无法说明是否已经提交：{message}"
+                ),
             );
             Outcome::Unknown(failure.with_details(details))
         }
@@ -88,25 +106,41 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
         }
         Ended::Flaw(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::ToolCrashed,
-            format!("the tool is at fault: {why}"),
+            said!("the tool is at fault: {why}", "工具本身有错：{why}", why),
         )),
         Ended::Argument(why) => Outcome::DefiniteFailure(ToolFailure::new(Code::ToolError, why)),
         Ended::TooLarge(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::OutputTooLarge,
-            format!("the answer is too large: {why}; nothing was committed"),
+            said!(
+                "the answer is too large: {why}; nothing was committed",
+                "结果太大：{why}；没有提交任何内容",
+                why
+            ),
         )),
         Ended::Unusable(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::OutputInvalid,
-            format!("{why}; nothing was committed"),
+            said!(
+                "{why}; nothing was committed",
+                "{why}；没有提交任何内容",
+                why
+            ),
         )),
         Ended::Taken => Outcome::DefiniteFailure(ToolFailure::new(
             Code::Unavailable,
-            "the call was taken from this attempt before it could commit; nothing was committed",
+            Message::fixed(
+                "the call was taken from this attempt before it could commit; nothing was committed",
+                "这次尝试还没能提交，调用就已不归它；没有提交任何内容",
+            ),
         )),
         Ended::Cut => {
             let cut = cut.unwrap_or(Cut::Time);
-            let failure =
-                ToolFailure::new(cut.code(), format!("{}; nothing was committed", cut.what()));
+            let over = cut.what();
+            let what = said!(
+                "{over}; nothing was committed",
+                "{over}；没有提交任何内容",
+                over
+            );
+            let failure = ToolFailure::new(cut.code(), what);
             match phase {
                 Phase::Before => Outcome::NotStarted(failure),
                 Phase::Statement | Phase::Commit => Outcome::DefiniteFailure(failure),
@@ -137,13 +171,29 @@ fn leaves_open(phase: Phase, refusal: &Refusal) -> bool {
 pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
     let (code, why) = match cut {
         Some(cut) => (cut.code(), cut.what()),
-        None => (Code::Unavailable, "the connection to the database broke"),
+        None => {
+            let broke =
+                Message::fixed("the connection to the database broke", "与数据库的连接断了");
+            (Code::Unavailable, broke)
+        }
     };
-    let failure = |what: &str| ToolFailure::new(code, format!("{why} {what}"));
+    let failure = |english, chinese| {
+        let when = Message::fixed(english, chinese);
+        ToolFailure::new(code, said!("{why} {when}", "{why}，{when}", why, when))
+    };
     match phase {
-        Phase::Before => Outcome::NotStarted(failure("before the statement was sent")),
-        Phase::Statement => Outcome::Unknown(failure("before the database answered")),
-        Phase::Commit => Outcome::Unknown(failure("while the transaction was being committed")),
+        Phase::Before => Outcome::NotStarted(failure(
+            "before the statement was sent",
+            "当时语句还没有发出",
+        )),
+        Phase::Statement => Outcome::Unknown(failure(
+            "before the database answered",
+            "当时数据库还没有响应",
+        )),
+        Phase::Commit => Outcome::Unknown(failure(
+            "while the transaction was being committed",
+            "当时事务正在提交",
+        )),
     }
 }
 
@@ -156,28 +206,47 @@ fn refused(refusal: &Refusal, cut: Option<Cut>) -> ToolFailure {
     let class = state.get(..2).unwrap_or_default();
     let message = &refusal.message;
     let failure = match (class, state, cut) {
-        ("22" | "23", ..) | (_, "P0001", _) => ToolFailure::new(Code::ToolError, message),
-        (_, "57014", Some(cut)) => ToolFailure::new(
-            cut.code(),
-            format!("{}, and the database ended the statement", cut.what()),
-        ),
+        ("22" | "23", ..) | (_, "P0001", _) => {
+            ToolFailure::new(Code::ToolError, Message::verbatim(message.clone()))
+        }
+        (_, "57014", Some(cut)) => {
+            let over = cut.what();
+            let what = said!(
+                "{over}, and the database ended the statement",
+                "{over}，数据库终止了语句",
+                over
+            );
+            ToolFailure::new(cut.code(), what)
+        }
         // Its own timer, a moment before ours; or somebody at the database.
         (_, "57014", None) => ToolFailure::new(
             Code::Timeout,
-            format!("the database ended the statement: {message}"),
+            said!(
+                "the database ended the statement: {message}",
+                "数据库终止了语句：{message}"
+            ),
         ),
         (_, "25006", _) => ToolFailure::new(
             Code::ToolCrashed,
-            format!("the tool is at fault: its effect is read and it writes: {message}"),
+            said!(
+                "the tool is at fault: its effect is read and it writes: {message}",
+                "工具本身有错：它的 effect 是 read，却在写入：{message}"
+            ),
         ),
         // Another transaction was in the way, the server has no room, or it is being shut down.
         ("40" | "53" | "57" | "08", ..) | (_, "55P03" | "25P03" | "55006", _) => ToolFailure::new(
             Code::Unavailable,
-            format!("the database is not available: {message}"),
+            said!(
+                "the database is not available: {message}",
+                "数据库不可用：{message}"
+            ),
         ),
         _ => ToolFailure::new(
             Code::ToolCrashed,
-            format!("the tool is at fault: the database refuses its statement: {message}"),
+            said!(
+                "the tool is at fault: the database refuses its statement: {message}",
+                "工具本身有错：数据库拒绝了它的语句：{message}"
+            ),
         ),
     };
     failure.with_details(match &refusal.constraint {

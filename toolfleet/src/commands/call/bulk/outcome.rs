@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, fmt};
 
 use anyhow::Context;
 use fleet::{
+    call::{EffectKnown, Language},
     ids::CallId,
-    wire::{code::Code, envelope::Envelope, error::ErrorBody},
+    wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,14 +65,16 @@ impl Said {
 
 /// The refusal of a line that was not sent.
 pub(super) fn unfit(code: Code, what: &str) -> String {
-    text(&Envelope::refused("", ErrorBody::refused(code, what)))
+    let what = Message::verbatim(what.to_owned());
+    let error = ErrorBody::refused(code, &what, Language::En);
+    text(&Envelope::refused("", error))
 }
 
 /// What is said of a line without a key whose batch was not answered.
 pub(super) fn unanswered() -> String {
     text(&Envelope {
-        effect: fleet::call::EffectKnown::Unknown,
-        ..Envelope::refused("", ErrorBody::unconfirmed(false))
+        effect: EffectKnown::Unknown,
+        ..Envelope::refused("", ErrorBody::unconfirmed(false, Language::En))
     })
 }
 

@@ -1,13 +1,17 @@
-//! The `error` of an envelope: written for a model to act on.
+//! The `error` of an envelope: written for a model to act on, in the language it asked for.
 //!
 //! Every message says three things: what happened, what is known about the effect, what to do next.
 
+mod words;
+
 use serde::{Deserialize, Serialize};
 
+use self::words::{UNCONFIRMED, UNREADABLE, known, told};
 use crate::{
-    call::{EffectKnown, words},
+    call::{EffectKnown, Language, words},
     outcome::ToolFailure,
-    wire::code::Code,
+    said,
+    wire::{code::Code, message::Message},
 };
 
 words! {
@@ -25,19 +29,6 @@ words! {
         CheckState = "check_state",
         /// The same call must not be sent again.
         DoNotRepeat = "do_not_repeat",
-    }
-}
-
-impl Suggestion {
-    const fn sentence(self) -> &'static str {
-        match self {
-            Self::FixArguments => "Correct the arguments and call again.",
-            Self::RetryLater => "The same call may work later.",
-            Self::Simplify => "Ask for less in one call.",
-            Self::AskUser => "Tell the user; this cannot be solved by calling again.",
-            Self::CheckState => "Check the present state before doing anything else.",
-            Self::DoNotRepeat => "Do not repeat the call; ask a person to find out.",
-        }
     }
 }
 
@@ -64,14 +55,13 @@ pub struct ErrorBody {
 
 impl ErrorBody {
     /// A refusal at the door: nothing was stored and nothing ran.
-    pub fn refused(code: Code, what: &str) -> Self {
+    pub fn refused(code: Code, what: &Message, language: Language) -> Self {
         let suggestion = suggestion(code, EffectKnown::None);
         Self {
             code,
-            message: format!(
-                "{} Nothing was run. {}",
-                sentence(what),
-                suggestion.sentence()
+            message: told(
+                &[what, &words::NOTHING_RUN, suggestion.sentence()],
+                language,
             ),
             retryable: matches!(suggestion, Suggestion::RetryLater),
             retry_after_ms: matches!(suggestion, Suggestion::RetryLater).then_some(1_000),
@@ -82,15 +72,12 @@ impl ErrorBody {
     }
 
     /// Something that was asked about a call was refused: the call stays as it is.
-    pub fn unchanged(code: Code, what: &str) -> Self {
+    pub fn unchanged(code: Code, what: &Message, language: Language) -> Self {
         let suggestion = suggestion(code, EffectKnown::None);
+        let nothing = known(EffectKnown::None);
         Self {
             code,
-            message: format!(
-                "{} Nothing was changed. {}",
-                sentence(what),
-                suggestion.sentence()
-            ),
+            message: told(&[what, nothing, suggestion.sentence()], language),
             retryable: false,
             retry_after_ms: None,
             suggestion,
@@ -100,36 +87,31 @@ impl ErrorBody {
     }
 
     /// The same, refused only until then.
-    pub fn too_early(code: Code, what: &str, retry_after_ms: u64) -> Self {
+    pub fn too_early(code: Code, what: &Message, retry_after_ms: u64, language: Language) -> Self {
+        let later = said!(
+            "ask again in {retry_after_ms} ms",
+            "请在 {retry_after_ms} ms 后再试"
+        );
         Self {
-            message: format!(
-                "{} Nothing was changed. Ask again in {retry_after_ms} ms.",
-                sentence(what)
-            ),
+            message: told(&[what, known(EffectKnown::None), &later], language),
             retryable: true,
             retry_after_ms: Some(retry_after_ms),
             suggestion: Suggestion::RetryLater,
-            ..Self::unchanged(code, what)
+            ..Self::unchanged(code, what, language)
         }
     }
 
     /// The ledger did not say whether it took the call: it may have, and then it will be run.
-    pub fn unconfirmed(has_key: bool) -> Self {
-        let suggestion = if has_key {
-            Suggestion::RetryLater
+    pub fn unconfirmed(has_key: bool, language: Language) -> Self {
+        let (suggestion, next) = if has_key {
+            (Suggestion::RetryLater, &words::SEND_AGAIN)
         } else {
-            Suggestion::CheckState
-        };
-        let next = if has_key {
-            "Send the same call again, with the same idempotency key if it had one: it is then run once, whatever has become of this one."
-        } else {
-            suggestion.sentence()
+            let check = Suggestion::CheckState;
+            (check, check.sentence())
         };
         Self {
             code: Code::StoreUnavailable,
-            message: format!(
-                "The ledger did not confirm the call; it may have been accepted. {next}"
-            ),
+            message: told(&[&UNCONFIRMED, next], language),
             retryable: has_key,
             retry_after_ms: has_key.then_some(1_000),
             suggestion,
@@ -139,35 +121,30 @@ impl ErrorBody {
     }
 
     /// The ledger cannot be read: nothing is known from here.
-    pub fn unreadable() -> Self {
-        let suggestion = Suggestion::RetryLater;
+    pub fn unreadable(language: Language) -> Self {
         Self {
             code: Code::StoreUnavailable,
-            message: "The ledger cannot be read at the moment; what has become of the call is not known here. Ask again later."
-                .to_owned(),
+            message: told(&[&UNREADABLE], language),
             retryable: true,
             retry_after_ms: Some(1_000),
-            suggestion,
+            suggestion: Suggestion::RetryLater,
             path: None,
             details: None,
         }
     }
 
     /// What a failed attempt means for the caller.
-    pub fn failed(failure: &ToolFailure, effect: EffectKnown) -> Self {
-        let suggestion = suggestion(failure.code, effect);
-        let known = match effect {
-            EffectKnown::None => "Nothing was changed.",
-            EffectKnown::Applied => "The action was carried out.",
-            EffectKnown::NotApplied => "The action was not carried out.",
-            EffectKnown::Unknown => "The action may or may not have been carried out.",
+    pub fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
+        let suggestion = match suggestion(failure.code, effect) {
+            // The answer is there.
+            Suggestion::Simplify if failure.is_mended() => Suggestion::CheckState,
+            other => other,
         };
         Self {
             code: failure.code,
-            message: format!(
-                "{} {known} {}",
-                sentence(&failure.message),
-                suggestion.sentence()
+            message: told(
+                &[&failure.message, known(effect), suggestion.sentence()],
+                language,
             ),
             retryable: matches!(suggestion, Suggestion::RetryLater),
             retry_after_ms: failure.retry_after_ms,
@@ -178,15 +155,15 @@ impl ErrorBody {
     }
 
     /// The effect may have happened: `failure` is why nobody knows.
-    pub fn in_doubt(failure: &ToolFailure) -> Self {
-        let cause = serde_json::json!({ "cause": failure });
+    pub fn in_doubt(failure: &ToolFailure, language: Language) -> Self {
+        let cause = serde_json::json!({ "cause": failure.told(language) });
         let doubt = ToolFailure {
             code: Code::InDoubt,
             retry_after_ms: None,
             details: Some(cause),
             ..failure.clone()
         };
-        Self::failed(&doubt, EffectKnown::Unknown)
+        Self::failed(&doubt, EffectKnown::Unknown, language)
     }
 
     /// With the argument that is to blame.
@@ -260,27 +237,26 @@ fn suggestion(code: Code, effect: EffectKnown) -> Suggestion {
     }
 }
 
-/// The text as a sentence: capital first, full stop last.
-fn sentence(text: &str) -> String {
-    let mut chars = text.trim_end_matches(['.', ' ', '\n']).chars();
-    let first: String = chars
-        .next()
-        .map(|c| c.to_uppercase().collect())
-        .unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_message_says_what_happened_what_is_known_and_what_to_do() {
-        let failure = ToolFailure::new(Code::Timeout, "the tool did not answer within 1000 ms");
-        let body = ErrorBody::failed(&failure, EffectKnown::None);
+        let failure = ToolFailure::new(
+            Code::Timeout,
+            Message::fixed(
+                "the tool did not answer within 1000 ms",
+                "工具在 1000 ms 内没有回答",
+            ),
+        );
+        let body = ErrorBody::failed(&failure, EffectKnown::None, Language::En);
         let told = "The tool did not answer within 1000 ms. Nothing was changed. The same call may work later.";
         assert_eq!(body.message, told);
-        let doubt = ErrorBody::in_doubt(&failure);
+        let body = ErrorBody::failed(&failure, EffectKnown::None, Language::Zh);
+        let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后重试同样的调用，可能会成功。";
+        assert_eq!(body.message, told);
+        let doubt = ErrorBody::in_doubt(&failure, Language::En);
         assert_eq!(
             (doubt.code, doubt.retryable, doubt.suggestion),
             (Code::InDoubt, false, Suggestion::DoNotRepeat)
@@ -291,7 +267,8 @@ mod tests {
     fn nothing_whose_effect_may_have_happened_is_called_retryable() {
         for code in Code::ALL {
             for effect in [EffectKnown::Unknown, EffectKnown::Applied] {
-                let retryable = ErrorBody::failed(&ToolFailure::new(*code, "x"), effect).retryable;
+                let failure = ToolFailure::new(*code, Message::fixed("x", "x"));
+                let retryable = ErrorBody::failed(&failure, effect, Language::En).retryable;
                 let never_reached = matches!(
                     code,
                     Code::Overloaded | Code::StoreUnavailable | Code::Unavailable

@@ -1,0 +1,199 @@
+//! Validate: is this submission a call that its tool can take, and with which arguments?
+
+use std::sync::Arc;
+
+use fleet::{
+    arguments::{self, Coercing, Coercion, Fitted, Level, Limits, Violations},
+    canonical,
+    ids::{Label, ToolName},
+    manifest::{KeyPolicy, Sensitive},
+    registry::Tool,
+    said,
+    wire::{code::Code, headers::RequestHeaders, message::Message},
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+
+use crate::{accept::Door, answer::Refusal};
+
+/// Longer arguments are fitted on a thread of their own.
+const SHORT: usize = 16 * 1024;
+
+/// A submission that is well formed; whether it is acceptable is still open.
+pub(crate) struct Submission {
+    pub(crate) tenant: Label,
+    pub(crate) tool: ToolName,
+    pub(crate) headers: RequestHeaders,
+    /// The arguments as they were sent, JSON text.
+    pub(crate) sent: String,
+    /// Its hash.
+    pub(crate) original_hash: [u8; 32],
+    /// The same read, until a check makes [`Arguments`] of it.
+    args: Value,
+}
+
+/// A submission's tool, and its arguments as that tool gets them.
+pub(crate) struct Checked {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) arguments: Arguments,
+}
+
+/// Arguments that fit their tool.
+pub(crate) struct Arguments {
+    /// In canonical form.
+    pub(crate) text: String,
+    /// Its hash.
+    pub(crate) hash: [u8; 32],
+    /// What was changed in what was sent.
+    pub(crate) coercions: Vec<Coercion>,
+}
+
+impl Submission {
+    /// With these arguments, as far as that can be said without knowing the tool.
+    pub(crate) fn read(
+        tenant: Label,
+        tool: ToolName,
+        headers: RequestHeaders,
+        body: &[u8],
+    ) -> Result<Self, Refusal> {
+        let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
+            let refused = Refusal::new(error.code, error.message);
+            if error.path.is_empty() {
+                refused
+            } else {
+                refused.at(error.path)
+            }
+        })?;
+        Ok(Self {
+            tenant,
+            tool,
+            headers,
+            sent: String::from_utf8_lossy(body).into_owned(),
+            original_hash: Sha256::digest(body).into(),
+            args,
+        })
+    }
+
+    /// The hash of what it sent as this version of the tool gets it; without one, of what it sent.
+    ///
+    /// `None` where it does not fit.
+    pub(crate) async fn hash_for(&self, tool: Option<Arc<Tool>>) -> Option<[u8; 32]> {
+        let args = arguments::parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
+        match tool {
+            Some(tool) => Some(self.fit(args, tool).await.ok()?.hash),
+            None => Some(canonical::hash(&args)),
+        }
+    }
+
+    /// Its arguments as this tool gets them. What may take long is done where no other caller waits for it.
+    async fn fit(&self, args: Value, tool: Arc<Tool>) -> Result<Arguments, Refusal> {
+        let fitting = move || {
+            let fitted = Arguments::of(args, &tool, tool.manifest.coercion_level());
+            fitted.map_err(|violations| violated(violations, tool.manifest.sensitive.as_ref()))
+        };
+        if self.sent.len() <= SHORT {
+            return fitting();
+        }
+        let fitted = tokio::task::spawn_blocking(fitting).await;
+        fitted.unwrap_or_else(|_broken_off| {
+            let what = Message::fixed(
+                "this dispatcher is about to stop",
+                "这个 dispatcher 即将停止",
+            );
+            Err(Refusal::new(Code::Overloaded, what))
+        })
+    }
+}
+
+impl Arguments {
+    /// What this tool gets when it is sent these, of which so much may be changed.
+    pub(crate) fn of(args: Value, tool: &Tool, level: Level) -> Result<Self, Violations> {
+        let how = Coercing {
+            level,
+            tool: tool.manifest.name.as_str(),
+        };
+        let Fitted { args, coercions } = tool.schema.fit(args, how)?;
+        let text = canonical::to_text(&args);
+        Ok(Self {
+            hash: canonical::hash_text(&text),
+            text,
+            coercions,
+        })
+    }
+}
+
+impl Door {
+    /// Everything about a new call that needs no ledger.
+    pub(crate) async fn check(&self, submission: &mut Submission) -> Result<Checked, Refusal> {
+        if submission.headers.run_deadline.is_some_and(has_passed) {
+            let what = Message::fixed(
+                "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
+                "run 的截止时间（Toolfleet-Run-Deadline）必须晚于现在",
+            );
+            return Err(Refusal::new(Code::DeadlineInvalid, what));
+        }
+        let tool = self.tool_for(submission)?;
+        let name = &submission.tool;
+        if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
+            let what = said!(
+                "the tool {name} needs an idempotency key (Idempotency-Key), so that it is never run twice by mistake",
+                "工具 {name} 需要幂等键（Idempotency-Key），以免被误执行两次"
+            );
+            return Err(Refusal::new(Code::MissingIdempotencyKey, what));
+        }
+        let args = std::mem::take(&mut submission.args);
+        let arguments = submission.fit(args, Arc::clone(&tool)).await?;
+        Ok(Checked { tool, arguments })
+    }
+
+    fn tool_for(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
+        let name = &submission.tool;
+        let tool = match submission.headers.tool_version {
+            None => self.registry.current(name),
+            Some(version) => self.registry.version(name, version),
+        };
+        tool.ok_or_else(
+            || match (self.registry.knows(name), submission.headers.tool_version) {
+                (true, Some(version)) => Refusal::new(
+                    Code::UnknownToolVersion,
+                    said!(
+                        "the tool {name} has no version {version}",
+                        "工具 {name} 没有版本 {version}"
+                    ),
+                ),
+                (true | false, _) => Refusal::new(
+                    Code::UnknownTool,
+                    said!("there is no tool named {name}", "没有名为 {name} 的工具"),
+                ),
+            },
+        )
+    }
+}
+
+/// By this process's clock, so only a courtesy: the claim decides by Postgres's.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "spares a call that would expire at once, decides nothing"
+)]
+fn has_passed(deadline: OffsetDateTime) -> bool {
+    deadline <= OffsetDateTime::now_utc()
+}
+
+fn violated(mut violations: Violations, sensitive: Option<&Sensitive>) -> Refusal {
+    if let Some(sensitive) = sensitive {
+        violations = violations
+            .without_values(|path| sensitive.touches(path))
+            .without_undeclared_values();
+    }
+    let error = Refusal::new(Code::InvalidArguments, violations.summary());
+    let first = violations
+        .items()
+        .first()
+        .map(|violation| violation.path.clone());
+    let error = match first {
+        Some(path) if violations.total() == 1 && !path.is_empty() => error.at(path),
+        Some(_) | None => error,
+    };
+    error.with_details(|language| violations.details(language))
+}

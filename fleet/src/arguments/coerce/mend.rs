@@ -1,0 +1,129 @@
+//! Validate, change what is wrong, validate again.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use super::{
+    Coercing, Level, Rule,
+    crossed::is_crossed,
+    edit::Draft,
+    pointer, size,
+    unknown::Vocabulary,
+    ways::{Fault, Finder, independent},
+    wrapper,
+};
+use crate::arguments::{Schema, schema::COLLECTED_MAX};
+
+/// How often what was changed is looked at again: text may hold an object that holds text.
+const ROUNDS_MAX: usize = 3;
+/// Validations of one call's arguments.
+const CHECKS_MAX: usize = 64;
+/// Evaluations of all these validations.
+const WORK_MAX: u64 = 10 * COLLECTED_MAX;
+
+/// The only arguments that fit and can have been meant by these, which do not fit.
+pub(super) fn mend(schema: &Schema, args: &Value, how: Coercing<'_>) -> Option<Draft> {
+    if how.level == Level::Off || schema.work(args) > COLLECTED_MAX {
+        return None;
+    }
+    let wrapped = wrapper::unwrapped(schema, args, how.tool);
+    let is_wrapped = wrapped.is_some();
+    let draft = wrapped.unwrap_or_else(|| Draft::of(args.clone()));
+    if wrapper::is_left(schema, &draft.args, how.tool) {
+        return None;
+    }
+    let mut mender = Mender {
+        schema,
+        words: OnceCell::new(),
+        leaves_out: !is_wrapped,
+        checks: CHECKS_MAX,
+        work: WORK_MAX,
+    };
+    // All rules are tried for every tool: what two of them read differently is not certain for any.
+    match mender.read(draft, "", ROUNDS_MAX) {
+        Meaning::One(mended) => may_be_used(&mended, how.level).then_some(mended),
+        Meaning::None | Meaning::Several => None,
+    }
+}
+
+fn may_be_used(mended: &Draft, level: Level) -> bool {
+    let is_allowed = |rule: Rule| rule.is_safe() || level == Level::Read;
+    mended.changes.iter().all(|(_, rule)| is_allowed(*rule)) && size::is_admitted(&mended.args)
+}
+
+/// What values can be meant by one that does not fit.
+enum Meaning {
+    None,
+    One(Draft),
+    Several,
+}
+
+struct Mender<'a> {
+    schema: &'a Schema,
+    words: OnceCell<Vocabulary<'a>>,
+    leaves_out: bool,
+    checks: usize,
+    work: u64,
+}
+
+impl Mender<'_> {
+    /// What can be meant by the value at `place`, such that everything there fits.
+    fn read(&mut self, mut draft: Draft, place: &str, rounds: usize) -> Meaning {
+        let faults = match self.faults(&draft, place) {
+            Some(faults) if faults.is_empty() => return Meaning::One(draft),
+            Some(faults) if rounds > 0 => faults,
+            Some(_) | None => return Meaning::None,
+        };
+        for fault in independent(&faults) {
+            draft = match self.choose(draft, fault, rounds - 1) {
+                Meaning::One(draft) => draft,
+                none_or_several => return none_or_several,
+            };
+        }
+        self.read(draft, place, rounds - 1)
+    }
+
+    /// Changes what one fault says; where there are several ways, if only one value comes of them.
+    fn choose(&mut self, draft: Draft, fault: &Fault, rounds: usize) -> Meaning {
+        let root = self.schema.source();
+        let mut edits = fault.ways.iter().flatten();
+        if edits.any(|edit| is_crossed(root, &draft.args, &edit.place)) {
+            return Meaning::Several;
+        }
+        if let [way] = fault.ways.as_slice() {
+            return draft.with(way).map_or(Meaning::None, Meaning::One);
+        }
+        let mut chosen: Option<Draft> = None;
+        for way in &fault.ways {
+            let Some(tried) = draft.clone().with(way) else {
+                continue;
+            };
+            match (self.read(tried, &fault.place, rounds), &chosen) {
+                (Meaning::None, _) => {}
+                (Meaning::One(found), None) => chosen = Some(found),
+                (Meaning::One(found), Some(other)) if found.args == other.args => {}
+                (Meaning::One(_), Some(_)) | (Meaning::Several, _) => return Meaning::Several,
+            }
+        }
+        chosen.map_or(Meaning::None, Meaning::One)
+    }
+
+    /// What does not fit at `place`; `None` if nothing can be done about it.
+    fn faults(&mut self, draft: &Draft, place: &str) -> Option<Vec<Fault>> {
+        self.checks = self.checks.checked_sub(1)?;
+        self.work = self.work.checked_sub(self.schema.work(&draft.args))?;
+        let finder = Finder {
+            root: self.schema.source(),
+            draft,
+            words: &self.words,
+            leaves_out: self.leaves_out,
+        };
+        let errors: Vec<_> = self
+            .schema
+            .errors(&draft.args)
+            .filter(|error| pointer::is_within(error.instance_path().as_str(), place))
+            .collect();
+        finder.faults(errors.iter())
+    }
+}

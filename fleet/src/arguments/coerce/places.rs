@@ -1,0 +1,246 @@
+//! What a schema says about the values at a place, whichever of its branches apply.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    iter, ptr,
+};
+
+use jsonschema::JsonType;
+use serde_json::Value;
+
+use super::{kind, pointer};
+use crate::arguments::walk;
+
+/// Keywords whose schemas say something about the parts of a value.
+const APPLIED_TO_PARTS: [&str; 8] = [
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "items",
+    "prefixItems",
+    "contains",
+    "unevaluatedItems",
+];
+
+/// Names of properties, with every schema that says something about each.
+pub(super) type Declared<'s> = BTreeMap<&'s str, Vec<&'s Value>>;
+
+/// Every schema that may apply to the value at `place` of `args`.
+pub(super) fn schemas_at<'s>(root: &'s Value, args: &Value, place: &str) -> Vec<&'s Value> {
+    in_place(root, outermost_at(root, args, place))
+}
+
+/// Those that the schemas around `place` apply to the value there, not yet those that these apply to it in turn.
+pub(super) fn outermost_at<'s>(root: &'s Value, args: &Value, place: &str) -> Vec<&'s Value> {
+    let mut value = Some(args);
+    let mut outermost = vec![root];
+    for segment in pointer::segments(place) {
+        outermost = below(
+            &in_place(root, outermost),
+            value.unwrap_or(&Value::Null),
+            &segment,
+        );
+        value = value.and_then(|value| match value {
+            Value::Array(items) => items.get(segment.parse::<usize>().ok()?),
+            other => other.get(&*segment),
+        });
+    }
+    outermost
+}
+
+/// What these schemas of a value apply to the part of it that has this name or index.
+pub(super) fn below<'s>(schemas: &[&'s Value], value: &Value, segment: &str) -> Vec<&'s Value> {
+    match value {
+        Value::Array(_) => items(schemas, segment.parse().unwrap_or(usize::MAX)),
+        _object_or_absent => properties(schemas, segment),
+    }
+}
+
+/// The parts of a value with their names or indices.
+pub(super) fn parts(value: &Value) -> Box<dyn Iterator<Item = (Cow<'_, str>, &Value)> + '_> {
+    match value {
+        Value::Array(items) => Box::new(
+            (items.iter().enumerate()).map(|(index, item)| (index.to_string().into(), item)),
+        ),
+        Value::Object(entries) => {
+            Box::new((entries.iter()).map(|(name, part)| (name.into(), part)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Box::new(iter::empty())
+        }
+    }
+}
+
+/// The schema of the whole, and those of all values that may stand in it.
+pub(super) fn everywhere(root: &Value) -> Vec<&Value> {
+    let mut seen = HashSet::from([ptr::from_ref(root)]);
+    let mut all = vec![root];
+    let mut at = 0;
+    while let Some(schema) = all.get(at).copied() {
+        let in_place = in_place(root, vec![schema]);
+        let inner = in_place.into_iter().flat_map(walk::inner);
+        let of_parts = inner.filter(|inner| APPLIED_TO_PARTS.contains(&inner.keyword));
+        all.extend(
+            of_parts
+                .map(|inner| inner.schema)
+                .filter(|schema| seen.insert(ptr::from_ref(*schema))),
+        );
+        at += 1;
+    }
+    all
+}
+
+/// Whether some items of an array have a schema of their own.
+pub(super) fn is_tuple(schemas: &[&Value]) -> bool {
+    schemas.iter().any(|s| s.get("prefixItems").is_some())
+}
+
+/// Every schema that may apply to an item of an array that one of these describes.
+pub(super) fn of_items<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
+    in_place(
+        root,
+        [items(schemas, 0), items(schemas, usize::MAX)].concat(),
+    )
+}
+
+/// The properties that any of these schemas names, with what each says about it.
+pub(super) fn declared<'s>(schemas: &[&'s Value]) -> Declared<'s> {
+    let mut declared = Declared::new();
+    for (name, schema) in schemas
+        .iter()
+        .filter_map(|schema| schema.get("properties")?.as_object())
+        .flatten()
+    {
+        declared.entry(name).or_default().push(schema);
+    }
+    declared
+}
+
+/// Whether a schema may accept a value of this kind; with `exactly`, whether its words or numbers allow this one.
+pub(super) fn may_be(
+    root: &Value,
+    schema: &Value,
+    kind: JsonType,
+    exactly: Option<&Value>,
+) -> bool {
+    let option =
+        |option: &Value| kind::is(option, kind) && exactly.is_none_or(|value| value == option);
+    may(root, schema, &|keyword, argument| match keyword {
+        "type" => any(argument, |name| names(name, kind)),
+        "enum" => any(argument, option),
+        "const" => option(argument),
+        _says_nothing_of_the_kind => true,
+    })
+}
+
+/// Whether a schema may accept an object with a property that it does not name.
+pub(super) fn takes_other_names(root: &Value, schema: &Value) -> bool {
+    may_be(root, schema, JsonType::Object, None)
+        && may(root, schema, &|keyword, argument| match keyword {
+            "additionalProperties" | "unevaluatedProperties" => argument != &Value::Bool(false),
+            _says_nothing_of_names => true,
+        })
+}
+
+/// Whether a schema may accept an array with an item of which it says nothing.
+pub(super) fn takes_any_items(root: &Value, schema: &Value) -> bool {
+    let says = |schema: &&Value| schema.get("items").is_some_and(|items| !items.is_boolean());
+    may_be(root, schema, JsonType::Array, None) && !in_place(root, vec![schema]).iter().any(says)
+}
+
+/// Whether a schema and those that it applies to the same value may accept what `allows` says of each keyword.
+fn may(root: &Value, schema: &Value, allows: &dyn Fn(&str, &Value) -> bool) -> bool {
+    let Value::Object(keywords) = schema else {
+        return schema != &Value::Bool(false);
+    };
+    let inner = |schema: &Value| may(root, schema, allows);
+    keywords
+        .iter()
+        .all(|(keyword, argument)| match keyword.as_str() {
+            "$ref" => target(root, argument).is_none_or(inner),
+            "allOf" => argument.as_array().is_none_or(|all| all.iter().all(inner)),
+            "anyOf" | "oneOf" => any(argument, inner),
+            keyword => allows(keyword, argument),
+        })
+}
+
+/// Whether it is so of a value, or of one of several.
+fn any(argument: &Value, is_so: impl Fn(&Value) -> bool) -> bool {
+    match argument {
+        Value::Array(several) => several.iter().any(is_so),
+        one => is_so(one),
+    }
+}
+
+/// The schema that a `$ref` leads to.
+pub(super) fn target<'s>(root: &'s Value, reference: &Value) -> Option<&'s Value> {
+    root.pointer(reference.as_str()?.strip_prefix('#')?)
+}
+
+fn names(name: &Value, kind: JsonType) -> bool {
+    let named = name.as_str().and_then(|name| name.parse().ok());
+    named.is_some_and(|named| kind::includes(named, kind))
+}
+
+/// These schemas and those that they apply to the same value.
+pub(super) fn in_place<'s>(root: &'s Value, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
+    let mut seen = HashSet::new();
+    schemas.retain(|schema| seen.insert(ptr::from_ref(*schema)));
+    let mut at = 0;
+    while let Some(schema) = schemas.get(at).and_then(|schema| schema.as_object()) {
+        for (keyword, argument) in schema {
+            let applied: Vec<&Value> = match keyword.as_str() {
+                "$ref" => target(root, argument).into_iter().collect(),
+                "allOf" | "anyOf" | "oneOf" => argument.as_array().into_iter().flatten().collect(),
+                "dependentSchemas" => argument
+                    .as_object()
+                    .into_iter()
+                    .flat_map(|map| map.values())
+                    .collect(),
+                "if" | "then" | "else" => vec![argument],
+                _applies_elsewhere => continue,
+            };
+            schemas.extend(
+                applied
+                    .into_iter()
+                    .filter(|schema| schema.is_object() && seen.insert(ptr::from_ref(*schema))),
+            );
+        }
+        at += 1;
+    }
+    schemas
+}
+
+fn properties<'s>(schemas: &[&'s Value], name: &str) -> Vec<&'s Value> {
+    let of_one = |schema: &'s Value| {
+        let named = schema.get("properties").and_then(|all| all.get(name));
+        let patterns = schema.get("patternProperties").and_then(Value::as_object);
+        let others = ["additionalProperties", "unevaluatedProperties"].map(|word| schema.get(word));
+        named
+            .into_iter()
+            .chain(patterns.into_iter().flat_map(|patterns| patterns.values()))
+            .chain(
+                others
+                    .into_iter()
+                    .flatten()
+                    .filter(move |_| named.is_none()),
+            )
+    };
+    objects(schemas.iter().copied().flat_map(of_one))
+}
+
+fn items<'s>(schemas: &[&'s Value], index: usize) -> Vec<&'s Value> {
+    let of_one = |schema: &'s Value| {
+        let prefix = schema.get("prefixItems").and_then(|all| all.get(index));
+        let rest = schema.get("items").filter(|_| prefix.is_none());
+        let others = ["contains", "unevaluatedItems"].map(|word| schema.get(word));
+        (prefix.into_iter().chain(rest)).chain(others.into_iter().flatten())
+    };
+    objects(schemas.iter().copied().flat_map(of_one))
+}
+
+fn objects<'s>(schemas: impl Iterator<Item = &'s Value>) -> Vec<&'s Value> {
+    schemas.filter(|schema| schema.is_object()).collect()
+}

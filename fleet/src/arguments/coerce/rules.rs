@@ -1,0 +1,166 @@
+//! One value and what is wanted instead of it: the value it can only mean.
+
+use jsonschema::JsonType;
+use serde_json::{Number, Value};
+
+use super::{Rule, decimal, kind, relaxed};
+use crate::arguments::{Limits, parse_any};
+
+/// What one rule makes of a value.
+pub(super) type Changed = (Value, Rule);
+
+/// The value as one of the wanted type; text is read under these limits.
+pub(super) fn to_type(value: &Value, wanted: JsonType, limits: &Limits) -> Option<Changed> {
+    match (value, wanted) {
+        (Value::String(text), JsonType::Integer) => string_to_integer(text),
+        (Value::String(text), JsonType::Number) => string_to_number(text),
+        (Value::String(text), JsonType::Boolean) => string_to_boolean(text),
+        (Value::String(text), JsonType::Object) => text_to_container(text, wanted, limits),
+        (Value::String(text), JsonType::Array) => {
+            text_to_container(text, wanted, limits).or_else(|| value_to_array(value))
+        }
+        (Value::Number(_) | Value::Bool(_), JsonType::String) => scalar_to_string(value),
+        (Value::Number(_) | Value::Bool(_) | Value::Object(_), JsonType::Array) => {
+            value_to_array(value)
+        }
+        (Value::Array(_), _) => array_to_value(value).filter(|(item, _)| kind::is(item, wanted)),
+        _means_nothing_certain => None,
+    }
+}
+
+/// The allowed values that this one can mean.
+pub(super) fn to_option(value: &Value, options: &[Value]) -> Vec<Changed> {
+    if let Some((item, rule)) = array_to_value(value) {
+        let found = options.contains(&item).then_some((item, rule));
+        return found.into_iter().collect();
+    }
+    let is_allowed = |word: &str| options.iter().any(|option| option.as_str() == Some(word));
+    let same = |option: &Value| {
+        let rule = match (value, option) {
+            (Value::String(text), Value::String(word)) => {
+                let text = text.trim_ascii();
+                let is_it = text == word || (!is_allowed(text) && is_same_word(text, word));
+                is_it.then_some(Rule::EnumMatch)
+            }
+            (Value::String(text), Value::Number(wanted)) => {
+                let (number, rule) = match decimal::is_integer(wanted) {
+                    true => (integer_of(text), Rule::StringToInteger),
+                    false => (decimal::number(text), Rule::StringToNumber),
+                };
+                number
+                    .is_some_and(|number| decimal::equal(&number, wanted))
+                    .then_some(rule)
+            }
+            (Value::String(text), Value::Bool(_)) => string_to_boolean(text)
+                .filter(|(read, _)| read == option)
+                .map(|(_, rule)| rule),
+            (Value::Number(number), Value::Number(wanted)) => {
+                (number != wanted && decimal::equal(number, wanted)).then_some(Rule::FloatToInteger)
+            }
+            (Value::Number(_) | Value::Bool(_), Value::String(_)) => scalar_to_string(value)
+                .filter(|(text, _)| text == option)
+                .map(|(_, rule)| rule),
+            _means_nothing_certain => None,
+        };
+        rule.map(|rule| (option.clone(), rule))
+    };
+    options.iter().filter_map(same).collect()
+}
+
+fn string_to_integer(text: &str) -> Option<Changed> {
+    Some((Value::Number(integer_of(text)?), Rule::StringToInteger))
+}
+
+/// Not of `1.000`: half of the world writes a thousand so.
+fn integer_of(text: &str) -> Option<Number> {
+    let number = decimal::number(text)?;
+    (!decimal::may_be_grouped(&number))
+        .then(|| decimal::integer(&number))
+        .flatten()
+}
+
+fn string_to_number(text: &str) -> Option<Changed> {
+    Some((Value::Number(decimal::number(text)?), Rule::StringToNumber))
+}
+
+fn string_to_boolean(text: &str) -> Option<Changed> {
+    let word = text.trim_ascii();
+    let is = |wanted: &str| word.eq_ignore_ascii_case(wanted);
+    (is("true") || is("false")).then(|| (Value::Bool(is("true")), Rule::StringToBoolean))
+}
+
+/// Whether a value is the text of a number or a boolean.
+pub(super) fn is_scalar(value: &Value) -> bool {
+    value
+        .as_str()
+        .is_some_and(|text| decimal::number(text).is_some() || string_to_boolean(text).is_some())
+}
+
+/// A float is not turned into a string: nobody knows how it was meant to be written.
+fn scalar_to_string(value: &Value) -> Option<Changed> {
+    match value {
+        Value::Number(number) if decimal::is_integer(number) => {
+            Some((number.as_str().into(), Rule::IntegerToString))
+        }
+        Value::Bool(value) => Some((value.to_string().into(), Rule::BooleanToString)),
+        _other => None,
+    }
+}
+
+/// The array or object that a text is: by strict JSON, else by relaxed reading.
+fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Changed> {
+    if let Ok(value) = parse_any(text.as_bytes(), limits) {
+        let rule = match wanted {
+            JsonType::Array => Rule::StringToArray,
+            _object => Rule::StringToObject,
+        };
+        return kind::is(&value, wanted).then_some((value, rule));
+    }
+    let value = parse_any(relaxed::to_json(text)?.as_bytes(), limits).ok()?;
+    kind::is(&value, wanted).then_some((value, Rule::RelaxedJson))
+}
+
+fn value_to_array(value: &Value) -> Option<Changed> {
+    let is_single = match value {
+        Value::String(text) => is_single(text),
+        Value::Number(_) | Value::Bool(_) | Value::Object(_) => true,
+        Value::Null | Value::Array(_) => false,
+    };
+    is_single.then(|| (Value::Array(vec![value.clone()]), Rule::ValueToArray))
+}
+
+fn array_to_value(value: &Value) -> Option<Changed> {
+    match value.as_array()?.as_slice() {
+        [Value::Null | Value::Array(_)] => None,
+        [Value::String(text)] if text.is_empty() => None,
+        [item] => Some((item.clone(), Rule::ArrayToValue)),
+        _none_or_several => None,
+    }
+}
+
+/// What joins the words of a list, or belongs to the text of one.
+const JOINING: &str = ",;|/\\&+:=<>\"'`()[]{}，；｜／＆＋：、。・·•–—‘’“”«»،؛";
+
+/// Whether a text can be neither a list that somebody joined nor a word for nothing.
+fn is_single(text: &str) -> bool {
+    let joins = |c: char| c.is_whitespace() || c.is_control() || JOINING.contains(c);
+    let says = |c: char| c.is_alphanumeric() || !c.is_ascii();
+    let nothing = [
+        "null",
+        "none",
+        "nil",
+        "undefined",
+        "nan",
+        "nothing",
+        "empty",
+    ];
+    !text.contains(joins)
+        && text.contains(says)
+        && !nothing.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+/// Whether two words differ in nothing but case.
+fn is_same_word(text: &str, word: &str) -> bool {
+    let folded = |text: &'_ str| -> String { text.chars().flat_map(char::to_lowercase).collect() };
+    !text.is_empty() && folded(text) == folded(word.trim_ascii())
+}

@@ -1,0 +1,305 @@
+//! What could be mended, but may have been meant otherwise.
+
+use serde_json::json;
+
+use super::{super::*, NO, check, check_x};
+
+#[test]
+fn text_that_is_almost_what_is_wanted_is_nothing_else() {
+    let date_or_number =
+        json!({"anyOf": [{"type": "string", "format": "date"}, {"type": "number"}]});
+    check_x(
+        Level::Safe,
+        date_or_number,
+        &[(r#""20260131""#, NO.0, ""), ("true", NO.0, "")],
+    );
+    let word_or_number = json!({"anyOf": [{"enum": ["auto"]}, {"type": "integer"}]});
+    check_x(
+        Level::Safe,
+        word_or_number,
+        &[
+            (r#""5""#, "5", "string_to_integer"),
+            (r#""five""#, NO.0, ""),
+            (r#""AUTO""#, r#""auto""#, "enum_match"),
+        ],
+    );
+}
+
+#[test]
+fn a_value_and_a_list_of_it_are_not_taken_for_each_other() {
+    let list_or_text =
+        json!({"anyOf": [{"type": "array", "items": {"type": "boolean"}}, {"type": "string"}]});
+    check_x(
+        Level::Read,
+        list_or_text,
+        &[("true", NO.0, ""), ("5", r#""5""#, "integer_to_string")],
+    );
+    let list_or_integer =
+        json!({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "integer"}]});
+    check_x(
+        Level::Read,
+        list_or_integer,
+        &[("[5]", NO.0, ""), (r#""5""#, NO.0, "")],
+    );
+    let nullable = json!({"type": ["array", "null"], "items": {"type": "string"}});
+    check_x(
+        Level::Read,
+        nullable,
+        &[(r#""nobody""#, NO.0, ""), ("5", NO.0, "")],
+    );
+    let lists = json!({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}});
+    check_x(Level::Read, lists, &[("[1, 2]", NO.0, ""), ("1", NO.0, "")]);
+    let of_texts = json!({"type": "array", "items": {"type": "string"}});
+    check_x(
+        Level::Read,
+        of_texts,
+        &[
+            (r#""[1]""#, NO.0, ""),
+            (r#""[\"a\"]""#, r#"["a"]"#, "string_to_array"),
+        ],
+    );
+    let of_objects = json!({"type": "array", "items": {"type": "object", "properties": {"a": {}}}});
+    check_x(
+        Level::Read,
+        of_objects,
+        &[
+            (r#"{"a":1}"#, r#"[{"a":1}]"#, "value_to_array"),
+            (r#"{"items":[{"a":1}]}"#, NO.0, ""),
+            (r#"{"0":{"a":1}}"#, NO.0, ""),
+            ("{}", NO.0, ""),
+        ],
+    );
+}
+
+#[test]
+fn lists_may_be_swapped() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "names": {"type": "array", "items": {"type": "string"}},
+            "flags": {"type": "array", "items": {"type": "boolean"}},
+        },
+    });
+    check(
+        Level::Safe,
+        schema,
+        &[
+            (r#"{"names":[true],"flags":[]}"#, NO),
+            (
+                r#"{"names":[true],"flags":[false]}"#,
+                (
+                    r#"{"flags":[false],"names":["true"]}"#,
+                    "/names/0 boolean_to_string",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_may_be_swapped_is_not_mended() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "count": {"type": "integer"},
+            "text": {"type": "string"},
+            "word": {"enum": ["a", "b"]},
+            "other": {"enum": ["c", "d"]},
+            "value": {"type": ["string", "boolean", "null"]},
+        },
+    });
+    check(
+        Level::Safe,
+        schema,
+        &[
+            (r#"{"count":"5","text":7}"#, NO),
+            (r#"{"count":null,"value":7}"#, NO),
+            (r#"{"count":"","text":7}"#, NO),
+            (r#"{"text":true,"value":"x"}"#, NO),
+            (
+                r#"{"text":7,"value":"x"}"#,
+                (r#"{"text":"7","value":"x"}"#, "/text integer_to_string"),
+            ),
+            (
+                r#"{"word":"A","other":" C"}"#,
+                (
+                    r#"{"other":"c","word":"a"}"#,
+                    "/other enum_match, /word enum_match",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_property_goes_where_nothing_is_missing() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "default": 3},
+            "where": {
+                "type": "object",
+                "properties": {"lat": {"type": "number"}},
+                "additionalProperties": false,
+            },
+        },
+        "required": ["city"],
+        "additionalProperties": false,
+    });
+    check(
+        Level::Read,
+        schema.clone(),
+        &[
+            (
+                r#"{"city":"a","days":1,"verbose":true,"where":{"lat":1}}"#,
+                (
+                    r#"{"city":"a","days":1,"where":{"lat":1}}"#,
+                    "/verbose unknown_removed",
+                ),
+            ),
+            (
+                r#"{"city":"a","days":1,"where":{"lat":1,"zone":"x"}}"#,
+                (
+                    r#"{"city":"a","days":1,"where":{"lat":1}}"#,
+                    "/where/zone unknown_removed",
+                ),
+            ),
+            // It could be `days`, and no default may hide that; or `lat`, which is missing elsewhere.
+            (r#"{"city":"a","dayz":5,"where":{"lat":1}}"#, NO),
+            (r#"{"city":"a","verbose":true,"where":{"lat":1}}"#, NO),
+            (r#"{"city":"a","days":1,"verbose":true,"where":{}}"#, NO),
+            (r#"{"city":"a","days":1,"lat":5,"where":{}}"#, NO),
+            // It could be `city`.
+            (r#"{"town":"a"}"#, NO),
+            (r#"{"city":"a","city2":"b","days":1,"where":{"lat":1}}"#, NO),
+            (r#"{"city":"a","City":"b","days":1,"where":{"lat":1}}"#, NO),
+            // It holds what is known.
+            (
+                r#"{"city":"a","days":1,"where":{"lat":1},"more":{"all":[{"days":2}]}}"#,
+                NO,
+            ),
+            (
+                r#"{"city":"a","days":1,"where":{"lat":1},"more":"{\"days\":2}"}"#,
+                NO,
+            ),
+            (
+                r#"{"city":"a","days":1,"where":{"lat":1},"input":true}"#,
+                NO,
+            ),
+            (
+                r#"{"city":"a","days":1,"where":{"lat":1},"get_weather":true}"#,
+                NO,
+            ),
+        ],
+    );
+    let sent = r#"{"city":"a","days":1,"verbose":true,"where":{"lat":1}}"#;
+    check(Level::Safe, schema, &[(sent, NO)]);
+}
+
+#[test]
+fn talk_goes_where_nothing_that_is_missing_would_take_it() {
+    let closed = |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let talk = r#"{"reasoning":"As they asked."}"#;
+    let gone = ("{}", "/reasoning unknown_removed");
+    let days = json!({"days": {"type": "integer"}});
+    check(Level::Read, closed(days.clone()), &[(talk, gone)]);
+    check(Level::Safe, closed(days), &[(talk, NO)]);
+    for taker in [
+        json!({"note": {"type": "string"}}),
+        json!({"labels": {"type": "object"}}),
+        json!({"all": {"type": "array"}}),
+        json!({"by_day": closed(json!({"note": {"type": "string"}})), "reason": {"type": "integer"}}),
+        json!({"seats": {"type": "object", "patternProperties": {"^[0-9]+$": {"type": "integer"}}, "additionalProperties": false}}),
+    ] {
+        check(Level::Read, closed(taker), &[(talk, NO)]);
+    }
+}
+
+#[test]
+fn what_was_sent_in_each_others_place_is_left_there() {
+    check(
+        Level::Read,
+        json!({
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer"},
+                "text": {"type": "string"},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "words": {"type": "array", "items": {"type": "string"}},
+            },
+        }),
+        &[
+            (r#"{"count":"5","text":199}"#, NO),
+            (r#"{"ids":["5"],"words":[]}"#, NO),
+            (
+                r#"{"count":"5","text":"199"}"#,
+                (r#"{"count":5,"text":"199"}"#, "/count string_to_integer"),
+            ),
+            (
+                r#"{"ids":["5"],"words":["a"]}"#,
+                (r#"{"ids":[5],"words":["a"]}"#, "/ids/0 string_to_integer"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_union_is_mended_in_the_branches_that_take_such_a_value() {
+    let x = json!({"anyOf": [{"type": "string", "pattern": "^[0-9]+[sm]$"}, {"type": "integer"}]});
+    check_x(
+        Level::Read,
+        x,
+        &[(r#""5""#, NO.0, ""), (r#""5m""#, r#""5m""#, "")],
+    );
+    let x = json!({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "boolean"}]});
+    check_x(
+        Level::Read,
+        x,
+        &[
+            ("1", NO.0, ""),
+            (r#""true""#, NO.0, ""),
+            ("[5]", r#"["5"]"#, "/x/0 integer_to_string"),
+            // It may be the boolean in brackets.
+            ("[true]", NO.0, ""),
+        ],
+    );
+    // What only a rule for reading could make of it makes it uncertain for every tool.
+    let x = json!({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "integer"}]});
+    check_x(Level::Safe, x, &[(r#""5""#, NO.0, "")]);
+    let x = json!({"type": ["integer", "array"]});
+    check_x(Level::Read, x, &[("5.5", NO.0, "")]);
+}
+
+#[test]
+fn objects_get_and_lose_brackets_if_all_in_them_is_known() {
+    let item = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
+    let list = json!({"type": "array", "items": item});
+    check_x(
+        Level::Read,
+        list.clone(),
+        &[
+            (r#"{"id":1}"#, r#"[{"id":1}]"#, "value_to_array"),
+            (r#"{"0":{"id":1}}"#, NO.0, ""),
+            ("{}", NO.0, ""),
+            (r#"{"id":"1"}"#, NO.0, ""),
+        ],
+    );
+    check_x(
+        Level::Read,
+        item,
+        &[
+            (r#"[{"id":1}]"#, r#"{"id":1}"#, "array_to_value"),
+            (r#"[{"key":"id","value":1}]"#, NO.0, ""),
+            ("[{}]", NO.0, ""),
+        ],
+    );
+    let matrix = json!({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}});
+    check_x(Level::Read, matrix, &[("[785,839]", NO.0, "")]);
+}
+
+#[test]
+fn a_scalar_may_be_sent_for_the_object_that_holds_it() {
+    let x = json!({"anyOf": [{"type": "object", "properties": {"id": {"type": "string"}}}, {"type": "number"}]});
+    check_x(Level::Safe, x, &[(r#""5""#, NO.0, "")]);
+}

@@ -1,0 +1,187 @@
+//! What a model and its program are told about tools: definitions in the shape their API wants, and how to read answers.
+//!
+//! A tool has one name everywhere: ours fit the rule of every vendor, so whatever a model calls is the tool's own name.
+
+mod instructions;
+mod nulls;
+mod size;
+mod strict;
+mod union;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use self::instructions::instructions;
+use crate::{
+    call::{Effect, words},
+    ids::ToolName,
+    manifest::Manifest,
+};
+
+words! {
+    /// The shape of a list of definitions.
+    Format {
+        /// The `tools` of a chat completion of `OpenAI`.
+        Openai = "openai",
+        /// The `tools` of an Anthropic message.
+        Anthropic = "anthropic",
+        /// The `tools` of an MCP `tools/list` result.
+        Mcp = "mcp",
+        /// Everything a caller may know, for programs.
+        Full = "full",
+    }
+}
+
+/// The definitions of these tools as a JSON array, sorted by name. Nothing about how a tool is run is in them.
+pub fn definitions<'a>(tools: impl Iterator<Item = &'a Manifest>, format: Format) -> Value {
+    sorted(tools)
+        .into_iter()
+        .map(|tool| definition(tool, format))
+        .collect()
+}
+
+/// Definitions for `OpenAI`, each in strict mode where that loses nothing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StrictDefinitions {
+    /// All of them, sorted by name.
+    pub tools: Vec<Value>,
+    /// Those that stand there with `"strict": false`.
+    pub not_strict: Vec<NotStrict>,
+}
+
+/// A tool whose schema strict mode cannot express.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotStrict {
+    /// The tool.
+    pub name: ToolName,
+    /// Where in its schema, and why.
+    pub reason: String,
+}
+
+/// The definitions of these tools for `OpenAI`'s strict mode, in which a model cannot send what does not fit.
+pub fn strict_definitions<'a>(tools: impl Iterator<Item = &'a Manifest>) -> StrictDefinitions {
+    let mut listed = StrictDefinitions {
+        tools: Vec::new(),
+        not_strict: Vec::new(),
+    };
+    for tool in sorted(tools) {
+        let mut definition = definition(tool, Format::Openai);
+        let strict = strict::schema(&shown_schema(tool), tool);
+        definition["function"]["strict"] = strict.is_ok().into();
+        match strict {
+            Ok(schema) => definition["function"]["parameters"] = schema,
+            Err(reason) => listed.not_strict.push(NotStrict {
+                name: tool.name.clone(),
+                reason,
+            }),
+        }
+        listed.tools.push(definition);
+    }
+    listed
+}
+
+fn sorted<'a>(tools: impl Iterator<Item = &'a Manifest>) -> Vec<&'a Manifest> {
+    let mut tools: Vec<_> = tools.collect();
+    tools.sort_by_key(|tool| (tool.name.as_str(), tool.version));
+    tools
+}
+
+fn definition(tool: &Manifest, format: Format) -> Value {
+    let (name, description, schema) = (&tool.name, &tool.description, shown_schema(tool));
+    match format {
+        Format::Openai => json!({
+            "type": "function",
+            "function": {"name": name, "description": description, "parameters": schema},
+        }),
+        Format::Anthropic => {
+            json!({"name": name, "description": description, "input_schema": schema})
+        }
+        Format::Mcp => mcp(tool, schema),
+        Format::Full => full(tool, schema),
+    }
+}
+
+fn mcp(tool: &Manifest, schema: Value) -> Value {
+    let mut definition = json!({
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": schema,
+        "annotations": annotations(tool.effect),
+    });
+    // The only kind of answer that MCP takes for structured content.
+    let answer = tool.output_schema.as_ref();
+    if let Some(answer) = answer.filter(|schema| schema.get("type") == Some(&json!("object"))) {
+        definition["outputSchema"] = bare(answer.clone());
+    }
+    definition
+}
+
+fn full(tool: &Manifest, schema: Value) -> Value {
+    let mut definition = json!({
+        "name": tool.name,
+        "version": tool.version,
+        "description": tool.description,
+        "effect": tool.effect,
+        "input_schema": schema,
+        "key": tool.key_policy(),
+        "timeout_ms": millis(tool.timeout),
+        "deadline_ms": millis(tool.deadline),
+        "queue": tool.queue,
+        "coercion": tool.coercion,
+        "language": tool.language,
+    });
+    if let Some(answer) = &tool.output_schema {
+        definition["output_schema"] = bare(answer.clone());
+    }
+    definition
+}
+
+/// The input schema without the argument that carries the downstream key: we fill it in, a model need not know it.
+fn shown_schema(tool: &Manifest) -> Value {
+    let mut schema = bare(tool.input_schema.clone());
+    let argument = tool
+        .idempotency
+        .as_ref()
+        .and_then(|idempotency| idempotency.argument.as_deref());
+    if let (Some(argument), Some(properties)) = (
+        argument,
+        schema.get_mut("properties").and_then(Value::as_object_mut),
+    ) {
+        properties.remove(argument);
+    }
+    schema
+}
+
+/// A schema without what is said about the document: vendors take a fragment, and some refuse more.
+fn bare(mut schema: Value) -> Value {
+    if let Some(keywords) = schema.as_object_mut() {
+        for about_the_document in ["$schema", "$id", "$comment"] {
+            keywords.remove(about_the_document);
+        }
+    }
+    schema
+}
+
+/// MCP's hints. A write may overwrite, and may reach beyond this system: nothing here knows better.
+fn annotations(effect: Effect) -> Value {
+    let (read_only, idempotent) = match effect {
+        Effect::Read => (true, true),
+        Effect::Idempotent => (false, true),
+        Effect::Once | Effect::Transaction => (false, false),
+    };
+    json!({
+        "readOnlyHint": read_only,
+        "destructiveHint": !read_only,
+        "idempotentHint": idempotent,
+        "openWorldHint": true,
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

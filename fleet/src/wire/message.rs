@@ -1,0 +1,96 @@
+//! One sentence in every language a model may ask for.
+//!
+//! Both are made where the fact is known, so that neither is a translation of the other's words, and the caller's language
+//! is chosen where the envelope is written. Operators read the English one.
+
+use std::{borrow::Cow, fmt};
+
+use crate::call::Language;
+
+/// A sentence, or a part of one, in English and Chinese.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    english: Cow<'static, str>,
+    chinese: Cow<'static, str>,
+}
+
+/// A [`Message`] of two format strings: `said!("at most {max} bytes", "最多 {max} 字节")`.
+///
+/// Messages that are parts of it are named behind, each is then told in the sentence's language:
+/// `said!("header {name} must be {rule}", "请求头 {name} 必须{rule}", rule)`.
+#[macro_export]
+macro_rules! said {
+    ($english:literal, $chinese:literal $(,)?) => {
+        $crate::wire::message::Message::new(format!($english), format!($chinese))
+    };
+    ($english:literal, $chinese:literal, $($part:ident),+ $(,)?) => {
+        $crate::wire::message::Message::new(
+            {
+                $(let $part = $part.told($crate::call::Language::En);)+
+                format!($english)
+            },
+            {
+                $(let $part = $part.told($crate::call::Language::Zh);)+
+                format!($chinese)
+            },
+        )
+    };
+}
+
+impl Message {
+    /// Of two texts.
+    pub fn new(
+        english: impl Into<Cow<'static, str>>,
+        chinese: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            english: english.into(),
+            chinese: chinese.into(),
+        }
+    }
+
+    /// Of two texts that are the same everywhere.
+    pub const fn fixed(english: &'static str, chinese: &'static str) -> Self {
+        Self {
+            english: Cow::Borrowed(english),
+            chinese: Cow::Borrowed(chinese),
+        }
+    }
+
+    /// The words of a tool or of a person: nobody translates them.
+    pub fn verbatim(text: impl Into<Cow<'static, str>>) -> Self {
+        let text = text.into();
+        Self {
+            english: text.clone(),
+            chinese: text,
+        }
+    }
+
+    /// In this language.
+    pub fn told(&self, language: Language) -> &str {
+        match language {
+            Language::En => &self.english,
+            Language::Zh => &self.chinese,
+        }
+    }
+
+    /// For operators.
+    pub fn english(&self) -> &str {
+        &self.english
+    }
+
+    /// With each text changed as `change` says.
+    #[must_use]
+    pub fn map(self, change: impl Fn(String) -> String) -> Self {
+        Self {
+            english: change(self.english.into_owned()).into(),
+            chinese: change(self.chinese.into_owned()).into(),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.english)
+    }
+}
