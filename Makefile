@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny
+.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -16,11 +16,12 @@ SEED ?= 1-3
 SECONDS ?= 60
 MODE ?= safety
 CHAOS ?=
+SHORT ?=
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: C compiler, Postgres, nats-server, Python client, Node and its packages (idle the second time)
+setup: ## install what is missing: C compiler, Postgres, nats-server, Python and JavaScript packages, Node (idle the second time)
 	@$(PYTHON3) scripts/setup.py
 
 build: setup ## compile everything
@@ -53,6 +54,9 @@ chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety
 
 chaos-mutants: build ## known mistakes, each of which the fire must bring to light; SEED=1-20, SECONDS=60
 	$(TOOLS) "$(CHAOS_PROGRAM)" mutants --seeds $(SEED) --seconds $(SECONDS) $(CHAOS)
+
+bench-arguments: ## what parsing, checking and hashing of arguments costs, and that nothing makes it grow; SHORT=--short
+	cargo bench -p fleet --bench door --locked -- $(SHORT)
 
 lint: setup ## formatting, clippy and documentation, warnings denied
 	cargo fmt --all --check
