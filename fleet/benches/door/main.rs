@@ -136,7 +136,7 @@ fn floor(schema: &Value) -> Validator {
         .with_draft(Draft::Draft202012)
         .offline()
         .should_validate_formats(true)
-        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
+        .with_pattern_options(PatternOptions::regex().size_limit(64 * 1024))
         .build(schema)
         .expect("the schema is fine")
 }

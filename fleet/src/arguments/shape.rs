@@ -17,7 +17,7 @@ pub(super) const NODES_MAX: usize = 2_000;
 pub(super) const DEPTH_MAX: usize = 32;
 /// Bytes of one pattern.
 pub(super) const PATTERN_BYTES_MAX: usize = 512;
-/// Patterns in all; each may compile to [`PATTERN_COMPILED_MAX`].
+/// Patterns in all, [`LARGE_PATTERNS_MAX`] of them larger than [`PATTERN_COMPILED_SMALL`].
 pub(super) const PATTERNS_MAX: usize = 100;
 /// Bytes of one compiled pattern. The worst of this size takes a third of a second for the longest string there may be.
 pub(super) const PATTERN_COMPILED_MAX: usize = 64 * 1024;

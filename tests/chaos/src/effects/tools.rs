@@ -45,7 +45,7 @@ impl Tool {
             | Mode::Business
             | Mode::Garbage
             | Mode::Escape => false,
-            // A program is ended while it writes.
+            // Having written, such a program goes on until it is ended.
             Mode::Huge => self.effect.may_doubt() && matches!(self.executor, Executor::Process),
             // A server that answers a statement with an error has rolled back.
             Mode::ErrorBefore

@@ -267,7 +267,7 @@ fn is_by_mode(case: &Case<'_>, call: &Call, attempt: &Attempt) -> bool {
         return false;
     }
     match case.mode(call) {
-        // A program is ended while it writes.
+        // Having written, such a program goes on until it is ended.
         Some(Mode::Huge) => executor == "process",
         // A tool misbehaves in its first attempt; a server that ends a statement has rolled it back, and says so.
         Some(
