@@ -97,7 +97,10 @@ CREATE TABLE toolfleet.open_calls (
     rev integer NOT NULL DEFAULT 0,
     state toolfleet.call_state NOT NULL DEFAULT 'queued'
         CHECK (state IN ('queued', 'running', 'in_doubt', 'awaiting_client')),
+    -- Accepted and not handed to NATS: it waits in this line for its turn. A queue's name, or `tool/<name>` where the tool
+    -- has a limit of its own.
     held boolean NOT NULL DEFAULT false,
+    line text NOT NULL,
     cancel_requested boolean NOT NULL DEFAULT false,
     tenant text NOT NULL,
     tool text NOT NULL,
@@ -157,6 +160,9 @@ CREATE TABLE toolfleet.open_calls (
 ) WITH (fillfactor = 40, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_scale_factor = 0);
 CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT NULL;
+-- Who is next: line by line, tenant by tenant, each tenant's calls by priority and age. Empty while nothing is held, and of
+-- columns that the claim does not change.
+CREATE INDEX open_calls_held ON toolfleet.open_calls (line, tenant, priority, call_id) WHERE held;
 -- Probes under way, to be counted.
 CREATE INDEX open_calls_probes ON toolfleet.open_calls (probe_of) WHERE probe_of IS NOT NULL;
 

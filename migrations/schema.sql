@@ -307,6 +307,7 @@ CREATE TABLE toolfleet.open_calls (
     rev integer DEFAULT 0 NOT NULL,
     state toolfleet.call_state DEFAULT 'queued'::toolfleet.call_state NOT NULL,
     held boolean DEFAULT false NOT NULL,
+    line text NOT NULL,
     cancel_requested boolean DEFAULT false NOT NULL,
     tenant text NOT NULL,
     tool text NOT NULL,
@@ -1206,6 +1207,8 @@ ALTER TABLE ONLY toolfleet.worker_processes
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING btree (call_id);
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, priority, call_id) WHERE held;
 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     call::State,
     checkpoint::{Checkpoint, reached},
+    hold::Line,
     ids::CallId,
     store::{
         StoreError,
@@ -242,6 +243,8 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
+            line: Line::Queue(manifest.queue.clone()),
+            held: false,
             key: key.map(|hash| NewKey {
                 hash,
                 original_hash: submission.original_hash,
@@ -336,6 +339,8 @@ mod tests {
             effect: Effect::Once,
             queue: "default".parse().unwrap(),
             priority: Priority::Normal,
+            line: "default".parse().unwrap(),
+            held: false,
             key: has_key.then_some(NewKey {
                 hash: [1; 32],
                 original_hash: [2; 32],

@@ -19,6 +19,8 @@ pub mod lease;
 
 pub mod probe;
 
+pub mod hold;
+
 pub mod standing;
 
 // What may come in.

@@ -28,10 +28,10 @@ pub async fn forget(connection: &mut PgConnection, call: CallId) {
 /// The server refuses.
 pub async fn transaction(connection: &mut PgConnection, call: CallId, attempt: AttemptId) {
     sqlx::query(
-        "INSERT INTO toolfleet.open_calls (call_id, state, tenant, tool, tool_version, effect, queue, priority, \
+        "INSERT INTO toolfleet.open_calls (call_id, state, tenant, tool, tool_version, effect, queue, line, priority, \
          key_retention_ms, args, args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before, attempts, \
          attempt_id, worker_id, first_started_at, attempt_started_at, attempt_until, attempt_timeout_ms) \
-         VALUES ($1, 'running', 'acme', 'tool', 1, 'transaction', 'default', 1, 0, '{}', '', 'en', gen_random_uuid(), \
+         VALUES ($1, 'running', 'acme', 'tool', 1, 'transaction', 'default', 'default', 1, 0, '{}', '', 'en', gen_random_uuid(), \
          now(), now() + interval '1 hour', now(), 1, $2, gen_random_uuid(), now(), now(), now() + interval '1 minute', 60000) \
          ON CONFLICT (call_id) DO UPDATE SET attempt_id = excluded.attempt_id",
     )

@@ -104,7 +104,7 @@ async fn many_who_migrate_at_once_migrate_once() {
 async fn a_database_that_holds_calls_migrates() {
     let database = at_first_migration().await;
     for (table, more, values) in [
-        ("open_calls", "not_before", "now()"),
+        ("open_calls", "not_before, line", "now(), 'q'"),
         (
             "finished_calls",
             "rev, from_state, state, outcome, source, effect_known, finished_at, queued_ms, run_ms, attempts, actor, reason",

@@ -10,6 +10,7 @@ use crate::{
     arguments::Coercion,
     call::{Effect, Language, Priority},
     checkpoint::Checkpoint,
+    hold::Line,
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
     wire::trace::TraceContext,
 };
@@ -31,6 +32,10 @@ pub struct NewCall {
     pub queue: QueueName,
     /// Before or after the tenant's other calls.
     pub priority: Priority,
+    /// Where it waits while it is held.
+    pub line: Line,
+    /// Whether it is not to be published yet.
+    pub held: bool,
     /// The caller's key, hashed.
     pub key: Option<NewKey>,
     /// How long the key lives after the call is terminal.
@@ -164,6 +169,8 @@ impl Statement for Accept {
                 .bind(maybe(|r| r.kept_args.clone()))
                 .bind(maybe(|r| r.original_args.clone()))
                 .bind(maybe(|r| changes(&r.coercions)))
+                .bind(text(|r| r.line.to_string()))
+                .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

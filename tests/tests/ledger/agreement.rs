@@ -133,10 +133,10 @@ async fn insert_open(
 ) -> Result<(CallId, PgQueryResult), sqlx::Error> {
     let call = CallId::generate();
     let done = sqlx::query(
-        "INSERT INTO toolfleet.open_calls (call_id, state, tenant, tool, tool_version, effect, queue, priority, \
+        "INSERT INTO toolfleet.open_calls (call_id, state, tenant, tool, tool_version, effect, queue, line, priority, \
          key_retention_ms, args, args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before, \
          attempt_id, worker_id, attempt_until, doubt_since, doubt_reason) \
-         VALUES ($1, $2::toolfleet.call_state, 't', 't', 1, 'once', 'q', 1, 0, '{}', '', 'en', gen_random_uuid(), \
+         VALUES ($1, $2::toolfleet.call_state, 't', 't', 1, 'once', 'q', 'q', 1, 0, '{}', '', 'en', gen_random_uuid(), \
          now(), now(), now(), CASE WHEN $2 <> 'queued' THEN gen_random_uuid() END, gen_random_uuid(), now(), now(), 'r')",
     )
     .bind(call.0)

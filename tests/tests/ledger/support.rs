@@ -160,6 +160,8 @@ pub(crate) fn new_call() -> NewCall {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        line: "default".parse().unwrap(),
+        held: false,
         key: None,
         key_retention_ms: 24 * 3_600_000,
         args: "{}".into(),

@@ -53,6 +53,8 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         effect: Effect::Once,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        line: "default".parse().unwrap(),
+        held: false,
         key: None,
         key_retention_ms: 86_400_000,
         args_hash: canonical::hash_text(&args),

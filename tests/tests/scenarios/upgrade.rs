@@ -83,9 +83,9 @@ async fn a_fleet_goes_on_while_a_newer_release_adds_to_the_schema() {
 async fn cancel_one(fleet: &Fleet, session: &mut sqlx::PgConnection) -> String {
     let call = Uuid::now_v7();
     sqlx::query(
-        "INSERT INTO toolfleet.open_calls (call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, \
+        "INSERT INTO toolfleet.open_calls (call_id, tenant, tool, tool_version, effect, queue, line, priority, key_retention_ms, \
          args, args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before, due_at) \
-         VALUES ($1, 'default', 'charge', 1, 'once', 'default', 1, 0, '{}', '', 'en', gen_random_uuid(), now(), \
+         VALUES ($1, 'default', 'charge', 1, 'once', 'default', 'default', 1, 0, '{}', '', 'en', gen_random_uuid(), now(), \
          now() + interval '1 hour', now() + interval '1 hour', now() + interval '1 hour')",
     )
     .bind(call)

@@ -95,6 +95,8 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         effect: Effect::Read,
         queue: "default".parse().unwrap(),
         priority: Priority::Normal,
+        line: "default".parse().unwrap(),
+        held: false,
         key: None,
         key_retention_ms: 0,
         args: args.to_owned(),

@@ -241,6 +241,8 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         effect: Effect::Once,
         queue: "payments".parse().unwrap(),
         priority: Priority::Normal,
+        line: "payments".parse().unwrap(),
+        held: false,
         key: None,
         key_retention_ms: 0,
         args: args.to_owned(),

@@ -11,7 +11,7 @@ WITH me AS MATERIALIZED (
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
-    WHERE o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
+    WHERE o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
       AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
@@ -23,7 +23,7 @@ SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = 
     attempt_until = least(now() + make_interval(secs => i.timeout_ms / 1000.0), o.deadline_at)
 FROM due d
 JOIN input i USING (call_id)
-WHERE o.call_id = d.call_id AND o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now()
+WHERE o.call_id = d.call_id AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now()
 RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
     o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
     (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,

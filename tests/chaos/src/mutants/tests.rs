@@ -59,9 +59,9 @@ async fn stored(connection: &mut PgConnection, calls: i32) -> WorkerId {
     let store = format!(
         "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency)
          VALUES ('{worker}', 'w', 'h', 1, '0', '{{default}}', 1);
-         INSERT INTO toolfleet.open_calls (call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, args,
+         INSERT INTO toolfleet.open_calls (call_id, tenant, tool, tool_version, effect, queue, line, priority, key_retention_ms, args,
              args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before)
-         SELECT gen_random_uuid(), 'acme', 'charge', 1, 'once', 'default', 1, 0, '{{}}', '\\x00', 'en', gen_random_uuid(), now(),
+         SELECT gen_random_uuid(), 'acme', 'charge', 1, 'once', 'default', 'default', 1, 0, '{{}}', '\\x00', 'en', gen_random_uuid(), now(),
              now() + interval '1 minute', now()
          FROM generate_series(1, {calls})"
     );
