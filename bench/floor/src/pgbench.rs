@@ -76,7 +76,7 @@ pub async fn run(
     seconds: u64,
 ) -> anyhow::Result<f64> {
     let mut script = tempfile::NamedTempFile::new().context("make a file for the script")?;
-    // `pgbench` takes a colon before a letter for a variable; JSON has none there but in texts, and ours is one letter.
+    // `pgbench` takes a colon before a letter for a variable, in texts too; in these there is none.
     let text = SCRIPT.replace("ARGS", args).replace("RESULT", result);
     script
         .write_all(text.as_bytes())
@@ -100,7 +100,8 @@ pub async fn run(
     let output = output.context("pgbench does not end")?;
     let output = output.with_context(|| format!("run {}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "pgbench failed: {}", said.trim());
+    let said = said.lines().next().unwrap_or_default();
+    ensure!(output.status.success(), "pgbench failed: {said}");
     tps(&String::from_utf8_lossy(&output.stdout)).context("pgbench says no number")
 }
 

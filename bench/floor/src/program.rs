@@ -67,8 +67,7 @@ pub fn main() -> ExitCode {
     match measure_and_say(&options) {
         Ok(exit) => exit,
         Err(problem) => {
-            // Nobody reads it: the exit code has to do.
-            writeln!(std::io::stderr(), "toolfleet-floor: {problem:#}").unwrap_or_default();
+            note(&format!("{problem:#}"));
             ExitCode::FAILURE
         }
     }
@@ -167,17 +166,22 @@ async fn compare(
 ) -> anyhow::Result<Option<f64>> {
     let beside_server = store.programs().await;
     let Some(program) = pgbench::find(named, beside_server) else {
-        // Nobody reads it: the missing figure has to do.
-        writeln!(
-            std::io::stderr(),
-            "toolfleet-floor: there is no pgbench here, so it is left out; name it with --pgbench PATH"
-        )
-        .unwrap_or_default();
+        note("there is no pgbench here, so it is left out; name it with --pgbench PATH");
         return Ok(None);
     };
     store.empty().await?;
     let args = client::arguments(load.bytes);
     let (url, seconds) = (&options.database_url, options.seconds);
-    let tps = pgbench::run(&program, url, &args, worker::RESULT, seconds).await?;
-    Ok(Some(tps))
+    match pgbench::run(&program, url, &args, worker::RESULT, seconds).await {
+        Ok(tps) => Ok(Some(tps)),
+        Err(problem) => {
+            note(&format!("pgbench is left out: {problem:#}"));
+            Ok(None)
+        }
+    }
+}
+
+fn note(line: &str) {
+    // Nobody reads it: the exit code and the missing figure have to do.
+    writeln!(std::io::stderr(), "toolfleet-floor: {line}").unwrap_or_default();
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What the tool says.
-pub const RESULT: &str = r#"{"ok":true}"#;
+pub const RESULT: &str = r#"{"ok": true}"#;
 const NAME: &str = "floor";
 const ACK: Bytes = Bytes::from_static(b"+ACK");
 
