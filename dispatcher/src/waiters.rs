@@ -18,14 +18,14 @@ use fleet::{
     mutant::{self, Mutant},
     store::{PgPool, read},
     telemetry::{metrics, report},
-    wire::{envelope::Envelope, subjects::Subjects},
+    wire::{envelope::EncodedEnvelope, subjects::Subjects},
 };
 use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// What a waiter is told: the result envelope, not marked as replayed. `None` until the call is decided.
-pub(crate) type Decided = Option<Arc<Envelope>>;
+pub(crate) type Decided = Option<EncodedEnvelope>;
 
 /// Who waits for what.
 #[derive(Debug, Clone, Default)]
@@ -53,11 +53,11 @@ impl Waiters {
     }
 
     /// Tells everybody who waits for a call.
-    fn tell(&self, call: CallId, envelope: Envelope) {
+    fn tell(&self, envelope: EncodedEnvelope) {
         let crossed = mutant::on(Mutant::AnswersCrossed).then(|| self.undecided().pop());
-        let call = crossed.flatten().unwrap_or(call);
+        let call = crossed.flatten().unwrap_or(envelope.call());
         if let Some(waiting) = self.lock().get(&call) {
-            waiting.send_replace(Some(Arc::new(envelope)));
+            waiting.send_replace(Some(envelope));
         }
     }
 
@@ -93,7 +93,7 @@ impl Waiters {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     word = words.next() => match word {
-                        Some(word) => self.hear(&word.subject, &word.payload),
+                        Some(word) => self.hear(&word.subject, word.payload),
                         None => return,
                     },
                 }
@@ -102,13 +102,10 @@ impl Waiters {
     }
 
     /// An empty word only rings the bell: the poll reads the row.
-    fn hear(&self, subject: &str, payload: &Bytes) {
-        let Some(call) = Subjects::call_of_done(subject) else {
-            return;
-        };
-        match serde_json::from_slice::<Envelope>(payload) {
-            Ok(envelope) if envelope.call_id == Some(call) => self.tell(call, envelope),
-            Ok(_) | Err(_) => {}
+    fn hear(&self, subject: &str, payload: Bytes) {
+        let call = Subjects::call_of_done(subject);
+        if let Some(envelope) = call.and_then(|call| EncodedEnvelope::read(call, payload)) {
+            self.tell(envelope);
         }
     }
 
@@ -124,8 +121,12 @@ impl Waiters {
                     Ok(rows) => {
                         for row in rows {
                             match row.envelope(false) {
-                                Ok(Some(envelope)) => self.tell(row.call_id, envelope),
-                                Ok(None) => {}
+                                Ok(envelope) => {
+                                    let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
+                                    envelope
+                                        .into_iter()
+                                        .for_each(|envelope| self.tell(envelope));
+                                }
                                 Err(error) => tracing::error!(
                                     error = report(&error),
                                     "a decided call cannot be read"
@@ -161,15 +162,10 @@ impl Waiting {
         let call = self.call;
         let heard = async {
             while let Some(subscription) = elsewhere.as_mut() {
-                match subscription
-                    .next()
-                    .await
-                    .map(|word| serde_json::from_slice::<Envelope>(&word.payload))
-                {
-                    Some(Ok(envelope)) if envelope.call_id == Some(call) => {
-                        return Arc::new(envelope);
-                    }
-                    Some(Ok(_) | Err(_)) => {}
+                let word = subscription.next().await;
+                match word.map(|word| EncodedEnvelope::read(call, word.payload)) {
+                    Some(Some(envelope)) => return envelope,
+                    Some(None) => {}
                     None => break,
                 }
             }
