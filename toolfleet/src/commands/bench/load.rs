@@ -137,7 +137,8 @@ impl Load<'_> {
         let mut answered = 0;
         loop {
             let now = Instant::now();
-            if now < self.times.end {
+            let sends = now < self.times.end && !self.is_enough();
+            if sends {
                 self.start(now).await?;
             } else if self.free.len() + self.pausing.len() == self.air.len() {
                 return Ok(());
@@ -164,6 +165,13 @@ impl Load<'_> {
         }
     }
 
+    /// Whether all calls that were asked for were taken.
+    fn is_enough(&self) -> bool {
+        let refused: u64 = self.loaded.refused.values().sum();
+        let limit = self.workload.limit;
+        limit.is_some_and(|limit| self.tally.len().saturating_sub(refused) >= limit)
+    }
+
     /// Sends whatever may be sent now.
     async fn start(&mut self, now: Instant) -> anyhow::Result<()> {
         match self.workload.rate {
@@ -175,7 +183,9 @@ impl Load<'_> {
                     self.pausing.pop();
                     self.free.push(slot);
                 }
-                while let Some(slot) = self.free.pop() {
+                while !self.is_enough()
+                    && let Some(slot) = self.free.pop()
+                {
                     self.send(slot, Instant::now()).await?;
                 }
             }

@@ -25,8 +25,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long calls may take to be over once nothing more is sent.
 const OVER_MAX: Duration = Duration::from_secs(900);
 
+/// How long it may take to send calls that nobody waits for.
+const PARK_MAX: Duration = Duration::from_secs(600);
+/// Numbers of workloads that are not measured.
+pub(super) const BESIDE: u32 = 1 << 31;
+
 /// What every workload is measured with.
 pub(super) struct Bench<'a> {
+    /// Calls of another tenant in the same queue, which are run meanwhile.
+    pub(super) backlog: u64,
     pub(super) stage: &'a Stage,
     pub(super) bus: &'a Bus,
     pub(super) ledger: &'a mut Ledger,
@@ -41,10 +48,19 @@ impl Bench<'_> {
         let requests = Requests::new(workload, &self.bus.subjects)?;
         let since = self.ledger.mark().await?;
         let mut tally = Tally::default();
+        if self.backlog > 0 {
+            // Numbered apart: their effects are nobody's here.
+            let number = workload.number + BESIDE;
+            self.park(&workload.beside(number, self.backlog, false))
+                .await?;
+        }
         let mut measured = match workload.mode {
             Mode::Sync => self.waited_for(workload, &requests, &mut tally).await?,
             Mode::Async | Mode::Batch => self.left_alone(workload, &requests, &mut tally).await?,
         };
+        if self.backlog > 0 {
+            self.over().await?;
+        }
         let unclear = tally.count(Told::Nothing) + tally.count(Told::Open);
         if unclear > 0 {
             self.ledger
@@ -55,6 +71,27 @@ impl Bench<'_> {
         measured.verdict = self.verdict(workload, &tally).await?;
         measured.sizes = self.ledger.sizes().await?;
         Ok(measured)
+    }
+
+    /// Sends calls that nobody waits for.
+    pub(super) async fn park(&mut self, workload: &Workload) -> anyhow::Result<()> {
+        let calls = workload.limit.unwrap_or_default();
+        let ticker = self
+            .progress
+            .timed(&format!("{calls} calls of {}", workload.tenant), PARK_MAX);
+        let requests = Requests::new(workload, &self.bus.subjects)?;
+        let times = Times::new(Duration::ZERO, PARK_MAX);
+        let (mut tally, tell) = (Tally::default(), |calls| ticker.answered(calls));
+        load::run(self.bus, workload, &requests, times, &mut tally, tell).await?;
+        self.progress.end();
+        let taken = tally.count(Told::Open);
+        if taken < calls {
+            bail!(
+                "only {taken} of {calls} calls of {} were accepted",
+                workload.tenant
+            );
+        }
+        Ok(())
     }
 
     /// Every caller waits for the result.

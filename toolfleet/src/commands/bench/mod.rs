@@ -13,6 +13,7 @@ mod ledger;
 mod load;
 mod measure;
 mod nats;
+mod picture;
 mod processes;
 mod progress;
 mod report;
@@ -95,6 +96,15 @@ pub struct BenchArgs {
     /// So many more copies of each tool, which are called in turn
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     tools: u32,
+    /// Put so many finished calls into the history before anything is measured
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    history: u64,
+    /// Let so many calls of another tenant stay open meanwhile, in a queue that nobody serves
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    held: u64,
+    /// Before each workload, submit so many reads of another tenant to the same queue, which are run meanwhile
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    backlog: u64,
     /// How long each workload is measured
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -118,6 +128,9 @@ pub struct BenchArgs {
     tool_database_url: Option<SecretString>,
     #[command(flatten)]
     bus: BusArgs,
+    /// Draw latencies and throughput into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print JSON instead of tables, and no progress
     #[arg(long)]
     json: bool,
@@ -136,6 +149,9 @@ leaves behind are those tools, that table, empty, and the history of its calls.
 
 Exit code 1 when a call that succeeded had no effect, or one had it twice. docs/bench.md says what the figures mean.";
 
+/// Bytes of the arguments of one batch, of the 8 MiB that a batch may have with all that is around them.
+const BATCH_BYTES: u32 = 6 * 1024 * 1024;
+
 fn in_flight(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number @ 1..=50_000) => Ok(number),
@@ -145,6 +161,10 @@ fn in_flight(text: &str) -> Result<usize, String> {
 
 impl BenchArgs {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.mode == Mode::Batch && self.batch * self.bytes > BATCH_BYTES {
+            let what = format!("a batch may have {BATCH_BYTES} bytes: lower --batch or --bytes");
+            return Err(UsageError(what).into());
+        }
         let floor = match self.floor {
             true => Some(floor::find(self.floor_program.as_ref())?),
             false => None,
@@ -188,7 +208,7 @@ impl BenchArgs {
             let mut ledger = Ledger::open(&place.database_url).await?;
             (Stage::that_runs(place, &mut ledger).await?, ledger)
         };
-        let measuring = self.measure(&mut stage, &mut ledger, floor, progress);
+        let measuring = Box::pin(self.measure(&mut stage, &mut ledger, floor, progress));
         let measured = stop.run_until_cancelled(measuring).await;
         progress.end();
         // It may be gone with the servers, or never have been made.
@@ -200,6 +220,10 @@ impl BenchArgs {
         let report = report?;
         if let Err(problem) = cleared {
             output::warn(&format!("the table of effects is not emptied: {problem:#}"));
+        }
+        if let Some(file) = &self.svg {
+            let drawn = std::fs::write(file, picture::svg(&report.workloads));
+            drawn.with_context(|| format!("write {}", file.display()))?;
         }
         if self.json {
             output::print_json(&report)?;
@@ -225,31 +249,43 @@ impl BenchArgs {
         self.apply(stage, &bus).await?;
         stage.start_workers(self.workers).await?;
         let mut servers = self.servers(stage, ledger).await?;
+        if self.history > 0 {
+            let what = format!("{} calls of history", self.history);
+            progress.step(&what);
+            ledger.make_history(self.history, |_calls| {}).await?;
+        }
         let run = uuid::Uuid::new_v4().as_fields().0;
         let floor = floor.map(|program| self.floor_of(stage, program));
+        let mut bench = Bench {
+            stage: &*stage,
+            bus: &bus,
+            ledger,
+            progress,
+            warm_up: Duration::from_secs(self.warm_up),
+            seconds: Duration::from_secs(self.seconds),
+            backlog: self.backlog,
+        };
+        if self.held > 0 {
+            let any = self.workload(run, 0, Effect::Read);
+            bench
+                .park(&any.beside(measure::BESIDE, self.held, true))
+                .await?;
+        }
         let (mut workloads, mut floors) = (Vec::new(), Vec::<FloorRun>::new());
         for (number, effect) in (1..).zip(effects) {
             if let (Some(floor), true) = (&floor, floors.is_empty()) {
-                progress.step("floor");
+                bench.progress.step("floor");
                 floors.push(floor.run().await?);
             }
             let workload = self.workload(run, number, effect);
-            let mut bench = Bench {
-                stage: &*stage,
-                bus: &bus,
-                ledger: &mut *ledger,
-                progress: &mut *progress,
-                warm_up: Duration::from_secs(self.warm_up),
-                seconds: Duration::from_secs(self.seconds),
-            };
             let mut measured = Box::pin(bench.measure(&workload)).await?;
             if let Some(floor) = &floor {
-                progress.step("floor");
+                bench.progress.step("floor");
                 floors.push(floor.run().await?);
                 let neighbours = floors.iter().rev().take(2);
                 let neighbours: Vec<f64> = neighbours.map(|one| one.calls_per_s).collect();
                 if let Some((mean, ratio)) = figures::ratio(measured.calls_per_s, &neighbours) {
-                    measured.floor_calls_per_s = Some(mean);
+                    measured.floor_calls_per_s = Some((mean * 10.0).round() / 10.0);
                     measured.ratio = Some((ratio * 1000.0).round() / 1000.0);
                 }
             }
@@ -331,6 +367,9 @@ impl BenchArgs {
             tenants: self.tenants,
             copies: self.tools,
             priority: self.priority,
+            tenant: "bench",
+            parked: false,
+            limit: None,
         }
     }
 }

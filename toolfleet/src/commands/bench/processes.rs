@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// How often memory is looked at.
@@ -36,7 +36,7 @@ pub(super) struct Usage {
 #[derive(Debug)]
 pub(super) struct Sampler {
     stop: CancellationToken,
-    sampling: JoinHandle<Usage>,
+    sampling: JoinSet<Usage>,
 }
 
 impl Sampler {
@@ -44,7 +44,8 @@ impl Sampler {
     pub(super) fn start(watched: Vec<Watched>, after: Duration, at_most: Option<Duration>) -> Self {
         let stop = CancellationToken::new();
         let until = stop.clone();
-        let sampling = tokio::spawn(async move {
+        let mut sampling = JoinSet::new();
+        sampling.spawn(async move {
             tokio::time::sleep(after).await;
             let before = cpu(&watched);
             let end = at_most.map(|most| tokio::time::Instant::now() + most);
@@ -70,10 +71,11 @@ impl Sampler {
     }
 
     /// What they used in the end.
-    pub(super) async fn finish(self) -> Usage {
+    pub(super) async fn finish(mut self) -> Usage {
         self.stop.cancel();
-        // It only reads files.
-        self.sampling.await.unwrap_or_default()
+        // It only reads files, and there is one.
+        let used = self.sampling.join_next().await;
+        used.and_then(Result::ok).unwrap_or_default()
     }
 }
 

@@ -198,3 +198,94 @@ impl Servers {
         )
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use fleet::call::Effect;
+
+    use super::*;
+
+    pub(in crate::commands::bench) fn measured(effect: Effect) -> Measured {
+        Measured {
+            name: format!("{effect}_sync"),
+            effect: effect.to_string(),
+            mode: "sync".to_owned(),
+            calls: 10_000,
+            calls_per_s: 1_000.0,
+            floor_calls_per_s: None,
+            ratio: None,
+            p50_ms: Some(1.5),
+            p95_ms: Some(2.5),
+            p99_ms: Some(9.0),
+            max_ms: Some(12.0),
+            verdict: Verdict::default(),
+            memory_mib: BTreeMap::from([("worker_1".to_owned(), 35.25)]),
+            cpu_s: BTreeMap::from([("worker_1".to_owned(), 5.0)]),
+            seconds: 10.0,
+            accepted_per_s: None,
+            refused: Counts::from([("overloaded".to_owned(), 3)]),
+            failed: Counts::new(),
+            in_flight: Some(512),
+            rate: None,
+            bytes: 60,
+            result_bytes: 0,
+            batch: None,
+            tools: 0,
+            tenants: 1,
+            sizes: BTreeMap::new(),
+            curve: CURVE.iter().map(|percent| 1.0 + percent / 10.0).collect(),
+        }
+    }
+
+    fn report(workloads: Vec<Measured>) -> Report {
+        Report {
+            servers: Servers {
+                postgres: BTreeMap::from([("fsync".to_owned(), "on".to_owned())]),
+                nats: BTreeMap::from([("storage".to_owned(), Value::from("file"))]),
+                dispatchers: Some(1),
+                workers: 1,
+                cpus: 2,
+                dev: true,
+                optimised: true,
+            },
+            workloads,
+            floors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn people_read_a_table_and_programs_what_was_promised() {
+        let report = report(vec![measured(Effect::Once)]);
+        insta::assert_snapshot!(report.text());
+        let json = serde_json::to_value(&report).unwrap();
+        let workload = json["workloads"][0].as_object().unwrap();
+        for promised in [
+            "name",
+            "effect",
+            "mode",
+            "calls",
+            "calls_per_s",
+            "floor_calls_per_s",
+            "ratio",
+            "p50_ms",
+            "p95_ms",
+            "p99_ms",
+            "lost",
+            "doubled",
+            "memory_mib",
+        ] {
+            assert!(workload.contains_key(promised), "{promised}");
+        }
+        assert!(json["servers"].is_object());
+    }
+
+    #[test]
+    fn one_lost_or_doubled_effect_spoils_all() {
+        assert!(report(vec![measured(Effect::Once)]).is_good());
+        for (lost, doubled) in [(1, 0), (0, 1)] {
+            let mut bad = measured(Effect::Once);
+            bad.verdict = Verdict { lost, doubled };
+            assert!(!report(vec![measured(Effect::Read), bad]).is_good());
+        }
+    }
+}

@@ -83,6 +83,10 @@ impl Stage {
             return Ok(None);
         };
         let state = dev.state();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the dispatchers read it from there, whatever a flag says"
+        )]
         let prefix = std::env::var("TOOLFLEET_PREFIX").unwrap_or_else(|_| "toolfleet".to_owned());
         let place = Place {
             database_url: state.database_url.into(),
@@ -212,6 +216,13 @@ impl Stage {
         }
         if let Some(dev) = self.dev {
             dev.stop().await;
+        }
+        // Where Postgres could not have its cluster in the folder, there is a link to it.
+        if let Ok(moved) = std::fs::read_link(self.folder.path().join("fleet/postgres"))
+            && let Some(home) = moved.parent()
+        {
+            // It is a temporary folder's own, and empty folders are no harm.
+            std::fs::remove_dir_all(home).unwrap_or_default();
         }
         if let Err(problem) = self.folder.close() {
             crate::commands::output::warn(&format!("the temporary folder stays: {problem}"));

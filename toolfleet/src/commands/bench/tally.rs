@@ -35,6 +35,11 @@ impl Tally {
         }
     }
 
+    /// How many were sent.
+    pub(super) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// How many were told this.
     pub(super) fn count(&self, told: Told) -> u64 {
         self.0.iter().filter(|one| **one == told).count() as u64

@@ -58,9 +58,41 @@ pub(super) struct Workload {
     pub(super) tenants: u32,
     pub(super) copies: u32,
     pub(super) priority: Option<Priority>,
+    /// How its tenants are called.
+    pub(super) tenant: &'static str,
+    /// Whether its calls go where nobody runs them.
+    pub(super) parked: bool,
+    /// Calls at most.
+    pub(super) limit: Option<u64>,
 }
 
 impl Workload {
+    /// The same servers, but so many reads of another tenant, in batches, that nobody waits for.
+    pub(super) fn beside(&self, number: u32, calls: u64, parked: bool) -> Self {
+        Self {
+            effect: Effect::Read,
+            mode: Mode::Batch,
+            number,
+            in_flight: 4_000,
+            rate: None,
+            bytes: 60,
+            result_bytes: 0,
+            batch: usize::try_from(calls).map_or(1_000, |calls| calls.clamp(1, 1_000)),
+            failures: 0,
+            tenants: 1,
+            copies: 0,
+            priority: None,
+            tenant: if parked {
+                "bench-held"
+            } else {
+                "bench-backlog"
+            },
+            parked,
+            limit: Some(calls),
+            ..self.clone()
+        }
+    }
+
     /// What it is called in reports.
     pub(super) fn name(&self) -> String {
         format!("{}_{}", self.effect, self.mode.as_str())
@@ -117,14 +149,18 @@ const OPENING: &[u8] = b"{\"id\":\"";
 impl Requests {
     pub(super) fn new(workload: &Workload, subjects: &Subjects) -> anyhow::Result<Self> {
         let faulty = workload.failures > 0;
-        let tools: Vec<String> = (0..=workload.copies)
-            .map(|copy| tools::name(workload.effect, copy, faulty))
-            .collect();
+        let tools: Vec<String> = if workload.parked {
+            vec![tools::PARKED.to_owned()]
+        } else {
+            (0..=workload.copies)
+                .map(|copy| tools::name(workload.effect, copy, faulty))
+                .collect()
+        };
         let mut all = Vec::new();
         for tenant in 0..workload.tenants.max(1) {
             let tenant: Label = match tenant {
-                0 => "bench".to_owned(),
-                tenant => format!("bench-{tenant}"),
+                0 => workload.tenant.to_owned(),
+                tenant => format!("{}-{tenant}", workload.tenant),
             }
             .parse()
             .context("name a tenant")?;
@@ -249,6 +285,9 @@ pub(super) mod tests {
             tenants: 1,
             copies: 0,
             priority: None,
+            tenant: "bench",
+            parked: false,
+            limit: None,
         }
     }
 
@@ -286,6 +325,15 @@ pub(super) mod tests {
         assert!(requests.make(0).headers.get("Idempotency-Key").is_none());
         subjects.dedup();
         assert_eq!(subjects.len(), 4, "{subjects:?}");
+    }
+
+    #[test]
+    fn what_goes_on_beside_is_of_another_tenant() {
+        let beside = workload(Effect::Once, Mode::Sync).beside(7, 5_000, true);
+        let request = requests(&Workload { batch: 1, ..beside }).make(0);
+        assert_eq!(request.subject, "toolfleet.v1.bench-held.batch");
+        let sent: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(sent["calls"][0]["tool"], tools::PARKED);
     }
 
     #[test]
