@@ -46,7 +46,10 @@ const HISTORY: &str = "\
 
 /// A connection of the bench's own.
 #[derive(Debug)]
-pub(super) struct Ledger(PgConnection);
+pub(super) struct Ledger {
+    connection: PgConnection,
+    has_table: bool,
+}
 
 impl Ledger {
     /// Connects, and makes sure that no other bench uses this database.
@@ -61,7 +64,10 @@ impl Ledger {
         if !taken {
             bail!("another bench runs on this database: wait until it is over");
         }
-        Ok(Self(connection))
+        Ok(Self {
+            connection,
+            has_table: false,
+        })
     }
 
     /// The table for the effects of transactions, empty, for the role of this URL.
@@ -77,24 +83,28 @@ impl Ledger {
              GRANT INSERT, SELECT ON toolfleet_bench.effects TO \"{role}\""
         );
         sqlx::raw_sql(AssertSqlSafe(sql))
-            .execute(&mut self.0)
+            .execute(&mut self.connection)
             .await
             .context("make the table of effects, toolfleet_bench.effects")?;
+        self.has_table = true;
         Ok(())
     }
 
-    /// Leaves the table empty.
+    /// Leaves the table empty, if there is one.
     pub(super) async fn clear_table(&mut self) -> anyhow::Result<()> {
+        if !self.has_table {
+            return Ok(());
+        }
         sqlx::query("TRUNCATE toolfleet_bench.effects")
-            .execute(&mut self.0)
+            .execute(&mut self.connection)
             .await?;
         Ok(())
     }
 
     /// What transactions of this workload left there, in the order of the calls.
     pub(super) async fn effects(&mut self, run: u32, workload: u32) -> anyhow::Result<Vec<Effect>> {
-        let mut rows =
-            sqlx::query("SELECT id FROM toolfleet_bench.effects ORDER BY id").fetch(&mut self.0);
+        let mut rows = sqlx::query("SELECT id FROM toolfleet_bench.effects ORDER BY id")
+            .fetch(&mut self.connection);
         let mut found = Vec::new();
         while let Some(row) = rows.try_next().await? {
             let tag = Tag::of(row.try_get::<Uuid, _>(0)?.as_u128());
@@ -115,7 +125,7 @@ impl Ledger {
                  'server_version', 'fsync', 'synchronous_commit', 'full_page_writes', 'wal_sync_method', \
                  'shared_buffers', 'commit_delay', 'wal_level', 'max_wal_size', 'synchronous_standby_names')",
         )
-        .fetch_all(&mut self.0)
+        .fetch_all(&mut self.connection)
         .await?;
         Ok(rows.into_iter().collect())
     }
@@ -123,7 +133,7 @@ impl Ledger {
     /// The server process of this connection.
     pub(super) async fn backend(&mut self) -> anyhow::Result<i32> {
         let pid = sqlx::query_scalar("SELECT pg_backend_pid()");
-        Ok(pid.fetch_one(&mut self.0).await?)
+        Ok(pid.fetch_one(&mut self.connection).await?)
     }
 
     /// Calls of the bench that are not over, without those in doubt, which nobody waits for, and those that nobody runs.
@@ -132,7 +142,7 @@ impl Ledger {
             "SELECT count(*) FROM toolfleet.open_calls WHERE queue = $1 AND state <> 'in_doubt'",
         )
         .bind(super::tools::QUEUE)
-        .fetch_one(&mut self.0);
+        .fetch_one(&mut self.connection);
         let count: i64 = tokio::time::timeout(LOOK_MAX, counting).await??;
         Ok(count.unsigned_abs())
     }
@@ -150,7 +160,7 @@ impl Ledger {
                 .bind(done)
                 .bind(until)
                 .bind(calls)
-                .execute(&mut self.0)
+                .execute(&mut self.connection)
                 .await
                 .context("put calls into the history")?;
             done = until;
@@ -158,7 +168,7 @@ impl Ledger {
         }
         // As the server would do by itself within a minute.
         sqlx::raw_sql("VACUUM (ANALYZE) toolfleet.finished_calls, toolfleet.idempotency_keys")
-            .execute(&mut self.0)
+            .execute(&mut self.connection)
             .await?;
         Ok(())
     }
@@ -166,7 +176,7 @@ impl Ledger {
     /// A moment before every call that is accepted from now on, as an id of a call.
     pub(super) async fn mark(&mut self) -> anyhow::Result<Uuid> {
         let mark = sqlx::query_scalar("SELECT toolfleet.uuid_floor(now() - interval '10 seconds')");
-        Ok(mark.fetch_one(&mut self.0).await?)
+        Ok(mark.fetch_one(&mut self.connection).await?)
     }
 
     /// Tells what became of calls of which no caller knows, as the history has it.
@@ -182,7 +192,7 @@ impl Ledger {
         )
         .bind(since)
         .bind(super::tools::QUEUE)
-        .fetch(&mut self.0);
+        .fetch(&mut self.connection);
         while let Some(row) = rows.try_next().await? {
             let (id, succeeded): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
             if let Some(tag) = Tag::parse(&id)
@@ -209,7 +219,7 @@ impl Ledger {
                      WHERE inhparent = 'toolfleet.finished_calls'::regclass) AS finished_calls_bytes, \
                     pg_total_relation_size('toolfleet.idempotency_keys') AS idempotency_keys_bytes",
         )
-        .fetch_one(&mut self.0)
+        .fetch_one(&mut self.connection)
         .await?;
         let names = [
             "open_calls_bytes",

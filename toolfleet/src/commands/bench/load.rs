@@ -330,7 +330,7 @@ mod tests {
     use fleet::call::Effect;
 
     use super::*;
-    use crate::commands::bench::workload::tests::workload;
+    use crate::commands::bench::workload::sample as workload;
 
     #[test]
     fn an_open_loop_does_not_drift() {

@@ -211,7 +211,6 @@ impl BenchArgs {
         let measuring = Box::pin(self.measure(&mut stage, &mut ledger, floor, progress));
         let measured = stop.run_until_cancelled(measuring).await;
         progress.end();
-        // It may be gone with the servers, or never have been made.
         let cleared = ledger.clear_table().await;
         stage.stop().await;
         let Some(report) = measured else {

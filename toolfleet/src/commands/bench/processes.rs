@@ -139,6 +139,15 @@ pub(super) fn program(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// Whether its environment says so.
+pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> bool {
+    let wanted = format!("{name}={value}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|variable| variable == wanted.as_bytes())
+}
+
 /// Every process.
 pub(super) fn all() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {

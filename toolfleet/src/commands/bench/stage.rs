@@ -109,7 +109,10 @@ impl Stage {
     pub(super) async fn that_runs(place: Place, ledger: &mut Ledger) -> anyhow::Result<Self> {
         let mut watched = Vec::new();
         let programs = processes::all().into_iter();
-        let of_ours = programs.clone().filter(|pid| is_dispatcher(*pid));
+        let url = place.database_url.expose_secret();
+        let of_ours = programs.clone().filter(|pid| {
+            is_dispatcher(*pid) && processes::has_variable(*pid, "DATABASE_URL", url)
+        });
         for (number, pid) in (1..).zip(of_ours) {
             watched.push(watch(&format!("dispatcher_{number}"), pid, false));
         }

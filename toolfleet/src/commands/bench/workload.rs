@@ -264,32 +264,34 @@ fn body(workload: &Workload, fault: Option<Fault>) -> Vec<u8> {
     format!("{opening}{tag}\",\"pad\":\"{pad}\"{rest}}}").into_bytes()
 }
 
+/// A small one, for tests.
 #[cfg(test)]
-pub(super) mod tests {
+pub(super) fn sample(effect: Effect, mode: Mode) -> Workload {
+    Workload {
+        effect,
+        mode,
+        run: 1,
+        number: 2,
+        in_flight: 4,
+        rate: None,
+        batch: 3,
+        bytes: 60,
+        result_bytes: 0,
+        failures: 0,
+        tenants: 1,
+        copies: 0,
+        priority: None,
+        tenant: "bench",
+        parked: false,
+        limit: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use serde_json::Value;
 
-    use super::*;
-
-    pub(in crate::commands::bench) fn workload(effect: Effect, mode: Mode) -> Workload {
-        Workload {
-            effect,
-            mode,
-            run: 1,
-            number: 2,
-            in_flight: 4,
-            rate: None,
-            batch: 3,
-            bytes: 60,
-            result_bytes: 0,
-            failures: 0,
-            tenants: 1,
-            copies: 0,
-            priority: None,
-            tenant: "bench",
-            parked: false,
-            limit: None,
-        }
-    }
+    use super::{sample as workload, *};
 
     fn requests(workload: &Workload) -> Requests {
         Requests::new(workload, &Subjects::new("toolfleet".parse().unwrap())).unwrap()
