@@ -316,7 +316,12 @@ impl BenchArgs {
     }
 
     async fn apply(&self, stage: &Stage, bus: &fleet::bus::connect::Bus) -> anyhow::Result<()> {
-        let manifests = tools::manifests(self.tools)?;
+        let faulty = self.failures > 0;
+        let called = |name: &str| {
+            let mut effects = self.effect.iter();
+            effects.any(|effect| tools::name(*effect, 0, faulty) == name)
+        };
+        let manifests = tools::manifests(self.tools, called)?;
         let mut connection = super::connect::writer(&stage.place.database_url).await?;
         tools::apply_all(&mut connection, bus, &manifests)
             .await
