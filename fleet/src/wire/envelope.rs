@@ -4,7 +4,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 use crate::{
     call::{CallOutcome, EffectKnown, Language, Source, State},
@@ -74,12 +73,17 @@ pub struct EncodedEnvelope {
 }
 
 impl EncodedEnvelope {
-    /// What came as the envelope of this call; `None` where it does not begin like one.
-    pub fn read(call: CallId, bytes: Bytes) -> Option<Self> {
-        let mut id = Uuid::encode_buffer();
-        let id = call.0.hyphenated().encode_lower(&mut id).as_bytes();
-        let rest = bytes.strip_prefix(BEGINNING)?.strip_prefix(id)?;
+    /// What came as the envelope of a call; `None` where it does not begin like one.
+    pub fn read(bytes: Bytes) -> Option<Self> {
+        let rest = bytes.strip_prefix(BEGINNING)?;
+        let (id, rest) = rest.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
+        let call = str::from_utf8(id).ok()?.parse().ok()?;
         rest.starts_with(b"\",").then_some(Self { call, bytes })
+    }
+
+    /// What came as the envelope of this call.
+    pub fn read_of(call: CallId, bytes: Bytes) -> Option<Self> {
+        Self::read(bytes).filter(|envelope| envelope.call == call)
     }
 
     /// An envelope's bytes; `None` for one that is about no call.
@@ -224,14 +228,11 @@ mod tests {
         };
         let encoded = EncodedEnvelope::of(&envelope).unwrap();
         let bytes = encoded.clone().into_bytes();
-        assert_eq!(EncodedEnvelope::read(call, bytes.clone()), Some(encoded));
-        for (call, bytes) in [
-            (other, bytes.clone()),
-            (call, Bytes::new()),
-            (call, bytes.slice(1..)),
-            (call, bytes.slice(..40)),
-        ] {
-            assert_eq!(EncodedEnvelope::read(call, bytes), None);
+        assert_eq!(EncodedEnvelope::read(bytes.clone()), Some(encoded.clone()));
+        assert_eq!(EncodedEnvelope::read_of(call, bytes.clone()), Some(encoded));
+        assert_eq!(EncodedEnvelope::read_of(other, bytes.clone()), None);
+        for broken in [Bytes::new(), bytes.slice(1..), bytes.slice(..40)] {
+            assert_eq!(EncodedEnvelope::read(broken), None);
         }
     }
 
