@@ -278,6 +278,14 @@ BEGIN
     RETURN EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = call AND e.late AND e.outcome = 'applied');
 END $$;
 
+-- Whether the key of this call has lapsed: it is in the history, for longer than the key lives.
+CREATE FUNCTION toolfleet.key_lapsed(call uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM toolfleet.finished_calls f
+        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now());
+END $$;
+
 -- Until when an ended attempt of unknown outcome may still act; null where there is none.
 CREATE FUNCTION toolfleet.unknown_until(call uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 BEGIN

@@ -169,9 +169,8 @@ pub async fn find_keys(
     let hashes: Vec<&[u8]> = key_hashes.iter().map(|hash| &hash[..]).collect();
     let reading = sqlx::query(
         "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
-                coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
+                toolfleet.key_lapsed(k.call_id) AS lapsed \
          FROM toolfleet.idempotency_keys k \
-         LEFT JOIN toolfleet.finished_calls f USING (call_id) \
          WHERE k.tenant = $1 AND k.key_hash = ANY($2)",
     )
     .bind(tenant.as_str())
