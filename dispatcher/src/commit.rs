@@ -171,9 +171,13 @@ impl Door {
                     }
                 }
                 Told::Again => {}
-                Told::Refused(refusal) => return Err(refusal),
+                Told::Refused(refusal) => {
+                    self.not_published(&attempted.call);
+                    return Err(refusal);
+                }
             }
         }
+        self.not_published(&attempted.call);
         Err(attempted.given_up())
     }
 
@@ -236,6 +240,7 @@ impl Door {
             &arguments.hash,
         );
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let line = Line::Queue(manifest.queue.clone());
         NewCall {
             call_id,
             tenant: submission.tenant.clone(),
@@ -244,8 +249,8 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
-            line: Line::Queue(manifest.queue.clone()),
-            held: false,
+            held: !self.meter.may_publish(&line),
+            line,
             key: key.map(|hash| NewKey {
                 hash,
                 original_hash: submission.original_hash,
@@ -272,8 +277,11 @@ impl Door {
         }
     }
 
-    /// Rings the bell for a call that is there; when it is not heard the sweep finds the call.
+    /// Rings the bell for a call that is there; when it is not heard the sweep finds the call. A held one waits for its turn.
     pub(crate) async fn publish(&self, call: &NewCall) {
+        if call.held {
+            return self.meter.call_is_held();
+        }
         // What is sensitive stays in the ledger.
         let tool = self.registry.version(&call.tool, call.tool_version);
         let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
@@ -300,6 +308,7 @@ impl Door {
             .instrument(sending)
             .instrument(step)
             .await;
+        self.meter.is_published(&call.line);
     }
 }
 

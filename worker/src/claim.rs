@@ -90,6 +90,7 @@ async fn why_not(worker: &Worker, call: CallId) -> Skip {
     match read::find(&worker.pool, call).await {
         Ok(Some(row)) if row.state != State::Queued => Skip::NotQueued(row.state),
         Ok(Some(row)) if row.overdue => Skip::Overdue,
+        Ok(Some(row)) if row.held => Skip::Held,
         Ok(Some(_)) => Skip::NotYet,
         Ok(None) => Skip::Gone,
         Err(_silent) => Skip::StoreSilent,

@@ -16,6 +16,8 @@ pub(crate) enum Skip {
     Gone,
     /// The call is not waiting: it runs, is in doubt or has ended.
     NotQueued(State),
+    /// The call waits in the ledger for its turn; its release brings another message.
+    Held,
     /// The call waits for a reason of its own: its pause, its deadline, somebody's lock.
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
@@ -45,9 +47,12 @@ impl Skip {
     pub(crate) const fn disposal(self) -> Disposal {
         match self {
             Self::Unreadable => Disposal::ThrowAway,
-            Self::Gone | Self::NotQueued(_) | Self::Refused | Self::Overdue | Self::CannotRun => {
-                Disposal::Ack
-            }
+            Self::Gone
+            | Self::NotQueued(_)
+            | Self::Held
+            | Self::Refused
+            | Self::Overdue
+            | Self::CannotRun => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
         }
@@ -59,6 +64,7 @@ impl Skip {
             Self::Gone => "gone",
             Self::NotQueued(State::Running) => "running",
             Self::NotQueued(_) => "not_queued",
+            Self::Held => "held",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
             Self::CannotRun => "cannot_run",

@@ -31,6 +31,8 @@ pub struct CallRow {
     pub tool_version: i32,
     /// Where it stands.
     pub state: State,
+    /// Whether it waits for its turn in the ledger: no pointer may claim it.
+    pub held: bool,
     /// How often it has moved.
     pub rev: i32,
     /// The attempt that decided it, or that it is in.
@@ -66,7 +68,7 @@ pub struct CallRow {
     run_ms: i64,
 }
 
-const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, language, \
+const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, held, rev, attempt_id, accepted_at, attempts, language, \
     deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
     toolfleet.applied_late(o.call_id) AS applied_late, \
     quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
@@ -74,7 +76,7 @@ const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls o";
-const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, language, \
+const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, false, rev, attempt_id, accepted_at, attempts, language, \
     false, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
@@ -289,6 +291,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
                 .try_get::<String, _>("state")?
                 .parse()
                 .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            held: row.try_get("held")?,
             rev: row.try_get("rev")?,
             attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
             accepted_at: row.try_get("accepted_at")?,

@@ -24,6 +24,7 @@ mod fence;
 mod lane;
 mod outage;
 mod quarantine;
+mod release;
 
 mod sweep;
 
