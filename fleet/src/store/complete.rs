@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::{AssertSqlSafe, PgConnection, postgres::PgRow};
 use time::OffsetDateTime;
 
 use super::{
+    answered,
     columns::Columns,
     lane::{Locks, Statement},
 };
@@ -259,58 +260,134 @@ impl Statement for Complete {
         locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Ended>>, sqlx::Error>> {
         Box::pin(async move {
-            let sql = match locks {
-                Locks::Wait => &self.waiting,
-                Locks::Skip => &self.skipping,
-            };
-            let columns: Vec<Sent<'_>> = rows.iter().map(columns).collect();
-            let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
-                rows.iter()
-                    .map(|row| row.attempt.as_ref().and_then(of))
-                    .collect()
-            };
-            let (attempts, revs): (Vec<_>, Vec<_>) = rows
-                .iter()
-                .map(|row| match row.guard {
-                    Guard::Attempt(attempt) => (Some(attempt.0), None),
-                    Guard::Queued(rev) => (None, Some(rev)),
-                })
-                .unzip();
-            // The text is one of two constants made from a file of this crate.
-            let decided = sqlx::query(AssertSqlSafe(sql.as_str()))
-                .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
-                .bind(attempts)
-                .bind(revs)
-                .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
-                .bind(attempt(|a| Some(a.outcome.as_str())))
-                .bind(attempt(|a| Some(a.effect.as_str())))
-                .bind(attempt(|a| a.error.as_deref()))
-                .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
-                .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
-                .bind(
-                    rows.iter()
-                        .map(|row| row.attempt.as_ref().map(|attempt| attempt.over))
-                        .collect::<Vec<_>>(),
-                )
-                .fetch_all(connection)
-                .await?;
-            let mut ended = HashMap::with_capacity(decided.len());
-            for row in &decided {
-                let mut columns = Columns::of(row);
-                ended.insert(CallId(columns.next()?), read_ended(columns)?);
+            let mut ended = HashMap::with_capacity(rows.len());
+            if locks == Locks::Wait && rows.iter().all(ends_running) {
+                end_running(connection, rows, &mut ended).await?;
+            }
+            // Everything else; and what does not run any more, for the same evidence settles a doubt.
+            let left = rows.iter().filter(|row| !ended.contains_key(&row.call_id));
+            let left: Vec<&Ending> = left.collect();
+            if !left.is_empty() {
+                let moving = self.move_any(connection, &left, locks, &mut ended).await;
+                match moving {
+                    Err(error) if answered(&error) && left.len() < rows.len() => {
+                        tracing::debug!(%error, "what was left of a batch is looked at again");
+                    }
+                    moved => moved?,
+                }
             }
             Ok(rows.iter().map(|row| ended.remove(&row.call_id)).collect())
         })
     }
+}
+
+type Moved = HashMap<CallId, Ended>;
+
+/// Whether it is what most endings are: of an attempt that ran, and that does not say that nothing happened.
+const fn ends_running(row: &Ending) -> bool {
+    let nothing_happened = matches!(
+        row.kind,
+        EndingKind::End {
+            effect: EffectKnown::NotApplied,
+            ..
+        }
+    );
+    matches!(row.kind, EndingKind::End { .. })
+        && !nothing_happened
+        && matches!(row.guard, Guard::Attempt(_))
+        && row.attempt.is_some()
+}
+
+/// Ends those of them that still run, in less than half the time of the statement that can do everything.
+async fn end_running(
+    connection: &mut PgConnection,
+    rows: &[Ending],
+    ended: &mut Moved,
+) -> Result<(), sqlx::Error> {
+    let columns: Vec<Sent<'_>> = rows.iter().map(columns).collect();
+    let attempts = rows.iter().map(|row| match row.guard {
+        Guard::Attempt(attempt) => Some(attempt.0),
+        Guard::Queued(_) => None,
+    });
+    let outcomes = rows.iter().map(|row| row.attempt.as_ref());
+    let outcomes = outcomes.map(|attempt| attempt.map(|attempt| attempt.outcome.as_str()));
+    let moved = sqlx::query(include_str!("sql/end_running.sql"))
+        .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
+        .bind(attempts.collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
+        .bind(outcomes.collect::<Vec<_>>())
+        .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    read_moved(&moved, ended)
+}
+
+impl Complete {
+    /// Moves any of them, however it stands.
+    async fn move_any(
+        &self,
+        connection: &mut PgConnection,
+        rows: &[&Ending],
+        locks: Locks,
+        ended: &mut Moved,
+    ) -> Result<(), sqlx::Error> {
+        let sql = match locks {
+            Locks::Wait => &self.waiting,
+            Locks::Skip => &self.skipping,
+        };
+        let columns: Vec<Sent<'_>> = rows.iter().copied().map(columns).collect();
+        let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
+            let attempts = rows.iter().map(|row| row.attempt.as_ref());
+            attempts.map(|attempt| attempt.and_then(of)).collect()
+        };
+        let (attempts, revs): (Vec<_>, Vec<_>) = rows
+            .iter()
+            .map(|row| match row.guard {
+                Guard::Attempt(attempt) => (Some(attempt.0), None),
+                Guard::Queued(rev) => (None, Some(rev)),
+            })
+            .unzip();
+        let over = rows.iter().map(|row| row.attempt.as_ref());
+        let over = over.map(|attempt| attempt.map(|attempt| attempt.over));
+        // The text is one of two constants made from a file of this crate.
+        let moved = sqlx::query(AssertSqlSafe(sql.as_str()))
+            .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
+            .bind(attempts)
+            .bind(revs)
+            .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
+            .bind(attempt(|a| Some(a.outcome.as_str())))
+            .bind(attempt(|a| Some(a.effect.as_str())))
+            .bind(attempt(|a| a.error.as_deref()))
+            .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
+            .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+            .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
+            .bind(over.collect::<Vec<_>>())
+            .fetch_all(connection)
+            .await?;
+        read_moved(&moved, ended)
+    }
+}
+
+fn read_moved(rows: &[PgRow], ended: &mut Moved) -> Result<(), sqlx::Error> {
+    for row in rows {
+        let mut columns = Columns::of(row);
+        ended.insert(CallId(columns.next()?), read_ended(columns)?);
+    }
+    Ok(())
 }
 
 /// In the order of `sql/complete.sql`, after the call.

@@ -194,7 +194,7 @@ impl<S: Statement> Runner<S> {
         {
             let connected = match connection.take() {
                 Some(connected) => Ok(connected),
-                None => self.postgres.connect().await,
+                None => self.postgres.connect_lane().await,
             };
             match connected {
                 Ok(connected) => {

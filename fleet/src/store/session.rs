@@ -154,15 +154,27 @@ impl Postgres {
     ///
     /// Postgres cannot be reached within five seconds, or its ground is unsafe.
     pub async fn connect(&self) -> Result<PgConnection, StoreError> {
-        let doing = "connect to Postgres";
+        self.connect_planning("enable_hashjoin").await
+    }
+
+    /// A connection for one statement over arrays: its lists are joined by hashes, which no statistics can make quadratic.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::connect`].
+    pub(super) async fn connect_lane(&self) -> Result<PgConnection, StoreError> {
+        self.connect_planning("enable_nestloop").await
+    }
+
+    async fn connect_planning(&self, without: &str) -> Result<PgConnection, StoreError> {
         let options = self.options.clone().options([
             ("enable_seqscan", "off"),
-            ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
             ("enable_bitmapscan", "off"),
+            (without, "off"),
             ("plan_cache_mode", "force_generic_plan"),
         ]);
-        self.step_on(doing, &options).await
+        self.step_on("connect to Postgres", &options).await
     }
 
     /// Listens for the answer of a statement on a connection that the caller drops when there is none.

@@ -1,6 +1,6 @@
 //! The doctor, on servers that are well and on servers that are not.
 
-use std::{fs, net::TcpListener, process::Command, time::Instant};
+use std::{fs, net::TcpListener, process::Command, sync::Arc, time::Instant};
 
 use async_nats::jetstream::{
     self,
@@ -42,7 +42,8 @@ fn said(ran: &Ran, check: &str) -> Vec<String> {
 }
 
 async fn accept(connection: &mut PgConnection, calls: usize) {
-    let calls: Vec<_> = (0..calls).map(|_| call("look", "default", "{}")).collect();
+    let calls = (0..calls).map(|_| Arc::new(call("look", "default", "{}")));
+    let calls: Vec<_> = calls.collect();
     let accepted = Accept.run(connection, &calls, Locks::Wait).await.unwrap();
     assert!(accepted.iter().all(Option::is_some));
 }

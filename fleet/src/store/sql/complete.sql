@@ -10,7 +10,8 @@ WITH input AS MATERIALIZED (
         o.attempt_timeout_ms
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
-    WHERE ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
+    WHERE o.call_id = ANY($1)
+      AND ((i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))
            OR (i.by_rev = o.rev AND o.state = 'queued'))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
@@ -27,7 +28,7 @@ WITH input AS MATERIALIZED (
 ), ended AS (
     DELETE FROM toolfleet.open_calls o
     USING mine m
-    WHERE o.call_id = m.call_id AND m.kind = 'end'
+    WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND m.kind = 'end'
     -- Each column by name: a newer schema may have one that is called as what an ending brings.
     RETURNING o.call_id, o.rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
         o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
@@ -65,7 +66,7 @@ WITH input AS MATERIALIZED (
             ELSE o.effect_unknown END,
         last_error = m.error::json
     FROM mine m
-    WHERE o.call_id = m.call_id AND m.kind = 'again'
+    WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND m.kind = 'again'
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
@@ -75,7 +76,7 @@ WITH input AS MATERIALIZED (
     FROM mine m
     -- A queued call has no attempt; what is in doubt is one that ended before, perhaps long before its time was over.
     CROSS JOIN LATERAL (SELECT coalesce(m.attempt_until, toolfleet.unknown_until(m.call_id)) AS until) u
-    WHERE o.call_id = m.call_id AND m.kind = 'doubt'
+    WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
 ), ended_attempts AS (
     INSERT INTO toolfleet.ended_attempts (
