@@ -243,8 +243,11 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
-            line: Line::Queue(manifest.queue.clone()),
-            held: false,
+            held: manifest.concurrency.is_some(),
+            line: match manifest.concurrency {
+                Some(_) => Line::Tool(manifest.name.clone()),
+                None => Line::Queue(manifest.queue.clone()),
+            },
             key: key.map(|hash| NewKey {
                 hash,
                 original_hash: submission.original_hash,
@@ -273,6 +276,9 @@ impl Door {
 
     /// Rings the bell for a call that is there; when it is not heard the sweep finds the call.
     pub(crate) async fn publish(&self, call: &NewCall) {
+        if call.held {
+            return;
+        }
         // What is sensitive stays in the ledger.
         let tool = self.registry.version(&call.tool, call.tool_version);
         let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());

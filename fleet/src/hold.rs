@@ -37,9 +37,44 @@ impl FromStr for Line {
     }
 }
 
+/// How much of a tool with a limit is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Attempts that have a place: they run, or are in doubt and may still act.
+    pub running: u32,
+    /// Calls that were handed to NATS to take one.
+    pub on_its_way: u32,
+}
+
+/// How many more calls of a tool may be handed over, of which so many may run at a time.
+///
+/// Nothing is handed over ahead of a free place: a worker with a free slot would ask at once, and be refused.
+pub const fn room_of_tool(limit: u32, admitted: Admitted) -> u32 {
+    limit
+        .saturating_sub(admitted.running)
+        .saturating_sub(admitted.on_its_way)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tool_has_room_for_what_neither_runs_nor_is_on_its_way() {
+        let room = |limit, running, on_its_way| {
+            room_of_tool(
+                limit,
+                Admitted {
+                    running,
+                    on_its_way,
+                },
+            )
+        };
+        assert_eq!(room(3, 0, 0), 3);
+        assert_eq!(room(3, 1, 1), 1);
+        // Retries come back without being asked, and a limit can be lowered.
+        assert_eq!((room(3, 2, 4), room(1, 3, 0)), (0, 0));
+    }
 
     #[test]
     fn a_tools_line_is_never_a_queues() {

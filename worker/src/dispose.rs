@@ -20,6 +20,10 @@ pub(crate) enum Skip {
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
+    /// The call is held: a dispatcher hands it over again when its turn has come.
+    Held,
+    /// As many attempts of its tool run as may at a time; the call is held in its tool's line.
+    Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
     /// The tool refused the arguments before anything ran; the call is ended.
@@ -45,9 +49,13 @@ impl Skip {
     pub(crate) const fn disposal(self) -> Disposal {
         match self {
             Self::Unreadable => Disposal::ThrowAway,
-            Self::Gone | Self::NotQueued(_) | Self::Refused | Self::Overdue | Self::CannotRun => {
-                Disposal::Ack
-            }
+            Self::Gone
+            | Self::NotQueued(_)
+            | Self::Refused
+            | Self::Overdue
+            | Self::Held
+            | Self::Limited
+            | Self::CannotRun => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
         }
@@ -61,6 +69,8 @@ impl Skip {
             Self::NotQueued(_) => "not_queued",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
+            Self::Held => "held",
+            Self::Limited => "limited",
             Self::CannotRun => "cannot_run",
             Self::Refused => "refused",
             Self::StoreSilent => "store_silent",

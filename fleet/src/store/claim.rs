@@ -145,7 +145,8 @@ impl Statement for Claim {
     }
 }
 
-fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
+/// What a claim returns, from a row with its columns.
+pub(super) fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
     let label = |name: &str| -> Result<Option<Label>, sqlx::Error> {
         let text: Option<String> = row.try_get(name)?;
         text.map(|text| text.parse())

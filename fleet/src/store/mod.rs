@@ -19,6 +19,7 @@ pub mod health;
 pub mod lane;
 pub mod late;
 pub mod ledger;
+pub mod limited;
 pub mod migrate;
 pub mod postpone;
 pub mod probe;
