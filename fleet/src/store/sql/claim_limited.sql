@@ -7,7 +7,7 @@ WITH me AS MATERIALIZED (
 ), input AS MATERIALIZED (
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool
+    SELECT o.call_id, o.tool, i.attempt_id, i.timeout_ms
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
@@ -37,10 +37,8 @@ WITH me AS MATERIALIZED (
         FROM seen s) s
     WHERE NOT live AND slot + taken_behind <= places
 ), taken AS MATERIALIZED (
-    SELECT l.tool, l.slot, row_number() OVER (PARTITION BY l.tool ORDER BY l.slot) AS place
-    FROM tools t
-    CROSS JOIN LATERAL (
-        SELECT s.tool, s.slot
+    SELECT t.tool, t.places, ARRAY(
+        SELECT s.slot
         FROM free f
         JOIN toolfleet.tool_slots s USING (tool, slot)
         -- As it was when it was found free: a place that somebody has taken since is locked in its newest version, and what
@@ -48,16 +46,12 @@ WITH me AS MATERIALIZED (
         WHERE f.tool = t.tool AND s.attempt_id IS NOT DISTINCT FROM f.attempt_id
         ORDER BY f.slot
         LIMIT t.wanted
-        FOR UPDATE OF s SKIP LOCKED) l
-), asked AS MATERIALIZED (
-    SELECT d.call_id, d.tool, t.places, row_number() OVER (PARTITION BY d.tool ORDER BY d.call_id) AS place
-    FROM due d
-    JOIN tools t USING (tool)
+        FOR UPDATE OF s SKIP LOCKED) AS slots
+    FROM tools t
 ), decided AS MATERIALIZED (
-    SELECT a.call_id, i.attempt_id, i.timeout_ms, a.tool, p.slot, p.slot IS NOT NULL OR a.places IS NULL AS admitted
-    FROM asked a
-    JOIN input i USING (call_id)
-    LEFT JOIN taken p ON p.tool = a.tool AND p.place = a.place
+    SELECT d.*, t.places IS NULL OR d.place <= cardinality(t.slots) AS admitted, t.slots[d.place] AS slot
+    FROM (SELECT due.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM due) d
+    JOIN taken t USING (tool)
 ), places AS (
     UPDATE toolfleet.tool_slots s
     SET call_id = d.call_id, attempt_id = d.attempt_id
@@ -84,6 +78,10 @@ WITH me AS MATERIALIZED (
         o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
         o.traceparent, o.tracestate, o.baggage
 )
-SELECT d.call_id AS asked, d.admitted, c.*
+SELECT c.call_id AS asked, true AS admitted, c.*
+FROM claimed c
+UNION ALL
+SELECT d.call_id, false, c.*
 FROM decided d
-LEFT JOIN claimed c USING (call_id)
+LEFT JOIN claimed c ON false
+WHERE NOT d.admitted
