@@ -45,6 +45,9 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
     match recording.await {
         Ok(Recorded::Ended(decided)) => {
             reached(Checkpoint::Completed);
+            if executed.tool.manifest.concurrency.is_some() {
+                make_room(worker).await;
+            }
             let (ended, ending) = *decided;
             metrics().ended(name, executed.execution.word());
             if executed.claimed.effect == Effect::Transaction
@@ -262,12 +265,23 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
 
 async fn ring(worker: &Worker, call: CallId, dispatcher: DispatcherId, body: Vec<u8>) {
     let subject = worker.bus.subjects.done(dispatcher, call);
-    // A connection that is down takes a bounded number of messages and then blocks for ever.
-    let telling = worker.bus.client.publish(subject, body.into());
-    if !matches!(
-        tokio::time::timeout(Duration::from_secs(2), telling).await,
-        Ok(Ok(()))
-    ) {
+    if !tell(worker, subject, body).await {
         tracing::debug!("waiters were not told; they find out by themselves");
     }
+}
+
+/// Rings for whoever releases the next call of a tool with a limit.
+async fn make_room(worker: &Worker) {
+    if !tell(worker, worker.bus.subjects.room(), Vec::new()).await {
+        tracing::debug!("that a place is free was not told; a dispatcher finds out by itself");
+    }
+}
+
+async fn tell(worker: &Worker, subject: String, body: Vec<u8>) -> bool {
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    let telling = worker.bus.client.publish(subject, body.into());
+    matches!(
+        tokio::time::timeout(Duration::from_secs(2), telling).await,
+        Ok(Ok(()))
+    )
 }

@@ -35,15 +35,6 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
-    if manifest
-        .concurrency
-        .is_some_and(|limit| !(1..=Manifest::CONCURRENCY_MAX).contains(&limit))
-    {
-        problems.add(
-            "/concurrency",
-            "a tool runs at most 1 to 1000 at a time over the whole fleet; leave concurrency out where nothing limits it",
-        );
-    }
     probe::check(manifest, &mut problems);
     answers(manifest, &mut problems);
     match &manifest.executor {

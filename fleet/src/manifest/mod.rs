@@ -110,8 +110,6 @@ impl Manifest {
     pub const KEY_RETENTION_MIN: Duration = Duration::from_secs(24 * 3600);
     /// The longest time a call may take.
     pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
-    /// The largest limit of its own that a tool can have.
-    pub const CONCURRENCY_MAX: u32 = 1_000;
 
     fn default_queue() -> QueueName {
         "default"

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Row as _};
 use uuid::Uuid;
 
 use super::{
@@ -111,7 +111,10 @@ impl Statement for ClaimLimited {
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn admitted(pool: &PgPool, tool: &ToolName) -> Result<Admitted, StoreError> {
+pub async fn admitted(
+    ledger: impl PgExecutor<'_>,
+    tool: &ToolName,
+) -> Result<Admitted, StoreError> {
     let doing = "count what of a tool is under way";
     let (running, on_its_way): (i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM toolfleet.slots WHERE tool = $1), \
@@ -120,7 +123,7 @@ pub async fn admitted(pool: &PgPool, tool: &ToolName) -> Result<Admitted, StoreE
     )
     .bind(tool.as_str())
     .bind(Line::Tool(tool.clone()).to_string())
-    .fetch_one(pool)
+    .fetch_one(ledger)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let count = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);

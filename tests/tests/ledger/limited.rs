@@ -344,8 +344,7 @@ async fn a_lowered_limit_waits_for_the_places_above_it() {
     }
     limited(&mut connection, 2, Some(2)).await;
     // Those with the lowest places end first; the other two are as many as may run.
-    for place in 0..2 {
-        let (call, attempt) = running[place];
+    for (call, attempt) in running.iter().copied().take(2) {
         scene.ledger.ends(succeeded(call, attempt)).await;
         assert!(!scene.has_place().await);
     }

@@ -27,6 +27,8 @@ pub(super) struct Facts {
     pub(super) deadline_at: OffsetDateTime,
     /// Whether this version of its tool is applied.
     pub(super) tool_known: bool,
+    /// How often its tool runs at a time, where it has a limit.
+    pub(super) tool_limit: Option<ToolLimit>,
     /// The live workers of its queue.
     pub(super) workers: Workers,
     /// The attempt that runs.
@@ -35,6 +37,14 @@ pub(super) struct Facts {
     pub(super) doubt: Option<Doubt>,
     /// Its last move that was no remark.
     pub(super) last: Move,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct ToolLimit {
+    at_a_time: i64,
+    running: i64,
+    /// Held calls of the tool that were accepted before this one.
+    before: i64,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -133,6 +143,23 @@ fn queued(facts: &Facts) -> Explanation {
             "unknown_tool_version",
             format!("version {version} of the tool {tool} is not applied in this database"),
             "apply that version, or take the call back",
+        );
+    }
+    if let Some(limit) = facts.tool_limit.filter(|_| facts.held) {
+        let ToolLimit {
+            at_a_time,
+            running,
+            before,
+        } = limit;
+        let tool = &facts.tool;
+        return because(
+            "tool_limit",
+            format!(
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, {before} are held before it"
+            ),
+            format!(
+                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
+            ),
         );
     }
     if facts.held {
