@@ -155,6 +155,7 @@ CREATE TABLE toolfleet.open_calls (
     probes integer NOT NULL DEFAULT 0,
     probe_state text,
     CHECK (state <> 'queued' OR attempt_id IS NULL),
+    CHECK (NOT held OR state = 'queued'),
     CHECK (state <> 'running' OR (attempt_id IS NOT NULL AND worker_id IS NOT NULL AND attempt_until IS NOT NULL)),
     CHECK (state <> 'in_doubt' OR (doubt_since IS NOT NULL AND doubt_reason IS NOT NULL)),
     -- Its effect commits with its outcome: as long as it is open, there is none.
@@ -164,7 +165,7 @@ CREATE TABLE toolfleet.open_calls (
 CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT NULL;
 -- Who is next: line by line, tenant by tenant, each tenant's calls by priority and age. Empty while nothing is held, and of
 -- columns that the claim does not change.
-CREATE INDEX open_calls_held ON toolfleet.open_calls (line, tenant, priority, call_id) WHERE held;
+CREATE INDEX open_calls_held ON toolfleet.open_calls (line, tenant, priority, accepted_at, call_id) WHERE held;
 -- Probes under way, to be counted.
 -- Calls of tools with a limit of their own that have been handed to NATS, whether they run or not. Others have no entry.
 CREATE INDEX open_calls_admitted ON toolfleet.open_calls (line) WHERE NOT held AND line LIKE 'tool/%';

@@ -15,19 +15,19 @@ SELECT c.call_id, c.tenant, c.tool, c.tool_version, c.effect::text AS effect, c.
        (ARRAY['high', 'normal', 'low'])[c.priority + 1] AS priority,
        c.accepted_at, c.started_at, c.finished_at, coalesce(w.name, c.worker_id::text) AS worker,
        split_part(c.traceparent, '-', 2) AS trace_id, c.queue, c.language, c.meta, c.queued_ms, c.run_ms,
-       c.cancel_requested, c.queue_until, c.probe_of, v.sensitive IS NOT NULL AS sensitive
+       c.cancel_requested, c.queue_until, c.probe_of, v.sensitive IS NOT NULL AS sensitive, c.line
 FROM (
     SELECT call_id, tenant, tool, tool_version, effect, state, NULL::text AS outcome, NULL::text AS source, held, key_hash,
            args, original_args, coercions, NULL::json AS result, last_error AS error, NULL::json AS degraded, attempts,
            not_before, deadline_at, session, run, priority, accepted_at, first_started_at AS started_at,
            NULL::timestamptz AS finished_at, worker_id, traceparent, queue, language, meta,
-           NULL::bigint AS queued_ms, NULL::bigint AS run_ms, cancel_requested, queue_until, probe_of
+           NULL::bigint AS queued_ms, NULL::bigint AS run_ms, cancel_requested, queue_until, probe_of, line
     FROM toolfleet.open_calls
     UNION ALL
     SELECT call_id, tenant, tool, tool_version, effect, state, outcome::text, source::text, false, key_hash,
            args, original_args, coercions, result, error, degraded, attempts,
            NULL, deadline_at, session, run, priority, accepted_at, first_started_at,
-           finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms, false, NULL, probe_of
+           finished_at, worker_id, traceparent, queue, language, meta, queued_ms, run_ms, false, NULL, probe_of, NULL
     FROM toolfleet.finished_calls
 ) c
 LEFT JOIN toolfleet.worker_processes w USING (worker_id)

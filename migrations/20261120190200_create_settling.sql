@@ -175,7 +175,7 @@ BEGIN
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
         UPDATE toolfleet.open_calls c
-        SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
+        SET state = 'in_doubt', held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
                 WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用；请交由人工查明结果。'

@@ -55,7 +55,7 @@ BEGIN
     WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
 
     UPDATE toolfleet.open_calls
-    SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
+    SET state = 'in_doubt', held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
         attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
     WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);

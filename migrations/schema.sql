@@ -108,7 +108,7 @@ BEGIN
         FROM toolfleet.ended_attempts a
         WHERE a.call_id = o.call_id AND a.outcome = 'unknown' AND NOT a.late;
         UPDATE toolfleet.open_calls c
-        SET state = 'in_doubt', rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
+        SET state = 'in_doubt', held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
                 WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用；请交由人工查明结果。'
@@ -356,8 +356,9 @@ CREATE TABLE toolfleet.open_calls (
     probes integer DEFAULT 0 NOT NULL,
     probe_state text,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
-    CONSTRAINT open_calls_check1 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
-    CONSTRAINT open_calls_check2 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
+    CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
+    CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
+    CONSTRAINT open_calls_check3 CHECK (((state <> 'in_doubt'::toolfleet.call_state) OR ((doubt_since IS NOT NULL) AND (doubt_reason IS NOT NULL)))),
     CONSTRAINT open_calls_priority_check CHECK (((priority >= 0) AND (priority <= 2))),
     CONSTRAINT open_calls_state_check CHECK ((state = ANY (ARRAY['queued'::toolfleet.call_state, 'running'::toolfleet.call_state, 'in_doubt'::toolfleet.call_state, 'awaiting_client'::toolfleet.call_state]))),
     CONSTRAINT open_calls_transaction_known CHECK (((effect <> 'transaction'::toolfleet.effect) OR ((state <> 'in_doubt'::toolfleet.call_state) AND (NOT effect_unknown))))
@@ -482,7 +483,7 @@ BEGIN
         unspent_attempts = unspent_attempts + 1
     WHERE state = 'running' AND effect = 'idempotent' AND NOT cancel_requested;
     UPDATE toolfleet.open_calls
-    SET state = 'in_doubt', rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
+    SET state = 'in_doubt', held = false, rev = rev + 1, quarantined = true, doubt_since = now(), doubt_reason = 'lost_writes',
         -- A claim that was lost with the writes ends by the call's deadline.
         attempt_until = deadline_at, due_at = greatest(now(), deadline_at), last_error = quarantine.errors->language
     WHERE state IN ('queued', 'running') AND (effect = 'once' OR effect = 'idempotent' AND cancel_requested);
@@ -957,7 +958,8 @@ CREATE VIEW toolfleet.calls AS
     c.cancel_requested,
     c.queue_until,
     c.probe_of,
-    (v.sensitive IS NOT NULL) AS sensitive
+    (v.sensitive IS NOT NULL) AS sensitive,
+    c.line
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -992,7 +994,8 @@ CREATE VIEW toolfleet.calls AS
             NULL::bigint AS run_ms,
             open_calls.cancel_requested,
             open_calls.queue_until,
-            open_calls.probe_of
+            open_calls.probe_of,
+            open_calls.line
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -1029,7 +1032,8 @@ CREATE VIEW toolfleet.calls AS
             finished_calls.run_ms,
             false,
             NULL::timestamp with time zone,
-            finished_calls.probe_of
+            finished_calls.probe_of,
+            NULL::text
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
@@ -1238,7 +1242,7 @@ CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHER
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
 
-CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, priority, call_id) WHERE held;
+CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, priority, accepted_at, call_id) WHERE held;
 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;

@@ -25,6 +25,7 @@ use crate::{
     answer::{Answer, Refusal},
     check::Submission,
     key,
+    meter::Meter,
     service::tool_of,
     waiters::Waiters,
 };
@@ -39,6 +40,7 @@ pub(crate) struct Door {
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,
+    pub(crate) meter: Meter,
     pub(crate) dispatcher: DispatcherId,
 }
 

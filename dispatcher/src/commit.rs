@@ -170,9 +170,13 @@ impl Door {
                     }
                 }
                 Told::Again => {}
-                Told::Refused(refusal) => return Err(refusal),
+                Told::Refused(refusal) => {
+                    self.not_published(&attempted.call);
+                    return Err(refusal);
+                }
             }
         }
+        self.not_published(&attempted.call);
         Err(attempted.given_up())
     }
 
@@ -235,6 +239,10 @@ impl Door {
             &arguments.hash,
         );
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let line = match manifest.concurrency {
+            Some(_) => Line::Tool(manifest.name.clone()),
+            None => Line::Queue(manifest.queue.clone()),
+        };
         NewCall {
             call_id,
             tenant: submission.tenant.clone(),
@@ -243,11 +251,8 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
-            held: manifest.concurrency.is_some(),
-            line: match manifest.concurrency {
-                Some(_) => Line::Tool(manifest.name.clone()),
-                None => Line::Queue(manifest.queue.clone()),
-            },
+            held: !self.meter.may_publish(&line),
+            line,
             key: key.map(|hash| NewKey {
                 hash,
                 original_hash: submission.original_hash,
@@ -274,10 +279,10 @@ impl Door {
         }
     }
 
-    /// Rings the bell for a call that is there; when it is not heard the sweep finds the call.
+    /// Rings the bell for a call that is there; when it is not heard the sweep finds the call. A held one waits for its turn.
     pub(crate) async fn publish(&self, call: &NewCall) {
         if call.held {
-            return;
+            return self.meter.call_is_held();
         }
         // What is sensitive stays in the ledger.
         let tool = self.registry.version(&call.tool, call.tool_version);
@@ -305,6 +310,7 @@ impl Door {
             .instrument(sending)
             .instrument(step)
             .await;
+        self.meter.is_published(&call.line);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `commit` gives the call its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! `batch`, `commit` gives the call its row, `meter` says whether it is published at once or waits held, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
@@ -12,6 +12,7 @@ mod check;
 mod commit;
 mod config;
 mod key;
+mod meter;
 mod news;
 mod replay;
 mod request;
@@ -43,7 +44,7 @@ use futures_util::FutureExt;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{accept::Door, service::Endpoints, sweep::Sweep, waiters::Waiters};
+use crate::{accept::Door, meter::Meter, service::Endpoints, sweep::Sweep, waiters::Waiters};
 
 /// Why a dispatcher cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +141,9 @@ pub async fn run(
     let accepting = Accepting::start(&postgres, &mut lanes);
     let completing = Completing::start(&postgres, &mut lanes);
     let events = Events::start(&bus, &mut lanes);
+    let meter = Meter::default();
     let sweep = Sweep {
+        meter: meter.clone(),
         bus: bus.clone(),
         postgres: postgres.clone(),
         pool: pool.clone(),
@@ -176,6 +179,7 @@ pub async fn run(
         publisher,
         events,
         waiters,
+        meter,
         dispatcher,
     });
     let endpoints = Endpoints::start(&door).await?;

@@ -1,8 +1,15 @@
-//! Held calls: accepted, and not yet handed to NATS. Where they wait.
+//! **What is published now, and what waits?** Held calls are accepted and not yet handed to NATS.
+//!
+//! The stream holds only what may run soon: so much that no slot is ever idle for want of a message, so little that whoever
+//! comes next does not stand behind a long row of others. Everything beyond that waits in the ledger, in a line, and is
+//! released tenant by tenant. Pure: the looks that these decisions need are taken elsewhere.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
-use crate::ids::{InvalidName, QueueName, ToolName};
+use crate::{
+    call::Priority,
+    ids::{InvalidName, QueueName, ToolName},
+};
 
 /// Where a call waits while it is held: with the others of its queue, or, where its tool has a limit of its own, with those
 /// of its tool, so that they hold up nobody else.
@@ -37,6 +44,105 @@ impl FromStr for Line {
     }
 }
 
+/// What the stream may hold of a queue that nobody drains: enough for the first moments of a worker that comes.
+pub const ALLOWANCE_UNKNOWN: u64 = 64;
+/// What it may hold at least of a queue that has workers.
+const ALLOWANCE_MIN: u64 = 16;
+/// Messages for each slot: one that runs next, and one for the time that publishing it takes.
+const PER_SLOT: u64 = 2;
+/// How long the stream alone must feed the workers.
+const AHEAD: Duration = Duration::from_millis(500);
+
+/// How many messages of a queue the stream may hold, with so many slots of live workers and so many messages taken a second.
+pub fn allowance(slots: u64, drain_per_s: f64) -> u64 {
+    if slots == 0 {
+        return ALLOWANCE_UNKNOWN;
+    }
+    // Beyond any fleet, and far from any overflow.
+    let drained = (drain_per_s * AHEAD.as_secs_f64()).clamp(0.0, 1e9) as u64;
+    ALLOWANCE_MIN
+        .max(slots.saturating_mul(PER_SLOT))
+        .max(drained)
+}
+
+/// How fast a queue's messages are taken, smoothed over about half a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Drain {
+    per_s: f64,
+}
+
+impl Drain {
+    /// The time constant of the smoothing.
+    const SMOOTH: Duration = Duration::from_millis(500);
+
+    /// Learns that so many messages were taken in this time. `waited`: others waited all the while, so the workers could not
+    /// have taken more; otherwise a low number says nothing about what they can do.
+    #[must_use]
+    pub fn after(self, taken: u64, elapsed: Duration, waited: bool) -> Self {
+        let seconds = elapsed.as_secs_f64();
+        if seconds <= 0.0 {
+            return self;
+        }
+        let now = taken as f64 / seconds;
+        if now < self.per_s && !waited {
+            return self;
+        }
+        let weight = 1.0 - (-seconds / Self::SMOOTH.as_secs_f64()).exp();
+        Self {
+            per_s: self.per_s + weight * (now - self.per_s),
+        }
+    }
+
+    /// Messages a second.
+    pub const fn per_s(self) -> f64 {
+        self.per_s
+    }
+}
+
+/// How many of `room` places each of so many tenants gets, the first in turn first. None gets two more than another, and
+/// when there are fewer places than tenants the first get one each.
+pub fn shares(room: usize, tenants: usize) -> Vec<usize> {
+    let each = room.checked_div(tenants).unwrap_or(0);
+    let more = room.checked_rem(tenants).unwrap_or(0);
+    (0..tenants.min(room))
+        .map(|place| each + usize::from(place < more))
+        .collect()
+}
+
+/// How much later a call counts as having come because of its priority. So a low one overtakes every high one that comes a
+/// minute after it: it is never starved.
+pub const fn penalty(priority: Priority) -> Duration {
+    match priority {
+        Priority::High => Duration::ZERO,
+        Priority::Normal => Duration::from_secs(30),
+        Priority::Low => Duration::from_secs(60),
+    }
+}
+
+/// A waiting pointer is published again when it is first so old, and then whenever it is this factor older.
+const REPUBLISHED_AFTER: Duration = Duration::from_secs(3);
+const REPUBLISHED_FACTOR: u32 = 8;
+/// A call waits no longer than its deadline, a day at most.
+const WAITS_MAX: Duration = Duration::from_secs(86_400);
+
+/// The ages at which a waiting pointer is worth publishing again, for whoever looked at it last `since` ago.
+///
+/// It is when it has reached one of the steps since. The stream refuses what it holds, so this costs little when nothing is lost, and finds what was
+/// lost without a word.
+pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
+    let mut step = REPUBLISHED_AFTER;
+    let mut worth: Vec<Range<Duration>> = Vec::new();
+    while step <= WAITS_MAX {
+        let end = step.saturating_add(since);
+        match worth.last_mut() {
+            Some(last) if last.end >= step => last.end = end,
+            _ => worth.push(step..end),
+        }
+        step *= REPUBLISHED_FACTOR;
+    }
+    worth
+}
+
 /// How much of a tool with a limit is under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Admitted {
@@ -46,44 +152,20 @@ pub struct Admitted {
     pub on_its_way: u32,
 }
 
-/// How many more calls of a tool may be handed over, of which so many may run at a time.
+/// How many more calls of a tool may be handed over, of which at most `limit` may run at a time. What waits in the line of a
+/// tool that has no limit any more goes as a queue's that nobody has looked at.
 ///
 /// Nothing is handed over ahead of a free place: a worker with a free slot would ask at once, and be refused.
-pub const fn room_of_tool(limit: u32, admitted: Admitted) -> u32 {
-    limit
-        .saturating_sub(admitted.running)
-        .saturating_sub(admitted.on_its_way)
+pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
+    match limit {
+        Some(limit) => limit
+            .saturating_sub(admitted.running)
+            .saturating_sub(admitted.on_its_way),
+        None => u32::try_from(ALLOWANCE_UNKNOWN)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(admitted.on_its_way),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tool_has_room_for_what_neither_runs_nor_is_on_its_way() {
-        let room = |limit, running, on_its_way| {
-            room_of_tool(
-                limit,
-                Admitted {
-                    running,
-                    on_its_way,
-                },
-            )
-        };
-        assert_eq!(room(3, 0, 0), 3);
-        assert_eq!(room(3, 1, 1), 1);
-        // Retries come back without being asked, and a limit can be lowered.
-        assert_eq!((room(3, 2, 4), room(1, 3, 0)), (0, 0));
-    }
-
-    #[test]
-    fn a_tools_line_is_never_a_queues() {
-        let queue: Line = "tool".parse().unwrap();
-        let tool: Line = "tool/tool".parse().unwrap();
-        assert_ne!(queue, tool);
-        for line in [queue, tool] {
-            assert_eq!(line.to_string().parse::<Line>().unwrap(), line);
-        }
-        assert!("tool/".parse::<Line>().is_err());
-    }
-}
+mod tests;

@@ -16,12 +16,12 @@ pub(crate) enum Skip {
     Gone,
     /// The call is not waiting: it runs, is in doubt or has ended.
     NotQueued(State),
+    /// The call waits in the ledger for its turn; its release brings another message.
+    Held,
     /// The call waits for a reason of its own: its pause, its deadline, somebody's lock.
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
-    /// The call is held: a dispatcher hands it over again when its turn has come.
-    Held,
     /// As many attempts of its tool run as may at a time; the call is held in its tool's line.
     Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
@@ -67,9 +67,9 @@ impl Skip {
             Self::Gone => "gone",
             Self::NotQueued(State::Running) => "running",
             Self::NotQueued(_) => "not_queued",
+            Self::Held => "held",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
-            Self::Held => "held",
             Self::Limited => "limited",
             Self::CannotRun => "cannot_run",
             Self::Refused => "refused",

@@ -220,9 +220,13 @@ impl<'a> Batch<'a> {
                         self.outcomes[place] = Some(Outcome::Accepted(accepted));
                         committed.push(sent.call);
                     }
-                    Told::Taken => taken.push((place, sent)),
+                    Told::Taken => {
+                        self.door.not_published(&sent.call);
+                        taken.push((place, sent));
+                    }
                     Told::Again => self.new.push((place, sent)),
                     Told::Refused(refusal) => {
+                        self.door.not_published(&sent.call);
                         self.refuse(place, named(&sent.submission), refusal);
                     }
                 }
@@ -236,6 +240,7 @@ impl<'a> Batch<'a> {
             self.look_up(taken).await;
         }
         for (place, attempted) in std::mem::take(&mut self.new) {
+            self.door.not_published(&attempted.call);
             let refusal = attempted.given_up();
             self.refuse(place, named(&attempted.submission), refusal);
         }

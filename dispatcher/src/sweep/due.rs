@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     checkpoint::{Checkpoint, reached},
+    hold::Line,
     store::{StoreError, sweep},
     telemetry::metrics,
 };
@@ -11,7 +12,8 @@ use fleet::{
 use super::{Sweep, every, warn};
 
 impl Sweep {
-    /// Publishes what is due. Cancel-safe: what was taken and not published is found by its age.
+    /// Publishes what is due, as far as there is room; the rest waits in its line like any other call. Cancel-safe: what was
+    /// taken and not published is found by its age.
     pub(super) async fn sweep_due(self) {
         let mut ticks = every(Duration::from_millis(200));
         loop {
@@ -25,15 +27,36 @@ impl Sweep {
 
     async fn due(&self) -> Result<(), StoreError> {
         loop {
-            let due = sweep::take_due(&self.pool).await?;
-            metrics().swept("due", due.len() as u64);
-            if due.is_empty() {
+            let due = sweep::take_due(&self.pool, &self.room()).await?;
+            metrics().swept("due", due.publish.len() as u64 + due.held);
+            if due.held > 0 {
+                self.meter.call_is_held();
+            }
+            if !due.publish.is_empty() {
+                reached(Checkpoint::DueTaken);
+            } else if due.held == 0 {
                 return Ok(());
             }
-            reached(Checkpoint::DueTaken);
-            if !self.publish(due).await {
+            for call in &due.publish {
+                self.meter.queue(&call.queue).count(1);
+            }
+            if !self.publish(due.publish).await {
                 return Ok(());
             }
         }
+    }
+
+    /// The room in the lines of all queues. Where others wait already there is none.
+    fn room(&self) -> Vec<(Line, usize)> {
+        let queues = self.queues().into_iter();
+        let room = queues.map(|queue| {
+            let meter = self.meter.queue(&queue);
+            let room = if meter.holds() { 0 } else { meter.room() };
+            (
+                Line::Queue(queue),
+                usize::try_from(room).unwrap_or(usize::MAX),
+            )
+        });
+        room.collect()
     }
 }

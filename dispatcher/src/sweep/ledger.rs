@@ -1,11 +1,13 @@
 //! Everything that Postgres alone decides: dead workers, lost attempts, and the walk over all open calls.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet::{
+    bus::backlog,
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     checkpoint::{Checkpoint, reached},
-    ids::CallId,
+    hold,
+    ids::{CallId, QueueName},
     lease::{OBSERVATION_GAP_MAX, Observations},
     outcome::{OutcomeWord, ToolFailure},
     retry::{self, RetryDecision},
@@ -13,13 +15,14 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::within,
-        sweep::{self, Expired, Lost},
+        sweep::{self, Lost},
+        walk::{self, Expired, Worth},
         workers,
     },
     telemetry::metrics,
     wire::{code::Code, error::ErrorBody, message::Message},
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{Sweep, every, warn};
 
@@ -35,10 +38,7 @@ impl Sweep {
     pub(super) async fn sweep_ledger(self) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
-        let mut circuit = Circuit {
-            cursor: None,
-            began: Instant::now(),
-        };
+        let mut circuit = Circuit::default();
         loop {
             ticks.tick().await;
             let dead = self.dead_workers(&mut observer).await;
@@ -56,13 +56,17 @@ impl Sweep {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
             if circuit.cursor.is_none() {
-                if circuit.began.elapsed() < CIRCUIT_MIN {
+                if circuit
+                    .began
+                    .is_some_and(|began| began.elapsed() < CIRCUIT_MIN)
+                {
                     return Ok(());
                 }
-                circuit.began = Instant::now();
+                self.begin(circuit).await;
             }
-            let step = sweep::walk(&self.pool, circuit.cursor).await?;
+            let step = walk::step(&self.pool, circuit.cursor, &circuit.worth()).await?;
             circuit.cursor = step.cursor;
+            circuit.waiting.extend(step.queues);
             if !step.expired.is_empty() {
                 reached(Checkpoint::ExpiredFound);
             }
@@ -74,12 +78,38 @@ impl Sweep {
             if self.bus.is_connected() {
                 metrics().swept("lost_pointer", step.waiting.len() as u64);
                 self.publish(step.waiting).await;
+            } else if !step.waiting.is_empty() {
+                self.publisher.suspect();
             }
             if circuit.cursor.is_none() {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Begins another circuit, and finds out which pointers are worth publishing again in it.
+    async fn begin(&self, circuit: &mut Circuit) {
+        let connection = circuit.connection.get_or_insert_with(|| self.bus.epoch());
+        // Lost or found: what was published then may not have arrived.
+        let reconnected = connection.has_changed().unwrap_or(true);
+        connection.mark_unchanged();
+        let since = circuit.began.replace(Instant::now());
+        let suspected = self.publisher.take_suspicion();
+        circuit.since = since.filter(|_| !suspected && !reconnected);
+        circuit.empty.clear();
+        // All that is left of those that had calls waiting in the last circuit: a look each.
+        for queue in std::mem::take(&mut circuit.waiting) {
+            let asked = Instant::now();
+            let found = if self.bus.is_connected() {
+                backlog::look(&self.bus, &queue).await
+            } else {
+                Ok(None)
+            };
+            if matches!(found, Ok(Some(backlog)) if backlog.is_empty()) {
+                circuit.empty.push((queue, asked));
+            }
+        }
     }
 
     async fn dead_workers(&self, observer: &mut Observer) -> Result<(), StoreError> {
@@ -124,9 +154,35 @@ struct Observer {
 }
 
 /// One walk over all open calls.
+#[derive(Default)]
 struct Circuit {
     cursor: Option<CallId>,
-    began: Instant,
+    began: Option<Instant>,
+    /// When the circuit before this one began. `None`: every pointer may be lost, or nobody here has looked before.
+    since: Option<Instant>,
+    /// Notices when the connection to NATS is lost or found.
+    connection: Option<watch::Receiver<u64>>,
+    /// Queues that have calls which have waited longer than a pointer takes.
+    waiting: BTreeSet<QueueName>,
+    /// Those of them of which the stream held nothing when it was looked at then: their pointers are lost.
+    empty: Vec<(QueueName, Instant)>,
+}
+
+impl Circuit {
+    /// Which waiting pointers are worth publishing again.
+    fn worth(&self) -> Worth {
+        let Some(since) = self.since else {
+            return Worth::all();
+        };
+        let lost = Duration::from_millis(walk::LOST_AFTER_MS.unsigned_abs());
+        let empty = self.empty.iter();
+        // What was published after that look may be there.
+        let empty = empty.map(|(queue, looked)| (queue.clone(), lost + looked.elapsed()));
+        Worth {
+            ages: hold::worth_republishing(since.elapsed()),
+            empty: empty.collect(),
+        }
+    }
 }
 
 /// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.

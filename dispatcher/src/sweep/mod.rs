@@ -6,8 +6,9 @@
 //!
 //! | pass | finds | does |
 //! |---|---|---|
-//! | `due` | queued calls whose pause is over | publishes them, under a new number |
-//! | `lost_pointer` | queued calls older than a pointer takes | publishes them again, under the same number: refused while the message is there |
+//! | `due` | queued calls whose pause is over | publishes them, under a new number; holds those for which there is no room |
+//! | `release` | held calls whose turn it is | publishes them, under a new number |
+//! | `lost_pointer` | queued calls older than a pointer takes, seldom; all of them when pointers may have been lost | publishes them again, under the same number: refused while the message is there |
 //! | `expired` | queued calls whose deadline has passed | ends them |
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
@@ -22,6 +23,7 @@ mod ground;
 mod ledger;
 mod orphans;
 mod probe;
+mod release;
 mod topology;
 mod upkeep;
 
@@ -45,6 +47,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::meter::Meter;
+
 /// What the passes need.
 #[derive(Clone)]
 pub(crate) struct Sweep {
@@ -56,6 +60,7 @@ pub(crate) struct Sweep {
     pub(crate) completing: Completing,
     pub(crate) registry: Registry,
     pub(crate) dispatcher: DispatcherId,
+    pub(crate) meter: Meter,
     /// Days of history to keep; `None` keeps all.
     pub(crate) history_days: Option<i32>,
 }
@@ -69,6 +74,18 @@ impl Sweep {
         let sweep = || (self.clone(), stop.clone());
         let (due, stopped) = sweep();
         tasks.spawn(stopped.run_until_cancelled_owned(due.sweep_due()).map(drop));
+        let (release, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(release.release_held())
+                .map(drop),
+        );
+        let (meters, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(meters.keep_meters())
+                .map(drop),
+        );
         let (ledger, stopped) = sweep();
         tasks.spawn(
             stopped

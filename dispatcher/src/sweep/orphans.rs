@@ -57,6 +57,7 @@ impl Sweep {
         seen.remove(queue);
         let purged = orphans::repair(&self.bus, queue, repair).await?;
         metrics().swept("orphan", purged);
+        self.publisher.suspect();
         match repair {
             Repair::Purge { below } => tracing::warn!(
                 %queue, below, purged,

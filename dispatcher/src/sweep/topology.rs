@@ -33,11 +33,17 @@ impl Sweep {
             let wanted: Vec<QueueName> = queues.iter().cloned().collect();
             // Those that could not be made are wanted again at the next look.
             ensured = queues;
-            if let Err(error) = topology::ensure(&self.bus, &wanted).await {
-                tracing::warn!(
-                    error = report(&error),
-                    "the stream or a consumer could not be made; trying again"
-                );
+            match topology::ensure(&self.bus, &wanted).await {
+                Ok(false) => {}
+                // Nothing is in it, whatever was published before.
+                Ok(true) => self.publisher.suspect(),
+                Err(error) => {
+                    self.publisher.suspect();
+                    tracing::warn!(
+                        error = report(&error),
+                        "the stream or a consumer could not be made; trying again"
+                    );
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
 
+pub mod backlog;
 pub mod connect;
 pub mod drift;
 pub mod events;

@@ -5,6 +5,10 @@
 
 use std::{
     error::Error as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,6 +33,8 @@ pub struct Publisher {
     client: Client,
     subjects: Subjects,
     inbox: String,
+    /// Pointers may have been lost.
+    suspect: Arc<AtomicBool>,
 }
 
 impl Publisher {
@@ -53,8 +59,20 @@ impl Publisher {
             client: bus.client.clone(),
             subjects: bus.subjects.clone(),
             inbox,
+            suspect: Arc::default(),
         };
-        Ok((publisher, count_answers(answers)))
+        let counting = count_answers(answers, Arc::clone(&publisher.suspect));
+        Ok((publisher, counting))
+    }
+
+    /// Remembers that pointers may have been lost.
+    pub fn suspect(&self) {
+        self.suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether pointers may have been lost since this was last asked.
+    pub fn take_suspicion(&self) -> bool {
+        self.suspect.swap(false, Ordering::Relaxed)
     }
 
     /// Hands one pointer to the connection; false when it could not: the sweep publishes it later.
@@ -72,6 +90,7 @@ impl Publisher {
         .await;
         let sent = matches!(sending, Ok(Ok(())));
         if !sent {
+            self.suspect();
             tracing::debug!("pointer was not sent; the sweep will publish it");
         }
         sent
@@ -141,7 +160,7 @@ struct AnswerError {
 /// The stream holds this subject already.
 const PER_SUBJECT_LIMIT: u64 = 10077;
 
-async fn count_answers(mut answers: Subscriber) {
+async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicBool>) {
     while let Some(message) = answers.next().await {
         let sent = message
             .subject
@@ -157,6 +176,7 @@ async fn count_answers(mut answers: Subscriber) {
                 metrics().published(lag);
             }
             Ok(Answer { error: Some(error) }) => {
+                suspect.store(true, Ordering::Relaxed);
                 tracing::warn!(
                     code = error.err_code,
                     reason = error.description,
@@ -165,7 +185,8 @@ async fn count_answers(mut answers: Subscriber) {
             }
             // No stream answers: "no responders" has a status and no body.
             Err(_not_an_answer) => {
-                tracing::debug!("no stream took a pointer; the sweep will publish it")
+                suspect.store(true, Ordering::Relaxed);
+                tracing::debug!("no stream took a pointer; the sweep will publish it");
             }
         }
     }

@@ -20,18 +20,21 @@ pub const ACK_WAIT: Duration = Duration::from_secs(10);
 /// Makes the streams and the consumers of these queues where they are missing; changes nothing that is there.
 ///
 /// The stream of pointers is a set: one message a subject, and publishing again while it is there is refused.
+/// Returns whether it was missing: then nothing is in it.
 ///
 /// # Errors
 ///
 /// NATS does not answer, or does not allow it.
-pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
+pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
     mark::ensure(bus).await?;
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();
+    let mut missing = false;
     let stream = match jetstream.get_stream(&name).await {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
+            missing = true;
             match jetstream.create_stream(stream_config(&bus.subjects)).await {
                 Ok(_) => {
                     tracing::info!(
@@ -62,7 +65,7 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
             return Err(BusError::unavailable("make a queue's consumer", error));
         }
     }
-    Ok(())
+    Ok(missing)
 }
 
 /// The stream of pointers, if it is there.
@@ -93,7 +96,7 @@ pub async fn rebuild(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
         Err(error) if is_gone(&error) => {}
         Err(error) => return Err(BusError::unavailable("delete the stream", error)),
     }
-    ensure(bus, queues).await
+    ensure(bus, queues).await.map(drop)
 }
 
 /// Deletes a queue's consumer and makes it anew: everything of the queue is delivered again. Safe to repeat.
@@ -111,7 +114,7 @@ pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusErro
     let consumer = Subjects::jobs_consumer(queue);
     let deleted = stream.delete_consumer(&consumer).await;
     deleted.map_err(|error| BusError::unavailable(doing, error))?;
-    ensure(bus, std::slice::from_ref(queue)).await
+    ensure(bus, std::slice::from_ref(queue)).await.map(drop)
 }
 
 fn is_gone(error: &DeleteStreamError) -> bool {

@@ -57,6 +57,8 @@ words! {
         // The sweep finds what was lost.
         /// Calls whose pause is over were taken; they are not published.
         DueTaken = "due_taken",
+        /// Held calls were released; they are not published.
+        Released = "released",
         /// Calls whose pointer may be lost were found; they are not published.
         LostPointerFound = "lost_pointer_found",
         /// Calls whose deadline has passed were found; they are not ended.
@@ -110,6 +112,7 @@ impl Checkpoint {
             | Self::Completed
             | Self::Replied => Role::Worker,
             Self::DueTaken
+            | Self::Released
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared
@@ -139,6 +142,7 @@ impl Checkpoint {
             | Self::Completed
             | Self::Replied
             | Self::DueTaken
+            | Self::Released
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared

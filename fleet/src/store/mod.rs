@@ -24,6 +24,7 @@ pub mod migrate;
 pub mod postpone;
 pub mod probe;
 pub mod read;
+pub mod release;
 pub mod session;
 pub mod settle;
 pub mod standing;
@@ -31,6 +32,7 @@ pub mod sweep;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;
+pub mod walk;
 pub mod workers;
 
 /// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
@@ -120,6 +122,15 @@ fn language(row: &PgRow) -> Result<Language, sqlx::Error> {
     let word: String = row.try_get("language")?;
     word.parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+/// A word of a row, as what it stands for.
+fn decoded<T>(text: &str) -> Result<T, sqlx::Error>
+where
+    T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    text.parse()
+        .map_err(|error: T::Err| sqlx::Error::Decode(Box::new(error)))
 }
 
 /// Whether the server answered with an error.

@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use super::StoreError;
 use crate::ids::CallId;
 
-/// Lets a queued call wait. Own autocommit statement; guard: queued and not moved since `rev`; false: it has moved;
+/// Lets a queued call wait. Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved;
 /// repeating it only prolongs the wait. It is no move, so the revision stays.
 ///
 /// # Errors
@@ -26,7 +26,7 @@ pub async fn postpone(
         "UPDATE toolfleet.open_calls \
          SET not_before = now() + make_interval(secs => $3), due_at = now() + make_interval(secs => $3), \
              publish_n = publish_n + 1 \
-         WHERE call_id = $1 AND rev = $2 AND state = 'queued'",
+         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held",
     )
     .bind(call.0)
     .bind(rev)

@@ -31,6 +31,8 @@ pub struct CallRow {
     pub tool_version: i32,
     /// Where it stands.
     pub state: State,
+    /// Whether it waits for its turn in the ledger: no pointer may claim it.
+    pub held: bool,
     /// How often it has moved.
     pub rev: i32,
     /// The attempt that decided it, or that it is in.
@@ -41,8 +43,6 @@ pub struct CallRow {
     pub attempts: i32,
     /// The language of messages.
     pub language: Language,
-    /// Whether it is accepted and not handed to NATS.
-    pub held: bool,
     /// Whether it is still open although its deadline has passed.
     pub overdue: bool,
     /// Whether it runs and somebody has asked it to stop.
@@ -68,7 +68,7 @@ pub struct CallRow {
     run_ms: i64,
 }
 
-const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, rev, attempt_id, accepted_at, attempts, language, held, \
+const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, held, rev, attempt_id, accepted_at, attempts, language, \
     deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
     EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied') AS applied_late, \
     quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
@@ -76,7 +76,7 @@ const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls o";
-const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, rev, attempt_id, accepted_at, attempts, language, false, \
+const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, false, rev, attempt_id, accepted_at, attempts, language, \
     false, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{StoreError, language};
 use crate::{
     call::{Effect, Language, State},
+    hold::Line,
     ids::{AttemptId, CallId, QueueName},
     telemetry::LedgerFigures,
     wire::{pointer::Pointer, trace::TraceContext},
@@ -26,151 +27,68 @@ pub struct Publishable {
 
 /// Rows looked at by one step of a pass.
 pub const STEP_ROWS: i64 = 2_000;
-/// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
-pub const LOST_AFTER_MS: i64 = 3_000;
 /// An attempt that has not ended this long after it must have, in milliseconds, is lost although its worker lives.
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
-const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
+pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
                        attempts, traceparent, tracestate, \
                        CASE WHEN octet_length(args::text) <= $1 AND (tool, tool_version) NOT IN ( \
                            SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
                        THEN args::text END AS args";
 
-/// Takes calls whose wait is over and hands them out for publication. Own statement; rows that another dispatcher is
-/// taking are skipped. If we die before publishing, [`walk`] finds them by their age.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn take_due(pool: &PgPool) -> Result<Vec<Publishable>, StoreError> {
-    let sql = format!(
-        "WITH due AS MATERIALIZED ( \
-             SELECT call_id AS id FROM toolfleet.open_calls \
-             WHERE due_at <= now() AND state = 'queued' ORDER BY due_at LIMIT {STEP_ROWS} FOR UPDATE SKIP LOCKED) \
-         UPDATE toolfleet.open_calls SET due_at = NULL FROM due WHERE call_id = due.id AND state = 'queued' \
-         RETURNING {POINTER}"
-    );
-    publishables("take what is due", pool, sql, None).await
-}
-
-/// One step of the walk over open calls in the order of their ids.
+/// What was due.
 #[derive(Debug, Default)]
-pub struct Step {
-    /// Queued calls that wait longer than a pointer takes.
-    pub waiting: Vec<Publishable>,
-    /// Queued calls whose deadline has passed.
-    pub expired: Vec<Expired>,
-    /// Where the next step starts; `None` at the end of the table.
-    pub cursor: Option<CallId>,
+pub struct Due {
+    /// Calls to publish.
+    pub publish: Vec<Publishable>,
+    /// How many calls wait in their lines now: there is no room for them.
+    pub held: u64,
 }
 
-/// A queued call whose deadline has passed.
-#[derive(Debug, Clone, Copy)]
-pub struct Expired {
-    /// The call.
-    pub call_id: CallId,
-    /// How often it has moved: nothing may move it before it is ended.
-    pub rev: i32,
-    /// What running it would mean.
-    pub effect: Effect,
-    /// Whether an attempt before left its effect unknown.
-    pub unknown: bool,
-    /// Whether it is only that its first attempt did not start in time.
-    pub waited_too_long: bool,
-    /// The language of messages.
-    pub language: Language,
-}
-
-/// Walks over at most [`STEP_ROWS`] open calls behind the cursor.
+/// Takes calls whose wait is over: hands out as many of each line as there is `room` for, and has the others held.
+///
+/// A line that is not named has no room. Own statement; rows that another dispatcher is taking are skipped. If we die
+/// before publishing, [`super::walk::step`] finds them by their age.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn walk(pool: &PgPool, cursor: Option<CallId>) -> Result<Step, StoreError> {
-    let doing = "walk over open calls";
+pub async fn take_due(pool: &PgPool, room: &[(Line, usize)]) -> Result<Due, StoreError> {
+    let doing = "take what is due";
     let sql = format!(
-        "SELECT {POINTER}, rev, effect::text AS effect, deadline_at <= now() AS expired, \
-                attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
-                effect_unknown, language, \
-                state = 'queued' AND NOT held AND due_at IS NULL \
-                AND greatest(accepted_at, not_before) < now() - make_interval(secs => {LOST_AFTER_MS} / 1000.0) AS waiting, \
-                state = 'queued' AS queued \
-         FROM (SELECT * FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}) step \
-         ORDER BY call_id"
+        "WITH room AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[]) AS room (line, places)), \
+         due AS MATERIALIZED ( \
+             SELECT call_id AS id, line, due_at FROM toolfleet.open_calls \
+             WHERE due_at <= now() AND state = 'queued' ORDER BY due_at LIMIT {STEP_ROWS} FOR UPDATE SKIP LOCKED), \
+         placed AS MATERIALIZED ( \
+             SELECT id, row_number() OVER (PARTITION BY line ORDER BY due_at, id) <= coalesce( \
+                 (SELECT places FROM room r WHERE r.line = due.line), 0) AS fits FROM due) \
+         UPDATE toolfleet.open_calls SET due_at = NULL, held = NOT placed.fits \
+         FROM placed WHERE call_id = placed.id AND state = 'queued' \
+         RETURNING placed.fits, {POINTER}"
     );
+    let (lines, places): (Vec<String>, Vec<i64>) = room
+        .iter()
+        .map(|(line, room)| (line.to_string(), i64::try_from(*room).unwrap_or(i64::MAX)))
+        .unzip();
     // Made of constants of this file.
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+        .bind(lines)
+        .bind(places)
         .fetch_all(pool)
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let mut step = Step::default();
-    let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
-        let call = CallId(row.try_get("call_id")?);
-        step.cursor = Some(call);
-        let waited_too_long = row.try_get("waited_too_long")?;
-        if row.try_get("queued")? && (row.try_get("expired")? || waited_too_long) {
-            step.expired.push(Expired {
-                call_id: call,
-                rev: row.try_get("rev")?,
-                effect: row
-                    .try_get::<String, _>("effect")?
-                    .parse()
-                    .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                unknown: row.try_get("effect_unknown")?,
-                waited_too_long,
-                language: language(row)?,
-            });
-        } else if row.try_get("waiting")? {
-            step.waiting.push(publishable(row)?);
-        }
-        Ok(())
-    };
-    for row in &rows {
-        read(row, &mut step).map_err(|error| StoreError::unreadable(doing, error))?;
-    }
-    if i64::try_from(rows.len()).unwrap_or(i64::MAX) < STEP_ROWS {
-        step.cursor = None;
-    }
-    Ok(step)
-}
-
-/// Calls that may run now, whatever their age, among at most [`STEP_ROWS`] open ones behind the cursor; and where the next
-/// step starts, `None` at the end of the table. For who publishes everything anew.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn runnable(
-    pool: &PgPool,
-    cursor: Option<CallId>,
-) -> Result<(Vec<Publishable>, Option<CallId>), StoreError> {
-    let doing = "read what may run";
-    let sql = format!(
-        "SELECT {POINTER}, state = 'queued' AND NOT held AND due_at IS NULL AS runnable \
-         FROM (SELECT * FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}) step \
-         ORDER BY call_id"
-    );
-    // Made of constants of this file.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let whole = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= STEP_ROWS;
-    let read = || -> Result<_, sqlx::Error> {
-        let mut runnable = Vec::new();
+    let read = || -> Result<Due, sqlx::Error> {
+        let mut due = Due::default();
         for row in &rows {
-            if row.try_get("runnable")? {
-                runnable.push(publishable(row)?);
+            if row.try_get("fits")? {
+                due.publish.push(publishable(row)?);
+            } else {
+                due.held += 1;
             }
         }
-        let last = rows.last().filter(|_| whole);
-        let last = last.map(|row| row.try_get("call_id").map(CallId));
-        Ok((runnable, last.transpose()?))
+        Ok(due)
     };
     read().map_err(|error| StoreError::unreadable(doing, error))
 }
@@ -259,8 +177,8 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
 /// Postgres does not answer.
 pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     let doing = "count open calls";
-    let rows: Vec<(String, i64, Option<f64>)> = sqlx::query_as(
-        "SELECT state::text, count(*), \
+    let rows: Vec<(String, i64, i64, Option<f64>)> = sqlx::query_as(
+        "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
                 (extract(epoch FROM now() - min(greatest(accepted_at, not_before)) FILTER (WHERE not_before <= now())))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
     )
@@ -268,7 +186,8 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let mut figures = LedgerFigures::default();
-    for (state, calls, oldest) in rows {
+    for (state, calls, held, oldest) in rows {
+        figures.held += u64::try_from(held).unwrap_or(0);
         let state: State = state
             .parse()
             .map_err(|error| StoreError::unreadable(doing, error))?;
@@ -377,29 +296,7 @@ pub async fn vacuum(connection: &mut PgConnection) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn publishables(
-    doing: &'static str,
-    pool: &PgPool,
-    sql: String,
-    cursor: Option<CallId>,
-) -> Result<Vec<Publishable>, StoreError> {
-    // Made of constants of this file.
-    let mut query = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX));
-    if let Some(cursor) = cursor {
-        query = query.bind(cursor.0);
-    }
-    let rows = query
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    rows.iter()
-        .map(publishable)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
-}
-
-fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
+pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
     let args: Option<String> = row.try_get("args")?;
     let args = args
         .map(serde_json::value::RawValue::from_string)

@@ -109,6 +109,10 @@ definitions! {
         "Calls refused at the door");
     PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],
         "From the commit of a call to JetStream's answer to its pointer");
+    RELEASED_CALLS = counter("toolfleet.released.calls", "{call}", &[],
+        "Held calls handed to NATS when it was their turn");
+    HELD_WAIT = histogram("toolfleet.held.wait", "s", &[],
+        "From the moment a held call would have run to its release");
     QUEUE_WAIT = histogram("toolfleet.queue.wait", "s", &[],
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
@@ -141,6 +145,8 @@ definitions! {
         "Callers this dispatcher holds an answer for");
     BACKLOG = gauge("toolfleet.backlog", "{call}", &[STATE],
         "Open calls, from Postgres");
+    HELD = gauge("toolfleet.held", "{call}", &[],
+        "Calls that wait in the ledger for their turn, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
         "Age of the oldest open call, from Postgres");
     IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],

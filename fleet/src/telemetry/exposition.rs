@@ -111,6 +111,7 @@ mod tests {
         metrics.rejected(Code::InvalidArguments, Some(&echo));
         metrics.rejected(Code::MalformedJson, None);
         metrics.published(Duration::from_millis(1));
+        metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
@@ -126,6 +127,7 @@ mod tests {
         metrics.refuses_ground(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
+            held: 4,
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
@@ -147,6 +149,9 @@ mod tests {
             r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
+            "toolfleet_released_calls_total 1",
+            r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
+            "toolfleet_held 4",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
             "toolfleet_unsafe_ground 1",

@@ -23,6 +23,8 @@ pub struct LedgerFigures {
     pub backlog: Vec<(State, u64)>,
     /// Age of the oldest open call per state; a state without calls is left out.
     pub oldest_age: Vec<(State, Duration)>,
+    /// Calls that wait in the ledger for their turn.
+    pub held: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
     /// Times that lost writes have been dealt with.
@@ -99,6 +101,7 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
             })
             .build();
     };
+    figure(define::HELD, |figures| figures.held);
     figure(define::IN_DOUBT, |figures| figures.in_doubt);
     figure(define::QUARANTINES, |figures| figures.quarantines);
 }

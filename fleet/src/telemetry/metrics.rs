@@ -27,6 +27,8 @@ pub struct Metrics {
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
     publish_lag: Histogram<f64>,
+    released_calls: Counter<u64>,
+    held_wait: Histogram<f64>,
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
     execute_duration: Histogram<f64>,
@@ -68,6 +70,12 @@ impl Metrics {
     /// NATS answered for a call's pointer, this long after its commit.
     pub fn published(&self, lag: Duration) {
         self.publish_lag.record(lag.as_secs_f64(), &[]);
+    }
+
+    /// A held call was released, after so long.
+    pub fn released(&self, held: Duration) {
+        self.released_calls.add(1, &[]);
+        self.held_wait.record(held.as_secs_f64(), &[]);
     }
 
     /// A call was claimed, this long after it might have run.
@@ -171,6 +179,8 @@ impl Metrics {
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
             publish_lag: seconds(meter, define::PUBLISH_LAG),
+            released_calls: counter(meter, define::RELEASED_CALLS),
+            held_wait: seconds(meter, define::HELD_WAIT),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
             execute_duration: seconds(meter, define::EXECUTE_DURATION),

@@ -25,6 +25,7 @@ mod fence;
 mod lane;
 mod outage;
 mod quarantine;
+mod release;
 
 mod sweep;
 

@@ -6,11 +6,14 @@ use fleet::{
     ids::CallId,
     store::{
         accept::NewCall,
-        sweep::{self, LOST_AFTER_MS, OVERDUE_AFTER_MS, STEP_ROWS},
+        sweep::{self, OVERDUE_AFTER_MS, Publishable, STEP_ROWS},
+        walk::{self, LOST_AFTER_MS, Worth},
         workers,
     },
     wire::pointer::Pointer,
 };
+
+use sqlx::PgPool;
 
 use crate::support::{Ledger, again, doubted, ending, new_call, repeated, succeeded};
 
@@ -26,16 +29,17 @@ async fn what_is_due_is_handed_out_once() {
     }
     let other = ledger.database.postgres.pool(4);
     let takers = (0..8).map(|index| {
-        sweep::take_due(if index % 2 == 0 {
+        let pool = if index % 2 == 0 {
             &ledger.database.pool
         } else {
             &other
-        })
+        };
+        take_due(pool)
     });
     let taken = futures_util::future::join_all(takers).await;
     let taken: Vec<CallId> = taken
         .into_iter()
-        .flat_map(Result::unwrap)
+        .flatten()
         .map(|taken| {
             assert_eq!(taken.n, 2, "a new attempt has a new subject");
             taken.pointer.call_id
@@ -43,7 +47,7 @@ async fn what_is_due_is_handed_out_once() {
         .collect();
     assert_eq!(taken.len(), 100, "each once");
     assert_eq!(taken.into_iter().collect::<HashSet<_>>(), due);
-    assert!(sweep::take_due(&other).await.unwrap().is_empty());
+    assert!(take_due(&other).await.is_empty());
 }
 
 #[tokio::test]
@@ -57,12 +61,7 @@ async fn what_is_not_yet_due_stays() {
         cost: fleet::store::complete::AttemptCost::Spent,
     };
     ledger.ends(later).await;
-    assert!(
-        sweep::take_due(&ledger.database.pool)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(take_due(&ledger.database.pool).await.is_empty());
 }
 
 #[tokio::test]
@@ -71,10 +70,7 @@ async fn a_call_handed_out_and_then_forgotten_is_found_by_its_age() {
     let worker = ledger.worker().await;
     let (call, attempt) = ledger.running(&worker).await;
     ledger.ends(repeated(call, attempt)).await;
-    assert_eq!(
-        sweep::take_due(&ledger.database.pool).await.unwrap().len(),
-        1
-    );
+    assert_eq!(take_due(&ledger.database.pool).await.len(), 1);
     // Nobody published it.
     assert!(walk(&ledger).await.waiting.is_empty(), "it may still come");
     ledger
@@ -145,7 +141,9 @@ async fn an_expired_call_whose_last_attempt_is_unknown_says_so() {
         expire(&ledger, call).await;
         expected.push((call, outcome == Some("unknown")));
     }
-    let step = sweep::walk(&ledger.database.pool, None).await.unwrap();
+    let step = walk::step(&ledger.database.pool, None, &Worth::all())
+        .await
+        .unwrap();
     let seen: Vec<_> = step
         .expired
         .iter()
@@ -259,13 +257,23 @@ async fn small_arguments_travel_with_the_pointer_and_large_ones_do_not() {
             .await;
         age(&ledger, call, 2 * LOST_AFTER_MS).await;
     }
-    let step = sweep::walk(&ledger.database.pool, None).await.unwrap();
+    let step = walk::step(&ledger.database.pool, None, &Worth::all())
+        .await
+        .unwrap();
     let carried: Vec<Option<&str>> = step
         .waiting
         .iter()
         .map(|one| one.pointer.args.as_deref().map(|raw| raw.get()))
         .collect();
     assert_eq!(carried, [Some(fits.as_str()), None]);
+}
+
+/// Takes what is due while there is room for all of it.
+async fn take_due(pool: &PgPool) -> Vec<Publishable> {
+    let room = [("default".parse().unwrap(), usize::MAX)];
+    let due = sweep::take_due(pool, &room).await.unwrap();
+    assert_eq!(due.held, 0);
+    due.publish
 }
 
 /// What one whole round of the walk saw.
@@ -284,7 +292,9 @@ async fn walk(ledger: &Ledger) -> Round {
     };
     let mut cursor = None;
     loop {
-        let step = sweep::walk(&ledger.database.pool, cursor).await.unwrap();
+        let step = walk::step(&ledger.database.pool, cursor, &Worth::all())
+            .await
+            .unwrap();
         round.steps += 1;
         round
             .waiting

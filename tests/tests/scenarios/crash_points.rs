@@ -194,8 +194,8 @@ async fn workers_stop_at(point: Checkpoint) {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// One dispatcher, whose sweep finds all there is to find: a pause that is over, a lost pointer, a deadline that has passed,
-/// a silent worker and what that one ran. It dies; then another.
+/// One dispatcher, whose sweep finds all there is to find: a pause that is over, a held call, a lost pointer, a deadline that
+/// has passed, a silent worker and what that one ran. It dies; then another.
 async fn a_sweep_stops_at(point: Checkpoint) {
     let world = World::start(Spec::with([]).dispatchers(0)).await;
     let World { mut fleet, witness } = world;
@@ -224,10 +224,14 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         call(&fleet, "asked", "asked"),
     ];
     let doomed_too = fleet.workers.remove(1);
+    let late = call(&fleet, "late", "late").header("Prefer", "respond-async");
+    insist(&late).await;
+    let ledger = fleet.database.pool.clone();
     let ((), answers, later, ()) = tokio::join!(
         async {
             witness.until_asked("doomed charge", 1).await;
             witness.until_asked("doomed look", 1).await;
+            sqlx::query(LATE_IS_HELD).execute(&ledger).await.unwrap();
             doomed_too.kill().await;
         },
         stream::iter(&doomed)
@@ -248,7 +252,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
             dispatcher.until_stopped_at(point).await;
             fleet.add_dispatcher().await;
             fleet.sql(DOOMED_IS_DEAD).await;
-            fleet.add_worker(&["--queues", "doomed"]).await;
+            fleet.add_worker(&["--queues", "doomed,late"]).await;
             until_all_are_decided(&fleet).await;
             // Takes the pointer away that nobody wanted.
             fleet.add_worker(&["--queues", "nobody"]).await;
@@ -265,6 +269,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         assert_eq!(states(&fleet, what).await, [state], "{what}, {point}");
         assert_eq!(answer["state"], state, "{what}, {point}");
     }
+    assert_eq!(states(&fleet, "late").await, ["succeeded"], "{point}");
     until_so("the probe to settle its call", async || {
         states(&fleet, "asked").await == ["succeeded"]
     })
@@ -273,6 +278,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         ("doomed charge", 1),
         ("charge", 1),
         ("nobody", 0),
+        ("late", 1),
         ("asked", 1),
     ] {
         assert_eq!(witness.asked(what), times, "{what}, {point}");
@@ -282,6 +288,9 @@ async fn a_sweep_stops_at(point: Checkpoint) {
 
 const DOOMED_IS_DEAD: &str = "UPDATE toolfleet.worker_processes \
     SET state = 'dead', ended_at = now(), ended_by = 'test' WHERE name = 'worker-2' AND state = 'live'";
+
+const LATE_IS_HELD: &str =
+    "UPDATE toolfleet.open_calls SET held = true WHERE tool = 'late' AND state = 'queued'";
 
 /// A fleet, and the world outside.
 struct World {
@@ -304,6 +313,7 @@ impl World {
             witness.tool("doomed_charge", "once") + "queue: doomed\n",
             witness.tool("doomed_look", "read") + "queue: doomed\n",
             witness.tool("nobody", "once") + "queue: nobody\n",
+            witness.tool("late", "once") + "queue: late\n",
             witness.tool("asked", "once")
                 + "timeout: 1s\nprobe: {tool: look, args: {what: \"was {{ args.what }}\"}, applied_when: result.found}\n",
         ];

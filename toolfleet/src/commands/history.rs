@@ -157,16 +157,25 @@ pub(super) async fn versions(
 pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
     sqlx::query_scalar(
         "SELECT row_to_json(f)::text FROM (
-             SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.cancel_requested, c.attempts,
+             SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.line, c.cancel_requested, c.attempts,
+                    CASE WHEN c.held THEN (
+                         SELECT count(*) FROM (
+                             SELECT FROM toolfleet.calls o
+                             WHERE o.held AND o.line = c.line AND o.tenant = c.tenant
+                               AND o.accepted_at + array_position(ARRAY['high', 'normal', 'low'], o.priority) * interval '30 s'
+                                   < c.accepted_at + array_position(ARRAY['high', 'normal', 'low'], c.priority) * interval '30 s'
+                             LIMIT 10000) ahead) END AS ahead,
+                    CASE WHEN c.held THEN (
+                         SELECT count(DISTINCT tenant) FROM (
+                             SELECT o.tenant FROM toolfleet.calls o
+                             WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
+                             LIMIT 10000) others) END AS others,
                     c.error->>'code' AS error_code, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
                     EXISTS (SELECT FROM toolfleet.tools t
                             WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
                     (SELECT row_to_json(l) FROM (
                          SELECT t.concurrency AS at_a_time,
-                                (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running,
-                                (SELECT count(*) FROM toolfleet.calls b
-                                 WHERE b.tool = c.tool AND b.held AND b.state = 'queued'
-                                   AND (b.accepted_at, b.call_id) < (c.accepted_at, c.call_id)) AS before
+                                (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running
                          FROM toolfleet.tools t
                          WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
                     (SELECT row_to_json(w) FROM (

@@ -73,7 +73,7 @@ WITH input AS MATERIALIZED (
     RETURNING o.*
 ), doubted AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'in_doubt', rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, attempt_until = u.until,
+    SET state = 'in_doubt', held = false, rev = o.rev + 1, doubt_since = now(), doubt_reason = m.reason, attempt_until = u.until,
         -- From here on a probe may ask.
         due_at = greatest(now(), u.until), last_error = m.error::json
     FROM mine m

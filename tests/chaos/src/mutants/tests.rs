@@ -10,7 +10,7 @@ use fleet::{
         claim::{Claim, read_back},
         complete::Complete,
         lane::{Locks, Statement},
-        read, sweep,
+        read, sweep, walk,
     },
 };
 use fleet_tests::postgres::Database;
@@ -94,7 +94,7 @@ async fn sent(database: &Database) -> BTreeMap<&'static str, Sent> {
 
     // One connection, so that what was sent is looked for where it was sent.
     let pool = database.postgres.pool_for_reading(1);
-    sweep::walk(&pool, None).await.unwrap();
+    walk::step(&pool, None, &walk::Worth::all()).await.unwrap();
     note("walk", Sent::last(&mut pool.acquire().await.unwrap()).await);
     sweep::lost(&pool, true).await.unwrap();
     note(

@@ -14,6 +14,15 @@ pub(super) struct Facts {
     pub(super) tool_version: i32,
     pub(super) queue: String,
     pub(super) held: bool,
+    /// Where it waits while it is held.
+    #[serde(default)]
+    pub(super) line: Option<String>,
+    /// Calls of its tenant that are before it there, up to 10,000.
+    #[serde(default)]
+    pub(super) ahead: Option<i64>,
+    /// Other tenants that have calls there.
+    #[serde(default)]
+    pub(super) others: Option<i64>,
     pub(super) cancel_requested: bool,
     pub(super) attempts: i32,
     pub(super) error_code: Option<String>,
@@ -43,8 +52,6 @@ pub(super) struct Facts {
 pub(super) struct ToolLimit {
     at_a_time: i64,
     running: i64,
-    /// Held calls of the tool that were accepted before this one.
-    before: i64,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -145,29 +152,8 @@ fn queued(facts: &Facts) -> Explanation {
             "apply that version, or take the call back",
         );
     }
-    if let Some(limit) = facts.tool_limit.filter(|_| facts.held) {
-        let ToolLimit {
-            at_a_time,
-            running,
-            before,
-        } = limit;
-        let tool = &facts.tool;
-        return because(
-            "tool_limit",
-            format!(
-                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, {before} are held before it"
-            ),
-            format!(
-                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
-            ),
-        );
-    }
     if facts.held {
-        return because(
-            "held",
-            "it is accepted and held back: not yet handed to the workers",
-            "wait; a dispatcher hands it over when those before it have run",
-        );
+        return held(facts);
     }
     let ready = facts.not_before.unwrap_or(facts.accepted_at);
     if ready > facts.now {
@@ -216,6 +202,64 @@ fn queued(facts: &Facts) -> Explanation {
          a dispatcher publishes its pointer again every few seconds",
     )
 }
+
+/// It waits in the ledger for its turn: behind whom, and who works that off.
+fn held(facts: &Facts) -> Explanation {
+    let (queue, workers) = (&facts.queue, facts.workers);
+    let ahead = match facts.ahead.unwrap_or(0) {
+        AHEAD_MAX.. => format!("{AHEAD_MAX} or more calls of its tenant are"),
+        0 => "no call of its tenant is".to_owned(),
+        1 => "1 call of its tenant is".to_owned(),
+        some => format!("{some} calls of its tenant are"),
+    };
+    let line = facts.line.as_deref().unwrap_or(queue);
+    let mut behind = format!("{ahead} before it in the line {line}");
+    if let Some(others @ 1..) = facts.others {
+        let tenants = if others == 1 {
+            "tenant shares"
+        } else {
+            "tenants share"
+        };
+        behind = format!("{behind}, which {others} other {tenants} in turn");
+    }
+    if workers.live == 0 {
+        return because(
+            "no_worker",
+            format!(
+                "no live worker pulls from its queue {queue}; it waits in the ledger, and {behind}"
+            ),
+            format!("start one: toolfleet worker --queues {queue}"),
+        );
+    }
+    if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
+        let tool = &facts.tool;
+        return because(
+            "tool_limit",
+            format!(
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}"
+            ),
+            format!(
+                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
+            ),
+        );
+    }
+    let (live, slots) = (workers.live, workers.slots);
+    let of_workers = if live == 1 {
+        "the live worker".to_owned()
+    } else {
+        format!("the {live} live workers")
+    };
+    because(
+        "held",
+        format!(
+            "more calls wait than the {slots} slots of {of_workers} of its queue {queue} take: {behind}"
+        ),
+        "wait for its turn, or start more workers (docs/fairness.md says whose turn it is)",
+    )
+}
+
+/// So many are counted.
+const AHEAD_MAX: i64 = 10_000;
 
 fn running(facts: &Facts) -> Explanation {
     let Some(attempt) = &facts.attempt else {

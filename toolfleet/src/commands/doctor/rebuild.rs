@@ -10,7 +10,7 @@ use fleet::{
     config::{BusArgs, StoreArgs},
     ids::QueueName,
     registry::Registry,
-    store::{session::within, sweep},
+    store::{session::within, walk},
 };
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(super) async fn run(store: &StoreArgs, bus: &BusArgs, json: bool) -> anyhow:
     let stream = bus.subjects.jobs_stream();
     let (mut published, mut cursor) = (0, None);
     loop {
-        let reading = sweep::runnable(&pool, cursor);
+        let reading = walk::runnable(&pool, cursor);
         let (calls, next) = within("read what may run", READ_MAX, reading).await?;
         let calls = calls
             .into_iter()

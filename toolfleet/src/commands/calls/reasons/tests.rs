@@ -63,13 +63,14 @@ fn a_call_that_waits_has_one_reason() {
             json!({"not_before": later, "attempts": 1, "error_code": "timeout", "last": {"reason": "timeout"}}),
             "retry_wait",
         ),
-        (json!({"held": true, "workers": {"live": 0}}), "held"),
+        (json!({"held": true, "workers": {"running": 4}}), "held"),
+        (json!({"held": true, "workers": {"live": 0}}), "no_worker"),
         (
-            json!({"held": true, "tool_limit": {"at_a_time": 2, "running": 2, "before": 3}}),
+            json!({"held": true, "tool_limit": {"at_a_time": 2, "running": 2}}),
             "tool_limit",
         ),
         (
-            json!({"tool_limit": {"at_a_time": 2, "running": 2, "before": 3}}),
+            json!({"tool_limit": {"at_a_time": 2, "running": 2}}),
             "not_taken",
         ),
         (
@@ -92,6 +93,18 @@ fn a_call_that_waits_has_one_reason() {
         retry.because,
         "attempt 1 ended with timeout; the next one starts at 2026-11-20T12:00:40.000Z"
     );
+    let behind = |ahead: i64, others: i64| {
+        found(&json!({"held": true, "line": "payments", "ahead": ahead, "others": others})).because
+    };
+    assert_eq!(
+        behind(12, 2),
+        "more calls wait than the 4 slots of the live worker of its queue payments take: \
+         12 calls of its tenant are before it in the line payments, which 2 other tenants share in turn"
+    );
+    assert!(behind(0, 0).ends_with("no call of its tenant is before it in the line payments"));
+    assert!(behind(10_000, 1).ends_with(
+        "10000 or more calls of its tenant are before it in the line payments, which 1 other tenant shares in turn"
+    ));
     let alone = found(&json!({"workers": {"live": 0, "slots": 0, "running": 0}}));
     assert_eq!(alone.next, "start one: toolfleet worker --queues payments");
 }

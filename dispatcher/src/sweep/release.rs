@@ -1,0 +1,308 @@
+//! Held calls, released when it is their turn; and the looks by which the meter knows when that is.
+
+use std::{collections::HashMap, future::pending, time::Duration};
+
+use async_nats::Subscriber;
+use fleet::{
+    checkpoint::{Checkpoint, reached},
+    hold::{self, Line},
+    ids::{Label, QueueName},
+    store::{
+        PgConnection, StoreError, limited,
+        release::{self, Released},
+        session::within,
+    },
+    telemetry::{metrics, report},
+};
+use futures_util::{FutureExt, StreamExt, future::join_all};
+use tokio::time::{Instant, sleep};
+
+use super::{Sweep, every, warn};
+
+/// How often the lines are gone through while calls are held, and while none is known to be.
+const BUSY: Duration = Duration::from_millis(50);
+const IDLE: Duration = Duration::from_secs(1);
+/// Between two rounds, however many calls are held meanwhile.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A look is good for so long.
+const FRESH: Duration = Duration::from_millis(10);
+/// How often a busy queue is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Queues looked at in one go; the others' turn comes with the next.
+const LOOKS_AT_ONCE: usize = 32;
+/// How often the slots of live workers are counted.
+const COUNT: Duration = Duration::from_secs(1);
+/// Lines gone through in one round. Each is a queue or a tool.
+const LINES_MAX: u32 = 10_000;
+/// Calls released by one statement.
+const AT_ONCE: usize = 1_000;
+/// How long a statement may take before its connection is given up.
+const STATEMENT_MAX: Duration = Duration::from_secs(10);
+
+/// The group of dispatchers of which one hears that a place is free.
+const RELEASERS: &str = "release";
+
+/// What a releasing dispatcher remembers. None of it decides whether a call runs.
+#[derive(Default)]
+struct Releasing {
+    connection: Option<PgConnection>,
+    /// Whose turn was last in each line.
+    last: HashMap<Line, Label>,
+}
+
+impl Sweep {
+    /// Releases held calls. Cancel-safe: what was released and not published is found by its age.
+    pub(super) async fn release_held(self) {
+        let mut releasing = Releasing::default();
+        // One of all dispatchers is enough; where none hears it, the next look comes soon.
+        let (subject, one_of) = (self.bus.subjects.room(), RELEASERS.to_owned());
+        let mut bell = match self.bus.client.queue_subscribe(subject, one_of).await {
+            Ok(bell) => Some(bell),
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for places of limited tools; looking for them instead");
+                None
+            }
+        };
+        loop {
+            let holds = || self.meter.queues().iter().any(|(_, meter)| meter.holds());
+            let pause = if releasing.last.is_empty() && !holds() {
+                IDLE
+            } else {
+                BUSY
+            };
+            tokio::select! {
+                () = self.meter.until_call_is_held() => {}
+                () = rung(&mut bell) => {}
+                () = sleep(pause) => {}
+            }
+            // What is released while nothing can be published only waits elsewhere.
+            if self.bus.is_connected() {
+                let released = self.release(&mut releasing).await;
+                if released.is_err() {
+                    releasing.connection = None;
+                }
+                warn("release", released);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn release(&self, releasing: &mut Releasing) -> Result<(), StoreError> {
+        let connection = match &mut releasing.connection {
+            Some(connection) => connection,
+            none => none.insert(release::connect(&self.postgres).await?),
+        };
+        let looking = release::lines(connection, LINES_MAX);
+        let lines = within("look which lines hold calls", STATEMENT_MAX, looking).await?;
+        releasing.last.retain(|line, _| lines.contains(line));
+        for (queue, meter) in self.meter.queues() {
+            if meter.holds() && !lines.contains(&Line::Queue(queue)) {
+                meter.set_holds(false);
+            }
+        }
+        for line in lines {
+            let last = releasing.last.remove(&line);
+            let last = self.release_line(connection, &line, last).await?;
+            releasing.last.extend(last.map(|last| (line, last)));
+        }
+        Ok(())
+    }
+
+    /// Gives out what room there is in a line, from the tenant behind `last` on; returns whose turn was last.
+    async fn release_line(
+        &self,
+        connection: &mut PgConnection,
+        line: &Line,
+        mut last: Option<Label>,
+    ) -> Result<Option<Label>, StoreError> {
+        let mut room = self.room_of(connection, line).await?;
+        let mut everybody = false;
+        while room > 0 {
+            let asking = release::tenants(connection, line, last.as_ref(), room.min(AT_ONCE));
+            let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
+            let turn = Turn::of(tenants, room.min(AT_ONCE));
+            everybody = turn.shares.is_empty();
+            if everybody {
+                break;
+            }
+            let released = self.release_turn(connection, line, &turn).await?;
+            last = turn.last;
+            if released == 0 {
+                // Another dispatcher is releasing the same, or what waits here cannot run any more.
+                break;
+            }
+            room = room.saturating_sub(released);
+        }
+        if let Line::Queue(queue) = line {
+            // Set at the end of a turn only: what was held meanwhile is released by the next, and whoever comes while there
+            // is room need not stand behind it. Otherwise a busy queue that once held calls would hold all for ever.
+            self.meter.queue(queue).set_holds(!everybody);
+        }
+        Ok(last)
+    }
+
+    /// How many more of a line's calls may go to NATS now.
+    async fn room_of(
+        &self,
+        connection: &mut PgConnection,
+        line: &Line,
+    ) -> Result<usize, StoreError> {
+        let room = match line {
+            Line::Queue(queue) => {
+                let meter = self.meter.queue(queue);
+                if meter.is_older_than(FRESH) {
+                    self.look(queue).await;
+                }
+                meter.room()
+            }
+            Line::Tool(tool) => {
+                let counting = limited::admitted(connection, tool);
+                let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;
+                let current = self.registry.current(tool);
+                u64::from(hold::room_of_tool(
+                    current.and_then(|current| current.manifest.concurrency),
+                    counted,
+                ))
+            }
+        };
+        Ok(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Releases what is whose, and publishes it. Returns how many that were.
+    async fn release_turn(
+        &self,
+        connection: &mut PgConnection,
+        line: &Line,
+        turn: &Turn,
+    ) -> Result<usize, StoreError> {
+        let releasing = release::release(connection, line, &turn.shares);
+        let released = within("release held calls", STATEMENT_MAX, releasing).await;
+        // Without an answer they may have been released, and nobody publishes them.
+        let released = released.inspect_err(|_silent| self.publisher.suspect())?;
+        if !released.is_empty() {
+            reached(Checkpoint::Released);
+        }
+        let count = released.len();
+        for Released { call, held_ms } in released {
+            metrics().released(Duration::from_millis(held_ms));
+            self.meter.queue(&call.queue).count(1);
+            self.publish(vec![call]).await;
+        }
+        Ok(count)
+    }
+
+    /// Keeps the meters of busy queues. Cancel-safe: each look is one question.
+    pub(super) async fn keep_meters(self) {
+        let mut ticks = every(LOOK);
+        let mut counted = None::<Instant>;
+        loop {
+            ticks.tick().await;
+            if counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
+                counted = Some(Instant::now());
+                warn("meter", self.count_slots().await);
+            }
+            if !self.bus.is_connected() {
+                continue;
+            }
+            let busy = self.meter.queues().into_iter();
+            let busy = busy.filter(|(_, meter)| meter.is_busy() && meter.is_older_than(LOOK / 2));
+            let looks = busy.take(LOOKS_AT_ONCE);
+            let sweep = &self;
+            let looks = looks.map(|(queue, _)| async move { sweep.look(&queue).await });
+            join_all(looks.collect::<Vec<_>>()).await;
+        }
+    }
+
+    async fn count_slots(&self) -> Result<(), StoreError> {
+        let counting = release::slots(&self.pool);
+        let slots = within("count the slots of live workers", STATEMENT_MAX, counting).await?;
+        self.meter.slots_are(slots);
+        Ok(())
+    }
+
+    /// What is not seen stays as it was last seen: what is published since counts, so that it is never too much.
+    async fn look(&self, queue: &QueueName) {
+        if let Err(error) = self.meter.queue(queue).look(&self.bus, queue).await {
+            tracing::debug!(%queue, error = report(&error), "what the stream holds was not seen");
+        }
+    }
+}
+
+/// Waits until places were told to be free, however many. Cancel-safe.
+async fn rung(bell: &mut Option<Subscriber>) {
+    let Some(words) = bell else {
+        return pending().await;
+    };
+    if words.next().await.is_none() {
+        *bell = None;
+        return;
+    }
+    while let Some(Some(_word)) = words.next().now_or_never() {}
+}
+
+/// Who gets how many of the places, and who is last.
+struct Turn {
+    shares: Vec<(Label, usize)>,
+    /// Behind whom the next turn begins: with those who got less.
+    last: Option<Label>,
+}
+
+impl Turn {
+    fn of(tenants: Vec<Label>, room: usize) -> Self {
+        let shares = hold::shares(room, tenants.len());
+        let most = shares.first().copied();
+        let least = shares.last().copied();
+        let last = if most == least {
+            shares.len().checked_sub(1)
+        } else {
+            shares.iter().rposition(|share| Some(*share) == most)
+        };
+        Self {
+            last: last.and_then(|place| tenants.get(place).cloned()),
+            shares: tenants.into_iter().zip(shares).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(names: &[&str], room: usize) -> (Vec<(String, usize)>, Option<String>) {
+        let tenants = names.iter().map(|name| name.parse().unwrap()).collect();
+        let turn = Turn::of(tenants, room);
+        let shares = turn.shares.into_iter();
+        let shares = shares.map(|(tenant, share)| (tenant.to_string(), share));
+        (shares.collect(), turn.last.map(|last| last.to_string()))
+    }
+
+    #[test]
+    fn who_got_less_is_first_in_the_next_turn() {
+        let shares = |shares: &[(&str, usize)]| {
+            let shares = shares.iter();
+            shares
+                .map(|(name, share)| ((*name).to_owned(), *share))
+                .collect::<Vec<_>>()
+        };
+        let all = ["a", "b", "c"];
+        assert_eq!(
+            turn(&all, 7),
+            (
+                shares(&[("a", 3), ("b", 2), ("c", 2)]),
+                Some("a".to_owned())
+            )
+        );
+        assert_eq!(
+            turn(&all, 6),
+            (
+                shares(&[("a", 2), ("b", 2), ("c", 2)]),
+                Some("c".to_owned())
+            )
+        );
+        assert_eq!(
+            turn(&all, 2),
+            (shares(&[("a", 1), ("b", 1)]), Some("b".to_owned()))
+        );
+        assert_eq!(turn(&[], 5), (Vec::new(), None));
+    }
+}

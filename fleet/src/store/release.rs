@@ -1,0 +1,186 @@
+//! Release: held calls are handed out for publication, tenant by tenant, when there is room for them.
+//!
+//! How much room there is, and how it is shared, is decided in [`crate::hold`]. Every statement is cheap however many calls
+//! are held: it reads from the index what it releases, and one entry for each tenant that it looks at.
+
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, PgPool, Row as _};
+
+use super::{
+    StoreError,
+    session::Postgres,
+    sweep::{POINTER, Publishable, publishable},
+};
+use crate::{
+    call::Priority,
+    hold::{Line, penalty},
+    ids::{Label, QueueName},
+    wire::pointer::Pointer,
+};
+
+/// A held call that was released.
+#[derive(Debug, Clone)]
+pub struct Released {
+    /// What to publish.
+    pub call: Publishable,
+    /// How long it was held, in milliseconds.
+    pub held_ms: u64,
+}
+
+/// What can still run; what cannot is ended by the walk over open calls and must not be in the way of others until then.
+const MAY_RUN: &str =
+    "AND deadline_at > now() AND (attempts > 0 OR queue_until IS NULL OR queue_until > now())";
+
+/// A connection for releasing. Its plans read the index in its order: what a table of held calls was like when it was last
+/// analysed says nothing about what it is like now.
+///
+/// # Errors
+///
+/// Postgres cannot be reached within five seconds, or its ground is unsafe.
+pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
+    let mut connection = postgres.connect().await?;
+    let setting = connection.execute("SET enable_bitmapscan = off").await;
+    setting.map_err(|error| StoreError::from_sqlx("prepare to release calls", error))?;
+    Ok(connection)
+}
+
+/// The lines that hold calls, at most `limit` of them.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Vec<Line>, StoreError> {
+    let doing = "look which lines hold calls";
+    let found: Result<Vec<String>, _> = sqlx::query_scalar(
+        "WITH RECURSIVE holding AS ( \
+             (SELECT line, 1 AS place FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
+             UNION ALL \
+             SELECT (SELECT o.line FROM toolfleet.open_calls o WHERE o.held AND o.line > h.line ORDER BY o.line LIMIT 1), \
+                    h.place + 1 \
+             FROM holding h WHERE h.line IS NOT NULL AND h.place < $1) \
+         SELECT line FROM holding WHERE line IS NOT NULL",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(connection)
+    .await;
+    let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let lines = found.iter().map(|line| line.parse());
+    lines
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// The tenants that have calls in this line, at most `limit` of them, in the order of their names from the one behind `after`
+/// on, and round.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn tenants(
+    connection: &mut PgConnection,
+    line: &Line,
+    after: Option<&Label>,
+    limit: usize,
+) -> Result<Vec<Label>, StoreError> {
+    let doing = "look who waits in a line";
+    // Twice the same walk: behind the name, and from the beginning up to it.
+    let found: Result<Vec<String>, _> = sqlx::query_scalar(
+        "WITH RECURSIVE behind AS ( \
+             (SELECT tenant, 1 AS place FROM toolfleet.open_calls \
+              WHERE held AND line = $1 AND tenant > $2 ORDER BY tenant LIMIT 1) \
+             UNION ALL \
+             SELECT (SELECT o.tenant FROM toolfleet.open_calls o \
+                     WHERE o.held AND o.line = $1 AND o.tenant > b.tenant ORDER BY o.tenant LIMIT 1), b.place + 1 \
+             FROM behind b WHERE b.tenant IS NOT NULL AND b.place < $3), \
+         before AS ( \
+             (SELECT tenant, 1 AS place FROM toolfleet.open_calls \
+              WHERE held AND line = $1 AND tenant <= $2 ORDER BY tenant LIMIT 1) \
+             UNION ALL \
+             SELECT (SELECT o.tenant FROM toolfleet.open_calls o \
+                     WHERE o.held AND o.line = $1 AND o.tenant > b.tenant AND o.tenant <= $2 ORDER BY o.tenant LIMIT 1), \
+                    b.place + 1 \
+             FROM before b WHERE b.tenant IS NOT NULL AND b.place < $3) \
+         SELECT tenant FROM ( \
+             SELECT 0 AS round, place, tenant FROM behind UNION ALL SELECT 1, place, tenant FROM before) waiting \
+         WHERE tenant IS NOT NULL ORDER BY round, place LIMIT $3",
+    )
+    .bind(line.to_string())
+    .bind(after.map_or("", Label::as_str))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await;
+    let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let tenants = found.iter().map(|tenant| tenant.parse());
+    tenants
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// Releases of each of these tenants' calls in the line as many as its share.
+///
+/// Own autocommit statement; guards: held and queued; rows that another dispatcher is releasing are skipped; safe to repeat. It is no move, so the revision stays.
+///
+/// If we die before publishing, [`super::walk::step`] finds them by their age, which counts from the release.
+///
+/// # Errors
+///
+/// Postgres does not answer: they may have been released.
+pub async fn release(
+    connection: &mut PgConnection,
+    line: &Line,
+    turn: &[(Label, usize)],
+) -> Result<Vec<Released>, StoreError> {
+    let doing = "release held calls";
+    let sql = include_str!("sql/release.sql")
+        .replace("/* may run */", MAY_RUN)
+        .replace("/* pointer */", &POINTER.replace("$1", "$4"));
+    let tenants: Vec<&str> = turn.iter().map(|(tenant, _)| tenant.as_str()).collect();
+    let share = |(_, share): &(Label, usize)| i64::try_from(*share).unwrap_or(i64::MAX);
+    let behind = |priority| penalty(priority).as_secs_f64();
+    // Made of constants of this crate.
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(line.to_string())
+        .bind(tenants)
+        .bind(turn.iter().map(share).collect::<Vec<_>>())
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(behind(Priority::High))
+        .bind(behind(Priority::Normal))
+        .bind(behind(Priority::Low))
+        .fetch_all(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |row| -> Result<Released, sqlx::Error> {
+        Ok(Released {
+            call: publishable(row)?,
+            held_ms: u64::try_from(row.try_get::<i64, _>("held_ms")?).unwrap_or(0),
+        })
+    };
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// The slots of each queue's live workers, as the workers share them out.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn slots(pool: &PgPool) -> Result<Vec<(QueueName, u64)>, StoreError> {
+    let doing = "count the slots of live workers";
+    let rows: Result<Vec<(String, i64)>, _> = sqlx::query_as(
+        "SELECT queue, sum(ceil(w.concurrency::float8 / greatest(cardinality(w.queues), 1)))::bigint \
+         FROM toolfleet.worker_processes w CROSS JOIN LATERAL unnest(w.queues) AS queue \
+         WHERE w.state = 'live' GROUP BY queue",
+    )
+    .fetch_all(pool)
+    .await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |(queue, slots): (String, i64)| {
+        let queue = queue.parse();
+        queue.map(|queue| (queue, u64::try_from(slots).unwrap_or(0)))
+    };
+    rows.into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
+}

@@ -1,0 +1,200 @@
+//! The walk over open calls in the order of their ids: whose deadline has passed, whose pointer may be lost.
+
+use std::{ops::Range, time::Duration};
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use uuid::Uuid;
+
+use super::{
+    StoreError, decoded, language,
+    sweep::{POINTER, Publishable, STEP_ROWS, publishable},
+};
+use crate::{
+    call::{Effect, Language},
+    ids::{CallId, QueueName},
+    wire::pointer::Pointer,
+};
+
+/// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
+pub const LOST_AFTER_MS: i64 = 3_000;
+
+/// One step of the walk over open calls in the order of their ids.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Queued calls whose pointer is worth publishing again.
+    pub waiting: Vec<Publishable>,
+    /// The queues that have calls which wait longer than a pointer takes, worth it or not.
+    pub queues: Vec<QueueName>,
+    /// Queued calls whose deadline has passed.
+    pub expired: Vec<Expired>,
+    /// Where the next step starts; `None` at the end of the table.
+    pub cursor: Option<CallId>,
+}
+
+/// Which waiting pointers are worth publishing again.
+#[derive(Debug, Default)]
+pub struct Worth {
+    /// Those whose calls have waited so long.
+    pub ages: Vec<Range<Duration>>,
+    /// All of these queues whose calls have waited longer than the time given: nothing of theirs was with NATS that long ago.
+    pub empty: Vec<(QueueName, Duration)>,
+}
+
+impl Worth {
+    /// All of them.
+    pub fn all() -> Self {
+        Self {
+            ages: vec![Duration::ZERO..Duration::MAX],
+            empty: Vec::new(),
+        }
+    }
+}
+
+/// A queued call whose deadline has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct Expired {
+    /// The call.
+    pub call_id: CallId,
+    /// How often it has moved: nothing may move it before it is ended.
+    pub rev: i32,
+    /// What running it would mean.
+    pub effect: Effect,
+    /// Whether an attempt before left its effect unknown.
+    pub unknown: bool,
+    /// Whether it is only that its first attempt did not start in time.
+    pub waited_too_long: bool,
+    /// The language of messages.
+    pub language: Language,
+}
+
+/// Walks over at most [`STEP_ROWS`] open calls behind the cursor. Held calls are passed over: no pointer of theirs is missing.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn step(
+    pool: &PgPool,
+    cursor: Option<CallId>,
+    worth: &Worth,
+) -> Result<Step, StoreError> {
+    let doing = "walk over open calls";
+    // The last row of the step says where the next one starts; of all others only what there is something to do about leaves
+    // Postgres, and only of those the arguments are read.
+    let sql = format!(
+        "WITH step AS MATERIALIZED ( \
+             SELECT call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
+                    attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
+                    state = 'queued' AND NOT held AND due_at IS NULL AS waits, \
+                    (extract(epoch FROM now() - greatest(accepted_at, not_before)) * 1000)::float8 AS age, \
+                    row_number() OVER (ORDER BY call_id) AS place \
+             FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}), \
+         judged AS MATERIALIZED ( \
+             SELECT *, queued AND (expired OR waited_too_long) AS over, waits AND age > {LOST_AFTER_MS} AS waiting, \
+                    EXISTS (SELECT FROM unnest($3::float8[], $4::float8[]) AS worth (since, until) \
+                            WHERE age >= worth.since AND age < worth.until) \
+                    OR EXISTS (SELECT FROM unnest($5::text[], $6::float8[]) AS empty (queue, since) \
+                               WHERE empty.queue = of_queue AND age > empty.since) AS worth, \
+                    place = (SELECT max(place) FROM step) AS last \
+             FROM step) \
+         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
+                j.over, j.waited_too_long, j.waiting AND j.worth AND NOT j.over AS again, j.place, j.last, \
+                CASE WHEN j.last THEN (SELECT array_agg(DISTINCT of_queue) FROM judged WHERE waiting AND NOT over) END AS queues \
+         FROM judged j JOIN toolfleet.open_calls o ON o.call_id = j.id \
+         WHERE j.over OR j.waiting AND j.worth OR j.last ORDER BY j.place"
+    );
+    let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
+    let (queues, since): (Vec<&str>, Vec<f64>) = worth
+        .empty
+        .iter()
+        .map(|(queue, since)| (queue.as_str(), millis(*since)))
+        .unzip();
+    // Made of constants of this folder.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+        .bind(
+            worth
+                .ages
+                .iter()
+                .map(|ages| millis(ages.start))
+                .collect::<Vec<_>>(),
+        )
+        .bind(
+            worth
+                .ages
+                .iter()
+                .map(|ages| millis(ages.end))
+                .collect::<Vec<_>>(),
+        )
+        .bind(queues)
+        .bind(since)
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let mut step = Step::default();
+    let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
+        let call = CallId(row.try_get("call_id")?);
+        if row.try_get("last")? && row.try_get::<i64, _>("place")? >= STEP_ROWS {
+            step.cursor = Some(call);
+        }
+        let queues: Option<Vec<String>> = row.try_get("queues")?;
+        for queue in queues.into_iter().flatten() {
+            step.queues.push(decoded(&queue)?);
+        }
+        if row.try_get("over")? {
+            step.expired.push(Expired {
+                call_id: call,
+                rev: row.try_get("rev")?,
+                effect: decoded(&row.try_get::<String, _>("effect")?)?,
+                unknown: row.try_get("effect_unknown")?,
+                waited_too_long: row.try_get("waited_too_long")?,
+                language: language(row)?,
+            });
+        } else if row.try_get("again")? {
+            step.waiting.push(publishable(row)?);
+        }
+        Ok(())
+    };
+    for row in &rows {
+        read(row, &mut step).map_err(|error| StoreError::unreadable(doing, error))?;
+    }
+    Ok(step)
+}
+
+/// Calls that may run now, whatever their age, among at most [`STEP_ROWS`] open ones behind the cursor; and where the next
+/// step starts, `None` at the end of the table. For who publishes everything anew.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn runnable(
+    pool: &PgPool,
+    cursor: Option<CallId>,
+) -> Result<(Vec<Publishable>, Option<CallId>), StoreError> {
+    let doing = "read what may run";
+    let sql = format!(
+        "SELECT {POINTER}, state = 'queued' AND NOT held AND due_at IS NULL AS runnable \
+         FROM (SELECT * FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}) step \
+         ORDER BY call_id"
+    );
+    // Made of constants of this folder.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let whole = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= STEP_ROWS;
+    let read = || -> Result<_, sqlx::Error> {
+        let mut runnable = Vec::new();
+        for row in &rows {
+            if row.try_get("runnable")? {
+                runnable.push(publishable(row)?);
+            }
+        }
+        let last = rows.last().filter(|_| whole);
+        let last = last.map(|row| row.try_get("call_id").map(CallId));
+        Ok((runnable, last.transpose()?))
+    };
+    read().map_err(|error| StoreError::unreadable(doing, error))
+}
