@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench-arguments
+.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -12,6 +12,8 @@ TOOLFLEET := $(or $(CARGO_TARGET_DIR),target)/debug/toolfleet
 TOOLS := . ./.tools/env &&
 ARGS ?= --tools examples/tools
 CHAOS_PROGRAM := $(or $(CARGO_TARGET_DIR),target)/debug/chaos
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+BENCH ?=
 SEED ?= 1-3
 SECONDS ?= 60
 MODE ?= safety
@@ -54,6 +56,11 @@ chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety
 
 chaos-mutants: build ## known mistakes, each of which the fire must bring to light; SEED=1-20, SECONDS=60
 	$(TOOLS) "$(CHAOS_PROGRAM)" mutants --seeds $(SEED) --seconds $(SECONDS) $(CHAOS)
+
+bench: setup ## what a fleet does on this machine beside the bare statements, in about two minutes; further options in BENCH=
+	cargo build --release --locked -p toolfleet
+	cargo build --release --locked -p toolfleet-floor
+	$(TOOLS) "$(RELEASE)/toolfleet" bench --dev --floor $(BENCH)
 
 bench-arguments: ## what parsing, checking and hashing of arguments costs, and that nothing makes it grow; SHORT=--short
 	cargo bench -p fleet --bench door --locked -- $(SHORT)

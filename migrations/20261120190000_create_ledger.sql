@@ -194,8 +194,8 @@ CREATE TABLE toolfleet.idempotency_keys (
     PRIMARY KEY (tenant, key_hash)
 );
 
--- For dropping the keys of a day; ids are ordered by time, so it grows at its end.
-CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys (call_id);
+-- For dropping the keys of a day. Ids are ordered by time, as rows are, so ranges of pages are enough: nearly free to keep.
+CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range = 32, autosummarize = on);
 
 -- History: terminal calls. Insert-only, partitioned by the time in the UUIDv7.
 CREATE TABLE toolfleet.finished_calls (
@@ -283,6 +283,31 @@ CREATE TABLE toolfleet.call_notes (
     details json,
     PRIMARY KEY (call_id, rev)
 ) PARTITION BY RANGE (call_id);
+
+-- Rare questions of statements that run thousands of times a second. Asked in functions, for a plan that names the attempts
+-- opens every day of their history each time it runs, whether it asks or not; a function opens the one day it needs.
+
+-- Whether an attempt of the call has said, too late to decide, that it did it.
+CREATE FUNCTION toolfleet.applied_late(call uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = call AND e.late AND e.outcome = 'applied');
+END $$;
+
+-- Whether the key of this call has lapsed: it is in the history, for longer than the key lives.
+CREATE FUNCTION toolfleet.key_lapsed(call uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM toolfleet.finished_calls f
+        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now());
+END $$;
+
+-- Until when an ended attempt of unknown outcome may still act; null where there is none.
+CREATE FUNCTION toolfleet.unknown_until(call uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
+        WHERE a.call_id = call AND a.outcome = 'unknown' AND NOT a.late);
+END $$;
 
 -- The tables refuse nonsense too. fleet/src/state.rs holds the same list; a test compares them cell by cell.
 CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger LANGUAGE plpgsql AS $$

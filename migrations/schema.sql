@@ -62,6 +62,13 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.applied_late(call uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = call AND e.late AND e.outcome = 'applied');
+END $$;
+
 CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT
     AS $$
@@ -416,6 +423,15 @@ CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json
         value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END
 $$;
 
+CREATE FUNCTION toolfleet.key_lapsed(call uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM toolfleet.finished_calls f
+        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now());
+END $$;
+
 CREATE FUNCTION toolfleet.leave(worker uuid, clean boolean) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -620,6 +636,15 @@ CREATE FUNCTION toolfleet.shown(value json, sensitive json) RETURNS json
     SELECT toolfleet.veiled(value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')),
         CASE WHEN sensitive->>'mode' = 'omit' THEN '[omitted]' ELSE '[masked]' END)
 $$;
+
+CREATE FUNCTION toolfleet.unknown_until(call uuid) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (
+        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
+        WHERE a.call_id = call AND a.outcome = 'unknown' AND NOT a.late);
+END $$;
 
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT
@@ -1236,7 +1261,7 @@ ALTER TABLE ONLY toolfleet.tool_versions
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
-CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING btree (call_id);
+CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
 
 CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHERE ((NOT held) AND (line ~~ 'tool/%'::text));
 

@@ -8,7 +8,7 @@ use fleet::{
     telemetry::report,
     wire::{
         code::Code,
-        envelope::{Accepted, Envelope},
+        envelope::{Accepted, EncodedEnvelope, Envelope},
         error::ErrorBody,
         message::Message,
     },
@@ -48,6 +48,20 @@ impl Answer {
             body: body.into(),
             refused: None,
             call,
+        }
+    }
+
+    /// A result that a worker has written, as it came. Only one that NATS cannot carry is read.
+    pub(crate) fn told(envelope: EncodedEnvelope, bytes_max: usize, language: Language) -> Self {
+        let call = envelope.call();
+        let decoded = (envelope.len() > bytes_max).then(|| envelope.decode().ok());
+        match decoded.flatten() {
+            Some(decoded) => Self::result(decoded, bytes_max, language),
+            None => Self {
+                body: envelope.into_bytes(),
+                refused: None,
+                call: Some(call),
+            },
         }
     }
 

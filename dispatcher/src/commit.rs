@@ -45,7 +45,7 @@ pub(crate) const ACCEPTS_MAX: u32 = 3;
 /// A call on its way into the ledger.
 pub(crate) struct Attempted {
     pub(crate) submission: Submission,
-    pub(crate) call: NewCall,
+    pub(crate) call: Arc<NewCall>,
     /// The ledger was silent about an earlier try: it may be there.
     silent: bool,
 }
@@ -76,7 +76,7 @@ impl Attempted {
     pub(crate) fn new(submission: Submission, call: NewCall) -> Self {
         Self {
             submission,
-            call,
+            call: Arc::new(call),
             silent: false,
         }
     }
@@ -109,8 +109,9 @@ impl Attempted {
         match found {
             Some(found) if found.call_id == self.call.call_id => Holder::Ours(found.call_id),
             Some(found) if found.lapsed => {
-                self.call.call_id = CallId::generate();
-                if let Some(key) = self.call.key.as_mut() {
+                let call = Arc::make_mut(&mut self.call);
+                call.call_id = CallId::generate();
+                if let Some(key) = call.key.as_mut() {
                     key.replaces = Some(found.call_id);
                 }
                 Holder::Nobody
@@ -150,7 +151,7 @@ impl Door {
                 Prefer::Wait(wait) => Some((self.waiters.register(call.call_id), wait)),
                 Prefer::RespondAsync => None,
             };
-            let accepting = self.accepting.accept(call.clone());
+            let accepting = self.accepting.accept(Arc::clone(call));
             let reply = accepting.instrument(spans::step(Step::Commit)).await;
             match attempted.told(reply) {
                 Told::Committed(at) => {
@@ -194,7 +195,7 @@ impl Door {
         if let Some((mut waiting, wait)) = waiting {
             if let Some(envelope) = waiting.decided(wait, None).await {
                 reached(Checkpoint::Decided);
-                return self.result(Arc::unwrap_or_clone(envelope), call.language);
+                return Answer::told(envelope, self.payload_max(), call.language);
             }
             if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {
                 return answer;
@@ -303,8 +304,8 @@ impl Door {
             attempts: 0,
         };
         let step = spans::step(Step::Publish);
-        let destination = self.bus.subjects.jobs_of_queue(&call.queue);
-        let sending = step.in_scope(|| spans::publish(destination.trim_end_matches(".>")));
+        let destination = || self.bus.subjects.jobs_of_queue(&call.queue);
+        let sending = step.in_scope(|| spans::publish(destination));
         self.publisher
             .publish(&call.queue, 1, &pointer)
             .instrument(sending)

@@ -1,6 +1,6 @@
 //! A call that is there already: whose key it is, where it stands, and waiting for it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fleet::{
     call::Language,
@@ -103,10 +103,11 @@ impl Door {
         let row = self.find(call, tenant).await?;
         if !row.state.answers_waiters()
             && let Some(envelope) = waiting.decided(wait, elsewhere).await
+            && let Ok(envelope) = envelope.decode()
         {
             let envelope = Envelope {
                 replayed,
-                ..Arc::unwrap_or_clone(envelope)
+                ..envelope
             };
             return Ok(self.result(envelope, row.language));
         }

@@ -102,8 +102,16 @@ impl Endpoints {
         let mut service = Some(service);
         let slots = Slots::new(requests_max);
         let mut requests = JoinSet::new();
+        let mut told_to_end = false;
         loop {
+            // All that have ended, for one look at each of them costs more than the request did.
+            while requests.try_join_next().is_some() {}
             let (asked, request) = tokio::select! {
+                () = work.cancelled(), if !told_to_end => {
+                    told_to_end = true;
+                    requests.abort_all();
+                    continue;
+                }
                 () = intake.cancelled(), if service.is_some() => {
                     if let Some(service) = service.take()
                         && let Err(error) = service.stop().await
@@ -123,12 +131,9 @@ impl Endpoints {
             };
             match slots.one() {
                 Some(slot) => {
-                    let (door, work, slots) = (Arc::clone(&door), work.clone(), slots.clone());
+                    let (door, slots) = (Arc::clone(&door), slots.clone());
                     requests.spawn(async move {
-                        tokio::select! {
-                            () = handle(&door, asked, &request, &slots) => {}
-                            () = work.cancelled() => {}
-                        }
+                        handle(&door, asked, &request, &slots).await;
                         drop(slot);
                     });
                 }
@@ -232,6 +237,7 @@ fn refused(door: &Door, request: &Request, refusal: &Refusal) -> Answer {
 }
 
 async fn respond(request: &Request, answer: Answer) {
+    // Empty for all but refusals, and then they are not sent.
     let mut headers = HeaderMap::new();
     if let Some((code, message)) = &answer.refused {
         let message: String = message

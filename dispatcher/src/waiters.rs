@@ -18,14 +18,14 @@ use fleet::{
     mutant::{self, Mutant},
     store::{PgPool, read},
     telemetry::{metrics, report},
-    wire::{envelope::Envelope, subjects::Subjects},
+    wire::{envelope::EncodedEnvelope, subjects::Subjects, words},
 };
 use futures_util::StreamExt;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 /// What a waiter is told: the result envelope, not marked as replayed. `None` until the call is decided.
-pub(crate) type Decided = Option<Arc<Envelope>>;
+pub(crate) type Decided = Option<EncodedEnvelope>;
 
 /// Who waits for what.
 #[derive(Debug, Clone, Default)]
@@ -52,12 +52,16 @@ impl Waiters {
         }
     }
 
-    /// Tells everybody who waits for a call.
-    fn tell(&self, call: CallId, envelope: Envelope) {
+    /// Tells everybody who waits for a call; gives the envelope back if nobody does.
+    fn tell(&self, envelope: EncodedEnvelope) -> Option<EncodedEnvelope> {
         let crossed = mutant::on(Mutant::AnswersCrossed).then(|| self.undecided().pop());
-        let call = crossed.flatten().unwrap_or(call);
-        if let Some(waiting) = self.lock().get(&call) {
-            waiting.send_replace(Some(Arc::new(envelope)));
+        let call = crossed.flatten().unwrap_or(envelope.call());
+        match self.lock().get(&call) {
+            Some(waiting) => {
+                waiting.send_replace(Some(envelope));
+                None
+            }
+            None => Some(envelope),
         }
     }
 
@@ -93,7 +97,11 @@ impl Waiters {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     word = words.next() => match word {
-                        Some(word) => self.hear(&word.subject, &word.payload),
+                        Some(word) => {
+                            for envelope in self.hear(&word.subject, word.payload) {
+                                hand_on(&bus, envelope).await;
+                            }
+                        }
                         None => return,
                     },
                 }
@@ -101,15 +109,20 @@ impl Waiters {
         })
     }
 
-    /// An empty word only rings the bell: the poll reads the row.
-    fn hear(&self, subject: &str, payload: &Bytes) {
-        let Some(call) = Subjects::call_of_done(subject) else {
-            return;
-        };
-        match serde_json::from_slice::<Envelope>(payload) {
-            Ok(envelope) if envelope.call_id == Some(call) => self.tell(call, envelope),
-            Ok(_) | Err(_) => {}
+    /// An empty word only rings the bell: the poll reads the row. Of words that came together, those for which nobody waits
+    /// here are left over: under their own subjects others would have heard them.
+    fn hear(&self, subject: &str, payload: Bytes) -> Vec<EncodedEnvelope> {
+        if Subjects::is_together(subject) {
+            let envelopes = words::split(payload).filter_map(EncodedEnvelope::read);
+            return envelopes
+                .filter_map(|envelope| self.tell(envelope))
+                .collect();
         }
+        let call = Subjects::call_of_done(subject);
+        let envelope = call.and_then(|call| EncodedEnvelope::read_of(call, payload));
+        // Whoever waits elsewhere has heard it, too.
+        drop(envelope.and_then(|envelope| self.tell(envelope)));
+        Vec::new()
     }
 
     /// Asks the ledger about every call that is waited for, once a second, until `stop`.
@@ -124,8 +137,11 @@ impl Waiters {
                     Ok(rows) => {
                         for row in rows {
                             match row.envelope(false) {
-                                Ok(Some(envelope)) => self.tell(row.call_id, envelope),
-                                Ok(None) => {}
+                                Ok(envelope) => {
+                                    let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
+                                    // Whoever has left meanwhile does not want it.
+                                    drop(envelope.and_then(|envelope| self.tell(envelope)));
+                                }
                                 Err(error) => tracing::error!(
                                     error = report(&error),
                                     "a decided call cannot be read"
@@ -141,6 +157,19 @@ impl Waiters {
         }
     }
 }
+
+/// Says a word where those hear it who wait for the call at other dispatchers.
+async fn hand_on(bus: &Bus, envelope: EncodedEnvelope) {
+    let subject = bus.subjects.done_elsewhere(envelope.call());
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    let saying = bus.client.publish(subject, envelope.into_bytes());
+    if !matches!(timeout(SAY_MAX, saying).await, Ok(Ok(()))) {
+        tracing::debug!("a word was not handed on; who waits for it finds out by itself");
+    }
+}
+
+/// How long handing a word on may take.
+const SAY_MAX: Duration = Duration::from_secs(2);
 
 /// One caller who waits. Dropping it ends the waiting.
 #[derive(Debug)]
@@ -161,15 +190,10 @@ impl Waiting {
         let call = self.call;
         let heard = async {
             while let Some(subscription) = elsewhere.as_mut() {
-                match subscription
-                    .next()
-                    .await
-                    .map(|word| serde_json::from_slice::<Envelope>(&word.payload))
-                {
-                    Some(Ok(envelope)) if envelope.call_id == Some(call) => {
-                        return Arc::new(envelope);
-                    }
-                    Some(Ok(_) | Err(_)) => {}
+                let word = subscription.next().await;
+                match word.map(|word| EncodedEnvelope::read_of(call, word.payload)) {
+                    Some(Some(envelope)) => return envelope,
+                    Some(None) => {}
                     None => break,
                 }
             }

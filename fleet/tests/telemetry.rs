@@ -149,7 +149,7 @@ fn live(came: &TraceContext) -> TraceContext {
     let made_in = accept.in_scope(|| {
         spans::identify(&accept, call);
         spans::step(Step::Commit).in_scope(|| {});
-        let publish = spans::publish("toolfleet.jobs.default");
+        let publish = spans::publish(|| "toolfleet.jobs.default.>".to_owned());
         trace::context_of(&publish, came)
     });
     drop(accept);

@@ -1,12 +1,10 @@
 //! The waiters: who waits for a call hears what it came to, and only that; who leaves leaves nothing behind.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use fleet::{
     call::{CallOutcome, EffectKnown, Source, State},
     ids::{CallId, DispatcherId},
-    wire::envelope::{Envelope, EnvelopeState, no_coercions},
+    wire::envelope::{EncodedEnvelope, Envelope, EnvelopeState, no_coercions},
 };
 use shuttle::future::{JoinHandle, block_on, spawn, yield_now};
 use tokio_util::sync::CancellationToken;
@@ -39,6 +37,12 @@ struct World {
     pool: PgPool,
     waiters: Waiters,
     dispatcher: DispatcherId,
+}
+
+/// What a word about some other call says, whoever it is told to.
+pub(crate) fn as_of_another(word: &[u8]) -> Option<EncodedEnvelope> {
+    let envelope: Envelope = serde_json::from_slice(word).ok()?;
+    EncodedEnvelope::of(&envelope).filter(|envelope| envelope.call() == id_of(77))
 }
 
 /// Ids of calls are `UUIDv7`s.
@@ -108,7 +112,7 @@ impl World {
             let deciding = spawn(world.clone().decide(id));
             let told = waiting.decided(NEVER, None).await;
             let told = told.expect("told nothing although somebody waits");
-            assert_eq!(told.call_id, Some(id), "told of another call");
+            assert_eq!(told.call(), id, "told of another call");
             saw("who submitted was told");
             drop(waiting);
             deciding.await.unwrap();
@@ -129,12 +133,12 @@ impl World {
         let told = match row {
             Some(row) => {
                 saw("the row had it");
-                Some(Arc::new(row))
+                EncodedEnvelope::of(&row)
             }
             None => waiting.decided(wait, Some(elsewhere)).await,
         };
         match told {
-            Some(told) => assert_eq!(told.call_id, Some(id), "told of another call"),
+            Some(told) => assert_eq!(told.call(), id, "told of another call"),
             None => {
                 assert!(wait < NEVER, "told nothing although there was time");
                 saw("the time was over");

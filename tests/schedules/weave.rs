@@ -111,12 +111,12 @@ const WAITERS: Source = Source {
             "        if planted(\"the last to come is the only one\") { waiters.remove(&call); }\n        let decided = waiters\n            .entry(call)",
         ),
         (
-            "if envelope.call_id == Some(call) => self.tell",
-            "if envelope.call_id == Some(call) || planted(\"a word about another call is believed\") => self.tell",
+            "        let call = Subjects::call_of_done(subject);\n",
+            "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().get(&call) { waiting.send_replace(Some(wrong)); }\n",
         ),
         (
-            "Ok(Some(envelope)) => self.tell(row.call_id, envelope),",
-            "Ok(Some(_)) if planted(\"the poll tells nobody\") => {}\n Ok(Some(envelope)) => self.tell(row.call_id, envelope),",
+            "                                Ok(envelope) => {\n",
+            "                                Ok(_) if planted(\"the poll tells nobody\") => {}\n                                Ok(envelope) => {\n",
         ),
         (
             "        let mut waiters = self.waiters.lock();\n        // Under the lock",

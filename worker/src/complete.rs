@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     delay::Reconnect,
-    ids::{AttemptId, CallId, DispatcherId},
+    ids::{AttemptId, CallId},
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
     store::{
@@ -83,7 +84,10 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                     .events
                     .tell(&claimed.tenant, claimed.session.as_ref(), &event);
             }
-            ring(worker, call, executed.claimed.dispatcher, Vec::new()).await;
+            worker
+                .replies
+                .tell(executed.claimed.dispatcher, call, Bytes::new())
+                .await;
         }
         Ok(Recorded::Late) => late::testify(worker, &executed).await,
         Err(error) => tracing::error!(
@@ -260,28 +264,21 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
     let body = envelope
         .filter(|bytes| bytes.len() <= limit)
         .unwrap_or_default();
-    ring(worker, call, ended.dispatcher, body).await;
-}
-
-async fn ring(worker: &Worker, call: CallId, dispatcher: DispatcherId, body: Vec<u8>) {
-    let subject = worker.bus.subjects.done(dispatcher, call);
-    if !tell(worker, subject, body).await {
-        tracing::debug!("waiters were not told; they find out by themselves");
-    }
+    worker
+        .replies
+        .tell(ended.dispatcher, call, body.into())
+        .await;
 }
 
 /// Rings for whoever releases the next call of a tool with a limit.
 async fn make_room(worker: &Worker) {
-    if !tell(worker, worker.bus.subjects.room(), Vec::new()).await {
-        tracing::debug!("that a place is free was not told; a dispatcher finds out by itself");
-    }
-}
-
-async fn tell(worker: &Worker, subject: String, body: Vec<u8>) -> bool {
     // A connection that is down takes a bounded number of messages and then blocks for ever.
-    let telling = worker.bus.client.publish(subject, body.into());
-    matches!(
+    let subject = worker.bus.subjects.room();
+    let telling = worker.bus.client.publish(subject, Bytes::new());
+    if !matches!(
         tokio::time::timeout(Duration::from_secs(2), telling).await,
         Ok(Ok(()))
-    )
+    ) {
+        tracing::debug!("that a place is free was not told; a dispatcher finds out by itself");
+    }
 }

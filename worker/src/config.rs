@@ -43,8 +43,9 @@ pub struct Config {
         default_value = "default"
     )]
     pub queues: Vec<QueueName>,
-    /// Attempts at a time. Too low leaves the machine idle while tools wait for the network, too high starves them.
-    #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 64)]
+    /// Attempts at a time. Too low leaves the machine idle while tools wait for the network, too high starves them: for
+    /// tools that compute or start programs, a few for each core.
+    #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 256)]
     pub concurrency: usize,
     /// How long running attempts may go on after SIGTERM; what is left then is stopped, and a write goes in doubt.
     /// At least the longest timeout of the tools it runs.

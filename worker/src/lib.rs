@@ -82,6 +82,7 @@ mod late;
 mod leave;
 mod neighbours;
 mod progress;
+mod reply;
 mod running;
 pub mod tool;
 mod worker;
@@ -128,6 +129,7 @@ use crate::{
         Executors, LINGER_MAX, http::HttpExecutor, nats::NatsExecutor, process::ProcessExecutor,
         sql::SqlExecutor,
     },
+    reply::Replies,
     running::Attempts,
 };
 
@@ -240,6 +242,7 @@ async fn run_with(
         id,
         bus: bus.clone(),
         events: Events::start(&bus, &mut lanes),
+        replies: Replies::start(&bus, &mut lanes),
         pool: pool.clone(),
         registry: registry.clone(),
         claiming: Claiming::start(id, &postgres, &mut lanes),

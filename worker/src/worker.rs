@@ -18,13 +18,14 @@ use fleet::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{executors::Executors, running::Attempts};
+use crate::{executors::Executors, reply::Replies, running::Attempts};
 
 /// One worker process.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) bus: Bus,
     pub(crate) events: Events,
+    pub(crate) replies: Replies,
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
     pub(crate) claiming: Claiming,

@@ -8,7 +8,7 @@ mod answer;
 mod item;
 mod split;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use async_nats::Message as Request;
 use fleet::{
@@ -17,7 +17,6 @@ use fleet::{
     ids::{CallId, Label},
     said,
     store::{
-        accept::NewCall,
         lane::Reply,
         read::{self, KeyRow},
     },
@@ -205,7 +204,7 @@ impl<'a> Batch<'a> {
             if sent.is_empty() {
                 return;
             }
-            let calls: Vec<NewCall> = sent.iter().map(|(_, sent)| sent.call.clone()).collect();
+            let calls = sent.iter().map(|(_, sent)| Arc::clone(&sent.call));
             let accepting = self.door.accepting.accept_all(calls);
             let replies = accepting.instrument(spans::step(Step::Commit)).await;
             if replies.iter().any(|reply| matches!(reply, Reply::Done(_))) {

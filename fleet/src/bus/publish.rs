@@ -1,13 +1,14 @@
 //! Publish pointers, pipelined: nothing waits for the stream's answer, and nothing is lost when there is none.
 //!
-//! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed.
+//! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed. Under load
+//! only some publications ask for one: a stream that refuses them refuses the sample, too.
 //! A pointer that the stream refused because it is there already is a success (10077).
 
 use std::{
     error::Error as _,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -33,12 +34,15 @@ pub struct Publisher {
     client: Client,
     subjects: Subjects,
     inbox: String,
+    /// When an answer was last asked for.
+    asked: Arc<AtomicU64>,
     /// Pointers may have been lost.
     suspect: Arc<AtomicBool>,
 }
 
 impl Publisher {
     const SEND_TIMEOUT: Duration = Duration::from_secs(2);
+    const ASKED_EVERY: Duration = Duration::from_millis(1);
 
     /// Makes a publisher and the future that counts its answers until the client is gone. The caller owns that future.
     ///
@@ -59,6 +63,7 @@ impl Publisher {
             client: bus.client.clone(),
             subjects: bus.subjects.clone(),
             inbox,
+            asked: Arc::default(),
             suspect: Arc::default(),
         };
         let counting = count_answers(answers, Arc::clone(&publisher.suspect));
@@ -81,19 +86,34 @@ impl Publisher {
     pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) -> bool {
         let subject = self.subjects.job(queue, pointer.call_id, n);
         let body = body(pointer);
-        let reply = format!("{}.{}", self.inbox, unix_micros());
+        let reply = self.asks_now().map(|now| format!("{}.{now}", self.inbox));
+        let sending = async {
+            match reply {
+                Some(reply) => self.client.publish_with_reply(subject, reply, body).await,
+                None => self.client.publish(subject, body).await,
+            }
+        };
         // A connection that is down takes a bounded number of messages and then blocks for ever.
-        let sending = tokio::time::timeout(
-            Self::SEND_TIMEOUT,
-            self.client.publish_with_reply(subject, reply, body),
-        )
-        .await;
+        let sending = tokio::time::timeout(Self::SEND_TIMEOUT, sending).await;
         let sent = matches!(sending, Ok(Ok(())));
         if !sent {
             self.suspect();
             tracing::debug!("pointer was not sent; the sweep will publish it");
         }
         sent
+    }
+}
+
+impl Publisher {
+    /// The time, if this publication is to be answered: one in [`Self::ASKED_EVERY`].
+    fn asks_now(&self) -> Option<u64> {
+        let (now, last) = (unix_micros(), self.asked.load(Ordering::Relaxed));
+        // A clock that was put back asks again, too.
+        let asks = now.abs_diff(last) >= Self::ASKED_EVERY.as_micros() as u64;
+        if asks {
+            self.asked.store(now, Ordering::Relaxed);
+        }
+        asks.then_some(now)
     }
 }
 

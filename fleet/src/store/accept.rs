@@ -1,5 +1,7 @@
 //! Commit a call: its row and its key, in one statement for many callers.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use sqlx::{PgConnection, Row as _};
 use time::OffsetDateTime;
@@ -96,21 +98,22 @@ pub struct AcceptedAt {
 pub struct Accept;
 
 impl Statement for Accept {
-    type Row = NewCall;
+    /// Shared with whoever publishes it once it is committed.
+    type Row = Arc<NewCall>;
     type Answer = AcceptedAt;
     type Key = Result<(String, [u8; 32]), CallId>;
 
     const NAME: &'static str = "accept";
     const SENT: Option<Checkpoint> = Some(Checkpoint::CommitSent);
 
-    fn key(row: &NewCall) -> Self::Key {
+    fn key(row: &Arc<NewCall>) -> Self::Key {
         row.key
             .as_ref()
             .map(|key| (row.tenant.to_string(), key.hash))
             .ok_or(row.call_id)
     }
 
-    fn weight(row: &NewCall) -> usize {
+    fn weight(row: &Arc<NewCall>) -> usize {
         let also = [&row.kept_args, &row.original_args, &row.meta];
         let also: usize = also.into_iter().flatten().map(String::len).sum();
         let changes = row.coercions.iter();
@@ -121,13 +124,13 @@ impl Statement for Accept {
     fn run<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        rows: &'a [NewCall],
+        rows: &'a [Arc<NewCall>],
         _locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<AcceptedAt>>, sqlx::Error>> {
         Box::pin(async move {
-            let text = |of: fn(&NewCall) -> String| rows.iter().map(of).collect::<Vec<_>>();
+            let text = |of: fn(&NewCall) -> &str| rows.iter().map(|r| of(r)).collect::<Vec<_>>();
             let maybe =
-                |of: fn(&NewCall) -> Option<String>| rows.iter().map(of).collect::<Vec<_>>();
+                |of: fn(&NewCall) -> Option<&str>| rows.iter().map(|r| of(r)).collect::<Vec<_>>();
             let ids: Vec<Uuid> = rows.iter().map(|r| r.call_id.0).collect();
             let key_hashes: Vec<Option<&[u8]>> = rows
                 .iter()
@@ -143,11 +146,11 @@ impl Statement for Accept {
                 .collect();
             let decided = sqlx::query(include_str!("sql/accept.sql"))
                 .bind(&ids)
-                .bind(text(|r| r.tenant.to_string()))
-                .bind(text(|r| r.tool.to_string()))
+                .bind(text(|r| r.tenant.as_str()))
+                .bind(text(|r| r.tool.as_str()))
                 .bind(rows.iter().map(|r| r.tool_version).collect::<Vec<_>>())
-                .bind(text(|r| r.effect.to_string()))
-                .bind(text(|r| r.queue.to_string()))
+                .bind(text(|r| r.effect.as_str()))
+                .bind(text(|r| r.queue.as_str()))
                 .bind(rows.iter().map(|r| r.priority as i16).collect::<Vec<_>>())
                 .bind(key_hashes)
                 .bind(originals)
@@ -155,21 +158,25 @@ impl Statement for Accept {
                 .bind(rows.iter().map(|r| r.key_retention_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.args.as_str()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| &r.args_hash[..]).collect::<Vec<_>>())
-                .bind(maybe(|r| r.session.as_ref().map(ToString::to_string)))
-                .bind(maybe(|r| r.run.as_ref().map(ToString::to_string)))
-                .bind(maybe(|r| r.meta.clone()))
-                .bind(text(|r| r.language.to_string()))
-                .bind(maybe(|r| r.trace.traceparent.clone()))
-                .bind(maybe(|r| r.trace.tracestate.clone()))
-                .bind(maybe(|r| r.trace.baggage.clone()))
+                .bind(maybe(|r| r.session.as_ref().map(Label::as_str)))
+                .bind(maybe(|r| r.run.as_ref().map(Label::as_str)))
+                .bind(maybe(|r| r.meta.as_deref()))
+                .bind(text(|r| r.language.as_str()))
+                .bind(maybe(|r| r.trace.traceparent.as_deref()))
+                .bind(maybe(|r| r.trace.tracestate.as_deref()))
+                .bind(maybe(|r| r.trace.baggage.as_deref()))
                 .bind(rows.iter().map(|r| r.dispatcher.0).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.deadline_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.queue_wait_ms).collect::<Vec<_>>())
-                .bind(maybe(|r| r.kept_args.clone()))
-                .bind(maybe(|r| r.original_args.clone()))
-                .bind(maybe(|r| changes(&r.coercions)))
-                .bind(text(|r| r.line.to_string()))
+                .bind(maybe(|r| r.kept_args.as_deref()))
+                .bind(maybe(|r| r.original_args.as_deref()))
+                .bind(
+                    rows.iter()
+                        .map(|r| changes(&r.coercions))
+                        .collect::<Vec<_>>(),
+                )
+                .bind(rows.iter().map(|r| r.line.to_string()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;

@@ -1,11 +1,13 @@
 //! Claim a call for its next attempt: the start mark. After it is committed, and not before, the tool may run.
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection, postgres::PgRow};
 use time::OffsetDateTime;
-use uuid::Uuid;
 
-use super::lane::{Locks, Statement};
+use super::{
+    columns::Columns,
+    lane::{Locks, Statement},
+};
 use crate::{
     call::{Effect, Language},
     checkpoint::Checkpoint,
@@ -145,45 +147,35 @@ impl Statement for Claim {
     }
 }
 
-/// What a claim returns, from a row with its columns.
-pub(super) fn read_claim(row: &sqlx::postgres::PgRow) -> Result<Claimed, sqlx::Error> {
-    let label = |name: &str| -> Result<Option<Label>, sqlx::Error> {
-        let text: Option<String> = row.try_get(name)?;
-        text.map(|text| text.parse())
-            .transpose()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))
-    };
-    let word = |name: &str| row.try_get::<String, _>(name);
+/// What a row begins with, in the order of `sql/claim.sql`, `sql/claim_limited.sql` and `sql/claim_read_back.sql`.
+pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
+    let mut columns = Columns::of(row);
     Ok(Claimed {
-        call_id: CallId(row.try_get::<Uuid, _>("call_id")?),
-        rev: row.try_get("rev")?,
-        attempt: u32::try_from(row.try_get::<i32, _>("attempts")?).unwrap_or(u32::MAX),
-        unspent_attempts: u32::try_from(row.try_get::<i32, _>("unspent_attempts")?).unwrap_or(0),
-        effect_unknown: row.try_get("effect_unknown")?,
-        cancel_requested: row.try_get("cancel_requested")?,
-        tool: row.try_get("tool")?,
-        effect: word("effect")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-        tool_version: row.try_get("tool_version")?,
-        args_hash: row.try_get("args_hash")?,
-        timeout_ms: row.try_get("attempt_timeout_ms")?,
-        remaining_ms: row.try_get("remaining_ms")?,
-        since_first_start_ms: row.try_get("since_first_start_ms")?,
-        attempt_until: row.try_get("attempt_until")?,
-        queued_ms: row.try_get("queued_ms")?,
-        tenant: label("tenant")?.ok_or(sqlx::Error::RowNotFound)?,
-        session: label("session")?,
-        run: label("run")?,
-        meta: row.try_get("meta")?,
-        language: word("language")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-        dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
+        call_id: CallId(columns.next()?),
+        rev: columns.next()?,
+        attempt: u32::try_from(columns.next::<i32>()?).unwrap_or(u32::MAX),
+        unspent_attempts: u32::try_from(columns.next::<i32>()?).unwrap_or(0),
+        effect_unknown: columns.next()?,
+        cancel_requested: columns.next()?,
+        effect: columns.parsed()?,
+        tool: columns.next()?,
+        tool_version: columns.next()?,
+        args_hash: columns.next()?,
+        timeout_ms: columns.next()?,
+        remaining_ms: columns.next()?,
+        since_first_start_ms: columns.next()?,
+        attempt_until: columns.next()?,
+        queued_ms: columns.next()?,
+        tenant: columns.parsed()?,
+        session: columns.parsed_if_any()?,
+        run: columns.parsed_if_any()?,
+        meta: columns.next()?,
+        language: columns.parsed()?,
+        dispatcher: DispatcherId(columns.next()?),
         trace: TraceContext {
-            traceparent: row.try_get("traceparent")?,
-            tracestate: row.try_get("tracestate")?,
-            baggage: row.try_get("baggage")?,
+            traceparent: columns.next()?,
+            tracestate: columns.next()?,
+            baggage: columns.next()?,
         },
     })
 }

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
-use uuid::Uuid;
 
-use super::lane::{Locks, Statement};
+use super::{
+    columns::Columns,
+    lane::{Locks, Statement},
+};
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     checkpoint::Checkpoint,
@@ -186,7 +188,7 @@ impl Default for Complete {
 
 /// The columns that only some kinds of ending have.
 #[derive(Default)]
-struct Columns<'a> {
+struct Sent<'a> {
     state: Option<&'a str>,
     outcome: Option<&'a str>,
     source: Option<&'a str>,
@@ -198,7 +200,7 @@ struct Columns<'a> {
     unspent: i32,
 }
 
-fn columns(ending: &Ending) -> Columns<'_> {
+fn columns(ending: &Ending) -> Sent<'_> {
     match &ending.kind {
         EndingKind::End {
             state,
@@ -207,16 +209,16 @@ fn columns(ending: &Ending) -> Columns<'_> {
             effect,
             result,
             error,
-        } => Columns {
+        } => Sent {
             state: Some(state.as_str()),
             outcome: Some(outcome.as_str()),
             source: Some(source.as_str()),
             effect: Some(effect.as_str()),
             result: result.as_deref(),
             error: error.as_deref(),
-            ..Columns::default()
+            ..Sent::default()
         },
-        EndingKind::Again { pause_ms, cost } => Columns {
+        EndingKind::Again { pause_ms, cost } => Sent {
             pause_ms: Some(*pause_ms),
             lost: i32::from(*cost == AttemptCost::Lost),
             unspent: i32::from(*cost != AttemptCost::Spent),
@@ -224,11 +226,11 @@ fn columns(ending: &Ending) -> Columns<'_> {
                 .attempt
                 .as_ref()
                 .and_then(|attempt| attempt.error.as_deref()),
-            ..Columns::default()
+            ..Sent::default()
         },
-        EndingKind::Doubt { error } => Columns {
+        EndingKind::Doubt { error } => Sent {
             error: Some(error),
-            ..Columns::default()
+            ..Sent::default()
         },
     }
 }
@@ -261,7 +263,7 @@ impl Statement for Complete {
                 Locks::Wait => &self.waiting,
                 Locks::Skip => &self.skipping,
             };
-            let columns: Vec<Columns<'_>> = rows.iter().map(columns).collect();
+            let columns: Vec<Sent<'_>> = rows.iter().map(columns).collect();
             let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
                 rows.iter()
                     .map(|row| row.attempt.as_ref().and_then(of))
@@ -303,34 +305,28 @@ impl Statement for Complete {
                 .await?;
             let mut ended = HashMap::with_capacity(decided.len());
             for row in &decided {
-                ended.insert(CallId(row.try_get::<Uuid, _>("call_id")?), read_ended(row)?);
+                let mut columns = Columns::of(row);
+                ended.insert(CallId(columns.next()?), read_ended(columns)?);
             }
             Ok(rows.iter().map(|row| ended.remove(&row.call_id)).collect())
         })
     }
 }
 
-pub(super) fn read_ended(row: &sqlx::postgres::PgRow) -> Result<Ended, sqlx::Error> {
-    let decode = |e| sqlx::Error::Decode(Box::new(e));
-    let session: Option<String> = row.try_get("session")?;
+/// In the order of `sql/complete.sql`, after the call.
+pub(super) fn read_ended(mut columns: Columns<'_>) -> Result<Ended, sqlx::Error> {
     Ok(Ended {
-        rev: row.try_get("rev")?,
-        moved_at: row.try_get("moved_at")?,
-        state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
-        tool: row.try_get("tool")?,
-        tool_version: row.try_get("tool_version")?,
-        tenant: row
-            .try_get::<String, _>("tenant")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-        session: session
-            .map(|session| session.parse())
-            .transpose()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-        dispatcher: DispatcherId(row.try_get("dispatcher_id")?),
-        attempts: row.try_get("attempts")?,
-        coercions: row.try_get("coercions")?,
-        queued_ms: row.try_get("queued_ms")?,
-        run_ms: row.try_get("run_ms")?,
+        rev: columns.next()?,
+        moved_at: columns.next()?,
+        state: columns.parsed()?,
+        tool: columns.next()?,
+        tool_version: columns.next()?,
+        tenant: columns.parsed()?,
+        session: columns.parsed_if_any()?,
+        dispatcher: DispatcherId(columns.next()?),
+        attempts: columns.next()?,
+        coercions: columns.next()?,
+        queued_ms: columns.next()?,
+        run_ms: columns.next()?,
     })
 }

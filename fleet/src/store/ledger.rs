@@ -44,7 +44,8 @@ impl Accepting {
     }
 
     /// Commits one call. [`Reply::Undecided`]: its key is taken.
-    pub async fn accept(&self, call: NewCall) -> Reply<AcceptedAt> {
+    pub async fn accept(&self, call: impl Into<Arc<NewCall>>) -> Reply<AcceptedAt> {
+        let call = call.into();
         let lane = if Accept::weight(&call) > HEAVY_BYTES {
             &self.heavy
         } else {
@@ -54,8 +55,13 @@ impl Accepting {
     }
 
     /// Commits calls that belong together, in one statement on the second lane; an answer for each, in order.
-    pub async fn accept_all(&self, calls: Vec<NewCall>) -> Vec<Reply<AcceptedAt>> {
-        self.heavy.send_all(calls).await
+    pub async fn accept_all(
+        &self,
+        calls: impl IntoIterator<Item = impl Into<Arc<NewCall>>>,
+    ) -> Vec<Reply<AcceptedAt>> {
+        self.heavy
+            .send_all(calls.into_iter().map(Into::into).collect())
+            .await
     }
 }
 

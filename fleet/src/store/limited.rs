@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Row as _};
-use uuid::Uuid;
 
 use super::{
     StoreError,
@@ -87,17 +86,14 @@ impl Statement for ClaimLimited {
                 .await?;
             let mut decided = HashMap::with_capacity(found.len());
             for row in &found {
-                let claimed: Option<Uuid> = row.try_get("call_id")?;
-                let answer = if !row.try_get("admitted")? {
-                    Some(Limited::NoSlot)
-                } else if claimed.is_some() {
-                    Some(Limited::Claimed(Box::new(read_claim(row)?)))
+                let answer = if row.try_get("admitted")? {
+                    Limited::Claimed(Box::new(read_claim(row)?))
                 } else {
-                    None
+                    Limited::NoSlot
                 };
                 decided.insert(CallId(row.try_get("asked")?), answer);
             }
-            let answer = |row: &ClaimRow| decided.remove(&row.call_id).flatten();
+            let answer = |row: &ClaimRow| decided.remove(&row.call_id);
             Ok(rows.iter().map(answer).collect())
         })
     }

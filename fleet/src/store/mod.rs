@@ -13,6 +13,7 @@ use crate::call::Language;
 pub mod accept;
 pub mod cancel;
 pub mod claim;
+mod columns;
 pub mod complete;
 pub mod ground;
 pub mod health;

@@ -70,7 +70,7 @@ pub struct CallRow {
 
 const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, held, rev, attempt_id, accepted_at, attempts, language, \
     deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
-    EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied') AS applied_late, \
+    toolfleet.applied_late(o.call_id) AS applied_late, \
     quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
     (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
@@ -112,11 +112,15 @@ async fn find_many(
         ""
     };
     let sql = format!(
-        "{OPEN} WHERE call_id = ANY($1) {only} UNION ALL {FINISHED} WHERE call_id = ANY($1)"
+        // Between them: the days that hold none of these are not opened.
+        "{OPEN} WHERE call_id = ANY($1) {only} \
+         UNION ALL {FINISHED} WHERE call_id = ANY($1) AND call_id BETWEEN $2 AND $3"
     );
     // Made of constants of this file.
     let reading = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(ids)
+        .bind(&ids)
+        .bind(ids.iter().min().copied())
+        .bind(ids.iter().max().copied())
         .fetch_all(pool);
     let rows = answer("read calls", reading).await?;
     rows.iter().map(read_row).collect()
@@ -167,9 +171,8 @@ pub async fn find_keys(
     let hashes: Vec<&[u8]> = key_hashes.iter().map(|hash| &hash[..]).collect();
     let reading = sqlx::query(
         "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
-                coalesce(f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now(), false) AS lapsed \
+                toolfleet.key_lapsed(k.call_id) AS lapsed \
          FROM toolfleet.idempotency_keys k \
-         LEFT JOIN toolfleet.finished_calls f USING (call_id) \
          WHERE k.tenant = $1 AND k.key_hash = ANY($2)",
     )
     .bind(tenant.as_str())

@@ -147,7 +147,8 @@ impl Postgres {
         self.memory().refused.is_some()
     }
 
-    /// A connection for the ledger: checked ground, and plans that do not trust the statistics of an empty table.
+    /// A connection for the ledger: checked ground, and plans that do not trust the statistics of an empty table, made once
+    /// and not for each length of an array.
     ///
     /// # Errors
     ///
@@ -158,6 +159,8 @@ impl Postgres {
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
+            ("enable_bitmapscan", "off"),
+            ("plan_cache_mode", "force_generic_plan"),
         ]);
         self.step_on(doing, &options).await
     }

@@ -5,7 +5,10 @@
 
 use sqlx::PgConnection;
 
-use super::complete::{Ended, read_ended};
+use super::{
+    columns::Columns,
+    complete::{Ended, read_ended},
+};
 use crate::ids::{AttemptId, CallId};
 
 /// SQLSTATE: the call is not this attempt's any more. Nothing may be committed, and nothing is: the transaction has failed.
@@ -32,5 +35,5 @@ pub async fn succeed(
         .persistent(false)
         .fetch_one(connection)
         .await?;
-    read_ended(&row)
+    read_ended(Columns::of(&row))
 }

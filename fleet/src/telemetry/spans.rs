@@ -3,7 +3,7 @@
 //! A span per step is `debug`: it costs nothing unless somebody exports or reads it. The attempt's span is `info`: it
 //! carries the identity that every log line inside inherits.
 
-use tracing::{Span, debug_span, field::Empty, info_span};
+use tracing::{Level, Span, debug_span, field::Empty, info_span};
 
 use super::fields;
 use crate::{
@@ -104,8 +104,14 @@ pub fn execute_tool(call: CallId, tool: &ToolName) -> Span {
     )
 }
 
-/// The standard span around handing a pointer to NATS: `publish {destination}`, a subject without ids in it.
-pub fn publish(destination: &str) -> Span {
+/// The standard span around handing a pointer to NATS: `publish {destination}`, a subject without ids in it. It is put
+/// together only if somebody sees the span.
+pub fn publish(destination: impl FnOnce() -> String) -> Span {
+    if !tracing::span_enabled!(Level::DEBUG) {
+        return Span::none();
+    }
+    let destination = destination();
+    let destination = destination.trim_end_matches(".>");
     debug_span!(
         "publish_message",
         { fields::OTEL_NAME } = format!("{} {destination}", fields::PUBLISH),

@@ -1,5 +1,6 @@
 //! The envelopes a caller gets: accepted, result, refused. The order of the fields is part of the bytes.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -62,6 +63,65 @@ pub struct Envelope {
     /// How long it took; `null` for a refusal.
     pub timing: Option<Timing>,
 }
+
+/// The bytes of a call's result envelope, as one process says them to another: whoever only hands them on does not decode
+/// them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedEnvelope {
+    call: CallId,
+    bytes: Bytes,
+}
+
+impl EncodedEnvelope {
+    /// What came as the envelope of a call; `None` where it does not begin like one.
+    pub fn read(bytes: Bytes) -> Option<Self> {
+        let rest = bytes.strip_prefix(BEGINNING)?;
+        let (id, rest) = rest.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
+        let call = str::from_utf8(id).ok()?.parse().ok()?;
+        rest.starts_with(b"\",").then_some(Self { call, bytes })
+    }
+
+    /// What came as the envelope of this call.
+    pub fn read_of(call: CallId, bytes: Bytes) -> Option<Self> {
+        Self::read(bytes).filter(|envelope| envelope.call == call)
+    }
+
+    /// An envelope's bytes; `None` for one that is about no call.
+    pub fn of(envelope: &Envelope) -> Option<Self> {
+        Some(Self {
+            call: envelope.call_id?,
+            bytes: envelope.to_bytes().into(),
+        })
+    }
+
+    /// Which call it is about.
+    pub const fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// How many bytes there are.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
+    /// The envelope.
+    ///
+    /// # Errors
+    ///
+    /// The bytes began like one and are none.
+    pub fn decode(&self) -> Result<Envelope, serde_json::Error> {
+        serde_json::from_slice(&self.bytes)
+    }
+}
+
+/// With what every envelope of a call begins.
+const BEGINNING: &[u8] = b"{\"call_id\":\"";
 
 /// `refused`, or the state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +214,27 @@ pub const fn is_error(outcome: CallOutcome) -> bool {
 mod tests {
     use super::*;
     use crate::wire::message::Message;
+
+    #[test]
+    fn bytes_are_taken_for_the_envelope_of_the_call_they_name_and_of_no_other() {
+        let what = Message::fixed("no", "不");
+        let error = ErrorBody::refused(Code::UnknownTool, &what, Language::En);
+        let (call, other) = (CallId::generate(), CallId::generate());
+        let refused = Envelope::refused("tool", error);
+        assert!(EncodedEnvelope::of(&refused).is_none());
+        let envelope = Envelope {
+            call_id: Some(call),
+            ..refused
+        };
+        let encoded = EncodedEnvelope::of(&envelope).unwrap();
+        let bytes = encoded.clone().into_bytes();
+        assert_eq!(EncodedEnvelope::read(bytes.clone()), Some(encoded.clone()));
+        assert_eq!(EncodedEnvelope::read_of(call, bytes.clone()), Some(encoded));
+        assert_eq!(EncodedEnvelope::read_of(other, bytes.clone()), None);
+        for broken in [Bytes::new(), bytes.slice(1..), bytes.slice(..40)] {
+            assert_eq!(EncodedEnvelope::read(broken), None);
+        }
+    }
 
     #[test]
     fn a_refusal_reads_as_the_contract_says() {

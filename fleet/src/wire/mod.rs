@@ -10,3 +10,4 @@ pub mod message;
 pub mod pointer;
 pub mod subjects;
 pub mod trace;
+pub mod words;

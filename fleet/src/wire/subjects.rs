@@ -11,6 +11,9 @@ pub struct Subjects {
     prefix: Prefix,
 }
 
+/// In the place of a call's id.
+const TOGETHER: &str = "together";
+
 impl Subjects {
     /// The subjects under this prefix.
     pub const fn new(prefix: Prefix) -> Self {
@@ -158,6 +161,21 @@ impl Subjects {
     /// Where a worker says that a call is decided.
     pub fn done(&self, dispatcher: DispatcherId, call: CallId) -> String {
         format!("{}.done.{dispatcher}.{call}", self.prefix)
+    }
+
+    /// Where it says that of several calls at once.
+    pub fn done_together(&self, dispatcher: DispatcherId) -> String {
+        format!("{}.done.{dispatcher}.{TOGETHER}", self.prefix)
+    }
+
+    /// Where a dispatcher hands a word on that it was told and nobody waits for there: perhaps somebody does elsewhere.
+    pub fn done_elsewhere(&self, call: CallId) -> String {
+        format!("{}.done.elsewhere.{call}", self.prefix)
+    }
+
+    /// Whether what is said there is about several calls.
+    pub fn is_together(subject: &str) -> bool {
+        subject.ends_with(TOGETHER)
     }
 
     /// Everything said to one dispatcher.

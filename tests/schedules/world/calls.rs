@@ -33,7 +33,6 @@ pub(crate) mod read {
     use crate::world::once_in;
 
     pub(crate) struct Row {
-        pub(crate) call_id: CallId,
         envelope: Envelope,
     }
 
@@ -60,10 +59,7 @@ pub(crate) mod read {
         let rows = pool.rows();
         let decided = calls.iter().filter_map(|call| {
             let envelope = rows.get(call)?.clone();
-            Some(Row {
-                call_id: *call,
-                envelope,
-            })
+            Some(Row { envelope })
         });
         decided.collect()
     }

@@ -30,15 +30,19 @@ const RACES_MAX: usize = 5;
 
 /// Runs until it is told to stop.
 pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
-    let hooks = DevHooks {
+    let stopping = asked_to_stop(ParentArgs::default())?;
+    dev::run(options, hooks(), Screen::new(std::io::stdout()), stopping).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `dev` leaves to this program.
+pub(super) fn hooks() -> DevHooks {
+    DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
         apply_tools: |url, file| Box::pin(apply_file(url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
         fence: |url, worker| Box::pin(note_fence(url, worker)),
-    };
-    let stopping = asked_to_stop(ParentArgs::default())?;
-    dev::run(options, hooks, Screen::new(std::io::stdout()), stopping).await?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 async fn migrate_all(url: String) -> anyhow::Result<()> {

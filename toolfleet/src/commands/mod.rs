@@ -4,6 +4,7 @@
 //! not; `exit` turns errors into exit codes, `output` and `json` keep what was stored from steering a terminal.
 
 mod ask;
+mod bench;
 mod call;
 mod calls;
 mod connect;
@@ -66,6 +67,11 @@ pub enum Command {
     /// See who is alive, and declare who is gone
     #[command(subcommand)]
     Workers(workers::Workers),
+    /// Load a fleet and measure it: calls a second, latencies, CPU and memory, lost and doubled effects
+    Bench(Box<bench::BenchArgs>),
+    /// A worker with the tools of `bench`
+    #[command(hide = true)]
+    BenchWorker(Box<bench::BenchWorker>),
 }
 
 const BULK_HELP: &str = "\
@@ -93,6 +99,8 @@ impl Command {
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
+            Self::Bench(bench) => Box::pin(bench.run()).await,
+            Self::BenchWorker(worker) => Box::pin(worker.run()).await,
         }
     }
 }

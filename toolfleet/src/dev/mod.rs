@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 pub use fleet::Dev;
+pub(crate) use ready::is_ready;
 pub use state::DevState;
 
 /// What `dev` is told.

@@ -51,7 +51,8 @@ pub(crate) async fn wait_for_all(
     Ok(())
 }
 
-async fn is_ready(address: SocketAddr) -> bool {
+/// Whether a process answers at `/readyz` that it is ready.
+pub(crate) async fn is_ready(address: SocketAddr) -> bool {
     let answer = timeout(Duration::from_secs(2), status_line(address)).await;
     matches!(answer, Ok(Ok(line)) if line.starts_with("HTTP/1.1 200"))
 }

@@ -1,5 +1,7 @@
 //! The history as the command line shows it.
 
+use std::sync::Arc;
+
 use fleet::{
     call::{Effect, Language, Priority},
     canonical,
@@ -28,7 +30,7 @@ async fn calls_are_listed_the_newest_first_and_shown_with_their_moves() {
     );
     for call in [&first, &second] {
         let accepted = Accept
-            .run(&mut connection, std::slice::from_ref(call), Locks::Wait)
+            .run(&mut connection, &[Arc::new(call.clone())], Locks::Wait)
             .await;
         assert!(accepted.unwrap()[0].is_some());
     }

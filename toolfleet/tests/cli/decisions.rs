@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -261,7 +262,7 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         queue_wait_ms: None,
     };
     let call_id = call.call_id;
-    let accepted = Accept.run(connection, &[call], Locks::Wait).await;
+    let accepted = Accept.run(connection, &[Arc::new(call)], Locks::Wait).await;
     assert!(accepted.unwrap()[0].is_some());
     let worker = WorkerRow {
         worker_id: WorkerId::generate(),

@@ -7,7 +7,7 @@ WITH me AS MATERIALIZED (
 ), input AS MATERIALIZED (
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
 ), due AS MATERIALIZED (
-    SELECT o.call_id
+    SELECT o.call_id, i.attempt_id, i.timeout_ms
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
@@ -17,12 +17,11 @@ WITH me AS MATERIALIZED (
     FOR UPDATE OF o /* locks */
 )
 UPDATE toolfleet.open_calls o
-SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = i.attempt_id, worker_id = $1,
+SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = d.attempt_id, worker_id = $1,
     claim_rev = o.rev + 1, attempt_started_at = now(), first_started_at = coalesce(o.first_started_at, now()),
-    attempt_timeout_ms = least(i.timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint),
-    attempt_until = least(now() + make_interval(secs => i.timeout_ms / 1000.0), o.deadline_at)
+    attempt_timeout_ms = least(d.timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint),
+    attempt_until = least(now() + make_interval(secs => d.timeout_ms / 1000.0), o.deadline_at)
 FROM due d
-JOIN input i USING (call_id)
 WHERE o.call_id = d.call_id AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now()
 RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
     o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,

@@ -78,10 +78,10 @@ WITH me AS MATERIALIZED (
         o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
         o.traceparent, o.tracestate, o.baggage
 )
-SELECT c.call_id AS asked, true AS admitted, c.*
+SELECT c.*, c.call_id AS asked, true AS admitted
 FROM claimed c
 UNION ALL
-SELECT d.call_id, false, c.*
+SELECT c.*, d.call_id, false
 FROM decided d
 LEFT JOIN claimed c ON false
 WHERE NOT d.admitted

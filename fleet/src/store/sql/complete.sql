@@ -21,9 +21,7 @@ WITH input AS MATERIALIZED (
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome, 'not_started') = 'not_started'
                AND o.effect_unknown AND o.effect IN ('idempotent', 'once'))
       -- Nor can a call end as not applied of which an attempt has said, if only late, that it did it.
-      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND EXISTS (
-          SELECT FROM toolfleet.ended_attempts e
-          WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied'))
+      AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND toolfleet.applied_late(o.call_id))
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), ended AS (
@@ -52,7 +50,6 @@ WITH input AS MATERIALIZED (
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
-    RETURNING call_id, rev, state, tool, tool_version, tenant, session, attempts, coercions, queued_ms, run_ms
 ), again AS (
     UPDATE toolfleet.open_calls o
     SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
@@ -64,8 +61,7 @@ WITH input AS MATERIALIZED (
         -- What an attempt before may have done is settled only by the tool's own answer, which recognises the key.
         effect_unknown = CASE m.attempt_outcome
             WHEN 'unknown' THEN true
-            WHEN 'definite_failure' THEN EXISTS (
-                SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = o.call_id AND e.late AND e.outcome = 'applied')
+            WHEN 'definite_failure' THEN toolfleet.applied_late(o.call_id)
             ELSE o.effect_unknown END,
         last_error = m.error::json
     FROM mine m
@@ -78,9 +74,7 @@ WITH input AS MATERIALIZED (
         due_at = greatest(now(), u.until), last_error = m.error::json
     FROM mine m
     -- A queued call has no attempt; what is in doubt is one that ended before, perhaps long before its time was over.
-    CROSS JOIN LATERAL (SELECT coalesce(m.attempt_until, (
-        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
-        WHERE a.call_id = m.call_id AND a.outcome = 'unknown' AND NOT a.late)) AS until) u
+    CROSS JOIN LATERAL (SELECT coalesce(m.attempt_until, toolfleet.unknown_until(m.call_id)) AS until) u
     WHERE o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
 ), ended_attempts AS (
@@ -98,12 +92,18 @@ WITH input AS MATERIALIZED (
     FROM mine
     WHERE kind IN ('again', 'doubt')
 )
-SELECT f.call_id, f.rev, now() AS moved_at, f.state::text AS state, f.tool, f.tool_version, f.tenant, f.session, e.dispatcher_id, f.attempts,
-    f.coercions::text AS coercions, f.queued_ms, f.run_ms
-FROM finished f
-JOIN ended e USING (call_id)
-UNION ALL
-SELECT call_id, rev, now(), state::text, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions::text,
-    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
-    (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint
-FROM (SELECT * FROM again UNION ALL SELECT * FROM doubted) moved
+SELECT call_id, rev, now() AS moved_at, state, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions::text AS coercions,
+    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
+    (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
+FROM (
+    -- Not joined with what was inserted: two lists without an index meet row by row.
+    SELECT call_id, rev + 1 AS rev, new_state AS state, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions,
+        first_started_at, accepted_at
+    FROM ended
+    UNION ALL
+    SELECT call_id, rev, state::text, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions, first_started_at, accepted_at
+    FROM again
+    UNION ALL
+    SELECT call_id, rev, state::text, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions, first_started_at, accepted_at
+    FROM doubted
+) moved

@@ -1,0 +1,24 @@
+//! A batch is whatever arrived while the last one was in flight: no timer, and no delay when nothing else waits.
+
+use async_nats::{Message, Subscriber};
+use futures_util::{FutureExt, StreamExt};
+
+/// Messages in a batch at most.
+pub const ROWS_MAX: usize = 500;
+/// Bytes in a batch at most, unless a single message is larger.
+const BYTES_MAX: usize = 1024 * 1024;
+
+/// Waits for a message and takes what else is there. `None`: the subscription is over.
+pub async fn next(subscription: &mut Subscriber) -> Option<Vec<Message>> {
+    let first = subscription.next().await?;
+    let mut bytes = first.payload.len();
+    let mut batch = vec![first];
+    while batch.len() < ROWS_MAX && bytes < BYTES_MAX {
+        // The runtime would have a task pause after about a hundred of them.
+        let waiting = tokio::task::unconstrained(subscription.next()).now_or_never();
+        let Some(Some(message)) = waiting else { break };
+        bytes += message.payload.len();
+        batch.push(message);
+    }
+    Some(batch)
+}

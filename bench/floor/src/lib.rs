@@ -1,0 +1,28 @@
+//! What a durable call costs at least, on given servers: a client, a dispatcher and a worker in one process, written by
+//! hand without anything that makes the product what it is.
+//!
+//! A call is committed with its key, its pointer goes through a work queue, it is claimed, acknowledged, run (the tool does
+//! nothing), completed with its history and its attempt, and answered: four rows, three commits, one publication, one
+//! delivery, one answer. Three statements in batches, each on a connection of its own, and nothing else.
+//!
+//! ```text
+//! client       callers in a closed loop, and what they measure
+//! dispatcher   accepts, publishes pointers, answers
+//! worker       pulls, claims, completes
+//! batch        whatever arrived while the last batch was in flight
+//! store        tables and statements
+//! bus          subjects and the stream
+//! pgbench      the same rows by Postgres's own program
+//! report       what is printed
+//! program      the command line, and the order of things
+//! ```
+
+pub mod batch;
+pub mod bus;
+pub mod client;
+pub mod dispatcher;
+pub mod pgbench;
+pub mod program;
+pub mod report;
+pub mod store;
+pub mod worker;

@@ -1,0 +1,47 @@
+//! The columns of a row in their order. A column that is asked for by its name is looked for in every row, which is dear
+//! where thousands of rows a second have twenty of them.
+
+use std::{error::Error, str::FromStr};
+
+use sqlx::{Decode, Postgres, Row as _, Type, postgres::PgRow};
+
+/// A row that is being read.
+pub(super) struct Columns<'r> {
+    row: &'r PgRow,
+    at: usize,
+}
+
+impl<'r> Columns<'r> {
+    /// From its first column on.
+    pub(super) const fn of(row: &'r PgRow) -> Self {
+        Self { row, at: 0 }
+    }
+
+    /// The next column.
+    pub(super) fn next<T: Decode<'r, Postgres> + Type<Postgres>>(
+        &mut self,
+    ) -> Result<T, sqlx::Error> {
+        let value = self.row.try_get(self.at);
+        self.at += 1;
+        value
+    }
+
+    /// The next column, a text that is a word or a name of ours.
+    pub(super) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(
+        &mut self,
+    ) -> Result<T, sqlx::Error> {
+        parse(self.next()?)
+    }
+
+    /// The same where there may be none.
+    pub(super) fn parsed_if_any<T: FromStr<Err: Error + Send + Sync + 'static>>(
+        &mut self,
+    ) -> Result<Option<T>, sqlx::Error> {
+        self.next::<Option<&str>>()?.map(parse).transpose()
+    }
+}
+
+fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(text: &str) -> Result<T, sqlx::Error> {
+    text.parse()
+        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}

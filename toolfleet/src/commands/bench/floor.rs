@@ -1,0 +1,89 @@
+//! The floor: the separate program that does the bare statements on the same servers, run between the workloads.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context, bail};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+
+/// Its name, beside this very program.
+const PROGRAM: &str = "toolfleet-floor";
+/// How much longer than its slice it may take, with a `pgbench` in it.
+const SLACK: Duration = Duration::from_secs(120);
+
+/// What a slice of it came to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct FloorRun {
+    pub(super) calls: u64,
+    pub(super) calls_per_s: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p95_ms: f64,
+    pub(super) p99_ms: f64,
+    #[serde(default)]
+    pub(super) max_ms: Option<f64>,
+    #[serde(default)]
+    pub(super) pgbench_tps: Option<f64>,
+    #[serde(default)]
+    pub(super) cpu_s: serde_json::Value,
+}
+
+/// How it is run.
+#[derive(Debug, Clone)]
+pub(super) struct Floor {
+    pub(super) program: PathBuf,
+    pub(super) nats_url: SecretString,
+    pub(super) database_url: SecretString,
+    pub(super) in_flight: usize,
+    pub(super) bytes: usize,
+    pub(super) seconds: u64,
+    pub(super) warm_up: u64,
+}
+
+/// Where it is: where it was said to be, or beside this program.
+pub(super) fn find(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    let program = match given {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()
+            .context("find this very program")?
+            .with_file_name(PROGRAM),
+    };
+    if !program.is_file() {
+        bail!(
+            "{} is not there: build it with `cargo build --release -p toolfleet-floor`, or name it with --floor-program",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+impl Floor {
+    /// Runs a slice of it.
+    pub(super) async fn run(&self) -> anyhow::Result<FloorRun> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--nats-url", self.nats_url.expose_secret()])
+            .args(["--database-url", self.database_url.expose_secret()])
+            .args(["--in-flight", &self.in_flight.to_string()])
+            .args(["--seconds", &self.seconds.to_string()])
+            .args(["--warm-up", &self.warm_up.to_string()])
+            .args(["--bytes", &self.bytes.to_string()])
+            .arg("--json")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let most = Duration::from_secs(self.seconds + self.warm_up) + SLACK;
+        let ran = tokio::time::timeout(most, command.output()).await;
+        let ran = ran
+            .with_context(|| format!("{PROGRAM} did not end within {} s", most.as_secs()))?
+            .with_context(|| format!("start {}", self.program.display()))?;
+        if !ran.status.success() {
+            let said = String::from_utf8_lossy(&ran.stderr);
+            bail!("{PROGRAM} failed ({}): {}", ran.status, said.trim());
+        }
+        let text = String::from_utf8_lossy(&ran.stdout);
+        let last = text.lines().rev().find(|line| line.starts_with('{'));
+        serde_json::from_str(last.unwrap_or_default())
+            .with_context(|| format!("read what {PROGRAM} prints"))
+    }
+}

@@ -1,0 +1,47 @@
+//! `toolfleet bench-worker`: a worker with the tools of the bench in it, otherwise what `toolfleet worker` is.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use fleet::process::{Settings, asked_to_stop, finish};
+use worker::guard;
+
+use super::{effects::Effects, tools};
+
+/// What it is told: what a worker is told, and where its effects are noted.
+#[derive(Debug, clap::Args)]
+pub struct BenchWorker {
+    /// The folder for the ledger of effects.
+    #[arg(long, value_name = "DIR")]
+    effects: PathBuf,
+    #[command(flatten)]
+    config: worker::Config,
+}
+
+impl BenchWorker {
+    pub(in crate::commands) async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self {
+            effects,
+            mut config,
+        } = self;
+        let stopping = asked_to_stop(config.parent)?;
+        guard::adopt_orphans().context("become the heir of orphaned tools")?;
+        config.guard_program = Some(guard::THIS_PROGRAM.into());
+        let noted = Effects::open(&effects)
+            .with_context(|| format!("open the ledger of effects in {}", effects.display()))?;
+        let settings = Settings {
+            process: "worker",
+            telemetry: &config.telemetry,
+            store: &config.store,
+            bus: &config.bus,
+            http: &config.http,
+            checked: config.check(),
+        };
+        let (telemetry, listener) = settings.prepare().await?;
+        let serving = tools::builder(&noted).serve(config, listener, stopping);
+        let ran = Box::pin(serving).await;
+        finish(telemetry).await;
+        ran?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,121 @@
+//! Reply: whoever waits is told. Several words for one dispatcher that are ready at the same moment are one message.
+
+use std::{collections::HashMap, time::Duration};
+
+use bytes::Bytes;
+use fleet::{
+    bus::connect::Bus,
+    ids::{CallId, DispatcherId},
+    wire::words,
+};
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::JoinSet,
+};
+
+/// Words that wait to be said; who has more to say waits.
+const WAITING_MAX: usize = 1_024;
+/// Words in one message at most.
+const TOGETHER_MAX: usize = 256;
+/// Bytes in one message at most, unless a single word has more.
+const BYTES_MAX: usize = 512 * 1024;
+/// How long saying one message may take.
+const SEND_MAX: Duration = Duration::from_secs(2);
+
+/// A word about a call.
+struct Word {
+    dispatcher: DispatcherId,
+    call: CallId,
+    /// The envelope; empty to ring the bell only, and the dispatcher reads the row.
+    envelope: Bytes,
+}
+
+/// Where words are handed over. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Replies(Sender<Word>);
+
+impl Replies {
+    /// Starts the task that says them; it ends when every clone is gone and all is said.
+    pub(crate) fn start(bus: &Bus, tasks: &mut JoinSet<()>) -> Self {
+        let (sender, waiting) = mpsc::channel(WAITING_MAX);
+        tasks.spawn(say(bus.clone(), waiting));
+        Self(sender)
+    }
+
+    /// Tells the dispatcher that accepted the call. A word that is lost is found out about by whoever waits.
+    pub(crate) async fn tell(&self, dispatcher: DispatcherId, call: CallId, envelope: Bytes) {
+        let word = Word {
+            dispatcher,
+            call,
+            envelope,
+        };
+        if self.0.send(word).await.is_err() {
+            tracing::debug!("waiters were not told; they find out by themselves");
+        }
+    }
+}
+
+async fn say(bus: Bus, mut waiting: Receiver<Word>) {
+    let mut arrived = Vec::with_capacity(TOGETHER_MAX);
+    while waiting.recv_many(&mut arrived, TOGETHER_MAX).await > 0 {
+        let mut together: HashMap<DispatcherId, Vec<(CallId, Bytes)>> = HashMap::new();
+        for word in arrived.drain(..) {
+            let words = together.entry(word.dispatcher).or_default();
+            words.push((word.call, word.envelope));
+        }
+        for (dispatcher, words) in together {
+            say_to(&bus, dispatcher, words).await;
+        }
+    }
+}
+
+async fn say_to(bus: &Bus, dispatcher: DispatcherId, words: Vec<(CallId, Bytes)>) {
+    let limit = BYTES_MAX.min(bus.payload_max());
+    let (mut first, mut envelopes, mut bytes) = (None, Vec::new(), 0);
+    for (call, envelope) in words {
+        let weight = words::weight(&envelope);
+        if envelope.is_empty() || weight > limit {
+            publish(bus, bus.subjects.done(dispatcher, call), envelope).await;
+            continue;
+        }
+        if bytes + weight > limit {
+            say_together(bus, dispatcher, first, &mut envelopes).await;
+            bytes = 0;
+        }
+        if envelopes.is_empty() {
+            first = Some(call);
+        }
+        bytes += weight;
+        envelopes.push(envelope);
+    }
+    say_together(bus, dispatcher, first, &mut envelopes).await;
+}
+
+/// `first`: the call of the first envelope.
+async fn say_together(
+    bus: &Bus,
+    dispatcher: DispatcherId,
+    first: Option<CallId>,
+    envelopes: &mut Vec<Bytes>,
+) {
+    match (first, envelopes.len()) {
+        (Some(call), 1) => {
+            let envelope = envelopes.remove(0);
+            publish(bus, bus.subjects.done(dispatcher, call), envelope).await;
+        }
+        (Some(_), 2..) => {
+            let joined = words::join(envelopes);
+            envelopes.clear();
+            publish(bus, bus.subjects.done_together(dispatcher), joined).await;
+        }
+        (_, _) => {}
+    }
+}
+
+async fn publish(bus: &Bus, subject: String, body: Bytes) {
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    let telling = bus.client.publish(subject, body);
+    if !matches!(tokio::time::timeout(SEND_MAX, telling).await, Ok(Ok(()))) {
+        tracing::debug!("waiters were not told; they find out by themselves");
+    }
+}
