@@ -59,6 +59,8 @@ CREATE TABLE toolfleet.tool_versions (
     manifest json NOT NULL,
     -- Which values of its calls are nobody's business; null where there are none.
     sensitive json GENERATED ALWAYS AS (manifest->'sensitive') STORED,
+    -- How many attempts of the tool may run at a time over the whole fleet; null: no limit. The newest version's holds.
+    concurrency integer GENERATED ALWAYS AS ((manifest->>'concurrency')::integer) STORED CHECK (concurrency BETWEEN 1 AND 1000),
     manifest_hash bytea NOT NULL,
     schema_hash bytea NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
@@ -165,7 +167,19 @@ CREATE INDEX open_calls_due ON toolfleet.open_calls (due_at) WHERE due_at IS NOT
 -- columns that the claim does not change.
 CREATE INDEX open_calls_held ON toolfleet.open_calls (line, tenant, priority, accepted_at, call_id) WHERE held;
 -- Probes under way, to be counted.
+-- Calls of tools with a limit of their own that have been handed to NATS, whether they run or not. Others have no entry.
+CREATE INDEX open_calls_admitted ON toolfleet.open_calls (line) WHERE NOT held AND line LIKE 'tool/%';
 CREATE INDEX open_calls_probes ON toolfleet.open_calls (probe_of) WHERE probe_of IS NOT NULL;
+
+-- The places of a tool with a limit: as many as the largest limit it has ever had, numbered from 1. A claim writes its attempt
+-- into a free one. Nothing frees a place: it is free when its attempt is not live any more, which the attempt's call tells.
+CREATE TABLE toolfleet.tool_slots (
+    tool text NOT NULL,
+    slot integer NOT NULL CHECK (slot BETWEEN 1 AND 1000),
+    call_id uuid,
+    attempt_id uuid,
+    PRIMARY KEY (tool, slot)
+) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
 -- A key names one call within its tenant. It has no expiry of its own: whether it has lapsed is computed from its call.
 CREATE TABLE toolfleet.idempotency_keys (

@@ -121,8 +121,18 @@ WHERE o.state = 'in_doubt';
 
 CREATE VIEW toolfleet.tools AS
 SELECT tool, version, version = max(version) OVER (PARTITION BY tool) AS current, manifest->>'effect' AS effect,
-       manifest->>'queue' AS queue, manifest, encode(schema_hash, 'hex') AS schema_hash, applied_at, applied_by
+       manifest->>'queue' AS queue, manifest, encode(schema_hash, 'hex') AS schema_hash, applied_at, applied_by,
+       concurrency
 FROM toolfleet.tool_versions;
+
+-- The places of tools with a limit that are taken now, and by what: an attempt that runs, or one in doubt that may still act.
+CREATE VIEW toolfleet.slots AS
+SELECT s.tool, s.slot, s.call_id, s.attempt_id, o.state::text AS state, coalesce(w.name, o.worker_id::text) AS worker,
+       o.attempt_started_at AS since, o.attempt_until
+FROM toolfleet.tool_slots s
+JOIN toolfleet.open_calls o ON o.call_id = s.call_id AND o.attempt_id = s.attempt_id
+LEFT JOIN toolfleet.worker_processes w USING (worker_id)
+WHERE o.state = 'running' OR o.state = 'in_doubt' AND o.attempt_until > now();
 
 CREATE VIEW toolfleet.workers AS
 SELECT worker_id, name, host, pid, version, state::text AS state, queues, concurrency, beat_at, started_at, ended_at,

@@ -62,6 +62,13 @@ CREATE TYPE toolfleet.worker_state AS ENUM (
     'fenced'
 );
 
+CREATE FUNCTION toolfleet.applied_late(call uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM toolfleet.ended_attempts e WHERE e.call_id = call AND e.late AND e.outcome = 'applied');
+END $$;
+
 CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT
     AS $$
@@ -416,6 +423,15 @@ CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json
         value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')), '[omitted]') ELSE value END
 $$;
 
+CREATE FUNCTION toolfleet.key_lapsed(call uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM toolfleet.finished_calls f
+        WHERE f.call_id = call AND f.finished_at + make_interval(secs => f.key_retention_ms / 1000.0) < now());
+END $$;
+
 CREATE FUNCTION toolfleet.leave(worker uuid, clean boolean) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -620,6 +636,15 @@ CREATE FUNCTION toolfleet.shown(value json, sensitive json) RETURNS json
     SELECT toolfleet.veiled(value, ARRAY(SELECT json_array_elements_text(sensitive->'pointers')),
         CASE WHEN sensitive->>'mode' = 'omit' THEN '[omitted]' ELSE '[masked]' END)
 $$;
+
+CREATE FUNCTION toolfleet.unknown_until(call uuid) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (
+        SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
+        WHERE a.call_id = call AND a.outcome = 'unknown' AND NOT a.late);
+END $$;
 
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT
@@ -903,10 +928,12 @@ CREATE TABLE toolfleet.tool_versions (
     rev bigint NOT NULL,
     manifest json NOT NULL,
     sensitive json GENERATED ALWAYS AS ((manifest -> 'sensitive'::text)) STORED,
+    concurrency integer GENERATED ALWAYS AS (((manifest ->> 'concurrency'::text))::integer) STORED,
     manifest_hash bytea NOT NULL,
     schema_hash bytea NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL,
     applied_by text NOT NULL,
+    CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
 );
 
@@ -1148,6 +1175,29 @@ CREATE VIEW toolfleet.in_doubt AS
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'in_doubt'::toolfleet.call_state);
 
+CREATE TABLE toolfleet.tool_slots (
+    tool text NOT NULL,
+    slot integer NOT NULL,
+    call_id uuid,
+    attempt_id uuid,
+    CONSTRAINT tool_slots_slot_check CHECK (((slot >= 1) AND (slot <= 1000)))
+)
+WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE VIEW toolfleet.slots AS
+ SELECT s.tool,
+    s.slot,
+    s.call_id,
+    s.attempt_id,
+    (o.state)::text AS state,
+    COALESCE(w.name, (o.worker_id)::text) AS worker,
+    o.attempt_started_at AS since,
+    o.attempt_until
+   FROM ((toolfleet.tool_slots s
+     JOIN toolfleet.open_calls o ON (((o.call_id = s.call_id) AND (o.attempt_id = s.attempt_id))))
+     LEFT JOIN toolfleet.worker_processes w USING (worker_id))
+  WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
+
 CREATE VIEW toolfleet.tools AS
  SELECT tool_versions.tool,
     tool_versions.version,
@@ -1157,7 +1207,8 @@ CREATE VIEW toolfleet.tools AS
     tool_versions.manifest,
     encode(tool_versions.schema_hash, 'hex'::text) AS schema_hash,
     tool_versions.applied_at,
-    tool_versions.applied_by
+    tool_versions.applied_by,
+    tool_versions.concurrency
    FROM toolfleet.tool_versions;
 
 CREATE VIEW toolfleet.workers AS
@@ -1201,6 +1252,8 @@ ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key_hash);
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
+ALTER TABLE ONLY toolfleet.tool_slots
+    ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
 ALTER TABLE ONLY toolfleet.tool_versions
     ADD CONSTRAINT tool_versions_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_versions
@@ -1208,7 +1261,9 @@ ALTER TABLE ONLY toolfleet.tool_versions
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
-CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING btree (call_id);
+CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHERE ((NOT held) AND (line ~~ 'tool/%'::text));
 
 CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (due_at IS NOT NULL);
 

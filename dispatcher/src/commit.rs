@@ -240,7 +240,10 @@ impl Door {
             &arguments.hash,
         );
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        let line = Line::Queue(manifest.queue.clone());
+        let line = match manifest.concurrency {
+            Some(_) => Line::Tool(manifest.name.clone()),
+            None => Line::Queue(manifest.queue.clone()),
+        };
         NewCall {
             call_id,
             tenant: submission.tenant.clone(),

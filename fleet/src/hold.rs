@@ -143,5 +143,29 @@ pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
     worth
 }
 
+/// How much of a tool with a limit is under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Attempts that have a place: they run, or are in doubt and may still act.
+    pub running: u32,
+    /// Calls that were handed to NATS to take one.
+    pub on_its_way: u32,
+}
+
+/// How many more calls of a tool may be handed over, of which at most `limit` may run at a time. What waits in the line of a
+/// tool that has no limit any more goes as a queue's that nobody has looked at.
+///
+/// Nothing is handed over ahead of a free place: a worker with a free slot would ask at once, and be refused.
+pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
+    match limit {
+        Some(limit) => limit
+            .saturating_sub(admitted.running)
+            .saturating_sub(admitted.on_its_way),
+        None => u32::try_from(ALLOWANCE_UNKNOWN)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(admitted.on_its_way),
+    }
+}
+
 #[cfg(test)]
 mod tests;

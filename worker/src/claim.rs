@@ -7,7 +7,9 @@ use fleet::{
     ids::{AttemptId, CallId},
     registry::Tool,
     store::{
+        StoreError,
         claim::{ClaimRow, Claimed},
+        limited::Limited,
         read,
     },
     telemetry::{metrics, report},
@@ -46,20 +48,27 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
     let entry = worker.attempts.enter(call, attempt_id, &worker.work);
     let claim_sent = Instant::now();
     let timeout_ms = i64::try_from(tool.manifest.timeout.as_millis()).unwrap_or(i64::MAX);
-    let claimed = match worker
-        .claiming
-        .claim(ClaimRow {
-            call_id: call,
-            attempt_id,
-            timeout_ms,
-        })
-        .await
-    {
-        Ok(Some(claimed)) => {
+    let row = ClaimRow {
+        call_id: call,
+        attempt_id,
+        timeout_ms,
+    };
+    let decided = if is_limited(worker, &tool) {
+        // Boxed: it must not make every claim's future large.
+        Box::pin(claim_limited(worker, row)).await
+    } else {
+        worker.claiming.claim(row).await.map(Decided::from)
+    };
+    let claimed = match decided {
+        Ok(Decided::Ours(claimed)) => {
             remembered.answered();
             claimed
         }
-        Ok(None) => {
+        Ok(Decided::NoSlot) => {
+            remembered.answered();
+            return Err(Skip::Limited);
+        }
+        Ok(Decided::NotOurs) => {
             remembered.answered();
             return Err(why_not(worker, call).await);
         }
@@ -83,6 +92,39 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         claim_sent,
         entry,
     })
+}
+
+/// What the ledger says to a claim.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are ours, and none outlives its claim"
+)]
+enum Decided {
+    Ours(Claimed),
+    NotOurs,
+    /// As many attempts of its tool run as may.
+    NoSlot,
+}
+
+impl From<Option<Claimed>> for Decided {
+    fn from(claimed: Option<Claimed>) -> Self {
+        claimed.map_or(Self::NotOurs, Self::Ours)
+    }
+}
+
+async fn claim_limited(worker: &Worker, row: ClaimRow) -> Result<Decided, StoreError> {
+    Ok(match worker.claiming.claim_limited(row).await? {
+        Some(Limited::Claimed(claimed)) => Decided::Ours(*claimed),
+        Some(Limited::NoSlot) => Decided::NoSlot,
+        None => Decided::NotOurs,
+    })
+}
+
+/// Whether its tool runs only so often at a time, or did when the call was accepted; the ledger knows how often.
+fn is_limited(worker: &Worker, tool: &Tool) -> bool {
+    let current = || worker.registry.current(&tool.manifest.name);
+    tool.manifest.concurrency.is_some()
+        || current().is_some_and(|current| current.manifest.concurrency.is_some())
 }
 
 /// The claim took nothing: the row says why.

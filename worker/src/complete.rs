@@ -46,6 +46,9 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
     match recording.await {
         Ok(Recorded::Ended(decided)) => {
             reached(Checkpoint::Completed);
+            if executed.tool.manifest.concurrency.is_some() {
+                make_room(worker).await;
+            }
             let (ended, ending) = *decided;
             metrics().ended(name, executed.execution.word());
             if executed.claimed.effect == Effect::Transaction
@@ -265,4 +268,17 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
         .replies
         .tell(ended.dispatcher, call, body.into())
         .await;
+}
+
+/// Rings for whoever releases the next call of a tool with a limit.
+async fn make_room(worker: &Worker) {
+    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    let subject = worker.bus.subjects.room();
+    let telling = worker.bus.client.publish(subject, Bytes::new());
+    if !matches!(
+        tokio::time::timeout(Duration::from_secs(2), telling).await,
+        Ok(Ok(()))
+    ) {
+        tracing::debug!("that a place is free was not told; a dispatcher finds out by itself");
+    }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Skip {
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
+    /// As many attempts of its tool run as may at a time; the call is held in its tool's line.
+    Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
     /// The tool refused the arguments before anything ran; the call is ended.
@@ -49,9 +51,10 @@ impl Skip {
             Self::Unreadable => Disposal::ThrowAway,
             Self::Gone
             | Self::NotQueued(_)
-            | Self::Held
             | Self::Refused
             | Self::Overdue
+            | Self::Held
+            | Self::Limited
             | Self::CannotRun => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
@@ -67,6 +70,7 @@ impl Skip {
             Self::Held => "held",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
+            Self::Limited => "limited",
             Self::CannotRun => "cannot_run",
             Self::Refused => "refused",
             Self::StoreSilent => "store_silent",

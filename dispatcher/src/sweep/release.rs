@@ -1,19 +1,20 @@
 //! Held calls, released when it is their turn; and the looks by which the meter knows when that is.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, future::pending, time::Duration};
 
+use async_nats::Subscriber;
 use fleet::{
     checkpoint::{Checkpoint, reached},
-    hold::{self, ALLOWANCE_UNKNOWN, Line},
-    ids::{Label, QueueName, ToolName},
+    hold::{self, Line},
+    ids::{Label, QueueName},
     store::{
-        PgConnection, StoreError,
+        PgConnection, StoreError, limited,
         release::{self, Released},
         session::within,
     },
     telemetry::{metrics, report},
 };
-use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep};
 
 use super::{Sweep, every, warn};
@@ -38,6 +39,9 @@ const AT_ONCE: usize = 1_000;
 /// How long a statement may take before its connection is given up.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
 
+/// The group of dispatchers of which one hears that a place is free.
+const RELEASERS: &str = "release";
+
 /// What a releasing dispatcher remembers. None of it decides whether a call runs.
 #[derive(Default)]
 struct Releasing {
@@ -50,6 +54,15 @@ impl Sweep {
     /// Releases held calls. Cancel-safe: what was released and not published is found by its age.
     pub(super) async fn release_held(self) {
         let mut releasing = Releasing::default();
+        // One of all dispatchers is enough; where none hears it, the next look comes soon.
+        let (subject, one_of) = (self.bus.subjects.room(), RELEASERS.to_owned());
+        let mut bell = match self.bus.client.queue_subscribe(subject, one_of).await {
+            Ok(bell) => Some(bell),
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for places of limited tools; looking for them instead");
+                None
+            }
+        };
         loop {
             let holds = || self.meter.queues().iter().any(|(_, meter)| meter.holds());
             let pause = if releasing.last.is_empty() && !holds() {
@@ -59,6 +72,7 @@ impl Sweep {
             };
             tokio::select! {
                 () = self.meter.until_call_is_held() => {}
+                () = rung(&mut bell) => {}
                 () = sleep(pause) => {}
             }
             // What is released while nothing can be published only waits elsewhere.
@@ -142,18 +156,16 @@ impl Sweep {
                 meter.room()
             }
             Line::Tool(tool) => {
-                let counting = release::admitted(connection, tool);
+                let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;
-                self.limit_of(tool).saturating_sub(counted)
+                let current = self.registry.current(tool);
+                u64::from(hold::room_of_tool(
+                    current.and_then(|current| current.manifest.concurrency),
+                    counted,
+                ))
             }
         };
         Ok(usize::try_from(room).unwrap_or(usize::MAX))
-    }
-
-    /// How many calls of a tool with a line of its own may be with NATS or run. What is there of a tool that has none, or none
-    /// any more, goes as a queue's does.
-    const fn limit_of(&self, _tool: &ToolName) -> u64 {
-        ALLOWANCE_UNKNOWN
     }
 
     /// Releases what is whose, and publishes it. Returns how many that were.
@@ -214,6 +226,18 @@ impl Sweep {
             tracing::debug!(%queue, error = report(&error), "what the stream holds was not seen");
         }
     }
+}
+
+/// Waits until places were told to be free, however many. Cancel-safe.
+async fn rung(bell: &mut Option<Subscriber>) {
+    let Some(words) = bell else {
+        return pending().await;
+    };
+    if words.next().await.is_none() {
+        *bell = None;
+        return;
+    }
+    while let Some(Some(_word)) = words.next().now_or_never() {}
 }
 
 /// Who gets how many of the places, and who is last.

@@ -121,3 +121,25 @@ proptest! {
         prop_assert!(allowance(slots, drain) >= slots);
     }
 }
+
+#[test]
+fn a_tool_has_room_for_what_neither_runs_nor_is_on_its_way() {
+    let room = |limit, running, on_its_way| {
+        room_of_tool(
+            Some(limit),
+            Admitted {
+                running,
+                on_its_way,
+            },
+        )
+    };
+    assert_eq!(room(3, 0, 0), 3);
+    assert_eq!(room(3, 1, 1), 1);
+    // Retries come back without being asked, and a limit can be lowered.
+    assert_eq!((room(3, 2, 4), room(1, 3, 0)), (0, 0));
+    let on_their_way = Admitted {
+        running: 500,
+        on_its_way: 4,
+    };
+    assert_eq!(room_of_tool(None, on_their_way), 60);
+}

@@ -71,6 +71,9 @@ pub struct Manifest {
     /// How long its first attempt may be waited for.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional")]
     pub max_queue_wait: Option<Duration>,
+    /// How many attempts of the tool may run at a time, over the whole fleet. `None`: as many as workers have places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,

@@ -86,6 +86,10 @@ fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
         ("/queue", Some(_)) => {
             "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()
         }
+        ("/concurrency", _) => {
+            "a tool runs 1 to 1000 at a time over the whole fleet; leave concurrency out where nothing limits it"
+                .to_owned()
+        }
         ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
         (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
             "write a duration such as 500ms, 30s, 5m or 24h".to_owned()

@@ -139,8 +139,8 @@ impl Statement for Claim {
     }
 }
 
-/// In the order of `sql/claim.sql` and `sql/claim_read_back.sql`.
-fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
+/// What a row begins with, in the order of `sql/claim.sql`, `sql/claim_limited.sql` and `sql/claim_read_back.sql`.
+pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
     let mut columns = Columns::of(row);
     Ok(Claimed {
         call_id: CallId(columns.next()?),

@@ -1,5 +1,5 @@
-//! The ledger writer of one process: a lane per statement, a second one for large bodies and for what comes together,
-//! and what to do with silence.
+//! The ledger writer of one process: a lane per statement, a second one for large bodies and for what comes together, and
+//! what to do with silence.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +12,7 @@ use super::{
     claim::{Claim, ClaimRow, Claimed, read_back},
     complete::{Complete, Ended, Ending},
     lane::{Lane, Reply, Statement as _},
+    limited::{ClaimLimited, Limited},
     session::{Postgres, within},
 };
 use crate::{
@@ -68,18 +69,24 @@ impl Accepting {
 #[derive(Debug, Clone)]
 pub struct Claiming {
     lane: Lane<Claim>,
+    /// For tools with a limit: a claim that has to find a place must not hold up the others.
+    limited: Lane<ClaimLimited>,
     postgres: Postgres,
     /// One connection for reading claims back, used in turn: after an outage every claim in flight wants it at once.
     reading_back: Arc<Mutex<Option<PgConnection>>>,
 }
 
 impl Claiming {
-    /// Starts its lane on `tasks`.
+    /// Starts its lanes on `tasks`.
     pub fn start(worker: WorkerId, postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
         let (lane, run) = Lane::new(Arc::new(Claim::new(worker)), postgres.clone());
+        let (limited, run_limited) =
+            Lane::new(Arc::new(ClaimLimited::new(worker)), postgres.clone());
         tasks.spawn(run);
+        tasks.spawn(run_limited);
         Self {
             lane,
+            limited,
             postgres: postgres.clone(),
             reading_back: Arc::default(),
         }
@@ -94,33 +101,70 @@ impl Claiming {
     /// The ledger could not be asked, or did not confirm the claim. Nothing may run, and the claim may have been committed,
     /// or be committed yet: whoever gives it up must look for it later.
     pub async fn claim(&self, row: ClaimRow) -> Result<Option<Claimed>, StoreError> {
-        let doing = "claim a call";
         let (call, attempt) = (row.call_id, row.attempt_id);
         match self.lane.send(row).await {
             Reply::Done(claimed) => Ok(Some(claimed)),
             Reply::Undecided => Ok(None),
-            Reply::Refused(source) => Err(StoreError::Refused { doing, source }),
-            Reply::NotSent => Err(StoreError::Unavailable {
-                doing,
-                source: sqlx::Error::WorkerCrashed,
-            }),
+            Reply::Refused(source) => Err(refused(source)),
+            Reply::NotSent => Err(not_confirmed()),
             Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
-            Reply::Unknown => {
-                // Boxed: the rare way must not make every claim's future large.
-                let claimed = within(
-                    doing,
-                    READ_BACK_MAX,
-                    Box::pin(self.read_back(call, attempt)),
-                )
-                .await?;
-                metrics().lost_answer(Claim::NAME, claimed.is_some());
-                let unconfirmed = || StoreError::Unavailable {
-                    doing,
-                    source: sqlx::Error::WorkerCrashed,
-                };
-                claimed.map(Some).ok_or_else(unconfirmed)
-            }
+            // Boxed: the rare way must not make every claim's future large.
+            Reply::Unknown => Box::pin(self.ask_again(Claim::NAME, call, attempt))
+                .await
+                .map(Some),
         }
+    }
+
+    /// Claims one call of a tool that has a limit, and with it a place of its tool. `None`: it is not ours, and nothing may
+    /// run; nor where there is no place.
+    ///
+    /// When the answer is missing, the claim is read back as any other: the place was taken with the call, or not at all.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Claiming::claim`].
+    pub async fn claim_limited(&self, row: ClaimRow) -> Result<Option<Limited>, StoreError> {
+        let (call, attempt) = (row.call_id, row.attempt_id);
+        match self.limited.send(row).await {
+            Reply::Done(decided) => Ok(Some(decided)),
+            Reply::Undecided => Ok(None),
+            Reply::Refused(source) => Err(refused(source)),
+            Reply::NotSent => Err(not_confirmed()),
+            Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
+            Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME, call, attempt))
+                .await
+                .map(|claimed| Some(Limited::Claimed(Box::new(claimed)))),
+        }
+    }
+}
+
+const CLAIMING: &str = "claim a call";
+
+const fn refused(source: sqlx::Error) -> StoreError {
+    StoreError::Refused {
+        doing: CLAIMING,
+        source,
+    }
+}
+
+const fn not_confirmed() -> StoreError {
+    StoreError::Unavailable {
+        doing: CLAIMING,
+        source: sqlx::Error::WorkerCrashed,
+    }
+}
+
+impl Claiming {
+    /// What became of a claim whose answer never came.
+    async fn ask_again(
+        &self,
+        statement: &'static str,
+        call: CallId,
+        attempt: AttemptId,
+    ) -> Result<Claimed, StoreError> {
+        let claimed = within(CLAIMING, READ_BACK_MAX, self.read_back(call, attempt)).await?;
+        metrics().lost_answer(statement, claimed.is_some());
+        claimed.ok_or_else(not_confirmed)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod health;
 pub mod lane;
 pub mod late;
 pub mod ledger;
+pub mod limited;
 pub mod migrate;
 pub mod postpone;
 pub mod probe;

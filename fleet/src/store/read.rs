@@ -291,12 +291,12 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
                 .try_get::<String, _>("state")?
                 .parse()
                 .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            held: row.try_get("held")?,
             rev: row.try_get("rev")?,
             attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
             accepted_at: row.try_get("accepted_at")?,
             attempts: row.try_get("attempts")?,
             language: language(row)?,
+            held: row.try_get("held")?,
             overdue: row.try_get("overdue")?,
             cancel_requested: row.try_get("cancel_requested")?,
             effect_unknown: row.try_get("effect_unknown")?,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     call::Priority,
     hold::{Line, penalty},
-    ids::{Label, QueueName, ToolName},
+    ids::{Label, QueueName},
     wire::pointer::Pointer,
 };
 
@@ -158,24 +158,6 @@ pub async fn release(
         .map(read)
         .collect::<Result<_, _>>()
         .map_err(|error| StoreError::unreadable(doing, error))
-}
-
-/// How many calls of a tool with a line of its own are with NATS or run. The line's room is what its limit leaves.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn admitted(connection: &mut PgConnection, tool: &ToolName) -> Result<u64, StoreError> {
-    let counted: Result<i64, _> = sqlx::query_scalar(
-        "SELECT count(*) FROM toolfleet.open_calls \
-         WHERE line = $1 AND NOT held AND state IN ('queued', 'running') AND due_at IS NULL",
-    )
-    .bind(Line::Tool(tool.clone()).to_string())
-    .fetch_one(connection)
-    .await;
-    counted
-        .map(|counted| u64::try_from(counted).unwrap_or(0))
-        .map_err(|error| StoreError::from_sqlx("count the admitted calls of a tool", error))
 }
 
 /// The slots of each queue's live workers, as the workers share them out.

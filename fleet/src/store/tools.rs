@@ -19,8 +19,10 @@ pub enum Applied {
     ProbeUnfit,
 }
 
-/// Applies one manifest. One autocommit statement; guards: the version is new, the tool that its probe asks is a `read`; it
-/// takes the fleet's row, so versions are numbered in the order they commit.
+/// Applies one manifest; a tool with a limit gets its places with it.
+///
+/// One autocommit statement; guards: the version is new, the tool that its probe asks is a `read`; it takes the fleet's row,
+/// so versions are numbered in the order they commit. The places of a larger limit before stay.
 ///
 /// # Errors
 ///
@@ -41,7 +43,11 @@ pub async fn apply(
              WHERE NOT EXISTS (SELECT FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2) \
                AND ($7::text IS NULL OR 'read' = ( \
                    SELECT manifest->>'effect' FROM toolfleet.tool_versions WHERE tool = $7 ORDER BY version DESC LIMIT 1)) \
-             RETURNING registry_rev) \
+             RETURNING registry_rev), \
+         places AS ( \
+             INSERT INTO toolfleet.tool_slots (tool, slot) \
+             SELECT $1, place FROM ordered, generate_series(1, $8::integer) place \
+             ON CONFLICT (tool, slot) DO NOTHING) \
          INSERT INTO toolfleet.tool_versions (tool, version, rev, manifest, manifest_hash, schema_hash, applied_by) \
          SELECT $1, $2, registry_rev, $3::json, $4, $5, $6 FROM ordered \
          ON CONFLICT (tool, version) DO NOTHING",
@@ -53,6 +59,7 @@ pub async fn apply(
     .bind(&canonical::hash(&manifest.input_schema)[..])
     .bind(by)
     .bind(manifest.probe.as_ref().map(|probe| probe.tool.as_str()))
+    .bind(manifest.concurrency.and_then(|limit| i32::try_from(limit).ok()))
     .execute(&mut *connection)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;

@@ -213,6 +213,11 @@ impl Subjects {
         format!("{}.control.changed", self.prefix)
     }
 
+    /// The bell: an attempt of a tool with a limit has ended, so its line may have room.
+    pub fn room(&self) -> String {
+        format!("{}.control.room", self.prefix)
+    }
+
     /// Whether a caller may be answered there. A reply is published with our permissions, so a caller must not be able
     /// to aim it at our own subjects or at the server's.
     pub fn accepts_reply(&self, reply: &str) -> bool {

@@ -11,6 +11,7 @@ mod differential;
 mod accept;
 
 mod claim;
+mod limited;
 
 mod complete;
 mod late;

@@ -8,6 +8,7 @@ use fleet::{
     ids::{CallId, Label, ToolName},
     store::{
         accept::NewCall,
+        limited,
         postpone::postpone,
         release::{self, Released},
         sweep,
@@ -16,7 +17,7 @@ use fleet::{
 };
 use sqlx::PgConnection;
 
-use crate::support::{Ledger, again, ending, new_call};
+use crate::support::{Ledger, ending, new_call};
 
 /// A held call of this tenant.
 fn held(tenant: &str, priority: Priority) -> NewCall {
@@ -279,33 +280,8 @@ async fn what_is_due_and_finds_no_room_is_held() {
         "a number of its own"
     );
     let tool: ToolName = "x".parse().unwrap();
-    assert_eq!(release::admitted(connection, &tool).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn the_calls_of_a_tool_that_are_with_nats_or_run_are_counted() {
-    let mut ledger = Ledger::fresh().await;
-    let worker = ledger.worker().await;
-    let limited = || NewCall {
-        line: "tool/x".parse().unwrap(),
-        ..held("a", Priority::Normal)
-    };
-    for _ in 0..3 {
-        ledger.accepted(limited()).await;
-    }
-    let connection = &mut connect(&ledger).await;
-    let tool: ToolName = "x".parse().unwrap();
-    assert_eq!(release::admitted(connection, &tool).await.unwrap(), 0);
-    let turn = [("a".parse().unwrap(), 2)];
-    let line = Line::Tool(tool.clone());
-    let released = release::release(connection, &line, &turn).await.unwrap();
-    let call = released[0].call.pointer.call_id;
-    let attempt = worker.claims(call).await;
-    assert_eq!(release::admitted(connection, &tool).await.unwrap(), 2);
-    // Whoever waits for its next attempt is in nobody's way.
-    let guard = fleet::store::complete::Guard::Attempt(attempt);
-    ledger.ends(ending(call, guard, again())).await;
-    assert_eq!(release::admitted(connection, &tool).await.unwrap(), 1);
+    let admitted = limited::admitted(connection, &tool).await.unwrap();
+    assert_eq!((admitted.running, admitted.on_its_way), (0, 0));
 }
 
 #[tokio::test]

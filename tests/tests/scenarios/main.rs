@@ -33,6 +33,7 @@ mod silence;
 mod stream;
 mod sweep;
 
+mod concurrency;
 mod fairness;
 mod fencing;
 

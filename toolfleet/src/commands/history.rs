@@ -90,7 +90,7 @@ pub(super) async fn tools(pool: &PgPool, all: bool) -> Result<Vec<String>, Store
                     (SELECT json_object_keys(manifest->'executor') LIMIT 1) AS executor, queue,
                     coalesce(manifest->>'key',
                              CASE WHEN effect IN ('once', 'transaction') THEN 'required' ELSE 'optional' END) AS key,
-                    schema_hash, applied_at, applied_by
+                    concurrency, schema_hash, applied_at, applied_by
              FROM toolfleet.tools
              WHERE current OR $1
              ORDER BY tool, version
@@ -173,6 +173,11 @@ pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>,
                     c.error->>'code' AS error_code, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
                     EXISTS (SELECT FROM toolfleet.tools t
                             WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
+                    (SELECT row_to_json(l) FROM (
+                         SELECT t.concurrency AS at_a_time,
+                                (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running
+                         FROM toolfleet.tools t
+                         WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
                     (SELECT row_to_json(w) FROM (
                          SELECT count(*) AS live, coalesce(sum(concurrency), 0) AS slots,
                                 coalesce(sum(running), 0) AS running

@@ -40,6 +40,12 @@ impl Settings {
         self.field("max_queue_wait", format_duration(wait))
     }
 
+    /// How many attempts may run at a time over the whole fleet, 1 to 1000; as many as workers have places if not set.
+    #[must_use]
+    pub fn concurrency(self, limit: u32) -> Self {
+        self.field("concurrency", limit)
+    }
+
     /// The queue of its calls. If not set, a queue of its own, named like the tool: only workers that pull it get its calls,
     /// and those are the ones that have it.
     #[must_use]

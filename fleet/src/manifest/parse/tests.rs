@@ -744,3 +744,20 @@ fn every_effect_may_take_its_key_from_the_arguments() {
         assert_eq!(warned, manifest.effect == Effect::Read, "{changes}");
     }
 }
+
+#[test]
+fn a_limit_is_a_number_that_a_fleet_can_have() {
+    for limit in [1, 1_000] {
+        let manifest = parse(&with(&json!({"concurrency": limit}))).unwrap();
+        assert_eq!(manifest.concurrency, Some(limit));
+    }
+    for refused in [json!(0), json!(-1), json!(1_001), json!(1.5), json!("4")] {
+        let problems = parse(&with(&json!({"concurrency": refused}))).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].path, "/concurrency");
+        assert!(
+            problems[0].message.contains("1 to 1000 at a time"),
+            "{problems:?}"
+        );
+    }
+}

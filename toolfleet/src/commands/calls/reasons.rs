@@ -36,6 +36,8 @@ pub(super) struct Facts {
     pub(super) deadline_at: OffsetDateTime,
     /// Whether this version of its tool is applied.
     pub(super) tool_known: bool,
+    /// How often its tool runs at a time, where it has a limit.
+    pub(super) tool_limit: Option<ToolLimit>,
     /// The live workers of its queue.
     pub(super) workers: Workers,
     /// The attempt that runs.
@@ -44,6 +46,12 @@ pub(super) struct Facts {
     pub(super) doubt: Option<Doubt>,
     /// Its last move that was no remark.
     pub(super) last: Move,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct ToolLimit {
+    at_a_time: i64,
+    running: i64,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -221,6 +229,18 @@ fn held(facts: &Facts) -> Explanation {
                 "no live worker pulls from its queue {queue}; it waits in the ledger, and {behind}"
             ),
             format!("start one: toolfleet worker --queues {queue}"),
+        );
+    }
+    if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
+        let tool = &facts.tool;
+        return because(
+            "tool_limit",
+            format!(
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}"
+            ),
+            format!(
+                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
+            ),
         );
     }
     let (live, slots) = (workers.live, workers.slots);

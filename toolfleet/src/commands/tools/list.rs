@@ -36,7 +36,7 @@ impl List {
             .map(Row::cells)
             .collect();
         let headings = [
-            "TOOL", "VERSION", "EFFECT", "EXECUTOR", "QUEUE", "KEY", "APPLIED", "BY",
+            "TOOL", "VERSION", "EFFECT", "EXECUTOR", "QUEUE", "KEY", "LIMIT", "APPLIED", "BY",
         ];
         output::print(&output::table(&headings, &cells))?;
         Ok(ExitCode::SUCCESS)
@@ -51,6 +51,7 @@ struct Row {
     executor: String,
     queue: String,
     key: String,
+    concurrency: Option<i32>,
     #[serde(with = "time::serde::rfc3339")]
     applied_at: time::OffsetDateTime,
     applied_by: String,
@@ -59,6 +60,8 @@ struct Row {
 impl Row {
     fn cells(self) -> Vec<String> {
         let (version, applied) = (self.version.to_string(), output::instant(self.applied_at));
+        let limit = self.concurrency;
+        let limit = limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
         vec![
             self.tool,
             version,
@@ -66,6 +69,7 @@ impl Row {
             self.executor,
             self.queue,
             self.key,
+            limit,
             applied,
             self.applied_by,
         ]

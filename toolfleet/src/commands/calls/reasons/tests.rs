@@ -66,6 +66,14 @@ fn a_call_that_waits_has_one_reason() {
         (json!({"held": true, "workers": {"running": 4}}), "held"),
         (json!({"held": true, "workers": {"live": 0}}), "no_worker"),
         (
+            json!({"held": true, "tool_limit": {"at_a_time": 2, "running": 2}}),
+            "tool_limit",
+        ),
+        (
+            json!({"tool_limit": {"at_a_time": 2, "running": 2}}),
+            "not_taken",
+        ),
+        (
             json!({"tool_known": false, "workers": {"live": 0}}),
             "unknown_tool_version",
         ),

@@ -1,0 +1,87 @@
+WITH me AS MATERIALIZED (
+    -- Whoever fences this worker takes the row FOR UPDATE: then either it sees this claim, or this claim sees the fence.
+    SELECT worker_id
+    FROM toolfleet.worker_processes
+    WHERE worker_id = $1 AND state IN ('live', 'draining')
+    FOR KEY SHARE
+), input AS MATERIALIZED (
+    SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
+), due AS MATERIALIZED (
+    SELECT o.call_id, o.tool, i.attempt_id, i.timeout_ms
+    FROM input i
+    JOIN toolfleet.open_calls o USING (call_id)
+    CROSS JOIN me
+    WHERE o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
+      AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
+    ORDER BY o.call_id
+    FOR UPDATE OF o /* locks */
+), tools AS MATERIALIZED (
+    SELECT d.tool, count(*) AS wanted, (
+        SELECT v.concurrency FROM toolfleet.tool_versions v WHERE v.tool = d.tool ORDER BY v.version DESC LIMIT 1) AS places
+    FROM due d
+    GROUP BY d.tool
+), seen AS MATERIALIZED (
+    SELECT s.tool, s.slot, s.attempt_id, t.places, EXISTS (
+        SELECT FROM toolfleet.open_calls o
+        WHERE o.call_id = s.call_id AND o.attempt_id = s.attempt_id
+          AND (o.state = 'running' OR o.state = 'in_doubt' AND o.attempt_until > now())) AS live
+    FROM tools t
+    JOIN toolfleet.tool_slots s USING (tool)
+    WHERE t.places IS NOT NULL
+), free AS MATERIALIZED (
+    -- Of the places behind this one, those that are taken stem from a larger limit; they count until they are free.
+    SELECT tool, slot, attempt_id
+    FROM (
+        SELECT s.*, count(*) FILTER (WHERE live) OVER (
+            PARTITION BY tool ORDER BY slot DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS taken_behind
+        FROM seen s) s
+    WHERE NOT live AND slot + taken_behind <= places
+), taken AS MATERIALIZED (
+    SELECT t.tool, t.places, ARRAY(
+        SELECT s.slot
+        FROM free f
+        JOIN toolfleet.tool_slots s USING (tool, slot)
+        -- As it was when it was found free: a place that somebody has taken since is locked in its newest version, and what
+        -- this statement sees of their call is older than that.
+        WHERE f.tool = t.tool AND s.attempt_id IS NOT DISTINCT FROM f.attempt_id
+        ORDER BY f.slot
+        LIMIT t.wanted
+        FOR UPDATE OF s SKIP LOCKED) AS slots
+    FROM tools t
+), decided AS MATERIALIZED (
+    SELECT d.*, t.places IS NULL OR d.place <= cardinality(t.slots) AS admitted, t.slots[d.place] AS slot
+    FROM (SELECT due.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM due) d
+    JOIN taken t USING (tool)
+), places AS (
+    UPDATE toolfleet.tool_slots s
+    SET call_id = d.call_id, attempt_id = d.attempt_id
+    FROM decided d
+    WHERE s.tool = d.tool AND s.slot = d.slot
+), held AS (
+    -- Its message is dealt with; a dispatcher hands it over again when there is room.
+    UPDATE toolfleet.open_calls o
+    SET held = true, line = 'tool/' || d.tool
+    FROM decided d
+    WHERE o.call_id = d.call_id AND NOT d.admitted AND o.state = 'queued'
+), claimed AS (
+    UPDATE toolfleet.open_calls o
+    SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = d.attempt_id, worker_id = $1,
+        claim_rev = o.rev + 1, attempt_started_at = now(), first_started_at = coalesce(o.first_started_at, now()),
+        attempt_timeout_ms = least(d.timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint),
+        attempt_until = least(now() + make_interval(secs => d.timeout_ms / 1000.0), o.deadline_at)
+    FROM decided d
+    WHERE o.call_id = d.call_id AND d.admitted AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now()
+    RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
+        o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
+        (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
+        o.attempt_until, (extract(epoch FROM now() - o.accepted_at) * 1000)::bigint AS queued_ms,
+        o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
+        o.traceparent, o.tracestate, o.baggage
+)
+SELECT c.*, c.call_id AS asked, true AS admitted
+FROM claimed c
+UNION ALL
+SELECT c.*, d.call_id, false
+FROM decided d
+LEFT JOIN claimed c ON false
+WHERE NOT d.admitted
