@@ -45,6 +45,8 @@ mod upgrade;
 
 mod backpressure;
 
+mod tail;
+
 mod registry;
 
 mod garbage;
