@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
-    delay::Reconnect,
+    delay::{Reconnect, SOON},
     ids::{AttemptId, CallId, DispatcherId},
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
@@ -226,7 +226,7 @@ async fn find_patiently(
     patience: Duration,
 ) -> Result<Option<CallRow>, StoreError> {
     let began = Instant::now();
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = Reconnect::up_to(SOON);
     loop {
         match read::find(&worker.pool, call).await {
             Err(error) if began.elapsed() < patience => {

@@ -23,8 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Calls of the quick tool that are timed in one go.
 const TIMED: usize = 60;
-/// By how much the median of quick calls may grow beside others, on a machine of two cores that is busy with tests.
-const RATIO_MAX: f64 = 5.0;
+/// By how much the median of quick calls may grow beside calls that wait, on a machine of two cores that is busy with tests.
+const BESIDE_SLOW_MAX: f64 = 5.0;
+/// The same beside calls that take the processor, in a fleet that was built without optimisation and is one process.
+const BESIDE_LARGE_MAX: f64 = 10.0;
 
 #[tokio::test]
 async fn slow_and_hanging_tools_do_not_slow_a_quick_one_while_slots_are_free() {
@@ -52,7 +54,8 @@ async fn slow_and_hanging_tools_do_not_slow_a_quick_one_while_slots_are_free() {
     let slow = busy.stop().await;
     let after = timed(&fleet, "quick").await;
 
-    compare("24 slow and hanging calls", &before, &beside, &after);
+    let ratio = ratio("24 slow and hanging calls", &before, &beside, &after);
+    assert!(ratio <= BESIDE_SLOW_MAX, "{ratio:.2} times as long");
     assert!(
         slow.iter()
             .any(|answer| answer["error"]["code"] == "timeout"),
@@ -77,7 +80,8 @@ async fn large_arguments_and_results_do_not_stall_small_calls() {
     let large = busy.stop().await;
     let after = timed(&fleet, "quick").await;
 
-    compare("4 callers with 64 KiB", &before, &beside, &after);
+    let ratio = ratio("4 callers with 64 KiB", &before, &beside, &after);
+    assert!(ratio <= BESIDE_LARGE_MAX, "{ratio:.2} times as long");
     assert!(large.len() > 8, "the large calls went on: {}", large.len());
     assert!(large.iter().all(|answer| answer["state"] == "succeeded"));
     invariants::hold(&fleet, &witness).await;
@@ -135,8 +139,8 @@ fn median(sorted: &[Duration]) -> Duration {
     sorted[sorted.len() / 2]
 }
 
-/// Holds the median beside others against that of the slower time alone.
-fn compare(what: &str, before: &[Duration], beside: &[Duration], after: &[Duration]) {
+/// The median beside others over that of the slower time alone.
+fn ratio(what: &str, before: &[Duration], beside: &[Duration], after: &[Duration]) -> f64 {
     let alone = median(before).max(median(after));
     let ratio = median(beside).as_secs_f64() / alone.as_secs_f64();
     println!(
@@ -147,10 +151,7 @@ fn compare(what: &str, before: &[Duration], beside: &[Duration], after: &[Durati
         median(after),
         before[TIMED - 1].max(after[TIMED - 1]),
     );
-    assert!(
-        ratio <= RATIO_MAX,
-        "beside {what}: {ratio:.2} times as long"
-    );
+    ratio
 }
 
 /// Callers who keep others from being alone.
