@@ -93,6 +93,7 @@ async fn when_postgres_is_back_the_fleet_is_at_its_former_speed_within_two_secon
     let mut cluster = Cluster::alone(true).await;
     let database = cluster.database().await;
     let fleet = Fleet::start_on(database, Spec::with([witness.tool("quick", "read")])).await;
+    witness.always("quick", Reply::DoneAfter(TAKES));
     let steady = Steady::start(&fleet);
     let former = steady.former_rate().await;
     cluster.stop().await;
@@ -106,6 +107,7 @@ async fn when_postgres_is_back_the_fleet_is_at_its_former_speed_within_two_secon
 async fn when_nats_is_back_the_fleet_is_at_its_former_speed_within_two_seconds() {
     let witness = Witness::start().await;
     let mut fleet = Fleet::start(Spec::with([witness.tool("quick", "read")])).await;
+    witness.always("quick", Reply::DoneAfter(TAKES));
     let steady = Steady::start(&fleet);
     let former = steady.former_rate().await;
     fleet.stop_nats().await;
@@ -188,8 +190,9 @@ impl Busy {
 
 /// How long a server is gone: longer than the first, short pauses of whoever tries to reach it.
 const OUTAGE: Duration = Duration::from_secs(4);
-/// Callers at a time.
+/// Callers at a time, and how long the tool takes: the load is the same on every machine that is not far too slow.
 const CALLERS: usize = 16;
+const TAKES: Duration = Duration::from_millis(60);
 /// How long a caller waits for an answer before it asks again with its key.
 const PATIENCE: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_millis(100);
