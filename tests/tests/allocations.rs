@@ -43,6 +43,7 @@ const STORED: [Stored; 7] = [
 
 #[tokio::test]
 async fn a_batch_through_the_ledger_allocates_no_more_than_is_stored() {
+    // First of all: nothing of the other test is counted here.
     let counter = Counter::start();
     let database = Database::fresh().await;
     let worker = worker_on(&database).await;
