@@ -55,8 +55,9 @@ fn fraction(call: CallId, attempt: u32) -> f64 {
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// The longest pause of whoever waits for a server on behalf of calls: at the server's return, all that the fleet does
-/// waits for its end. A server that is gone refuses at once, so asking this often costs next to nothing.
+/// The longest pause of whoever waits for a server on behalf of calls.
+///
+/// At the server's return, all that the fleet does waits for its end. A server that is gone refuses at once, so asking this often costs next to nothing.
 pub const SOON: Duration = Duration::from_millis(500);
 
 /// The pauses of a reconnect loop: 100 ms to 5 s, each with a random half, until [`Reconnect::reached`].

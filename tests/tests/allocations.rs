@@ -22,6 +22,7 @@ use fleet::{
         ledger::{Accepting, Claiming, Completing},
         workers::{self, WorkerRow},
     },
+    wire::trace::TraceContext,
 };
 use fleet_tests::postgres::Database;
 use futures_util::future::join_all;
@@ -202,8 +203,6 @@ fn new_call() -> NewCall {
     let call_id = CallId::generate();
     let mut hash = [7; 32];
     hash[..16].copy_from_slice(call_id.0.as_bytes());
-    let mut trace = fleet::wire::trace::TraceContext::default();
-    trace.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
     NewCall {
         call_id,
         tenant: "acme".parse().unwrap(),
@@ -229,7 +228,10 @@ fn new_call() -> NewCall {
         run: None,
         meta: None,
         language: Language::En,
-        trace,
+        trace: TraceContext {
+            traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
+            ..TraceContext::default()
+        },
         dispatcher: DispatcherId::generate(),
         deadline_ms: 600_000,
         run_deadline: None,

@@ -112,6 +112,7 @@ impl Stored {
 }
 
 /// Prints every count beside what is stored, then fails if one of them is not as it should be.
+#[expect(clippy::print_stdout, reason = "whoever stores a figure reads it here")]
 pub(crate) fn judge(stored: &[Stored], counted: &[(&str, Count)]) {
     let mut verdicts = Vec::new();
     for (what, count) in counted {

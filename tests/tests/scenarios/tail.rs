@@ -142,6 +142,10 @@ fn median(sorted: &[Duration]) -> Duration {
 }
 
 /// The median beside others over that of the slower time alone.
+#[expect(
+    clippy::print_stdout,
+    reason = "what was measured belongs into the report"
+)]
 fn ratio(what: &str, before: &[Duration], beside: &[Duration], after: &[Duration]) -> f64 {
     let alone = median(before).max(median(after));
     let ratio = median(beside).as_secs_f64() / alone.as_secs_f64();
@@ -254,6 +258,10 @@ impl Steady {
     }
 
     /// Waits until it can be said how fast the fleet is from two seconds after now, says it, and stops.
+    #[expect(
+        clippy::print_stdout,
+        reason = "what was measured belongs into the report"
+    )]
     async fn recovers(mut self, what: &str, former: f64) {
         let back = Instant::now();
         tokio::time::sleep(BACK_AFTER + LOOKED_AT).await;
