@@ -55,6 +55,11 @@ fn fraction(call: CallId, attempt: u32) -> f64 {
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }
 
+/// The longest pause of whoever waits for a server on behalf of calls.
+///
+/// At the server's return, all that the fleet does waits for its end. A server that is gone refuses at once, so asking this often costs next to nothing.
+pub const SOON: Duration = Duration::from_millis(500);
+
 /// The pauses of a reconnect loop: 100 ms to 5 s, each with a random half, until [`Reconnect::reached`].
 #[derive(Debug)]
 pub struct Reconnect(ExponentialBackoff);
@@ -100,7 +105,7 @@ impl Reconnect {
 
 /// The pause before the NATS client's next attempt to connect, by how many failed before it.
 pub fn reconnect(failed: usize) -> Duration {
-    let mut pauses = Reconnect::default().0;
+    let mut pauses = Reconnect::up_to(SOON).0;
     let mut pause = Duration::ZERO;
     for _ in 0..failed.min(8) {
         pause = pauses
@@ -142,6 +147,18 @@ mod tests {
             prop_assert!(pause <= policy.cap);
             prop_assert!(pause <= envelope(&policy, attempt));
             prop_assert_eq!(pause, after_attempt(&policy, call, attempt));
+        }
+    }
+
+    #[test]
+    fn no_pause_before_nats_is_tried_again_holds_up_the_fleet_for_a_second() {
+        assert_eq!(reconnect(0), Duration::ZERO);
+        for failed in 1..100 {
+            let pause = reconnect(failed);
+            assert!(
+                pause >= Duration::from_millis(50) && pause <= SOON.mul_f64(1.5),
+                "{failed}: {pause:?}"
+            );
         }
     }
 

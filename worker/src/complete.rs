@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
-    delay::Reconnect,
+    delay::{Reconnect, SOON},
     ids::{AttemptId, CallId},
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
@@ -233,7 +233,7 @@ async fn find_patiently(
     patience: Duration,
 ) -> Result<Option<CallRow>, StoreError> {
     let began = Instant::now();
-    let mut reconnect = Reconnect::default();
+    let mut reconnect = Reconnect::up_to(SOON);
     loop {
         match read::find(&worker.pool, call).await {
             Err(error) if began.elapsed() < patience => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fleet::{bus::pull::Acker, call::State, telemetry::metrics};
+use fleet::{bus::pull::Acker, call::State, delay::SOON, telemetry::metrics};
 
 /// Why a message did not become an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,8 @@ impl Skip {
             | Self::Limited
             | Self::CannotRun => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
-            Self::StoreSilent | Self::NoLease => Disposal::Again(Duration::from_secs(1)),
+            // As often as the lanes try to reach the ledger: at its return these are the first to run.
+            Self::StoreSilent | Self::NoLease => Disposal::Again(SOON),
         }
     }
 

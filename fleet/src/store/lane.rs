@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{answered, passes, session::Postgres};
 use crate::{
     checkpoint::{self, Checkpoint},
-    delay::Reconnect,
+    delay::{Reconnect, SOON},
     telemetry::metrics,
 };
 
@@ -112,7 +112,7 @@ pub const BATCH_ROWS_MAX: usize = 500;
 /// Bytes in one batch at most, unless a single unit is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = SOON;
 /// Units that wait for a batch at most; more callers wait to be heard.
 const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;
 

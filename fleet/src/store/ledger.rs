@@ -16,7 +16,7 @@ use super::{
     session::{Postgres, within},
 };
 use crate::{
-    delay::Reconnect,
+    delay::{Reconnect, SOON},
     ids::{AttemptId, CallId, WorkerId},
     mutant::{self, Mutant},
     telemetry::metrics,
@@ -231,7 +231,8 @@ impl Completing {
     ) -> Result<Option<Ended>, StoreError> {
         let doing = "complete an attempt";
         let began = tokio::time::Instant::now();
-        let mut reconnect = Reconnect::default();
+        // Short pauses: the slot of a worker waits with it.
+        let mut reconnect = Reconnect::up_to(SOON);
         let mut unanswered = false;
         loop {
             let reply = self.complete_once(ending.clone()).await;

@@ -7,6 +7,7 @@ use fleet::{
     ids::CallId,
     store::{
         accept::NewCall,
+        complete::EndingKind,
         lane::Reply,
         ledger::{Accepting, Completing},
         read::{find, find_key},
@@ -19,6 +20,7 @@ use fleet_tests::{
     wait,
 };
 use futures_util::future::join_all;
+use tokio::task::JoinSet;
 
 use crate::support::{
     Ledger, Worker, claim_of, holding, keyed_call, new_call, new_key, run, succeeded, tenant,
@@ -520,4 +522,64 @@ async fn kill_blocked(database: &Database) {
     .await
     .unwrap();
     assert_eq!(killed, [true]);
+}
+
+#[tokio::test]
+async fn a_large_result_that_waits_holds_up_no_small_one() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (first, first_attempt) = ledger.running(&worker).await;
+    // From here on the lane of small ones is connected.
+    ledger.ends(succeeded(first, first_attempt)).await;
+    let (small, small_attempt) = ledger.running(&worker).await;
+    let (large, large_attempt) = ledger.running(&worker).await;
+    let mut ending = succeeded(large, large_attempt);
+    if let EndingKind::End { result, .. } = &mut ending.kind {
+        *result = Some(format!("\"{}\"", "x".repeat(64 * 1024)));
+    }
+    let mut holding = holding(&ledger.database, large).await;
+    let completing = ledger.completing.clone();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { completing.complete_once(ending).await });
+    until_blocked(&ledger.database, 1).await;
+
+    ledger.ends(succeeded(small, small_attempt)).await;
+    assert!(tasks.try_join_next().is_none(), "the large one still waits");
+    run(&mut holding, "ROLLBACK").await;
+    let reply = tasks.join_next().await.unwrap().unwrap();
+    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
+}
+
+#[tokio::test]
+async fn large_arguments_that_wait_hold_up_no_small_ones() {
+    let ledger = Ledger::fresh().await;
+    ledger.queued().await;
+    let key = new_key();
+    // Somebody takes the same key and does not commit.
+    let mut rival = ledger.database.connect().await;
+    run(&mut rival, "BEGIN").await;
+    sqlx::query(
+        "INSERT INTO toolfleet.idempotency_keys (tenant, key_hash, call_id, tool, tool_version, args_hash, original_hash) \
+         VALUES ($1, $2, $3, 'tool', 1, $2, $2)",
+    )
+    .bind(tenant().as_str())
+    .bind(&key[..])
+    .bind(CallId::generate().0)
+    .execute(&mut rival)
+    .await
+    .unwrap();
+    let large = NewCall {
+        args: format!("{{\"text\":\"{}\"}}", "x".repeat(64 * 1024)),
+        ..keyed_call(key)
+    };
+    let accepting = ledger.accepting.clone();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { accepting.accept(large).await });
+    until_blocked(&ledger.database, 1).await;
+
+    ledger.queued().await;
+    assert!(tasks.try_join_next().is_none(), "the large one still waits");
+    run(&mut rival, "ROLLBACK").await;
+    let reply = tasks.join_next().await.unwrap().unwrap();
+    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
 }

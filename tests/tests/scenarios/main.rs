@@ -47,6 +47,8 @@ mod upgrade;
 
 mod backpressure;
 
+mod tail;
+
 mod registry;
 
 mod garbage;
