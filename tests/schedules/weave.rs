@@ -39,8 +39,8 @@ const LANE: Source = Source {
             "use crate::world::ledger::Postgres; use fleet::store::{answered, passes};",
         ),
         (
-            "use crate::{\n    checkpoint::{self, Checkpoint},\n    delay::Reconnect,\n    telemetry::metrics,\n};",
-            "use fleet::{checkpoint::{self, Checkpoint}, telemetry::metrics}; use crate::world::delay::Reconnect;",
+            "use crate::{\n    checkpoint::{self, Checkpoint},\n    delay::{Reconnect, SOON},\n    telemetry::metrics,\n};",
+            "use fleet::{checkpoint::{self, Checkpoint}, delay::SOON, telemetry::metrics}; use crate::world::delay::Reconnect;",
         ),
         ("crate::telemetry::report", "fleet::telemetry::report"),
         (

@@ -73,6 +73,13 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
             return Err(why_not(worker, call).await);
         }
         Err(error) => {
+            // What was never done need not be looked for.
+            if matches!(
+                error,
+                StoreError::NotSent { .. } | StoreError::Refused { .. }
+            ) {
+                remembered.answered();
+            }
             tracing::debug!(error = report(&error), "claim was given up");
             return Err(Skip::StoreSilent);
         }

@@ -50,14 +50,22 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
     match cause.downcast_ref::<StoreError>() {
         Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_)) => true,
         Some(StoreError::Refused { source, .. }) => is_turned_away(source),
-        Some(StoreError::Unavailable { .. } | StoreError::Unreadable { .. }) | None => false,
+        Some(
+            StoreError::Unavailable { .. }
+            | StoreError::NotSent { .. }
+            | StoreError::Unreadable { .. },
+        )
+        | None => false,
     }
 }
 
 /// Whether this cause is a server that does not answer.
 pub fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
-    matches!(cause.downcast_ref(), Some(StoreError::Unavailable { .. }))
-        || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
+    let ledger = cause.downcast_ref();
+    matches!(
+        ledger,
+        Some(StoreError::Unavailable { .. } | StoreError::NotSent { .. })
+    ) || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
 }
 
 /// A wrong user or password (class 28), or a database that does not exist (3D000).

@@ -22,8 +22,8 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Rows heavier than this take the second lane, so that they do not hold up small ones.
-const HEAVY_BYTES: usize = 64 * 1024;
+/// Rows heavier than this take the second lane, so that they do not hold up small ones: sixty of them would fill a batch.
+const HEAVY_BYTES: usize = 16 * 1024;
 
 /// Accepts calls. Held by dispatchers.
 #[derive(Debug, Clone)]
@@ -98,15 +98,16 @@ impl Claiming {
     ///
     /// # Errors
     ///
-    /// The ledger could not be asked, or did not confirm the claim. Nothing may run, and the claim may have been committed,
-    /// or be committed yet: whoever gives it up must look for it later.
+    /// The ledger refused it or was not asked ([`StoreError::Refused`], [`StoreError::NotSent`]): nothing was claimed. Else it
+    /// did not confirm the claim: nothing may run, and the claim may have been committed, or be committed yet; whoever
+    /// gives it up must look for it later.
     pub async fn claim(&self, row: ClaimRow) -> Result<Option<Claimed>, StoreError> {
         let (call, attempt) = (row.call_id, row.attempt_id);
         match self.lane.send(row).await {
             Reply::Done(claimed) => Ok(Some(claimed)),
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
-            Reply::NotSent => Err(not_confirmed()),
+            Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
             Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
             // Boxed: the rare way must not make every claim's future large.
             Reply::Unknown => Box::pin(self.ask_again(Claim::NAME, call, attempt))
@@ -129,7 +130,7 @@ impl Claiming {
             Reply::Done(decided) => Ok(Some(decided)),
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
-            Reply::NotSent => Err(not_confirmed()),
+            Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
             Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
             Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME, call, attempt))
                 .await

@@ -57,6 +57,12 @@ pub enum StoreError {
         #[source]
         source: sqlx::Error,
     },
+    /// It was never sent, or the server cannot do it just now: nothing was changed.
+    #[error("{doing}: the ledger is not reachable")]
+    NotSent {
+        /// What we were doing.
+        doing: &'static str,
+    },
     /// A row holds what this version of the program does not know.
     #[error("{doing}: {what}")]
     Unreadable {

@@ -50,7 +50,7 @@ impl Postgres {
         kept.under_way = true;
     }
 
-    pub(crate) async fn connect(&self) -> Result<PgConnection, StoreError> {
+    pub(crate) async fn connect_lane(&self) -> Result<PgConnection, StoreError> {
         shuttle::future::yield_now().await;
         if once_in(6) {
             let doing = "connect to Postgres";
