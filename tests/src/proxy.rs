@@ -68,7 +68,7 @@ impl Broken {
 }
 
 /// As a message of the simple protocol, which is how transactions are ended.
-const COMMIT: &[u8] = b"; COMMIT\0";
+const COMMIT: &[u8] = b"; COMMIT;";
 
 /// Whose bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_tests::wait::{until, until_so};
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::bench::{Bench, answer, context, manifest, word};
@@ -110,4 +111,46 @@ async fn an_idle_connection_that_died_costs_nothing() {
     assert_eq!(killed, 1);
     let outcome = bench.run("once", insert, json!([2]), json!({})).await;
     assert_eq!(answer(&outcome), json!({"rows_affected": 1}));
+}
+
+#[tokio::test]
+async fn quick_statements_share_connections_that_would_not_do_for_all_at_once() {
+    let mut bench = Bench::new().await;
+    let room = "SELECT current_setting('max_connections')::bigint";
+    let callers = 2 * bench.ask(room).await;
+    let quick = (0..callers).map(|_| bench.run("once", "SELECT 1 AS one", json!([]), json!({})));
+    for outcome in join_all(quick).await {
+        assert_eq!(word(&outcome).0, "applied", "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn slow_statements_wait_for_one_another_for_a_moment_only() {
+    const CALLERS: i64 = 50;
+    let bench = Bench::new().await;
+    let mut gate = bench.database.connect().await;
+    let close = sqlx::query("SELECT pg_advisory_lock(7)");
+    close.execute(&mut gate).await.unwrap();
+    let statement = "SELECT pg_advisory_xact_lock_shared(7) IS NULL AS locked";
+    let slow = (0..CALLERS).map(|_| bench.run("once", statement, json!([]), json!({})));
+    let opening = async {
+        until_so("all of them are at it", async || {
+            let waiting = sqlx::query_scalar(
+                "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'advisory'",
+            );
+            let waiting: i64 = waiting
+                .bind(&bench.role)
+                .fetch_one(&mut gate)
+                .await
+                .unwrap();
+            waiting == CALLERS
+        })
+        .await;
+        let open = sqlx::query("SELECT pg_advisory_unlock(7)");
+        open.execute(&mut gate).await.unwrap();
+    };
+    let (outcomes, ()) = tokio::join!(join_all(slow), opening);
+    for outcome in outcomes {
+        assert_eq!(word(&outcome).0, "applied", "{outcome:?}");
+    }
 }

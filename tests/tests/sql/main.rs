@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
 mod bench;
+mod cost;
 
 mod commit;
 mod meaning;
@@ -11,5 +12,6 @@ mod types;
 mod bounds;
 mod wire;
 
+mod leaks;
 mod shadows;
 mod smuggling;

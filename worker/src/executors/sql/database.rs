@@ -15,17 +15,22 @@ use std::{
 use fleet::{store::tool_role::ToolRole, wire::message::Message};
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::statement::Statement;
 
 /// Idle connections that are kept to one database, and for how long.
-const IDLE_MAX: usize = 8;
+const IDLE_MAX: usize = 32;
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long tidying a connection may take; then it is closed.
-const TIDY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Attempts of one statement that begin at a time. More of them would not be quicker, and each needs a connection of its own.
+const BEGINNING_MAX: usize = 32;
+/// Statements that a connection keeps prepared.
+const PREPARED_MAX: usize = 32;
 /// How long a cancel request may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Statements that are remembered for one database.
@@ -87,6 +92,7 @@ pub struct Database {
     url: SecretString,
     idle: Mutex<Vec<Idle>>,
     statements: Mutex<HashMap<String, Arc<Statement>>>,
+    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
     used: Mutex<Instant>,
 }
 
@@ -101,6 +107,8 @@ pub struct Open {
     pub connection: PgConnection,
     /// Whether it served another attempt before.
     pub reused: bool,
+    /// Its attempt's turn, which is over when it is back.
+    pub turn: Option<OwnedSemaphorePermit>,
 }
 
 impl fmt::Debug for Database {
@@ -120,6 +128,7 @@ impl Database {
             url: url.clone(),
             idle: Mutex::default(),
             statements: Mutex::default(),
+            turns: Mutex::default(),
             used: Mutex::new(Instant::now()),
         })
     }
@@ -169,27 +178,55 @@ impl Database {
             Ok(Open {
                 connection,
                 reused: false,
+                turn: None,
             })
         };
-        timeout_at(until, opening).await.unwrap_or_else(|_elapsed| {
-            Err(NoConnection::Unreachable(Message::fixed(
-                "no connection in time",
-                "没有按时连上",
-            )))
-        })
+        timeout_at(until, opening)
+            .await
+            .unwrap_or_else(|_elapsed| Err(not_in_time()))
     }
 
-    /// Takes a connection back after a transaction that ended cleanly. What is not tidy in time is closed.
-    pub async fn take_back(&self, mut open: Open) {
-        let tidied = timeout(TIDY_TIMEOUT, open.connection.execute("DISCARD ALL")).await;
+    /// A turn to run a statement. It is over when the connection is back, or when the statement turns out to be slow.
+    ///
+    /// Thousands of quick statements are done sooner on a few connections than on hundreds. What is slow waits for something,
+    /// and may run beside others.
+    ///
+    /// # Errors
+    ///
+    /// Those before have no connection either.
+    pub async fn turn(
+        &self,
+        text: &str,
+        until: Instant,
+    ) -> Result<OwnedSemaphorePermit, NoConnection> {
+        let turns = {
+            let mut turns = lock(&self.turns);
+            if turns.len() >= STATEMENTS_MAX && !turns.contains_key(text) {
+                turns.clear();
+            }
+            let fresh = || Arc::new(Semaphore::new(BEGINNING_MAX));
+            Arc::clone(turns.entry(text.to_owned()).or_insert_with(fresh))
+        };
+        let until = until.min(Instant::now() + CONNECT_TIMEOUT);
+        let turn = timeout_at(until, turns.acquire_owned()).await;
+        turn.map(|turn| turn.expect("nobody closes it"))
+            .map_err(|_elapsed| not_in_time())
+    }
+
+    /// Takes a connection back that [`tidy`](super::tidy) has found clean.
+    pub fn take_back(&self, mut open: Open) {
+        let turn = open.turn.take();
         let mut idle = lock(&self.idle);
-        if matches!(tidied, Ok(Ok(_))) && idle.len() < IDLE_MAX {
+        if idle.len() < IDLE_MAX {
             open.reused = true;
             idle.push(Idle {
                 open,
                 since: Instant::now(),
             });
         }
+        drop(idle);
+        // Whoever comes next finds it.
+        drop(turn);
     }
 
     /// Asks the server, from another connection, to end what this process of it is doing.
@@ -288,7 +325,7 @@ fn options(url: &str) -> Result<PgConnectOptions, BadUrl> {
     let mut options = PgConnectOptions::from_str(url)
         .map_err(|_shows_it| BadUrl("a part of it cannot be read"))?
         .application_name("toolfleet tool")
-        .statement_cache_capacity(0)
+        .statement_cache_capacity(PREPARED_MAX)
         .disable_statement_logging();
     if parsed.password().is_none() && !given("password") {
         options = options.password("");
@@ -317,6 +354,10 @@ fn percent_decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+const fn not_in_time() -> NoConnection {
+    NoConnection::Unreachable(Message::fixed("no connection in time", "没有按时连上"))
 }
 
 fn unreachable(error: &sqlx::Error) -> NoConnection {

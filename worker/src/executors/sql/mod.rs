@@ -1,7 +1,7 @@
 //! Tools that are a statement on a PostgreSQL database.
 //!
-//! `database` keeps connections, `session` is one attempt's transaction on one, `statement` is what the server says of a
-//! statement before it runs. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
+//! `database` keeps connections, `session` is one attempt's transaction on one, `tidy` makes the connection fit for the next,
+//! `statement` is what the server says of a statement before it runs. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
 //! says what an attempt came to. This file bounds and stops it.
 
 pub mod database;
@@ -11,10 +11,11 @@ mod parameter;
 mod row;
 pub mod session;
 pub mod statement;
+mod tidy;
 mod transaction;
 mod verdict;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use fleet::{
     call::Effect,
@@ -162,6 +163,9 @@ const ANSWER_AFTER_CANCEL: Duration = LINGER_MAX.saturating_sub(Duration::from_m
 /// How often it is told: a request that comes between two statements goes unheard.
 const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
+/// What is not over by then waits for something: a lock, a disk, another server.
+const QUICK: Duration = Duration::from_millis(100);
+
 /// Runs the transaction to its end, or to the end of its time.
 async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
     if let Some(reason) = context.stop.asked() {
@@ -175,7 +179,9 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
         done = &mut work => {
             return match done {
                 Ok((result, open)) => {
-                    database.take_back(open).await;
+                    if let Some(open) = open {
+                        database.take_back(open);
+                    }
                     applied(&result)
                 }
                 Err(ended) => verdict::failed(watch.phase(), ended, None),
@@ -217,14 +223,38 @@ async fn transaction(
     attempt: SqlAttempt,
     context: &AttemptContext,
     watch: Watch,
-) -> Result<(String, Open), Ended> {
+) -> Result<(String, Option<Open>), Ended> {
     let limits = Limits {
         read_only: attempt.effect == Effect::Read,
         until: context.until,
         output_limit: attempt.output_limit,
     };
-    let mut session = Session::begin(&attempt.database, limits, &watch).await?;
-    match steps(&mut session, &attempt, context).await {
+    let turn = attempt.database.turn(&attempt.statement, context.until);
+    let turn = turn.await.map_err(Ended::NoConnection)?;
+    let session = Session::begin(&attempt.database, limits, &watch).await?;
+    let mut rest = pin!(finish(session, &attempt, context, &watch));
+    match timeout(QUICK, &mut rest).await {
+        Ok(done) => {
+            let (result, mut open) = done?;
+            if let Some(open) = &mut open {
+                open.turn = Some(turn);
+            }
+            Ok((result, open))
+        }
+        Err(_slow) => {
+            drop(turn);
+            rest.await
+        }
+    }
+}
+
+async fn finish(
+    mut session: Session,
+    attempt: &SqlAttempt,
+    context: &AttemptContext,
+    watch: &Watch,
+) -> Result<(String, Option<Open>), Ended> {
+    match steps(&mut session, attempt, context).await {
         Ok((result, ended)) => {
             let open = session.commit().await?;
             if let Some(ended) = ended {
@@ -235,6 +265,10 @@ async fn transaction(
         Err(ended) => {
             if ended.may_be_news() {
                 attempt.database.unlearn(&attempt.statement);
+            }
+            if ended.is_stale() {
+                // The others have prepared it too.
+                attempt.database.forget_idle();
             }
             if matches!(ended, Ended::TooLarge(_))
                 && let Some(pid) = watch.pid()
@@ -252,7 +286,7 @@ async fn steps(
     attempt: &SqlAttempt,
     context: &AttemptContext,
 ) -> Result<(String, Option<complete::Ended>), Ended> {
-    session.tell(&facts(context)).await?;
+    session.tell(facts(context)).await?;
     let statement = session
         .statement(&attempt.statement, attempt.params.len())
         .await?;

@@ -24,6 +24,7 @@ use super::{
     database::{Database, NoConnection, Open},
     row,
     statement::{Statement, check},
+    tidy::{COMMIT, COMMITTED, is_clean},
 };
 use crate::executors::LINGER_MAX;
 
@@ -34,7 +35,7 @@ const IDLE_ANSWER: Duration = Duration::from_secs(1);
 /// How long a lock may be waited for; less when the attempt has less time.
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 /// How long a transaction that failed may take to end properly; then its connection is just closed.
-const GOODBYE: Duration = Duration::from_millis(250);
+pub(super) const GOODBYE: Duration = Duration::from_millis(250);
 
 /// How far an attempt came: what may have happened is read from it when there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +113,11 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// Whether the tables have changed since the statement was prepared: "cached plan must not change result type".
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.sqlstate == "0A000")
+    }
+
     /// Whether the tables may have changed since the statement was checked.
     pub(super) fn may_be_news(&self) -> bool {
         match self {
@@ -211,18 +217,19 @@ impl Session {
         Ok(begun(open))
     }
 
-    /// Lets the statement and the functions that it calls read these facts with `current_setting('toolfleet.NAME')`, and learns
-    /// whom to cancel: inside the transaction, for behind a pooler each one may be served by another process.
+    /// Sets the limits, lets the statement and the functions that it calls read these facts with
+    /// `current_setting('toolfleet.NAME')`, and learns whom to cancel: inside the transaction, for behind a pooler each one may be served by another process.
     ///
     /// # Errors
     ///
     /// The server refuses, or is gone.
-    pub async fn tell(&mut self, facts: &[(String, String)]) -> Result<(), Ended> {
+    pub async fn tell(&mut self, facts: Vec<(String, String)>) -> Result<(), Ended> {
         self.step()?;
-        let (names, values): (Vec<String>, Vec<&str>) = facts
-            .iter()
-            .map(|(name, value)| (format!("toolfleet.{name}"), value.as_str()))
-            .unzip();
+        let facts = facts
+            .into_iter()
+            .map(|(name, value)| (format!("toolfleet.{name}"), value));
+        let (names, values): (Vec<String>, Vec<String>) =
+            self.limits.settings().into_iter().chain(facts).unzip();
         // Nothing here is looked for along the role's `search_path`, where somebody may have put something else.
         let telling = sqlx::query(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config(f.name, f.value, true))
@@ -232,7 +239,6 @@ impl Session {
         let row = telling
             .bind(names)
             .bind(values)
-            .persistent(false)
             .fetch_one(&mut self.open.connection)
             .await?;
         self.watch.0.pid.store(row.try_get(0)?, Ordering::SeqCst);
@@ -271,7 +277,7 @@ impl Session {
     ) -> Result<String, Ended> {
         self.step()?;
         self.watch.enter(Phase::Statement);
-        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text))).persistent(false);
+        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
         for value in values {
             query = query.bind(value);
         }
@@ -291,37 +297,33 @@ impl Session {
         &mut self.open.connection
     }
 
-    /// Commits. The connection comes back for [`Database::take_back`].
+    /// Commits. The connection comes back for [`Database::take_back`] if it is fit for another call.
     ///
     /// # Errors
     ///
     /// The server refuses: nothing was committed. Or it is gone, or going: nobody knows.
-    pub async fn commit(mut self) -> Result<Open, Ended> {
+    pub async fn commit(mut self) -> Result<Option<Open>, Ended> {
         self.step()?;
         self.watch.enter(Phase::Commit);
-        let mut committed = false;
-        {
+        let (mut answered, mut last) = (0, None);
+        let tidied = {
             let mut answers = sqlx::raw_sql(COMMIT).fetch_many(&mut self.open.connection);
-            let mut answered = 0;
             loop {
                 match answers.try_next().await {
-                    Ok(Some(Either::Left(_complete))) => {
-                        answered += 1;
-                        committed = answered == 2;
-                    }
-                    Ok(Some(Either::Right(_row))) => {}
-                    Ok(None) => break,
+                    Ok(Some(Either::Left(_complete))) => answered += 1,
+                    Ok(Some(Either::Right(row))) => last = Some(row),
+                    Ok(None) => break true,
                     // Once it said that it committed, it can take nothing back.
-                    Err(_gone_afterwards) if committed => break,
+                    Err(_gone_afterwards) if answered >= COMMITTED => break false,
                     Err(error) => return Err(error.into()),
                 }
             }
+        };
+        if answered < COMMITTED {
+            return Err(Ended::Lost);
         }
-        if committed {
-            Ok(self.open)
-        } else {
-            Err(Ended::Lost)
-        }
+        let is_clean = tidied && is_clean(&mut self.open.connection, last.as_ref()).await;
+        Ok(is_clean.then_some(self.open))
     }
 
     /// Ends a transaction that failed, and closes its connection.
@@ -346,35 +348,31 @@ impl Session {
     }
 }
 
-/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which nobody would see, but an error to anything
-/// before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
-const COMMIT: &str = "SELECT; COMMIT";
-
-/// One message, made of our own words and numbers.
 async fn begin(connection: &mut PgConnection, limits: &Limits) -> Result<(), sqlx::Error> {
-    let left = limits
-        .until
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1));
-    let begin = format!(
-        "BEGIN {}; \
-         SET LOCAL standard_conforming_strings = on; \
-         SET LOCAL statement_timeout = {}; \
-         SET LOCAL lock_timeout = {}; \
-         SET LOCAL idle_in_transaction_session_timeout = {}",
-        if limits.read_only {
-            "READ ONLY"
-        } else {
-            "READ WRITE"
-        },
-        milliseconds(left),
-        milliseconds((left / 2).min(LOCK_TIMEOUT_MAX)),
-        milliseconds(left + LINGER_MAX),
-    );
-    sqlx::raw_sql(AssertSqlSafe(begin))
-        .execute(connection)
-        .await?;
+    let begin = if limits.read_only {
+        "BEGIN READ ONLY"
+    } else {
+        "BEGIN READ WRITE"
+    };
+    sqlx::raw_sql(begin).execute(connection).await?;
     Ok(())
+}
+
+impl Limits {
+    /// As settings of a transaction. `standard_conforming_strings` is how statements are read by whoever checks them.
+    fn settings(&self) -> [(String, String); 4] {
+        let left = self
+            .until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1));
+        let timer = |name: &str, duration| (name.to_owned(), milliseconds(duration).to_string());
+        [
+            ("standard_conforming_strings".to_owned(), "on".to_owned()),
+            timer("statement_timeout", left),
+            timer("lock_timeout", (left / 2).min(LOCK_TIMEOUT_MAX)),
+            timer("idle_in_transaction_session_timeout", left + LINGER_MAX),
+        ]
+    }
 }
 
 /// What Postgres takes: 0 would be no limit.

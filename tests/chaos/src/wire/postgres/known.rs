@@ -38,10 +38,9 @@ pub(super) fn statement(sql: &[u8]) -> Statement {
     }
 }
 
-/// Which statement this is when it is not prepared. Transactions are ended so, perhaps behind something else.
+/// Which statement this is when it is not prepared. Transactions are ended so, those of tools between something else.
 pub(super) fn simple_statement(sql: &[u8]) -> Statement {
-    let last = sql.trim_ascii_end();
-    if last == b"COMMIT" || last.ends_with(b"; COMMIT") {
+    if sql.trim_ascii_end() == b"COMMIT" || sql.starts_with(b"SELECT; COMMIT") {
         Statement::Commit
     } else {
         statement(sql)
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_commit_is_known_behind_others() {
-        for commit in ["COMMIT", "SELECT; COMMIT", "COMMIT "] {
+        for commit in ["COMMIT", "SELECT; COMMIT; RESET ALL", "COMMIT "] {
             assert_eq!(simple_statement(commit.as_bytes()), Statement::Commit);
         }
         for other in ["SELECT 'COMMIT'", "ROLLBACK", "COMMIT; BEGIN"] {
