@@ -89,18 +89,11 @@ pub static ALL: &[Mutant] = &[
         mistake: "a call that runs can be claimed once more",
         rule: "once_is_not_started_again",
         needs: "pointers that arrive twice",
-        edits: &[
-            Edit {
-                statement: "claim",
-                find: "WHERE o.state = 'queued' AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at",
-                replace: "WHERE o.state IN ('queued', 'running') AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at",
-            },
-            Edit {
-                statement: "claim",
-                find: "WHERE o.call_id = d.call_id AND o.state = 'queued' AND",
-                replace: "WHERE o.call_id = d.call_id AND o.state IN ('queued', 'running') AND",
-            },
-        ],
+        edits: &[Edit {
+            statement: "claim",
+            find: "o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested",
+            replace: "o.state IN ('queued', 'running') AND NOT o.held AND NOT o.cancel_requested",
+        }],
         ..NONE
     },
     Mutant {
@@ -193,6 +186,11 @@ pub static ALL: &[Mutant] = &[
             find: "(i.by_attempt = o.attempt_id AND o.state IN ('running', 'in_doubt'))",
             replace: "(i.by_attempt IS NOT NULL AND o.state IN ('running', 'in_doubt'))",
         },
+            Edit {
+                statement: "end_running",
+                find: "AND o.attempt_id = m.attempt_id AND o.state = 'running'",
+                replace: "AND o.state IN ('running', 'in_doubt')",
+            },
             // What is kept of each attempt has one place; without it this would be refused there.
             Edit {
                 statement: "complete",

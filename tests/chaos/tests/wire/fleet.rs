@@ -132,18 +132,24 @@ async fn a_fleet_behind_wires_is_unharmed_and_all_that_it_says_is_known() {
     for (wire, kind) in [
         (&dispatcher.nats, Message::Request),
         (&dispatcher.nats, Message::Publish),
-        (&dispatcher.nats, Message::PubAck),
         (&dispatcher.nats, Message::Reply),
         (&worker.nats, Message::Deliver),
         (&worker.nats, Message::Ack),
         (&worker.nats, Message::Tool),
-        (&worker.nats, Message::Reply),
     ] {
         assert!(
             wire.passed(kind) >= calls,
             "{kind:?}: {}",
             wire.passed(kind)
         );
+    }
+    // Not every publication is answered, and calls that are decided together are told of together.
+    for (wire, kind) in [
+        (&dispatcher.nats, Message::PubAck),
+        (&worker.nats, Message::Reply),
+    ] {
+        let passed = wire.passed(kind);
+        assert!(passed > 0, "{kind:?}: {passed}");
     }
     assert_eq!(dispatcher.nats.passed(Message::Request), calls);
     assert_eq!(worker.nats.passed(Message::Tool), calls);

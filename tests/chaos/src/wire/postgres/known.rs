@@ -8,7 +8,7 @@ use std::sync::{
 use super::{Rewrite, Statement};
 
 /// The statements of the lanes, as they are written.
-const LANES: [(Statement, &str); 3] = [
+const LANES: [(Statement, &str); 5] = [
     (
         Statement::Accept,
         include_str!("../../../../../fleet/src/store/sql/accept.sql"),
@@ -18,8 +18,16 @@ const LANES: [(Statement, &str); 3] = [
         include_str!("../../../../../fleet/src/store/sql/claim.sql"),
     ),
     (
+        Statement::Claim,
+        include_str!("../../../../../fleet/src/store/sql/claim_skipping.sql"),
+    ),
+    (
         Statement::Complete,
         include_str!("../../../../../fleet/src/store/sql/complete.sql"),
+    ),
+    (
+        Statement::Complete,
+        include_str!("../../../../../fleet/src/store/sql/end_running.sql"),
     ),
 ];
 /// So much of them tells them from all others, and is the same in all their variants.
@@ -103,8 +111,9 @@ mod tests {
             let path = file.unwrap().path();
             let expected = match path.file_stem().unwrap().to_str().unwrap() {
                 "accept" => Statement::Accept,
-                "claim" => Statement::Claim,
-                "complete" => Statement::Complete,
+                // They begin alike.
+                "claim" | "claim_limited" | "claim_skipping" => Statement::Claim,
+                "complete" | "end_running" => Statement::Complete,
                 _others => Statement::Other,
             };
             let sql = fs::read_to_string(&path).unwrap();
