@@ -4,7 +4,10 @@ use bytes::Bytes;
 use fleet::{
     call::{CallOutcome, EffectKnown, Source, State},
     ids::{CallId, DispatcherId},
-    wire::envelope::{EncodedEnvelope, Envelope, EnvelopeState, no_coercions},
+    wire::{
+        envelope::{EncodedEnvelope, Envelope, EnvelopeState, no_coercions},
+        words::join,
+    },
 };
 use shuttle::future::{JoinHandle, block_on, spawn, yield_now};
 use tokio_util::sync::CancellationToken;
@@ -101,6 +104,12 @@ impl World {
                 };
             }
         }
+        if once_in(2) {
+            saw("several words came in one message");
+            let together = self.bus.subjects.done_together(self.dispatcher);
+            let joined = join(&[words(id_of(78)), words(call)]);
+            return self.bus.client.publish(together, joined).await.unwrap();
+        }
         say(words(call)).await;
     }
 
@@ -194,7 +203,8 @@ fn by_word_and_poll() {
     callers(Run::WordsAndPoll);
 }
 
-const SIGHTS: [&str; 4] = [
+const SIGHTS: [&str; 5] = [
+    "several words came in one message",
     "who submitted was told",
     "the row had it",
     "the time was over",
