@@ -163,7 +163,11 @@ fn is_there(refused: &PublishError) -> bool {
 }
 
 fn body(pointer: &Pointer) -> Bytes {
-    Bytes::from(serde_json::to_vec(pointer).expect("a pointer has only string keys"))
+    // Everything but the arguments and a caller's tracestate has a bounded length.
+    let args = pointer.args.as_ref().map_or(0, |args| args.get().len());
+    let mut body = Vec::with_capacity(args + 512);
+    serde_json::to_writer(&mut body, pointer).expect("a pointer has only string keys");
+    Bytes::from(body)
 }
 
 #[derive(Deserialize)]

@@ -193,7 +193,14 @@ impl Envelope {
 
     /// As bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("an envelope has only string keys")
+        let result = self.result.as_ref().map_or(0, |result| result.get().len());
+        let error = self
+            .error
+            .as_ref()
+            .map_or(0, |error| error.message.len() + 512);
+        let mut bytes = Vec::with_capacity(result + error + self.coercions.get().len() + 512);
+        serde_json::to_writer(&mut bytes, self).expect("an envelope has only string keys");
+        bytes
     }
 }
 
