@@ -1,7 +1,7 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `commit` gives the call its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! `batch`, `commit` gives the call its row, `quota` says whether a tenant may have one more, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
@@ -13,6 +13,7 @@ mod commit;
 mod config;
 mod key;
 mod news;
+mod quota;
 mod replay;
 mod request;
 mod service;
@@ -40,10 +41,11 @@ use fleet::{
     telemetry::{metrics, report},
 };
 use futures_util::FutureExt;
+pub use quota::{BadQuotas, TenantQuotas};
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{accept::Door, service::Endpoints, sweep::Sweep, waiters::Waiters};
+use crate::{accept::Door, quota::Quota, service::Endpoints, sweep::Sweep, waiters::Waiters};
 
 /// Why a dispatcher cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +154,12 @@ pub async fn run(
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
     sweep.start(&mut tasks, &stop);
+    let quota = Quota::new(config.limits(), pool.clone());
+    tasks.spawn(
+        stop.clone()
+            .run_until_cancelled_owned(quota.clone().keep())
+            .map(drop),
+    );
     let scrape = gauges(pool.clone());
     let state = HttpState::new(readiness.clone()).before_scrape(scrape);
     let (http_stop, watched) = (stop.clone(), bus.clone());
@@ -173,6 +181,7 @@ pub async fn run(
         pool,
         registry,
         accepting,
+        quota,
         publisher,
         events,
         waiters,

@@ -26,7 +26,7 @@ use crate::{
     accept::{BAD_TENANT, Door, lines},
     answer::{Answer, Refusal},
     batch, cancel, key, request, settle,
-    slots::Slots,
+    slots::{Held, Slots},
 };
 
 /// The endpoints of one dispatcher.
@@ -121,24 +121,20 @@ impl Endpoints {
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
-            match slots.one() {
-                Some(slot) => {
-                    let (door, work, slots) = (Arc::clone(&door), work.clone(), slots.clone());
+            match slots.one(tenant_in(&request.message.subject)) {
+                Ok(mut slot) => {
+                    let (door, work) = (Arc::clone(&door), work.clone());
                     requests.spawn(async move {
                         tokio::select! {
-                            () = handle(&door, asked, &request, &slots) => {}
+                            () = handle(&door, asked, &request, &mut slot) => {}
                             () = work.cancelled() => {}
                         }
                         drop(slot);
                     });
                 }
-                None => {
+                Err(full) => {
                     door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
-                    let what = Message::fixed(
-                        "too many requests are waiting here",
-                        "这里等待处理的请求太多",
-                    );
-                    let full = Refusal::new(Code::Overloaded, what);
+                    let full = Refusal::new(Code::Overloaded, full.message());
                     respond(&request, refused(&door, &request, &full)).await;
                 }
             }
@@ -155,6 +151,11 @@ pub(crate) fn tool_of(subject: &str) -> &str {
     }
 }
 
+/// The tenant that a subject names, whether or not it can be one.
+fn tenant_in(subject: &str) -> &str {
+    subject.split('.').nth(2).unwrap_or_default()
+}
+
 /// Which endpoint heard a request.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
@@ -166,7 +167,7 @@ enum Asked {
     Settle,
 }
 
-async fn handle(door: &Door, asked: Asked, request: &Request, slots: &Slots) {
+async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) {
     let message = &request.message;
     match &message.reply {
         // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
@@ -265,6 +266,7 @@ const fn service_code(code: Code) -> u16 {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
         Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
         Code::PayloadTooLarge => 413,
+        Code::QuotaExceeded => 429,
         Code::Overloaded | Code::StoreUnavailable => 503,
         Code::MalformedJson
         | Code::TruncatedArguments

@@ -20,6 +20,7 @@ pub mod lane;
 pub mod late;
 pub mod ledger;
 pub mod migrate;
+pub mod open_counts;
 pub mod postpone;
 pub mod probe;
 pub mod read;
@@ -30,6 +31,7 @@ pub mod sweep;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;
+mod waits;
 pub mod workers;
 
 /// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.

@@ -22,6 +22,7 @@ mod settle;
 
 mod fence;
 mod lane;
+mod open_counts;
 mod outage;
 mod quarantine;
 

@@ -44,6 +44,8 @@ mod drain;
 mod upgrade;
 
 mod backpressure;
+mod overload;
+mod quota;
 
 mod registry;
 
