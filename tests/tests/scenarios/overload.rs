@@ -186,9 +186,9 @@ async fn three_times_too_many_callers_cost_no_goodput_and_no_accepted_call() {
     fleet.add_dispatcher_with(&["--requests-max", "64"]).await;
     witness.always("a", Reply::DoneAfter(Duration::from_millis(20)));
     let lasts = Duration::from_secs(3);
-    let fitting = callers(&fleet, 60, lasts).await;
+    let fitting = callers(&fleet, 45, lasts).await;
     let before = resident_mib();
-    let too_many = callers(&fleet, 180, lasts).await;
+    let too_many = callers(&fleet, 135, lasts).await;
     let after = resident_mib();
     println!(
         "fitting: {fitting:?}; three times as many: {too_many:?}; {before} MiB, then {after} MiB"
