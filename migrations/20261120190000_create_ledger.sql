@@ -181,6 +181,86 @@ CREATE TABLE toolfleet.tool_slots (
     PRIMARY KEY (tool, slot)
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 
+-- How many open calls each tenant has: the sum of `n` over its rows. Each session of Postgres adds to rows of its own, so that
+-- nobody waits for another here; `backend` is its process, 0 for what is left of sessions that are gone. So `n` of one row
+-- may be negative, and in every snapshot the sums are exact.
+CREATE TABLE toolfleet.open_counts (
+    tenant text NOT NULL,
+    backend integer NOT NULL,
+    n bigint NOT NULL,
+    PRIMARY KEY (tenant, backend)
+) WITH (fillfactor = 40, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_scale_factor = 0);
+
+-- Whatever accepts or ends calls is counted, once for each statement.
+CREATE FUNCTION toolfleet.count_opened() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), count(*) FROM opened o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION toolfleet.count_closed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), -count(*) FROM closed o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW TABLE AS opened FOR EACH STATEMENT
+    EXECUTE FUNCTION toolfleet.count_opened();
+CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD TABLE AS closed FOR EACH STATEMENT
+    EXECUTE FUNCTION toolfleet.count_closed();
+
+-- Folds the counts of sessions that are gone into one row per tenant, at most so many at a time; those of living ones too
+-- where there are more than 20,000 rows. Removes what comes to nothing. Returns how many rows it folded. One at a time.
+CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    crowded boolean := (SELECT count(*) > 20000 FROM (SELECT FROM toolfleet.open_counts LIMIT 20001) c);
+    folded bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
+        RETURN 0;
+    END IF;
+    WITH living AS MATERIALIZED (
+        SELECT pid FROM pg_stat_activity
+    ), chosen AS MATERIALIZED (
+        SELECT c.tenant, c.backend FROM toolfleet.open_counts c
+        WHERE c.backend <> 0 AND (crowded OR NOT EXISTS (SELECT FROM living l WHERE l.pid = c.backend))
+        ORDER BY c.tenant, c.backend LIMIT rows_max
+        FOR UPDATE SKIP LOCKED
+    ), taken AS (
+        DELETE FROM toolfleet.open_counts c USING chosen s
+        WHERE c.tenant = s.tenant AND c.backend = s.backend
+        RETURNING c.tenant, c.n
+    ), kept AS (
+        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+        SELECT t.tenant, 0, sum(t.n) FROM taken t GROUP BY t.tenant ORDER BY t.tenant
+        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+    )
+    SELECT count(*) INTO folded FROM taken;
+    DELETE FROM toolfleet.open_counts c WHERE c.backend = 0 AND c.n = 0;
+    RETURN folded;
+END $$;
+
+-- Counts all open calls and puts right what the sums do not say, which only meddling with the triggers can bring about.
+-- One statement and so one snapshot: what is accepted or ended meanwhile is in neither. Returns how many tenants it put right.
+CREATE FUNCTION toolfleet.recount_open() RETURNS bigint LANGUAGE sql AS $$
+    WITH wrong AS MATERIALIZED (
+        SELECT tenant, sum(n) AS n
+        FROM (SELECT tenant, count(*) AS n FROM toolfleet.open_calls GROUP BY tenant
+              UNION ALL
+              SELECT tenant, -sum(n) FROM toolfleet.open_counts GROUP BY tenant) c
+        GROUP BY tenant
+        HAVING sum(n) <> 0
+    ), righted AS (
+        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+        SELECT tenant, 0, n FROM wrong ORDER BY tenant
+        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+    )
+    SELECT count(*) FROM wrong
+$$;
+
 -- A key names one call within its tenant. It has no expiry of its own: whether it has lapsed is computed from its call.
 CREATE TABLE toolfleet.idempotency_keys (
     tenant text NOT NULL,

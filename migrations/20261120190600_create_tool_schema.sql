@@ -81,4 +81,5 @@ REVOKE EXECUTE ON FUNCTION toolfleet_tool.succeed FROM PUBLIC;
 
 -- Nobody needs these but their owner. `is_fenced` stays: whoever may read the view `in_doubt` asks it.
 REVOKE EXECUTE ON FUNCTION toolfleet.refuse_illegal_move, toolfleet.refuse_change_of_history, toolfleet.uuid_floor,
-    toolfleet.uuid_instant, toolfleet.applied_late, toolfleet.key_lapsed, toolfleet.unknown_until, toolfleet.ensure_partitions, toolfleet.drop_history, toolfleet.fenced_since FROM PUBLIC;
+    toolfleet.uuid_instant, toolfleet.applied_late, toolfleet.key_lapsed, toolfleet.unknown_until, toolfleet.ensure_partitions, toolfleet.drop_history, toolfleet.fenced_since,
+    toolfleet.count_opened, toolfleet.count_closed, toolfleet.fold_open_counts, toolfleet.recount_open FROM PUBLIC;

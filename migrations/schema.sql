@@ -146,6 +146,26 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION toolfleet.count_closed() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), -count(*) FROM closed o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION toolfleet.count_opened() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), count(*) FROM opened o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS date
     LANGUAGE plpgsql
     AS $_$
@@ -401,6 +421,37 @@ BEGIN
     RETURN f;
 END $$;
 
+CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    crowded boolean := (SELECT count(*) > 20000 FROM (SELECT FROM toolfleet.open_counts LIMIT 20001) c);
+    folded bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
+        RETURN 0;
+    END IF;
+    WITH living AS MATERIALIZED (
+        SELECT pid FROM pg_stat_activity
+    ), chosen AS MATERIALIZED (
+        SELECT c.tenant, c.backend FROM toolfleet.open_counts c
+        WHERE c.backend <> 0 AND (crowded OR NOT EXISTS (SELECT FROM living l WHERE l.pid = c.backend))
+        ORDER BY c.tenant, c.backend LIMIT rows_max
+        FOR UPDATE SKIP LOCKED
+    ), taken AS (
+        DELETE FROM toolfleet.open_counts c USING chosen s
+        WHERE c.tenant = s.tenant AND c.backend = s.backend
+        RETURNING c.tenant, c.n
+    ), kept AS (
+        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+        SELECT t.tenant, 0, sum(t.n) FROM taken t GROUP BY t.tenant ORDER BY t.tenant
+        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+    )
+    SELECT count(*) INTO folded FROM taken;
+    DELETE FROM toolfleet.open_counts c WHERE c.backend = 0 AND c.n = 0;
+    RETURN folded;
+END $$;
+
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -512,6 +563,24 @@ BEGIN
         wal_lsn = pg_current_wal_flush_lsn(), quarantines = quarantine.next;
     RETURN QUERY SELECT true, doubted;
 END $$;
+
+CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+    WITH wrong AS MATERIALIZED (
+        SELECT tenant, sum(n) AS n
+        FROM (SELECT tenant, count(*) AS n FROM toolfleet.open_calls GROUP BY tenant
+              UNION ALL
+              SELECT tenant, -sum(n) FROM toolfleet.open_counts GROUP BY tenant) c
+        GROUP BY tenant
+        HAVING sum(n) <> 0
+    ), righted AS (
+        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
+        SELECT tenant, 0, n FROM wrong ORDER BY tenant
+        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+    )
+    SELECT count(*) FROM wrong
+$$;
 
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
     LANGUAGE plpgsql
@@ -1230,6 +1299,12 @@ CREATE VIEW toolfleet.slots AS
      JOIN toolfleet.open_calls o ON (((o.call_id = s.call_id) AND (o.attempt_id = s.attempt_id))))
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
+CREATE TABLE toolfleet.open_counts (
+    tenant text NOT NULL,
+    backend integer NOT NULL,
+    n bigint NOT NULL
+)
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
 CREATE VIEW toolfleet.tools AS
  SELECT tool_versions.tool,
@@ -1287,6 +1362,8 @@ ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.tool_slots
     ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
+ALTER TABLE ONLY toolfleet.open_counts
+    ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend);
 ALTER TABLE ONLY toolfleet.tool_versions
     ADD CONSTRAINT tool_versions_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_versions
@@ -1306,6 +1383,10 @@ CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WH
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
 ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;
+
+CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD TABLE AS closed FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_closed();
+
+CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW TABLE AS opened FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_opened();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 

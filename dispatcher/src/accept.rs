@@ -26,6 +26,7 @@ use crate::{
     check::Submission,
     key,
     meter::Meter,
+    quota::Quota,
     service::tool_of,
     waiters::Waiters,
 };
@@ -37,6 +38,7 @@ pub(crate) struct Door {
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,
+    pub(crate) quota: Quota,
     pub(crate) publisher: Publisher,
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,
@@ -104,24 +106,51 @@ impl Door {
     }
 
     async fn answer(&self, mut submission: Submission) -> Result<Answer, Refusal> {
+        // Before anything that costs the ledger something, a look for the key included.
+        self.keeps_up(submission.sent.len())?;
         let checking = self.check(&mut submission);
         let checked = checking.instrument(spans::step(Step::Validate)).await;
-        let checked = match (checked, &submission.headers.key) {
-            (Ok(checked), _) => checked,
-            (Err(refusal), None) => return Err(refusal),
-            // The key comes first: what it names is answered even where a new call would be refused.
-            (Err(refusal), Some(key)) => {
-                let key = key::hash_of_callers(&submission.tenant, key);
-                return match self.find_key(&submission.tenant, &key).await? {
-                    Some(found) if !found.lapsed => self.replay(&submission, &found).await,
-                    Some(_) | None => Err(refusal),
-                };
+        match checked {
+            Ok(checked) => self.commit(submission, &checked).await,
+            Err(refusal) => {
+                let key = submission.headers.key.as_ref();
+                let key = key.map(|key| key::hash_of_callers(&submission.tenant, key));
+                self.known_or(&submission, key, refusal).await
             }
+        }
+    }
+
+    /// The key comes first: what it names is answered even where a new call is refused.
+    pub(crate) async fn known_or(
+        &self,
+        submission: &Submission,
+        key: Option<[u8; 32]>,
+        refusal: Refusal,
+    ) -> Result<Answer, Refusal> {
+        let Some(key) = key else {
+            return Err(refusal);
         };
-        self.commit(submission, &checked).await
+        match self.find_key(&submission.tenant, &key).await? {
+            Some(found) if !found.lapsed => self.replay(submission, &found).await,
+            Some(_) | None => Err(refusal),
+        }
     }
 }
 
+impl Door {
+    /// Refuses new work of about so many bytes while commits are far behind: it would only wait with the others.
+    pub(crate) fn keeps_up(&self, bytes: usize) -> Result<(), Refusal> {
+        if self.accepting.is_behind(bytes) {
+            return Err(Refusal::new(Code::Overloaded, BEHIND));
+        }
+        Ok(())
+    }
+}
+
+const BEHIND: Message = Message::fixed(
+    "the ledger is too far behind to take more calls",
+    "账本积压太多，暂时不能接受更多调用",
+);
 pub(crate) const BAD_TENANT: Message = Message::fixed(
     "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
     "租户名必须是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",

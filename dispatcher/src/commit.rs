@@ -36,6 +36,7 @@ use crate::{
     answer::{Answer, Refusal},
     check::{Checked, Submission},
     key,
+    quota::Admitted,
     waiters::Waiting,
 };
 
@@ -46,6 +47,7 @@ pub(crate) const ACCEPTS_MAX: u32 = 3;
 pub(crate) struct Attempted {
     pub(crate) submission: Submission,
     pub(crate) call: Arc<NewCall>,
+    admitted: Admitted,
     /// The ledger was silent about an earlier try: it may be there.
     silent: bool,
 }
@@ -73,10 +75,11 @@ pub(crate) enum Holder {
 }
 
 impl Attempted {
-    pub(crate) fn new(submission: Submission, call: NewCall) -> Self {
+    pub(crate) fn new(submission: Submission, call: NewCall, admitted: Admitted) -> Self {
         Self {
             submission,
             call: Arc::new(call),
+            admitted,
             silent: false,
         }
     }
@@ -84,7 +87,10 @@ impl Attempted {
     /// The next thing to do after this reply.
     pub(crate) fn told(&mut self, reply: Reply<AcceptedAt>) -> Told {
         match reply {
-            Reply::Done(at) => Told::Committed(at),
+            Reply::Done(at) => {
+                self.admitted.committed();
+                Told::Committed(at)
+            }
             Reply::Undecided => Told::Taken,
             // Repeated only through its key: without one, nobody could tell whether it was committed.
             Reply::Unknown if self.call.key.is_some() => {
@@ -107,7 +113,10 @@ impl Attempted {
     /// Whose key it is. A lapsed one is taken over by the next try.
     pub(crate) fn holder(&mut self, found: Option<KeyRow>) -> Holder {
         match found {
-            Some(found) if found.call_id == self.call.call_id => Holder::Ours(found.call_id),
+            Some(found) if found.call_id == self.call.call_id => {
+                self.admitted.committed();
+                Holder::Ours(found.call_id)
+            }
             Some(found) if found.lapsed => {
                 let call = Arc::make_mut(&mut self.call);
                 call.call_id = CallId::generate();
@@ -142,7 +151,14 @@ impl Door {
         checked: &Checked,
     ) -> Result<Answer, Refusal> {
         let call = self.new_call(&submission, checked, CallId::generate());
-        let mut attempted = Attempted::new(submission, call);
+        let admitted = match self.quota.admit(&call.tenant, call.call_id).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                let key = call.key.map(|key| key.hash);
+                return self.known_or(&submission, key, refusal).await;
+            }
+        };
+        let mut attempted = Attempted::new(submission, call, admitted);
         reached(Checkpoint::Validated);
         for _ in 0..ACCEPTS_MAX {
             let call = &attempted.call;
@@ -375,7 +391,7 @@ mod tests {
             run_deadline: None,
             queue_wait_ms: None,
         };
-        Attempted::new(submission.ok().unwrap(), call)
+        Attempted::new(submission.ok().unwrap(), call, Admitted::default())
     }
 
     fn found(call_id: CallId, lapsed: bool) -> KeyRow {

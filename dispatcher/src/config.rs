@@ -6,6 +6,8 @@ use fleet::{
     telemetry::TelemetryOptions,
 };
 
+use crate::quota::{Limits, TenantQuotas};
+
 /// The settings of a dispatcher.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -29,8 +31,21 @@ pub struct Config {
     pub name: String,
     /// Requests worked on or waiting for their answer at a time; more are refused as `overloaded`.
     /// Too low refuses what would fit, too high costs memory: each holds up to 256 KiB. A batch counts as many as it has calls.
+    /// The last quarter is for tenants that have less than their equal share.
     #[arg(long, env = "DISPATCHER_REQUESTS_MAX", default_value_t = 16_384)]
     pub requests_max: usize,
+    /// Open calls that a tenant may have at a time, over the whole fleet; more are refused as `quota_exceeded`. The same for
+    /// every dispatcher. 0: as many as it likes.
+    #[arg(long, env = "DISPATCHER_TENANT_QUOTA", default_value_t = 1_000_000)]
+    pub tenant_quota: u64,
+    /// Tenants with another quota: `acme=5000,beta=100`. 0: as many as it likes.
+    #[arg(
+        long,
+        env = "DISPATCHER_TENANT_QUOTAS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub tenant_quotas: TenantQuotas,
     /// Connections to Postgres for reads, beside the ledger's own four.
     #[arg(long, env = "DISPATCHER_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
@@ -40,6 +55,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// How many open calls each tenant may have.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            default: self.tenant_quota,
+            of: self.tenant_quotas.clone(),
+        }
+    }
+
     /// Whether the settings fit together.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `commit` gives the call its row, `meter` says whether it is published at once or waits held, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! `batch`, `commit` gives the call its row, `quota` says whether a tenant may have one more, `meter` whether it is published at once or waits held, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
@@ -14,6 +14,7 @@ mod config;
 mod key;
 mod meter;
 mod news;
+mod quota;
 mod replay;
 mod request;
 mod service;
@@ -41,10 +42,17 @@ use fleet::{
     telemetry::{metrics, report},
 };
 use futures_util::FutureExt;
-use tokio::{net::TcpListener, task::JoinSet, time::timeout};
+pub use quota::{BadQuotas, TenantQuotas};
+use tokio::{
+    net::TcpListener,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{accept::Door, meter::Meter, service::Endpoints, sweep::Sweep, waiters::Waiters};
+use crate::{
+    accept::Door, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep, waiters::Waiters,
+};
 
 /// Why a dispatcher cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +163,12 @@ pub async fn run(
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
     sweep.start(&mut tasks, &stop);
+    let quota = Quota::new(config.limits(), pool.clone());
+    tasks.spawn(
+        stop.clone()
+            .run_until_cancelled_owned(quota.clone().keep())
+            .map(drop),
+    );
     let scrape = gauges(pool.clone());
     let state = HttpState::new(readiness.clone()).before_scrape(scrape);
     let (http_stop, watched) = (stop.clone(), bus.clone());
@@ -176,6 +190,7 @@ pub async fn run(
         pool,
         registry,
         accepting,
+        quota,
         publisher,
         events,
         waiters,
@@ -235,15 +250,31 @@ async fn watch_connections(
     }
 }
 
-/// Fills the gauges that need the ledger, at a scrape and never else.
+/// Fills the gauges that need the ledger, at a scrape and never else. They need a look at every open call: where that takes
+/// long, the figures stand for a while, so that it takes a twentieth of the time at most.
 fn gauges(pool: PgPool) -> http::BeforeScrape {
+    let rests_until = Arc::new(tokio::sync::Mutex::new(Instant::now()));
     Arc::new(move || {
-        let pool = pool.clone();
+        let (pool, rests_until) = (pool.clone(), Arc::clone(&rests_until));
         Box::pin(async move {
+            let mut rests_until = rests_until.lock().await;
+            let began = Instant::now();
+            if began < *rests_until {
+                return;
+            }
             match swept::figures(&pool).await {
                 Ok(figures) => metrics().counted(figures),
                 Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
             }
+            let took = began.elapsed();
+            if took > FIGURES_AT_ONCE {
+                *rests_until = Instant::now() + took * FIGURES_REST;
+            }
         })
     })
 }
+
+/// What takes no longer than this is read at every scrape.
+const FIGURES_AT_ONCE: Duration = Duration::from_millis(50);
+/// How many times as long as they took they stand otherwise.
+const FIGURES_REST: u32 = 20;

@@ -26,7 +26,7 @@ use crate::{
     accept::{BAD_TENANT, Door, lines},
     answer::{Answer, Refusal},
     batch, cancel, key, request, settle,
-    slots::Slots,
+    slots::{Held, Slots},
 };
 
 /// The endpoints of one dispatcher.
@@ -129,21 +129,17 @@ impl Endpoints {
                 Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
-            match slots.one() {
-                Some(slot) => {
-                    let (door, slots) = (Arc::clone(&door), slots.clone());
+            match slots.one(tenant_in(&request.message.subject)) {
+                Ok(mut slot) => {
+                    let door = Arc::clone(&door);
                     requests.spawn(async move {
-                        handle(&door, asked, &request, &slots).await;
+                        handle(&door, asked, &request, &mut slot).await;
                         drop(slot);
                     });
                 }
-                None => {
+                Err(full) => {
                     door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
-                    let what = Message::fixed(
-                        "too many requests are waiting here",
-                        "这里等待处理的请求太多",
-                    );
-                    let full = Refusal::new(Code::Overloaded, what);
+                    let full = Refusal::new(Code::Overloaded, full.message());
                     respond(&request, refused(&door, &request, &full)).await;
                 }
             }
@@ -160,6 +156,11 @@ pub(crate) fn tool_of(subject: &str) -> &str {
     }
 }
 
+/// The tenant that a subject names, whether or not it can be one.
+fn tenant_in(subject: &str) -> &str {
+    subject.split('.').nth(2).unwrap_or_default()
+}
+
 /// Which endpoint heard a request.
 #[derive(Debug, Clone, Copy)]
 enum Asked {
@@ -171,7 +172,7 @@ enum Asked {
     Settle,
 }
 
-async fn handle(door: &Door, asked: Asked, request: &Request, slots: &Slots) {
+async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) {
     let message = &request.message;
     match &message.reply {
         // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
@@ -271,6 +272,7 @@ const fn service_code(code: Code) -> u16 {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
         Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
         Code::PayloadTooLarge => 413,
+        Code::QuotaExceeded => 429,
         Code::Overloaded | Code::StoreUnavailable => 503,
         Code::MalformedJson
         | Code::TruncatedArguments

@@ -1,34 +1,264 @@
 //! The slots of requests: a request takes one while it is in hand, a batch one for each of its calls.
+//!
+//! The last quarter is for those who have little in hand: a tenant takes of it only up to its equal share, so that one whose
+//! callers all wait does not shut out the others.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use fleet::wire::message::Message;
 
 /// The slots of one dispatcher. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Slots {
-    free: Arc<Semaphore>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     all: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// By tenant, as subjects name it; only those that have some.
+    by: HashMap<Arc<str>, usize>,
+}
+
+/// What one request holds, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    inner: Arc<Inner>,
+    tenant: Arc<str>,
+    count: usize,
+}
+
+/// Why there is no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// None is free.
+    All,
+    /// What is free is left for other tenants.
+    Share,
+}
+
+impl Full {
+    /// As a caller is told.
+    pub(crate) const fn message(self) -> Message {
+        match self {
+            Self::All => Message::fixed(
+                "too many requests are waiting here",
+                "这里等待处理的请求太多",
+            ),
+            Self::Share => Message::fixed(
+                "too many requests of this tenant are waiting here",
+                "这个租户在这里等待处理的请求太多",
+            ),
+        }
+    }
+}
+
+impl Full {
+    /// The same about many calls at once.
+    pub(crate) const fn message_for_many(self) -> Message {
+        match self {
+            Self::All => Message::fixed(
+                "too many requests are waiting here for so many calls",
+                "这里等待处理的请求太多，容不下这么多调用",
+            ),
+            Self::Share => Message::fixed(
+                "too many requests of this tenant are waiting here for so many calls",
+                "这个租户在这里等待处理的请求太多，容不下这么多调用",
+            ),
+        }
+    }
 }
 
 impl Slots {
     /// So many, all free.
     pub(crate) fn new(all: usize) -> Self {
+        let taken = Mutex::default();
         Self {
-            free: Arc::new(Semaphore::new(all)),
-            all,
+            inner: Arc::new(Inner { all, taken }),
         }
     }
 
-    /// One for a request, if one is free.
-    pub(crate) fn one(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.free).try_acquire_owned().ok()
+    /// One for a request of a tenant.
+    pub(crate) fn one(&self, tenant: &str) -> Result<Held, Full> {
+        let mut taken = self.inner.taken();
+        let of_tenant = taken.by.get_key_value(tenant);
+        let has = of_tenant.map_or(0, |(_, has)| *has);
+        let name = of_tenant.map_or_else(|| Arc::from(tenant), |(name, _)| Arc::clone(name));
+        taken.grant(self.inner.all, has, 1)?;
+        taken.by.insert(Arc::clone(&name), has + 1);
+        drop(taken);
+        Ok(Held {
+            inner: Arc::clone(&self.inner),
+            tenant: name,
+            count: 1,
+        })
+    }
+}
+
+impl Held {
+    /// Takes what a request needs beyond the one it has. Who needs more than a tenant can have takes that many.
+    pub(crate) fn further(&mut self, needed: usize) -> Result<(), Full> {
+        let all = self.inner.all;
+        let more = needed.min(all - reserve(all)).saturating_sub(self.count);
+        let mut taken = self.inner.taken();
+        let has = taken.by.get(&self.tenant).copied().unwrap_or(0);
+        taken.grant(all, has, more)?;
+        taken.by.insert(Arc::clone(&self.tenant), has + more);
+        drop(taken);
+        self.count += more;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut taken = self.inner.taken();
+        taken.all -= self.count;
+        if let Some(has) = taken.by.get_mut(&self.tenant) {
+            *has -= self.count;
+            if *has == 0 {
+                taken.by.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn grant(&mut self, all: usize, has: usize, more: usize) -> Result<(), Full> {
+        let tenants = self.by.len() + usize::from(has == 0);
+        may_take(all, self.all, tenants, has, more)?;
+        self.all += more;
+        Ok(())
+    }
+}
+
+/// The slots that nobody takes beyond its equal share.
+const fn reserve(all: usize) -> usize {
+    all / 4
+}
+
+/// Whether a tenant that has `has` of the `taken` slots takes `more`; `tenants` have some, itself included. Its equal share
+/// is what it would have beside one more who may come.
+fn may_take(all: usize, taken: usize, tenants: usize, has: usize, more: usize) -> Result<(), Full> {
+    let after = taken + more;
+    if after > all {
+        Err(Full::All)
+    } else if after <= all - reserve(all) || has + more <= all / (tenants + 1) {
+        Ok(())
+    } else {
+        Err(Full::Share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes as many single ones as it gets.
+    fn fill(slots: &Slots, tenant: &str) -> (Vec<Held>, Full) {
+        let mut held = Vec::new();
+        loop {
+            match slots.one(tenant) {
+                Ok(one) => held.push(one),
+                Err(full) => return (held, full),
+            }
+        }
     }
 
-    /// What a request needs beyond the one it holds, if that is free. Who needs more than there are takes all of them.
-    pub(crate) fn further(&self, needed: usize) -> Option<SemaphorePermit<'_>> {
-        let further = u32::try_from(needed.min(self.all).saturating_sub(1));
-        let further = further.expect("there are at most 200,000 slots");
-        self.free.try_acquire_many(further).ok()
+    #[test]
+    fn a_tenant_alone_leaves_the_last_quarter() {
+        let slots = Slots::new(16);
+        let (held, full) = fill(&slots, "greedy");
+        assert_eq!((held.len(), full), (12, Full::Share));
+        let (late, full) = fill(&slots, "late");
+        assert_eq!((late.len(), full), (4, Full::All));
+        drop(held);
+        drop(late);
+        assert_eq!(fill(&slots, "late").0.len(), 12, "all are free again");
+    }
+
+    #[test]
+    fn whoever_comes_late_gets_its_share_of_the_last_quarter_and_leaves_the_rest() {
+        let slots = Slots::new(1_000);
+        let (_greedy, _) = fill(&slots, "greedy");
+        let (second, full) = fill(&slots, "second");
+        // A third of all would be more than is left.
+        assert_eq!((second.len(), full), (250, Full::All));
+        drop(second);
+        let tenants: Vec<String> = (0..9).map(|tenant| format!("t{tenant}")).collect();
+        let mut held = Vec::new();
+        for tenant in &tenants {
+            for _ in 0..25 {
+                held.push(slots.one(tenant).unwrap());
+            }
+        }
+        assert!(slots.one("last").is_ok());
+        assert_eq!(slots.one("greedy").unwrap_err(), Full::Share);
+    }
+
+    #[test]
+    fn few_slots_are_for_whoever_comes_first() {
+        for all in 1..4 {
+            let (held, full) = fill(&Slots::new(all), "a");
+            assert_eq!((held.len(), full), (all, Full::All));
+        }
+    }
+
+    #[test]
+    fn a_batch_takes_a_slot_for_each_call_and_never_more_than_a_tenant_can_have() {
+        let slots = Slots::new(16);
+        let mut batch = slots.one("a").unwrap();
+        batch.further(8).unwrap();
+        let mut second = slots.one("a").unwrap();
+        assert_eq!(second.further(8), Err(Full::Share));
+        second.further(4).unwrap();
+        assert_eq!(slots.one("a").unwrap_err(), Full::Share);
+        drop(batch);
+        drop(second);
+        let mut large = slots.one("a").unwrap();
+        large.further(1_000).unwrap();
+        assert_eq!(slots.one("a").unwrap_err(), Full::Share);
+        let mut of_another = slots.one("b").unwrap();
+        assert_eq!(of_another.further(5), Err(Full::All));
+        of_another.further(4).unwrap();
+        drop(of_another);
+        drop(large);
+        assert_eq!(slots.inner.taken().all, 0);
+        assert!(slots.inner.taken().by.is_empty());
+    }
+
+    #[test]
+    fn no_order_of_taking_gives_a_tenant_more_than_three_quarters_or_all_more_than_there_are() {
+        for all in 1..64 {
+            for tenants in 1..6_usize {
+                let slots = Slots::new(all);
+                let mut held: Vec<Vec<Held>> = (0..tenants).map(|_| Vec::new()).collect();
+                for turn in 0..all * tenants * 2 {
+                    let tenant = (turn * turn + turn / 3) % tenants;
+                    if let Ok(one) = slots.one(&tenant.to_string()) {
+                        held[tenant].push(one);
+                    }
+                }
+                let taken: usize = held.iter().map(Vec::len).sum();
+                assert!(taken <= all);
+                let most = held.iter().map(Vec::len).max().unwrap();
+                assert!(most <= all - reserve(all), "{most} of {all}");
+            }
+        }
     }
 }

@@ -184,20 +184,24 @@ const INTAKE: Source = Source {
 const SLOTS: Source = Source {
     file: "dispatcher/src/slots.rs",
     world: &[(
-        "use std::sync::Arc;",
-        "use std::sync::Arc; use crate::world::planted;",
+        "use std::{\n    collections::HashMap,\n    sync::{Arc, Mutex, MutexGuard, PoisonError},\n};",
+        "use std::{collections::BTreeMap as HashMap, sync::{Arc, PoisonError}}; use shuttle::sync::{Mutex, MutexGuard}; use crate::world::planted;",
     )],
     mistakes: &[
         (
-            "self.free.try_acquire_many(further).ok()",
-            "if planted(\"what is needed is taken one by one\") { for _ in 0..further { self.free.try_acquire().ok()?.forget(); } self.free.add_permits(further as usize); }\n self.free.try_acquire_many(further).ok()",
+            "        may_take(all, self.all, tenants, has, more)?;\n",
+            "        if !planted(\"a full house lets one in\") || self.all < all { may_take(all, self.all, tenants, has, more)?; }\n",
         ),
         (
-            "Arc::clone(&self.free).try_acquire_owned().ok()",
-            "if planted(\"a full house lets one in\") && self.free.available_permits() == 0 { self.free.add_permits(1); }\n Arc::clone(&self.free).try_acquire_owned().ok()",
+            "        taken.all -= self.count;\n",
+            "        if !planted(\"what a batch took beyond its first is forgotten\") || self.count == 1 { taken.all -= self.count; }\n",
+        ),
+        (
+            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or(0);\n",
+            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or(0);\n        if planted(\"what a tenant has is read too early\") { drop(taken); shuttle::thread::yield_now(); taken = self.inner.taken(); }\n",
         ),
     ],
-    window: "impl Slots { pub(crate) fn free(&self) -> usize { self.free.available_permits() } }",
+    window: "impl Slots { pub(crate) fn free(&self) -> usize { let taken = self.inner.taken(); assert!(taken.by.values().sum::<usize>() == taken.all, \"a slot is nobody's\"); self.inner.all - taken.all } }",
 };
 
 #[expect(clippy::print_stdout, reason = "so a build script speaks to cargo")]

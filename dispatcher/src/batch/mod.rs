@@ -24,7 +24,7 @@ use fleet::{
         spans::{self, Step},
         trace,
     },
-    wire::{code::Code, envelope::Accepted, message::Message},
+    wire::{code::Code, envelope::Accepted},
 };
 use tracing::Instrument;
 
@@ -38,7 +38,7 @@ use crate::{
     check::Submission,
     commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted},
     key,
-    slots::Slots,
+    slots::Held,
 };
 
 /// Calls that are checked before others get their turn.
@@ -53,7 +53,7 @@ pub(crate) async fn batch(
     door: &Door,
     tenant: &Label,
     request: &Request,
-    slots: &Slots,
+    slots: &mut Held,
 ) -> Result<Answer, Refusal> {
     let lines = lines(request.headers.as_ref());
     let defaults = Defaults::read(&lines)?;
@@ -71,13 +71,11 @@ pub(crate) async fn batch(
     let needed = raws
         .len()
         .max(request.payload.len() / Limits::DEFAULT.bytes);
-    let Some(_held) = slots.further(needed) else {
-        let what = Message::fixed(
-            "too many requests are waiting here for so many calls",
-            "这里等待处理的请求太多，容不下这么多调用",
-        );
-        return Err(Refusal::new(Code::Overloaded, what));
-    };
+    slots
+        .further(needed)
+        .map_err(|full| Refusal::new(Code::Overloaded, full.message_for_many()))?;
+    // All of it takes the lane of what comes together.
+    door.keeps_up(usize::MAX)?;
 
     let span = spans::step(Step::Accept);
     trace::set_parent(&span, &defaults.trace);
@@ -156,7 +154,16 @@ impl<'a> Batch<'a> {
                 if own_trace {
                     call.trace = submission.headers.trace.clone();
                 }
-                self.new.push((place, Attempted::new(submission, call)));
+                match self.door.quota.admit(&call.tenant, call.call_id).await {
+                    Ok(admitted) => {
+                        let attempted = Attempted::new(submission, call, admitted);
+                        self.new.push((place, attempted));
+                    }
+                    Err(refusal) => match call.key {
+                        Some(key) => self.old.push((place, submission, key.hash, refusal)),
+                        None => self.refuse(place, named(&submission), refusal),
+                    },
+                }
             }
             (Err(refusal), None) => self.refuse(place, named(&submission), refusal),
             (Err(refusal), Some(key)) => {

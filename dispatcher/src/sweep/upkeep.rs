@@ -1,9 +1,9 @@
-//! Vacuum and partitions.
+//! Vacuum, the counts of open calls, and partitions.
 
 use std::time::Duration;
 
 use fleet::store::{
-    StoreError,
+    StoreError, open_counts,
     sweep::{self, Upkeep},
 };
 
@@ -19,14 +19,29 @@ impl Sweep {
         loop {
             let kept = tokio::select! {
                 _ = seldom.tick() => self.vacuum().await,
-                _ = hourly.tick() => self.partitions().await,
+                _ = hourly.tick() => self.partitions().await.and(self.recount().await),
             };
             warn("upkeep", kept);
         }
     }
 
     async fn vacuum(&self) -> Result<(), StoreError> {
-        sweep::vacuum(&mut self.postgres.connect_for_upkeep().await?).await
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        open_counts::fold(&mut connection).await?;
+        sweep::vacuum(&mut connection).await
+    }
+
+    async fn recount(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        let righted = open_counts::recount(&mut connection).await?;
+        if righted > 0 {
+            tracing::warn!(
+                tenants = righted,
+                "the counts of open calls did not agree with the calls and were put right; \
+                 something has written to the ledger without its triggers"
+            );
+        }
+        Ok(())
     }
 
     async fn partitions(&self) -> Result<(), StoreError> {

@@ -132,6 +132,11 @@ impl<S: Statement> Lane<S> {
         )
     }
 
+    /// Whether whoever sends now has to wait to be heard.
+    pub fn is_full(&self) -> bool {
+        self.sender.capacity() == 0
+    }
+
     /// Sends one row and waits for what became of it.
     ///
     /// Dropping the future does not take the row back: it may be done all the same.

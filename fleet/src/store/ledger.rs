@@ -14,6 +14,7 @@ use super::{
     lane::{Lane, Reply, Statement as _},
     limited::{ClaimLimited, Limited},
     session::{Postgres, within},
+    waits::Waits,
 };
 use crate::{
     delay::{Reconnect, SOON},
@@ -24,12 +25,17 @@ use crate::{
 
 /// Rows heavier than this take the second lane, so that they do not hold up small ones: sixty of them would fill a batch.
 const HEAVY_BYTES: usize = 16 * 1024;
+/// How long a new call may have waited for its commit before others are not taken any more: a little longer than one
+/// statement waits for a lock.
+const BEHIND_AFTER: Duration = Duration::from_millis(1_500);
 
 /// Accepts calls. Held by dispatchers.
 #[derive(Debug, Clone)]
 pub struct Accepting {
     light: Lane<Accept>,
     heavy: Lane<Accept>,
+    light_waits: Arc<Waits>,
+    heavy_waits: Arc<Waits>,
 }
 
 impl Accepting {
@@ -40,17 +46,25 @@ impl Accepting {
         let (heavy, run_heavy) = Lane::new(statement, postgres.clone());
         tasks.spawn(run_light);
         tasks.spawn(run_heavy);
-        Self { light, heavy }
+        Self {
+            light,
+            heavy,
+            light_waits: Arc::default(),
+            heavy_waits: Arc::default(),
+        }
+    }
+
+    /// Whether the ledger is so far behind that a new call of about so many bytes had better not be taken.
+    pub fn is_behind(&self, bytes: usize) -> bool {
+        let (lane, waits) = self.lane_for(bytes);
+        lane.is_full() || waits.longest() > BEHIND_AFTER
     }
 
     /// Commits one call. [`Reply::Undecided`]: its key is taken.
     pub async fn accept(&self, call: impl Into<Arc<NewCall>>) -> Reply<AcceptedAt> {
         let call = call.into();
-        let lane = if Accept::weight(&call) > HEAVY_BYTES {
-            &self.heavy
-        } else {
-            &self.light
-        };
+        let (lane, waits) = self.lane_for(Accept::weight(&call));
+        let _waiting = waits.begin();
         lane.send(call).await
     }
 
@@ -59,9 +73,18 @@ impl Accepting {
         &self,
         calls: impl IntoIterator<Item = impl Into<Arc<NewCall>>>,
     ) -> Vec<Reply<AcceptedAt>> {
+        let _waiting = self.heavy_waits.begin();
         self.heavy
             .send_all(calls.into_iter().map(Into::into).collect())
             .await
+    }
+
+    fn lane_for(&self, bytes: usize) -> (&Lane<Accept>, &Waits) {
+        if bytes > HEAVY_BYTES {
+            (&self.heavy, &self.heavy_waits)
+        } else {
+            (&self.light, &self.light_waits)
+        }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod late;
 pub mod ledger;
 pub mod limited;
 pub mod migrate;
+pub mod open_counts;
 pub mod postpone;
 pub mod probe;
 pub mod read;
@@ -33,6 +34,7 @@ pub mod sweep;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;
+mod waits;
 pub mod walk;
 pub mod workers;
 

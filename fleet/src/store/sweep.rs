@@ -274,27 +274,41 @@ pub async fn keep_partitions(
 /// Days dropped in one go; the next hour goes on.
 const DAYS_DROPPED_MAX: i32 = 400;
 
-/// Gives the dead rows of the hot table back; autovacuum's one-minute nap is too long for it.
+/// Gives the dead rows of the hot tables back; autovacuum's one-minute nap is too long for them.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn vacuum(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let dirty: bool = sqlx::query_scalar(
-        "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables \
-                          WHERE relid = 'toolfleet.open_calls'::regclass), false)",
-    )
-    .fetch_one(&mut *connection)
-    .await
-    .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
-    if dirty {
-        sqlx::query("VACUUM (SKIP_LOCKED) toolfleet.open_calls")
-            .execute(connection)
-            .await
-            .map_err(|error| StoreError::from_sqlx("vacuum open calls", error))?;
+    for (table, statement) in HOT {
+        let dirty: bool = sqlx::query_scalar(
+            "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables \
+                              WHERE relid = $1::text::regclass), false)",
+        )
+        .bind(table)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
+        if dirty {
+            sqlx::query(statement)
+                .execute(&mut *connection)
+                .await
+                .map_err(|error| StoreError::from_sqlx("vacuum a hot table", error))?;
+        }
     }
     Ok(())
 }
+
+const HOT: [(&str, &str); 2] = [
+    (
+        "toolfleet.open_calls",
+        "VACUUM (SKIP_LOCKED) toolfleet.open_calls",
+    ),
+    (
+        "toolfleet.open_counts",
+        "VACUUM (SKIP_LOCKED) toolfleet.open_counts",
+    ),
+];
 
 pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
     let args: Option<String> = row.try_get("args")?;

@@ -50,6 +50,8 @@ words! {
         DeadlineInvalid = "deadline_invalid",
         /// A header has a value that is not allowed.
         HeaderInvalid = "header_invalid",
+        /// The tenant has as many open calls as it may have.
+        QuotaExceeded = "quota_exceeded",
         /// The dispatcher has too much in hand.
         Overloaded = "overloaded",
         /// The ledger cannot be reached, or did not answer.

@@ -18,6 +18,7 @@ CODES = Path(__file__).resolve().parents[3] / "fleet/src/wire/code.rs"
 BODY_BYTES_MAX = 256 * 1024
 NOT_FROM_OUTSIDE = {
     "overloaded": "needs more callers than this machine can run",
+    "quota_exceeded": "needs a tenant with a million open calls",
     "store_unavailable": "needs Postgres to be away, which kill_each does",
 }
 GOOD = {"text": "good"}

@@ -23,6 +23,7 @@ mod settle;
 
 mod fence;
 mod lane;
+mod open_counts;
 mod outage;
 mod quarantine;
 mod release;

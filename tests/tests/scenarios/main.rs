@@ -46,6 +46,8 @@ mod drain;
 mod upgrade;
 
 mod backpressure;
+mod overload;
+mod quota;
 
 mod tail;
 

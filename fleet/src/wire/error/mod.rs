@@ -218,7 +218,9 @@ fn suggestion(code: Code, effect: EffectKnown) -> Suggestion {
         | Code::KeyTooLong
         | Code::StringTooLong
         | Code::PayloadTooLarge => Suggestion::Simplify,
-        Code::Overloaded | Code::StoreUnavailable | Code::Unavailable => Suggestion::RetryLater,
+        Code::QuotaExceeded | Code::Overloaded | Code::StoreUnavailable | Code::Unavailable => {
+            Suggestion::RetryLater
+        }
         Code::Timeout | Code::RetriesExhausted | Code::DeadlineExceeded | Code::ToolCrashed => {
             match effect {
                 EffectKnown::None | EffectKnown::NotApplied => Suggestion::RetryLater,
@@ -271,7 +273,10 @@ mod tests {
                 let retryable = ErrorBody::failed(&failure, effect, Language::En).retryable;
                 let never_reached = matches!(
                     code,
-                    Code::Overloaded | Code::StoreUnavailable | Code::Unavailable
+                    Code::QuotaExceeded
+                        | Code::Overloaded
+                        | Code::StoreUnavailable
+                        | Code::Unavailable
                 );
                 assert!(!retryable || never_reached, "{code} {effect}");
             }

@@ -40,7 +40,11 @@ impl Said {
 
     /// It was refused for a reason that passes by itself.
     pub(super) fn may_pass(&self) -> bool {
-        self.is_refused() && matches!(self.code(), "overloaded" | "store_unavailable")
+        self.is_refused()
+            && matches!(
+                self.code(),
+                "overloaded" | "quota_exceeded" | "store_unavailable"
+            )
     }
 
     pub(super) fn nothing_happened(&self) -> bool {
@@ -179,7 +183,13 @@ mod tests {
     #[test]
     fn only_what_passes_by_itself_is_tried_again() {
         let said = |code| Said::of(&unfit(code, "no")).unwrap();
-        assert!(said(Code::Overloaded).may_pass() && said(Code::StoreUnavailable).may_pass());
+        for passing in [
+            Code::Overloaded,
+            Code::QuotaExceeded,
+            Code::StoreUnavailable,
+        ] {
+            assert!(said(passing).may_pass());
+        }
         assert!(!said(Code::InvalidArguments).may_pass());
         assert!(!Said::of(&unanswered()).unwrap().nothing_happened());
     }

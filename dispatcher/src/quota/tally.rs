@@ -1,0 +1,212 @@
+//! What one dispatcher believes about one tenant's open calls: what the ledger said last, and what it has added since.
+//!
+//! It may believe that there are more than there are, until it looks again: calls end elsewhere. It believes that there are
+//! fewer only by what other dispatchers have accepted since it looked.
+
+use std::{collections::HashSet, time::Duration};
+
+use fleet::{ids::CallId, store::open_counts::Open};
+use tokio::time::Instant;
+
+/// A tenant that was full when somebody looked is not looked at again for so long.
+pub(super) const FULL_FOR: Duration = Duration::from_millis(50);
+/// What was known longer ago than this is looked at again soon when a call comes.
+pub(super) const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// What is believed of one tenant.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Its open calls, as the ledger said.
+    open: i64,
+    /// Calls that we have seen committed, ever.
+    committed: u64,
+    /// How many of those are in what the ledger said.
+    in_open: u64,
+    /// Let through, and nothing is known of them yet.
+    on_the_way: HashSet<CallId>,
+    looked: Option<Instant>,
+    full_until: Option<Instant>,
+}
+
+/// Where a look at the ledger began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    at: Instant,
+    committed: u64,
+}
+
+impl Tally {
+    /// Lets a call through, if the tenant has room for one more.
+    pub(super) fn take(&mut self, call: CallId, quota: u64) -> bool {
+        let has_room = self.believed() < quota;
+        if has_room {
+            self.on_the_way.insert(call);
+        }
+        has_room
+    }
+
+    /// The call is in the ledger.
+    pub(super) fn committed(&mut self, call: CallId) {
+        // The ledger may have counted it already.
+        if self.on_the_way.remove(&call) {
+            self.committed += 1;
+        }
+    }
+
+    /// The call is not in the ledger; or nobody knows, and a look will count it.
+    pub(super) fn given_up(&mut self, call: CallId) {
+        self.on_the_way.remove(&call);
+    }
+
+    /// What is known before a look, which will see all of it.
+    pub(super) fn begin(&self, now: Instant) -> Look {
+        Look {
+            at: now,
+            committed: self.committed,
+        }
+    }
+
+    /// The calls on the way, of which a look can say whether it has counted them.
+    pub(super) fn asked(&self, calls_max: usize) -> Vec<CallId> {
+        self.on_the_way.iter().copied().take(calls_max).collect()
+    }
+
+    /// What a look found. One that began before another that was heard of earlier says nothing new.
+    pub(super) fn seen(&mut self, look: Look, found: &Open) {
+        if self.looked.is_some_and(|looked| looked > look.at) {
+            return;
+        }
+        self.looked = Some(look.at);
+        self.open = found.calls;
+        self.in_open = look.committed;
+        for call in &found.there {
+            if !self.on_the_way.remove(call) {
+                // Heard of while the look was under way, and counted by it.
+                self.in_open = self.in_open.saturating_add(1).min(self.committed);
+            }
+        }
+    }
+
+    /// A look has just found no room.
+    pub(super) fn is_full_until(&mut self, until: Instant) {
+        self.full_until = Some(until);
+    }
+
+    /// Whether another look would come too soon after one that found no room.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.full_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether something was added since the last look.
+    pub(super) fn has_moved(&self) -> bool {
+        self.committed > self.in_open || self.looked.is_none() && !self.on_the_way.is_empty()
+    }
+
+    /// Whether too little is known to wait for the next look in the order of things.
+    pub(super) fn is_stale(&self, now: Instant) -> bool {
+        self.looked
+            .is_none_or(|looked| now.duration_since(looked) > STALE_AFTER)
+    }
+
+    /// When it was looked at last; never comes first.
+    pub(super) fn looked(&self) -> Option<Instant> {
+        self.looked
+    }
+
+    /// Whether nothing would be lost with it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.on_the_way.is_empty() && !self.has_moved()
+    }
+
+    fn believed(&self) -> u64 {
+        let open = u64::try_from(self.open).unwrap_or(0);
+        open + (self.committed - self.in_open) + self.on_the_way.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(calls: i64, there: &[CallId]) -> Open {
+        Open {
+            calls,
+            there: there.to_vec(),
+        }
+    }
+
+    /// Lets so many calls through and sees them committed.
+    fn accept(tally: &mut Tally, calls: usize) {
+        for _ in 0..calls {
+            let call = CallId::generate();
+            assert!(tally.take(call, u64::MAX));
+            tally.committed(call);
+        }
+    }
+
+    #[test]
+    fn a_call_on_its_way_takes_room_until_it_is_given_up() {
+        let mut tally = Tally::default();
+        let (first, second) = (CallId::generate(), CallId::generate());
+        assert!(tally.take(first, 1));
+        assert!(!tally.take(second, 1));
+        tally.given_up(first);
+        assert!(tally.take(second, 1));
+        tally.committed(second);
+        assert!(
+            !tally.take(first, 1),
+            "one that is committed takes it for good"
+        );
+    }
+
+    #[test]
+    fn a_look_forgets_what_it_has_counted_and_nothing_else() {
+        let mut tally = Tally::default();
+        accept(&mut tally, 3);
+        let look = tally.begin(Instant::now());
+        accept(&mut tally, 2);
+        // Two of the three have ended elsewhere.
+        tally.seen(look, &found(1, &[]));
+        assert_eq!(tally.believed(), 3);
+        assert!(tally.has_moved());
+        tally.seen(tally.begin(Instant::now()), &found(3, &[]));
+        assert_eq!((tally.believed(), tally.has_moved()), (3, false));
+    }
+
+    #[test]
+    fn a_call_that_a_look_has_seen_on_its_way_is_counted_once() {
+        let mut tally = Tally::default();
+        let (seen, heard, unseen) = (CallId::generate(), CallId::generate(), CallId::generate());
+        for call in [seen, heard, unseen] {
+            assert!(tally.take(call, 3));
+        }
+        let look = tally.begin(Instant::now());
+        tally.committed(heard);
+        tally.seen(look, &found(2, &[seen, heard]));
+        assert_eq!(tally.believed(), 3);
+        tally.committed(seen);
+        tally.committed(unseen);
+        assert_eq!(tally.believed(), 3);
+    }
+
+    #[test]
+    fn of_two_looks_the_later_one_counts_whichever_is_heard_of_first() {
+        let mut tally = Tally::default();
+        let now = Instant::now();
+        let early = tally.begin(now);
+        accept(&mut tally, 5);
+        let late = tally.begin(now + Duration::from_millis(1));
+        tally.seen(late, &found(5, &[]));
+        tally.seen(early, &found(0, &[]));
+        assert_eq!(tally.believed(), 5);
+    }
+
+    #[test]
+    fn more_endings_than_beginnings_make_no_room_beyond_the_quota() {
+        let mut tally = Tally::default();
+        let look = tally.begin(Instant::now());
+        tally.seen(look, &found(-3, &[]));
+        assert!(tally.take(CallId::generate(), 1));
+        assert!(!tally.take(CallId::generate(), 1));
+    }
+}

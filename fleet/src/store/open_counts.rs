@@ -1,0 +1,90 @@
+//! How many open calls each tenant has, without looking at the calls: triggers keep the counts wherever a call is accepted
+//! or ended, in the statement that does it, so in every snapshot they are exact.
+
+use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::ids::{CallId, Label};
+
+/// Rows folded by one statement at most.
+const FOLDED_MAX: i32 = 5_000;
+
+/// What the ledger knows of one tenant at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Open {
+    /// Its open calls.
+    pub calls: i64,
+    /// Which of the calls that were asked for are among them.
+    pub there: Vec<CallId>,
+}
+
+/// How many open calls these tenants have, in their order. Own statement, which reads some rows for each of them.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn of_all(pool: &PgPool, tenants: &[Label]) -> Result<Vec<i64>, StoreError> {
+    let names: Vec<&str> = tenants.iter().map(Label::as_str).collect();
+    sqlx::query_scalar(
+        "SELECT (SELECT coalesce(sum(c.n), 0)::bigint FROM toolfleet.open_counts c WHERE c.tenant = asked.tenant) \
+         FROM unnest($1::text[]) WITH ORDINALITY asked (tenant, place) ORDER BY place",
+    )
+    .bind(names)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("count the open calls of tenants", error))
+}
+
+/// How many open calls a tenant has, and which of these are among them. Own statement.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn of(pool: &PgPool, tenant: &Label, calls: &[CallId]) -> Result<Open, StoreError> {
+    let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
+    let row = sqlx::query(
+        "SELECT (SELECT coalesce(sum(c.n), 0)::bigint FROM toolfleet.open_counts c WHERE c.tenant = $1), \
+                ARRAY(SELECT o.call_id FROM toolfleet.open_calls o WHERE o.call_id = ANY($2))",
+    )
+    .bind(tenant.as_str())
+    .bind(ids)
+    .fetch_one(pool)
+    .await;
+    let read = |row: PgRow| -> Result<Open, sqlx::Error> {
+        let there: Vec<Uuid> = row.try_get(1)?;
+        Ok(Open {
+            calls: row.try_get(0)?,
+            there: there.into_iter().map(CallId).collect(),
+        })
+    };
+    row.and_then(read)
+        .map_err(|error| StoreError::from_sqlx("count the open calls of a tenant", error))
+}
+
+/// Folds the counts of sessions that are gone together and says how many; the next one goes on. Own statement; rows that
+/// somebody is adding to are left out.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn fold(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT toolfleet.fold_open_counts($1)")
+        .bind(FOLDED_MAX)
+        .fetch_one(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("fold the counts of open calls", error))
+}
+
+/// Counts the calls themselves and says for how many tenants that came to something else, which is put right. Own statement;
+/// it reads every open call.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn recount(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    sqlx::query_scalar("SELECT toolfleet.recount_open()")
+        .fetch_one(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("recount open calls", error))
+}

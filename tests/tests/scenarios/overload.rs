@@ -1,0 +1,210 @@
+//! More than a dispatcher takes: what it refuses, it refuses before anything is stored; what it has taken, it keeps.
+
+use std::{
+    collections::HashMap,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fleet_tests::{
+    caller::Answer,
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::until_so,
+    witness::{Reply, Witness},
+};
+use serde_json::json;
+use sqlx::Executor as _;
+use tokio::{sync::Mutex, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls";
+const CALLS: &str = "SELECT count(*) FROM toolfleet.calls";
+
+fn assert_overloaded(answer: &Answer) {
+    assert_eq!(answer.code(), "overloaded", "{}", **answer);
+    let error = &answer["error"];
+    assert_eq!(error["retryable"], true);
+    assert!(error["retry_after_ms"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&answer["state"], &answer["effect"]),
+        (&json!("refused"), &json!("none"))
+    );
+}
+
+#[tokio::test]
+async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
+    let mut fleet = Fleet::start(spec).await;
+    fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
+    witness.always("slow", Reply::DoneWhenReleased);
+    let greedy = fleet
+        .submit("look", &json!({"what": "slow"}))
+        .tenant("greedy");
+    let mut waiting = JoinSet::new();
+    for _ in 0..12 {
+        waiting.spawn(greedy.clone().wait());
+    }
+    witness.until_asked("slow", 12).await;
+    for _ in 0..3 {
+        assert_overloaded(&greedy.clone().wait().await);
+    }
+    let batch = |tenant: &'static str, calls: usize| {
+        let call = json!({"tool": "look", "args": {"what": "quick"}});
+        let body = json!({"calls": vec![call; calls]});
+        let fleet = &fleet;
+        async move { fleet.ask(tenant, &body).await }
+    };
+    assert_overloaded(&batch("toolfleet.v1.greedy.batch", 2).await);
+    let batch = batch("toolfleet.v1.late.batch", 4).await;
+    assert_eq!(batch["items"].as_array().unwrap().len(), 4, "{}", *batch);
+    for _ in 0..20 {
+        let late = fleet
+            .submit("look", &json!({"what": "quick"}))
+            .tenant("late");
+        assert_eq!(late.wait().await["state"], "succeeded");
+    }
+    witness.release("slow");
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_far_behind_gets_no_more_calls() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let call = fleet.submit("look", &json!({"what": "a"}));
+    assert_eq!(call.clone().wait().await["state"], "succeeded");
+    let mut locking = fleet.database.connect().await;
+    locking.execute("BEGIN").await.unwrap();
+    let lock = "LOCK TABLE toolfleet.open_calls IN SHARE ROW EXCLUSIVE MODE";
+    locking.execute(lock).await.unwrap();
+    // One after the other they arrive, and their commits wait for the lock.
+    let (refused, slowest) = (
+        Arc::new(Mutex::new(HashMap::new())),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let mut callers = JoinSet::new();
+    for caller in 0..40_u64 {
+        let (call, refused, slowest) = (call.clone(), Arc::clone(&refused), Arc::clone(&slowest));
+        callers.spawn(async move {
+            // Spread, so that somebody always waits.
+            tokio::time::sleep(Duration::from_millis(caller * 100)).await;
+            let asked = Instant::now();
+            let answer = call.asynchronous().await;
+            let waited = usize::try_from(asked.elapsed().as_millis()).unwrap();
+            if answer.code() == "overloaded" {
+                assert_overloaded(&answer);
+                slowest.fetch_max(waited, Ordering::Relaxed);
+            }
+            *refused
+                .lock()
+                .await
+                .entry(answer.code().to_owned())
+                .or_insert(0) += 1;
+        });
+    }
+    while let Some(ended) = callers.join_next().await {
+        ended.unwrap();
+    }
+    let refused = refused.lock().await.clone();
+    let slowest = slowest.load(Ordering::Relaxed);
+    println!("while the ledger took nothing: {refused:?}; the slowest refusal took {slowest} ms");
+    assert!(refused.contains_key("overloaded"), "{refused:?}");
+    locking.execute("ROLLBACK").await.unwrap();
+    until_so("calls to be taken again", async || {
+        call.clone().asynchronous().await["call_id"].is_string()
+    })
+    .await;
+    until_so("all to be over", async || fleet.count(OPEN).await == 0).await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// What callers were told within a while.
+#[derive(Debug, Default)]
+struct Told {
+    succeeded: usize,
+    overloaded: usize,
+}
+
+/// So many callers, each with one call after the other, for so long. Who is refused asks again after a pause.
+async fn callers(fleet: &Fleet, callers: usize, for_so_long: Duration) -> Told {
+    let (succeeded, overloaded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stop = CancellationToken::new();
+    let mut crowd = JoinSet::new();
+    for caller in 0..callers {
+        // Three tenants, so that slots are all that is short.
+        let call = fleet.submit("look", &json!({"what": "a"}));
+        let call = call.tenant(["acme", "beta", "gamma"][caller % 3]);
+        let (stop, succeeded, overloaded) = (
+            stop.clone(),
+            Arc::clone(&succeeded),
+            Arc::clone(&overloaded),
+        );
+        crowd.spawn(async move {
+            while !stop.is_cancelled() {
+                let answer = call.clone().wait().await;
+                if answer["state"] == "succeeded" {
+                    succeeded.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    assert_overloaded(&answer);
+                    overloaded.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        });
+    }
+    tokio::time::sleep(for_so_long).await;
+    stop.cancel();
+    while let Some(ended) = crowd.join_next().await {
+        ended.unwrap();
+    }
+    Told {
+        succeeded: succeeded.load(Ordering::Relaxed),
+        overloaded: overloaded.load(Ordering::Relaxed),
+    }
+}
+
+/// Of this process, which is the whole fleet and all of its callers.
+fn resident_mib() -> usize {
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = pages.split(' ').nth(1).unwrap();
+    pages.parse::<usize>().unwrap() * 4096 / (1024 * 1024)
+}
+
+#[tokio::test]
+async fn three_times_too_many_callers_cost_no_goodput_and_no_accepted_call() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
+    let mut fleet = Fleet::start(spec.workers(1, &["--concurrency", "32"])).await;
+    fleet.add_dispatcher_with(&["--requests-max", "64"]).await;
+    witness.always("a", Reply::DoneAfter(Duration::from_millis(20)));
+    let lasts = Duration::from_secs(3);
+    let fitting = callers(&fleet, 45, lasts).await;
+    let before = resident_mib();
+    let too_many = callers(&fleet, 135, lasts).await;
+    let after = resident_mib();
+    println!(
+        "fitting: {fitting:?}; three times as many: {too_many:?}; {before} MiB, then {after} MiB"
+    );
+    assert_eq!(fitting.overloaded, 0);
+    assert!(too_many.overloaded > 0);
+    // Room for a machine that has other things to do.
+    assert!(too_many.succeeded * 2 > fitting.succeeded);
+    assert!(after < before + 100, "{before} MiB, then {after} MiB");
+    until_so("all to be over", async || fleet.count(OPEN).await == 0).await;
+    let all = i64::try_from(fitting.succeeded + too_many.succeeded).unwrap();
+    assert_eq!(
+        fleet.count(CALLS).await,
+        all,
+        "what was refused was not stored"
+    );
+    assert_eq!(i64::try_from(witness.applied("a")).unwrap(), all);
+    invariants::hold(&fleet, &witness).await;
+}
