@@ -1277,6 +1277,13 @@ CREATE VIEW toolfleet.in_doubt AS
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'in_doubt'::toolfleet.call_state);
 
+CREATE TABLE toolfleet.open_counts (
+    tenant text NOT NULL,
+    backend integer NOT NULL,
+    n bigint NOT NULL
+)
+WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+
 CREATE TABLE toolfleet.tool_slots (
     tool text NOT NULL,
     slot integer NOT NULL,
@@ -1299,12 +1306,6 @@ CREATE VIEW toolfleet.slots AS
      JOIN toolfleet.open_calls o ON (((o.call_id = s.call_id) AND (o.attempt_id = s.attempt_id))))
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
-CREATE TABLE toolfleet.open_counts (
-    tenant text NOT NULL,
-    backend integer NOT NULL,
-    n bigint NOT NULL
-)
-WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
 CREATE VIEW toolfleet.tools AS
  SELECT tool_versions.tool,
@@ -1360,10 +1361,10 @@ ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key_hash);
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
-ALTER TABLE ONLY toolfleet.tool_slots
-    ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
 ALTER TABLE ONLY toolfleet.open_counts
     ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend);
+ALTER TABLE ONLY toolfleet.tool_slots
+    ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
 ALTER TABLE ONLY toolfleet.tool_versions
     ADD CONSTRAINT tool_versions_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_versions
