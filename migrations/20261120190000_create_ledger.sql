@@ -212,11 +212,11 @@ CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW
 CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD TABLE AS closed FOR EACH STATEMENT
     EXECUTE FUNCTION toolfleet.count_closed();
 
--- Folds the counts of sessions that are gone into one row per tenant, at most so many at a time; those of living ones too
--- where there are more than 20,000 rows. Removes what comes to nothing. Returns how many rows it folded. One at a time.
-CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Folds the counts of sessions that are gone into one row per tenant, at most so many rows at a time; those of living ones
+-- too where there are more rows than `crowd`. Removes what comes to nothing. Returns how many rows it folded. One at a time.
+CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer, crowd integer) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    crowded boolean := (SELECT count(*) > 20000 FROM (SELECT FROM toolfleet.open_counts LIMIT 20001) c);
+    crowded boolean := (SELECT count(*) > crowd FROM (SELECT FROM toolfleet.open_counts LIMIT crowd + 1) c);
     folded bigint;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
@@ -245,7 +245,14 @@ END $$;
 
 -- Counts all open calls and puts right what the sums do not say, which only meddling with the triggers can bring about.
 -- One statement and so one snapshot: what is accepted or ended meanwhile is in neither. Returns how many tenants it put right.
-CREATE FUNCTION toolfleet.recount_open() RETURNS bigint LANGUAGE sql AS $$
+-- One at a time, and the snapshot comes after the lock: two would put the same thing right twice.
+CREATE FUNCTION toolfleet.recount_open() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    righted bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
+        RETURN 0;
+    END IF;
     WITH wrong AS MATERIALIZED (
         SELECT tenant, sum(n) AS n
         FROM (SELECT tenant, count(*) AS n FROM toolfleet.open_calls GROUP BY tenant
@@ -253,13 +260,14 @@ CREATE FUNCTION toolfleet.recount_open() RETURNS bigint LANGUAGE sql AS $$
               SELECT tenant, -sum(n) FROM toolfleet.open_counts GROUP BY tenant) c
         GROUP BY tenant
         HAVING sum(n) <> 0
-    ), righted AS (
+    ), added AS (
         INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-        SELECT tenant, 0, n FROM wrong ORDER BY tenant
+        SELECT w.tenant, 0, w.n FROM wrong w ORDER BY w.tenant
         ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
     )
-    SELECT count(*) FROM wrong
-$$;
+    SELECT count(*) INTO righted FROM wrong;
+    RETURN righted;
+END $$;
 
 -- A key names one call within its tenant. It has no expiry of its own: whether it has lapsed is computed from its call.
 CREATE TABLE toolfleet.idempotency_keys (

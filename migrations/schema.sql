@@ -421,11 +421,11 @@ BEGIN
     RETURN f;
 END $$;
 
-CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer) RETURNS bigint
+CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer, crowd integer) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 DECLARE
-    crowded boolean := (SELECT count(*) > 20000 FROM (SELECT FROM toolfleet.open_counts LIMIT 20001) c);
+    crowded boolean := (SELECT count(*) > crowd FROM (SELECT FROM toolfleet.open_counts LIMIT crowd + 1) c);
     folded bigint;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
@@ -565,8 +565,14 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
+DECLARE
+    righted bigint;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('toolfleet.fold_open_counts')) THEN
+        RETURN 0;
+    END IF;
     WITH wrong AS MATERIALIZED (
         SELECT tenant, sum(n) AS n
         FROM (SELECT tenant, count(*) AS n FROM toolfleet.open_calls GROUP BY tenant
@@ -574,13 +580,14 @@ CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
               SELECT tenant, -sum(n) FROM toolfleet.open_counts GROUP BY tenant) c
         GROUP BY tenant
         HAVING sum(n) <> 0
-    ), righted AS (
+    ), added AS (
         INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-        SELECT tenant, 0, n FROM wrong ORDER BY tenant
+        SELECT w.tenant, 0, w.n FROM wrong w ORDER BY w.tenant
         ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
     )
-    SELECT count(*) FROM wrong
-$$;
+    SELECT count(*) INTO righted FROM wrong;
+    RETURN righted;
+END $$;
 
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
     LANGUAGE plpgsql

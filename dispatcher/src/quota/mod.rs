@@ -2,8 +2,8 @@
 //!
 //! The ledger keeps the counts (`fleet/src/store/open_counts.rs`). A dispatcher reads those of the tenants it hears of a few
 //! times a second and adds what it accepts itself, so the door asks nobody. Only where that leaves no room does it read the
-//! tenant's own count, and refuses if there really is none. So a tenant is never refused below its quota, and exceeds it
-//! only by what other dispatchers accept between two looks (`docs/limits.md`).
+//! tenant's own count, and refuses if there really is none. A tenant exceeds its quota only by what is accepted before a
+//! dispatcher has looked at it for the first time, or by others between two looks (`docs/limits.md`).
 
 mod limits;
 mod tally;
@@ -22,7 +22,7 @@ use fleet::{
         open_counts::{self, Open},
     },
     telemetry::report,
-    wire::code::Code,
+    wire::{code::Code, message::Message},
 };
 use tokio::{
     sync::Notify,
@@ -143,8 +143,12 @@ impl Inner {
             };
             match open_counts::of(&self.pool, tenant, &asked).await {
                 Ok(found) => known.tally().seen(look, &found),
-                // A tenant that seems full is not let in blindly.
-                Err(error) => return Err(Refusal::unreadable(&error)),
+                // A tenant that seems full is not let in blindly, and whoever waits for this look does not try in turn.
+                Err(error) => {
+                    tracing::warn!(error = report(&error), "a quota was not looked at");
+                    known.tally().is_full_until(Instant::now() + FULL_FOR);
+                    return Err(Refusal::new(Code::StoreUnavailable, UNREADABLE));
+                }
             }
             taken = known.take(call);
             if !taken {
@@ -224,6 +228,10 @@ impl Inner {
     }
 }
 
+const UNREADABLE: Message = Message::fixed(
+    "this tenant seems to have as many open calls as it may have, and the ledger cannot be asked",
+    "这个租户未结束的调用似乎已达到上限，而目前无法查询账本",
+);
 /// How long one look may take; the next one goes on.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 

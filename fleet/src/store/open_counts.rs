@@ -9,6 +9,8 @@ use crate::ids::{CallId, Label};
 
 /// Rows folded by one statement at most.
 const FOLDED_MAX: i32 = 5_000;
+/// With more rows than this, those of living sessions are folded too.
+const CROWD: i32 = 20_000;
 
 /// What the ledger knows of one tenant at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,8 +71,9 @@ pub async fn of(pool: &PgPool, tenant: &Label, calls: &[CallId]) -> Result<Open,
 ///
 /// Postgres does not answer.
 pub async fn fold(connection: &mut PgConnection) -> Result<i64, StoreError> {
-    sqlx::query_scalar("SELECT toolfleet.fold_open_counts($1)")
+    sqlx::query_scalar("SELECT toolfleet.fold_open_counts($1, $2)")
         .bind(FOLDED_MAX)
+        .bind(CROWD)
         .fetch_one(connection)
         .await
         .map_err(|error| StoreError::from_sqlx("fold the counts of open calls", error))
