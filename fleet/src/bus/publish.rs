@@ -85,7 +85,7 @@ impl Publisher {
     /// Cancel-safe.
     pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) -> bool {
         let subject = self.subjects.job(queue, pointer.call_id, n);
-        let body = body(pointer);
+        let body = Bytes::from(pointer.to_bytes());
         let reply = self.asks_now().map(|now| format!("{}.{now}", self.inbox));
         let sending = async {
             match reply {
@@ -140,7 +140,12 @@ pub async fn publish_all(
     let publishing = pointers.into_iter().map(|(queue, n, pointer)| {
         let subject = bus.subjects.job(&queue, pointer.call_id, n);
         let jetstream = &jetstream;
-        async move { jetstream.publish(subject, body(&pointer)).await?.await }
+        async move {
+            jetstream
+                .publish(subject, pointer.to_bytes().into())
+                .await?
+                .await
+        }
     });
     let mut publishing = futures_util::stream::iter(publishing).buffer_unordered(WINDOW);
     let mut published = Published::default();
@@ -160,14 +165,6 @@ const WINDOW: usize = 256;
 fn is_there(refused: &PublishError) -> bool {
     let source = refused.source().and_then(|source| source.downcast_ref());
     source.is_some_and(|answer: &jetstream::Error| answer.error_code().0 == PER_SUBJECT_LIMIT)
-}
-
-fn body(pointer: &Pointer) -> Bytes {
-    // Everything but the arguments and a caller's tracestate has a bounded length.
-    let args = pointer.args.as_ref().map_or(0, |args| args.get().len());
-    let mut body = Vec::with_capacity(args + 512);
-    serde_json::to_writer(&mut body, pointer).expect("a pointer has only string keys");
-    Bytes::from(body)
 }
 
 #[derive(Deserialize)]

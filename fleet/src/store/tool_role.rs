@@ -33,13 +33,18 @@ pub struct ToolRole {
 const DOING: &str = "look at the role of the tools";
 const LOOK_MAX: Duration = Duration::from_secs(6);
 
-/// Whatever is wrong with a role, one row each; none: it does not exist is a row too.
+/// Whatever is wrong with a role, one row each; none: it does not exist is a row too. Tables come last, for there may be more
+/// of them than are shown.
 const LOOK: &str = "\
     WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
     reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
               OR NOT me.rolsuper AND pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER')), \
     ours AS (SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace WHERE nspname IN ('toolfleet', 'toolfleet_tool')) \
     SELECT 'missing' AS kind, $1 AS of WHERE NOT EXISTS (SELECT FROM me) \
+    UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
+              SELECT FROM ours o JOIN pg_catalog.pg_proc p ON p.pronamespace = o.oid AND p.proname = 'succeed' \
+              WHERE o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(me.oid, o.oid, 'USAGE') \
+                AND pg_catalog.has_function_privilege(me.oid, p.oid, 'EXECUTE')) \
     UNION ALL SELECT 'no_login', rolname::text FROM me WHERE NOT rolcanlogin \
     UNION ALL SELECT power, r.rolname::text FROM reach r \
               CROSS JOIN LATERAL (VALUES ('SUPERUSER', r.rolsuper), ('CREATEROLE', r.rolcreaterole), \
@@ -58,10 +63,6 @@ const LOOK: &str = "\
     UNION ALL SELECT DISTINCT 'reaches', 'table ' || c.relname FROM ours o \
               JOIN pg_catalog.pg_class c ON c.relnamespace = o.oid AND c.relkind IN ('r', 'p', 'v', 'm'), reach r \
               WHERE pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') \
-    UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
-              SELECT FROM ours o JOIN pg_catalog.pg_proc p ON p.pronamespace = o.oid AND p.proname = 'succeed' \
-              WHERE o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(me.oid, o.oid, 'USAGE') \
-                AND pg_catalog.has_function_privilege(me.oid, p.oid, 'EXECUTE')) \
     LIMIT 50";
 
 impl ToolRole {

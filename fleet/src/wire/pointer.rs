@@ -34,6 +34,15 @@ impl Pointer {
     /// A message larger than this is not one of ours.
     pub const BYTES_MAX: usize = 16 * 1024;
 
+    /// The message's body.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Everything but the arguments and a caller's tracestate has a bounded length.
+        let args = self.args.as_ref().map_or(0, |args| args.get().len());
+        let mut body = Vec::with_capacity(args + 512);
+        serde_json::to_writer(&mut body, self).expect("a pointer has only string keys");
+        body
+    }
+
     /// Reads a message's body.
     ///
     /// # Errors
