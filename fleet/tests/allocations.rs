@@ -38,7 +38,7 @@ const STORED: [Stored; 9] = [
     Stored::new("the door, 1 KiB", 98, 8086),
     Stored::new("the door, 64 KiB", 2774, 335_918),
     Stored::new("headers read", 5, 152),
-    Stored::new("a pointer encoded", 5, 3989),
+    Stored::new("a pointer encoded", 2, 1547),
     Stored::new("a pointer read", 5, 1165),
     Stored::new("an envelope encoded", 1, 1538),
     Stored::new("an envelope handed on", 0, 0),
