@@ -213,7 +213,7 @@ impl Database {
             .map_err(|_elapsed| not_in_time())
     }
 
-    /// Takes a connection back that [`tidy`](super::tidy) has found clean.
+    /// Takes a connection back that `tidy` has found clean.
     pub fn take_back(&self, mut open: Open) {
         let turn = open.turn.take();
         let mut idle = lock(&self.idle);
