@@ -402,9 +402,10 @@ CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger LANGUAGE plpgsql
 BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
 END $$;
+-- By the order of the states, for it is read anew by each statement that moves calls: what is queued or running is queued, runs
+-- or is in doubt next; what is in doubt stays that as long as it is open.
 CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW
-    WHEN (OLD.state IS DISTINCT FROM NEW.state AND (OLD.state, NEW.state) NOT IN (
-        ('queued', 'running'), ('running', 'queued'), ('running', 'in_doubt'), ('queued', 'in_doubt')))
+    WHEN (OLD.state <> NEW.state AND (OLD.state >= 'in_doubt' OR NEW.state > 'in_doubt'))
     EXECUTE FUNCTION toolfleet.refuse_illegal_move();
 
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger LANGUAGE plpgsql AS $$

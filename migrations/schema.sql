@@ -1402,4 +1402,4 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state IS DISTINCT FROM new.state) AND (((((old.state <> 'queued'::toolfleet.call_state) OR (new.state <> 'running'::toolfleet.call_state)) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.state <> 'queued'::toolfleet.call_state))) AND ((old.state <> 'running'::toolfleet.call_state) OR (new.state <> 'in_doubt'::toolfleet.call_state))) AND ((old.state <> 'queued'::toolfleet.call_state) OR (new.state <> 'in_doubt'::toolfleet.call_state))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state >= 'in_doubt'::toolfleet.call_state) OR (new.state > 'in_doubt'::toolfleet.call_state)))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();

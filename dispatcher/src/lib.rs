@@ -202,20 +202,21 @@ pub async fn run(
     bus.round_trip().await?;
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
-    let mut serving =
-        Box::pin(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
+    // A task, for whoever is polled by the thread that waits for the end is woken by a system call each time.
+    let mut serving = JoinSet::new();
+    serving.spawn(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
     tokio::select! {
-        () = &mut serving => return Err(RunError::PartEnded),
+        Some(_ended) = serving.join_next() => return Err(RunError::PartEnded),
         Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
         Some(_ended) = tasks.join_next() => return Err(RunError::PartEnded),
         () = shutdown => {
             tracing::info!("dispatcher takes no new requests");
             readiness.set("service", false);
             intake.cancel();
-            if timeout(GRACE, &mut serving).await.is_err() {
+            if timeout(GRACE, serving.join_next()).await.is_err() {
                 work.cancel();
                 // Without NATS the endpoints never hear that they have ended.
-                if timeout(Duration::from_secs(1), &mut serving).await.is_err() {
+                if timeout(Duration::from_secs(1), serving.join_next()).await.is_err() {
                     tracing::debug!("the NATS service was left as it was");
                 }
             }

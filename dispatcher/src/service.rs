@@ -17,7 +17,7 @@ use fleet::{
     telemetry::metrics,
     wire::{code::Code, headers::RequestHeaders, message::Message},
 };
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -102,16 +102,10 @@ impl Endpoints {
         let mut service = Some(service);
         let slots = Slots::new(requests_max);
         let mut requests = JoinSet::new();
-        let mut told_to_end = false;
         loop {
-            // All that have ended, for one look at each of them costs more than the request did.
+            // Looked for here and not waited for: being woken for each that ends costs more than most of them do.
             while requests.try_join_next().is_some() {}
             let (asked, request) = tokio::select! {
-                () = work.cancelled(), if !told_to_end => {
-                    told_to_end = true;
-                    requests.abort_all();
-                    continue;
-                }
                 () = intake.cancelled(), if service.is_some() => {
                     if let Some(service) = service.take()
                         && let Err(error) = service.stop().await
@@ -126,23 +120,48 @@ impl Endpoints {
                 Some(request) = tools.next() => (Asked::Tools, request),
                 Some(request) = cancel.next() => (Asked::Cancel, request),
                 Some(request) = settle.next() => (Asked::Settle, request),
-                Some(_ended) = requests.join_next(), if !requests.is_empty() => continue,
                 else => break,
             };
-            match slots.one(tenant_in(&request.message.subject)) {
-                Ok(mut slot) => {
-                    let door = Arc::clone(&door);
-                    requests.spawn(async move {
-                        handle(&door, asked, &request, &mut slot).await;
-                        drop(slot);
-                    });
-                }
-                Err(full) => {
-                    door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
-                    let full = Refusal::new(Code::Overloaded, full.message());
-                    respond(&request, refused(&door, &request, &full)).await;
-                }
+            take(&door, &slots, &mut requests, asked, request).await;
+            // What came together is taken together: a look at all endpoints costs as much as taking several calls.
+            for _ in 0..CALLS_TOGETHER_MAX {
+                let Some(Some(request)) = call.next().now_or_never() else {
+                    break;
+                };
+                take(&door, &slots, &mut requests, Asked::Call, request).await;
             }
+        }
+        let ended =
+            work.run_until_cancelled(async { while requests.join_next().await.is_some() {} });
+        if ended.await.is_none() {
+            requests.shutdown().await;
+        }
+    }
+}
+
+/// Calls that are taken before another look at the other endpoints.
+const CALLS_TOGETHER_MAX: usize = 64;
+
+/// Answers a request in a task of its own, or refuses it where there is no slot for it.
+async fn take(
+    door: &Arc<Door>,
+    slots: &Slots,
+    requests: &mut JoinSet<()>,
+    asked: Asked,
+    request: Request,
+) {
+    match slots.one(tenant_in(&request.message.subject)) {
+        Ok(mut slot) => {
+            let door = Arc::clone(door);
+            requests.spawn(async move {
+                handle(&door, asked, &request, &mut slot).await;
+                drop(slot);
+            });
+        }
+        Err(full) => {
+            door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
+            let full = Refusal::new(Code::Overloaded, full.message());
+            respond(&request, refused(door, &request, &full)).await;
         }
     }
 }

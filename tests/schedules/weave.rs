@@ -82,8 +82,8 @@ const LANE: Source = Source {
             "        answered.await.unwrap_or(if planted(\"an end counts as not sent\") { Reply::NotSent } else { Reply::Unknown })\n",
         ),
         (
-            "                arrived.push(unit);\n",
-            "                if planted(\"what was held back goes last\") { arrived.insert(0, unit); } else { arrived.push(unit); }\n",
+            "            arrived.push(unit);\n",
+            "            if planted(\"what was held back goes last\") { arrived.insert(0, unit); } else { arrived.push(unit); }\n",
         ),
     ],
     window: "",

@@ -282,21 +282,35 @@ async fn run_with(
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
     let mut ended = true;
-    let mut working = Box::pin(intake::run(Arc::clone(&worker), &config, intake.clone()));
+    // A task, for whoever is polled by the thread that waits for the end is woken by a system call each time.
+    let mut task = JoinSet::new();
+    task.spawn({
+        let (worker, config, intake) = (Arc::clone(&worker), config.clone(), intake.clone());
+        async move { intake::run(worker, &config, intake).await }
+    });
+    // Whether it ended in order. After a panic what it ran may go on, and nothing may be said of it.
+    let mut working = Box::pin(async move { matches!(task.join_next().await, Some(Ok(()))) });
     tokio::select! {
-        // Declared gone: it has stopped by itself, and what it ran is over.
-        () = &mut working => {}
+        // In order: declared gone, it has stopped by itself, and what it ran is over.
+        in_order = &mut working => if !in_order {
+            return Err(leave::in_disorder(lock));
+        },
         Some(_ended) = lanes.join_next() => return Err(leave::in_disorder(lock)),
         Some(_ended) = tasks.join_next() => return Err(leave::in_disorder(lock)),
         () = shutdown => {
             tracing::info!("worker takes nothing new and finishes what it runs");
             leave::announce(&postgres, id).await;
             intake.cancel();
-            if timeout(config.drain_timeout, &mut working).await.is_err() {
+            let in_time = timeout(config.drain_timeout, &mut working).await;
+            if in_time == Ok(false) {
+                return Err(leave::in_disorder(lock));
+            }
+            if in_time.is_err() {
                 tracing::warn!("the drain timeout is over; what still runs is told to end");
                 worker.work.cancel();
                 // What does not end by then is left to the sweep: this process is about to be gone.
-                ended = timeout(LINGER_MAX + Duration::from_secs(10), &mut working).await.is_ok();
+                let lingering = timeout(LINGER_MAX + Duration::from_secs(10), &mut working);
+                ended = lingering.await == Ok(true);
                 if !ended {
                     tracing::error!("attempts are left behind; the sweep decides about them");
                 }

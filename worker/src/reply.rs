@@ -58,6 +58,13 @@ impl Replies {
 async fn say(bus: Bus, mut waiting: Receiver<Word>) {
     let mut arrived = Vec::with_capacity(TOGETHER_MAX);
     while waiting.recv_many(&mut arrived, TOGETHER_MAX).await > 0 {
+        // Whoever is ready to speak, too, goes first.
+        tokio::task::yield_now().await;
+        while arrived.len() < TOGETHER_MAX
+            && let Ok(word) = waiting.try_recv()
+        {
+            arrived.push(word);
+        }
         let mut together: HashMap<DispatcherId, Vec<(CallId, Bytes)>> = HashMap::new();
         for word in arrived.drain(..) {
             let words = together.entry(word.dispatcher).or_default();

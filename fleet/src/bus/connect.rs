@@ -150,7 +150,7 @@ impl Bus {
 
     /// The largest message the server takes.
     pub fn payload_max(&self) -> usize {
-        self.client.server_info().max_payload
+        self.client.max_payload()
     }
 }
 

@@ -44,18 +44,20 @@ pub fn reached(point: Checkpoint) {
     }
 }
 
-/// Sends a statement, and says that it is on its way: written, and not yet answered.
+/// Sends a statement, and says that it is on its way: written, and nobody has acted on an answer. Where processors are scarce
+/// the answer may be there as soon as it was written.
 ///
 /// The first statement on a connection is still being prepared then, so the one worth stopping at is the second.
 pub async fn under_way<F: Future>(point: Option<Checkpoint>, sending: F) -> F::Output {
     let mut sending = pin!(sending);
     let first = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
-    match (first, point) {
-        (Poll::Ready(answer), _) => return answer,
-        (Poll::Pending, Some(point)) => reached(point),
-        (Poll::Pending, None) => {}
+    if let Some(point) = point {
+        reached(point);
     }
-    sending.await
+    match first {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => sending.await,
+    }
 }
 
 fn arm() -> Option<Armed> {

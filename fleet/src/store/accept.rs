@@ -101,16 +101,14 @@ impl Statement for Accept {
     /// Shared with whoever publishes it once it is committed.
     type Row = Arc<NewCall>;
     type Answer = AcceptedAt;
-    type Key = Result<(String, [u8; 32]), CallId>;
+    /// The hash of a key has its tenant in it.
+    type Key = Result<[u8; 32], CallId>;
 
     const NAME: &'static str = "accept";
     const SENT: Option<Checkpoint> = Some(Checkpoint::CommitSent);
 
     fn key(row: &Arc<NewCall>) -> Self::Key {
-        row.key
-            .as_ref()
-            .map(|key| (row.tenant.to_string(), key.hash))
-            .ok_or(row.call_id)
+        row.key.as_ref().map(|key| key.hash).ok_or(row.call_id)
     }
 
     fn weight(row: &Arc<NewCall>) -> usize {

@@ -1,7 +1,9 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. Rows that are sent together go into one statement, whatever their number: their owner bounds it.
+//! its commits. Whoever is ready to send goes first, too, so that of many who are woken together the first does not go alone: a
+//! statement costs as much as a dozen rows. Rows that are sent together go into one statement, whatever their number: their
+//! owner bounds it.
 //! A statement is never cancelled and its connection used again: the limits are the server's, and a
 //! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
 //! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
@@ -228,12 +230,9 @@ impl<S: Statement> Runner<S> {
         if arrived.is_empty() {
             self.receiver.recv_many(&mut arrived, BATCH_ROWS_MAX).await;
         } else {
-            while arrived.len() < BATCH_ROWS_MAX
-                && let Ok(unit) = self.receiver.try_recv()
-            {
-                arrived.push(unit);
-            }
+            self.take_waiting(&mut arrived);
         }
+        self.gather(&mut arrived).await;
         let mut batch = Batch {
             rows: Vec::new(),
             answers: Vec::new(),
@@ -261,6 +260,25 @@ impl<S: Statement> Runner<S> {
             }
         }
         (!batch.rows.is_empty()).then_some(batch)
+    }
+
+    /// Lets everybody go first who is ready to, as long as somebody comes meanwhile: the first of many must not go alone.
+    /// Where nobody else is ready, nothing is waited for.
+    async fn gather(&mut self, arrived: &mut Vec<Unit<S>>) {
+        let mut before = 0;
+        while before < arrived.len() && arrived.len() < BATCH_ROWS_MAX {
+            before = arrived.len();
+            tokio::task::yield_now().await;
+            self.take_waiting(arrived);
+        }
+    }
+
+    fn take_waiting(&mut self, arrived: &mut Vec<Unit<S>>) {
+        while arrived.len() < BATCH_ROWS_MAX
+            && let Ok(unit) = self.receiver.try_recv()
+        {
+            arrived.push(unit);
+        }
     }
 
     /// Runs a batch and tells every row. Gives the connection back while it can be used.

@@ -88,7 +88,8 @@ pub fn add_link(span: &Span, to: &TraceContext) {
 }
 
 fn remote(trace: &TraceContext) -> Option<Context> {
-    let mut headers = HashMap::from([("traceparent".to_owned(), trace.traceparent.clone()?)]);
+    let traceparent = trace.traceparent.clone()?;
+    let mut headers = HashMap::from([("traceparent".to_owned(), traceparent)]);
     headers.extend(
         trace
             .tracestate
