@@ -28,6 +28,15 @@ pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Resu
     })
 }
 
+/// A request of a few words that has this form.
+pub(crate) fn short<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
+    let limits = Limits {
+        bytes: 4096,
+        ..Limits::DEFAULT
+    };
+    of_form(parse(body, &limits)?, form)
+}
+
 /// The call that a request names.
 pub(crate) fn call_id(text: &str) -> Result<CallId, Refusal> {
     text.parse().map_err(|_rule| {

@@ -7,25 +7,20 @@ use async_nats::{
     service::{Request, Service, ServiceExt, endpoint::Endpoint},
 };
 use fleet::{
-    arguments::Limits,
     bus::BusError,
-    call::Language,
     checkpoint::{Checkpoint, reached},
-    definitions::{Format, definitions, instructions, strict_definitions},
-    ids::{IdempotencyKey, Label, ToolName},
-    said,
+    ids::Label,
     telemetry::metrics,
-    wire::{code::Code, headers::RequestHeaders, message::Message},
+    wire::{code::Code, headers::RequestHeaders},
 };
 use futures_util::{FutureExt, StreamExt};
-use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     accept::{BAD_TENANT, Door, lines},
     answer::{Answer, Refusal},
-    batch, cancel, key, request, settle,
+    batch, cancel, get, listing, settle,
     slots::{Held, Slots},
 };
 
@@ -204,38 +199,18 @@ async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) 
         }
         Some(_) => {}
     }
-    let subject = message.subject.as_str();
+    let (subject, body) = (message.subject.as_str(), &message.payload);
+    let tenant = || tenant(door, subject);
+    let verdict = |said| verdict(door, request, said);
     let answer = match asked {
-        Asked::Call => {
-            door.submit(subject, message.headers.as_ref(), &message.payload)
-                .await
+        Asked::Call => door.submit(subject, message.headers.as_ref(), body).await,
+        Asked::Batch => {
+            verdict(async { Box::pin(batch::batch(door, &tenant()?, message, slots)).await }.await)
         }
-        Asked::Batch => verdict(
-            door,
-            request,
-            match tenant(door, subject) {
-                Ok(tenant) => Box::pin(batch::batch(door, &tenant, message, slots)).await,
-                Err(refusal) => Err(refusal),
-            },
-        ),
-        Asked::Get => verdict(door, request, get(door, subject, &message.payload).await),
-        Asked::Tools => verdict(door, request, tools(door, subject, &message.payload)),
-        Asked::Cancel => verdict(
-            door,
-            request,
-            match tenant(door, subject) {
-                Ok(tenant) => cancel::cancel(door, &tenant, &message.payload).await,
-                Err(refusal) => Err(refusal),
-            },
-        ),
-        Asked::Settle => verdict(
-            door,
-            request,
-            match tenant(door, subject) {
-                Ok(tenant) => settle::settle(door, &tenant, &message.payload).await,
-                Err(refusal) => Err(refusal),
-            },
-        ),
+        Asked::Get => verdict(async { get::get(door, &tenant()?, body).await }.await),
+        Asked::Tools => verdict(tenant().and_then(|_tenant| listing::tools(door, body))),
+        Asked::Cancel => verdict(async { cancel::cancel(door, &tenant()?, body).await }.await),
+        Asked::Settle => verdict(async { settle::settle(door, &tenant()?, body).await }.await),
     };
     respond(request, answer).await;
     reached(Checkpoint::Answered);
@@ -327,116 +302,9 @@ const fn service_code(code: Code) -> u16 {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GetRequest {
-    call_id: Option<String>,
-    tool: Option<ToolName>,
-    idempotency_key: Option<IdempotencyKey>,
-    wait_ms: Option<u64>,
-}
-
-/// Longest wait of a `get`.
-const GET_WAIT_MAX: Duration = Duration::from_secs(300);
-
-async fn get(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
-    let tenant = tenant(door, subject)?;
-    let form = Message::fixed(
-        "call_id, or tool and idempotency_key, and perhaps wait_ms",
-        "call_id，或 tool 和 idempotency_key，可以再加 wait_ms",
-    );
-    let asked: GetRequest = read(body, &form)?;
-    let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
-    if wait > GET_WAIT_MAX {
-        let what = Message::fixed("wait_ms must be at most 300000", "wait_ms 最多是 300000");
-        return Err(Refusal::new(Code::InvalidArguments, what));
-    }
-    let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
-        (Some(id), None, None) => request::call_id(&id)?,
-        (None, Some(tool), Some(key)) => {
-            let found = door
-                .find_key(&tenant, &key::hash_of_callers(&tenant, &key))
-                .await?
-                .filter(|found| !found.lapsed && found.tool == tool.as_str());
-            found.ok_or_else(Refusal::not_found)?.call_id
-        }
-        (_, _, _) => {
-            let what = Message::fixed(
-                "give call_id, or tool and idempotency_key",
-                "请给出 call_id，或 tool 和 idempotency_key",
-            );
-            return Err(Refusal::new(Code::InvalidArguments, what));
-        }
-    };
-    if wait.is_zero() {
-        door.as_it_stands(call, &tenant, false).await
-    } else {
-        door.wait_for(call, &tenant, wait, false).await
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ToolsRequest {
-    #[serde(default = "full")]
-    format: Format,
-    /// Only for `openai`.
-    #[serde(default)]
-    strict: bool,
-}
-
-const fn full() -> Format {
-    Format::Full
-}
-
-fn tools(door: &Door, subject: &str, body: &[u8]) -> Result<Answer, Refusal> {
-    tenant(door, subject)?;
-    let body = if body.is_empty() { b"{}" } else { body };
-    let form = Message::fixed(
-        "format: openai, anthropic, mcp or full, and perhaps strict",
-        "format: openai、anthropic、mcp 或 full，也可有 strict",
-    );
-    let asked: ToolsRequest = read(body, &form)?;
-    let tools = door.registry.all_current();
-    let manifests = tools.iter().map(|tool| &tool.manifest);
-    let mut listing = match (asked.format, asked.strict) {
-        (format, false) => serde_json::json!({"tools": definitions(manifests, format)}),
-        (Format::Openai, true) => serde_json::json!(strict_definitions(manifests)),
-        (Format::Anthropic | Format::Mcp | Format::Full, true) => {
-            return Err(Refusal::new(
-                Code::InvalidArguments,
-                Message::fixed(
-                    "`strict` is for the format openai alone; leave it out",
-                    "`strict` 只用于 openai 格式；请去掉它",
-                ),
-            ));
-        }
-    };
-    listing["instructions"] =
-        serde_json::json!({"en": instructions(Language::En), "zh": instructions(Language::Zh)});
-    let (bytes, bytes_max) = (listing.to_string(), door.payload_max());
-    if bytes.len() > bytes_max {
-        let count = bytes.len();
-        let what = said!(
-            "the definitions have {count} bytes and {bytes_max} can be carried",
-            "工具定义有 {count} 字节，最多能传送 {bytes_max} 字节"
-        );
-        return Err(Refusal::new(Code::PayloadTooLarge, what));
-    }
-    Ok(Answer::json(bytes))
-}
-
 fn tenant(door: &Door, subject: &str) -> Result<Label, Refusal> {
     let tenant = door.bus.subjects.tenant_of(subject);
     tenant
         .map(|(tenant, _)| tenant)
         .map_err(|code| Refusal::new(code, BAD_TENANT))
-}
-
-fn read<T: serde::de::DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
-    let limits = Limits {
-        bytes: 4096,
-        ..Limits::DEFAULT
-    };
-    request::of_form(request::parse(body, &limits)?, form)
 }

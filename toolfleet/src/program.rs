@@ -1,6 +1,6 @@
 //! The way in: a guard, or a subcommand on a runtime whose failure becomes one line and an exit code.
 
-use std::{io::Write, process::ExitCode, thread, time::Duration};
+use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use tokio::runtime;
@@ -27,10 +27,10 @@ pub fn main() -> ExitCode {
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing has installed a provider before main");
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(threads())
-        .enable_all()
-        .build();
+    // One thread, for a process of a fleet waits for others nearly all of its time, and what takes long or blocks has threads of
+    // its own. Tasks then run in the order in which they are woken, so those that send are not followed at once by the
+    // one that writes, and a write takes what all of them had to say.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(problem) => return refuse(&anyhow::Error::new(problem).context("start the runtime")),
@@ -38,14 +38,6 @@ pub fn main() -> ExitCode {
     let ended = runtime.block_on(program.command.run());
     runtime.shutdown_timeout(LEFTOVERS_MAX);
     ended.unwrap_or_else(|problem| refuse(&problem))
-}
-
-/// Threads for what waits for others most of its time; what blocks one has threads of its own.
-///
-/// Half as many as there are processors: a fleet's processes share them with each other and with the servers, and a thread that
-/// is woken to look for work beside another costs more than most of the work.
-fn threads() -> usize {
-    thread::available_parallelism().map_or(1, |processors| usize::from(processors).div_ceil(2))
 }
 
 /// Says what went wrong, in one line, and how the process ends.

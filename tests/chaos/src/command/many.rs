@@ -15,7 +15,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Total {
     pub(super) runs: u64,
-    pub(super) failed: Vec<u64>,
+    /// The seeds that failed, each with its first breaches or with what stopped it.
+    pub(super) failed: Vec<(u64, Vec<String>)>,
     pub(super) seconds: u64,
     pub(super) figures: BTreeMap<String, u64>,
     pub(super) struck: BTreeMap<String, u64>,
@@ -28,7 +29,9 @@ impl Total {
         self.runs += 1;
         self.seconds += outcome.plan.seconds;
         if !outcome.verdict.holds() {
-            self.failed.push(outcome.plan.seed);
+            let first = outcome.verdict.breaches.iter().take(print::BREACHES_MAX);
+            let first = first.map(ToString::to_string).collect();
+            self.failed.push((outcome.plan.seed, first));
         }
         let quiet = outcome.quiet_after_ms.unwrap_or(u64::MAX);
         self.slowest_quiet_ms = self.slowest_quiet_ms.max(quiet);
@@ -69,8 +72,8 @@ pub(super) async fn run_all(seeds: RangeInclusive<u64>, how: &How, complete: boo
             }
             // It proves nothing; the next one may.
             Err(problem) => {
+                total.failed.push((seed, vec![format!("{problem:#}")]));
                 print::problem(&problem.context(format!("seed {seed}")));
-                total.failed.push(seed);
             }
         }
     }

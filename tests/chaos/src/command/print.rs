@@ -13,7 +13,7 @@ use super::many::Total;
 use crate::{mutants::Mutant, plan::Plan, run::Outcome};
 
 /// The most breaches of one run that are printed; all are in its folder.
-const BREACHES_MAX: usize = 10;
+pub(super) const BREACHES_MAX: usize = 10;
 
 pub(super) fn problem(problem: &anyhow::Error) {
     eprintln!("chaos: {problem:#}");
@@ -76,7 +76,14 @@ pub(super) fn total(total: &Total) {
     if total.failed.is_empty() {
         println!("no breach");
     } else {
-        println!("BREACHES in seeds {:?}", total.failed);
+        // Once more, for of a long log often only the end is kept.
+        for (seed, breaches) in &total.failed {
+            for breach in breaches {
+                println!("seed {seed:>3} | {breach}");
+            }
+        }
+        let seeds: Vec<u64> = total.failed.iter().map(|(seed, _)| *seed).collect();
+        println!("BREACHES in seeds {seeds:?}");
     }
 }
 

@@ -1,0 +1,66 @@
+//! `tools`: what there is to call, as an agent's model needs to see it.
+
+use fleet::{
+    call::Language,
+    definitions::{Format, definitions, instructions, strict_definitions},
+    said,
+    wire::{code::Code, message::Message},
+};
+use serde::Deserialize;
+
+use crate::{
+    accept::Door,
+    answer::{Answer, Refusal},
+    request,
+};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolsRequest {
+    #[serde(default = "full")]
+    format: Format,
+    /// Only for `openai`.
+    #[serde(default)]
+    strict: bool,
+}
+
+const fn full() -> Format {
+    Format::Full
+}
+
+/// The tools there are, in the form that was asked for.
+pub(crate) fn tools(door: &Door, body: &[u8]) -> Result<Answer, Refusal> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    let form = Message::fixed(
+        "format: openai, anthropic, mcp or full, and perhaps strict",
+        "format: openai、anthropic、mcp 或 full，也可有 strict",
+    );
+    let asked: ToolsRequest = request::short(body, &form)?;
+    let tools = door.registry.all_current();
+    let manifests = tools.iter().map(|tool| &tool.manifest);
+    let mut listing = match (asked.format, asked.strict) {
+        (format, false) => serde_json::json!({"tools": definitions(manifests, format)}),
+        (Format::Openai, true) => serde_json::json!(strict_definitions(manifests)),
+        (Format::Anthropic | Format::Mcp | Format::Full, true) => {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                Message::fixed(
+                    "`strict` is for the format openai alone; leave it out",
+                    "`strict` 只用于 openai 格式；请去掉它",
+                ),
+            ));
+        }
+    };
+    listing["instructions"] =
+        serde_json::json!({"en": instructions(Language::En), "zh": instructions(Language::Zh)});
+    let (bytes, bytes_max) = (listing.to_string(), door.payload_max());
+    if bytes.len() > bytes_max {
+        let count = bytes.len();
+        let what = said!(
+            "the definitions have {count} bytes and {bytes_max} can be carried",
+            "工具定义有 {count} 字节，最多能传送 {bytes_max} 字节"
+        );
+        return Err(Refusal::new(Code::PayloadTooLarge, what));
+    }
+    Ok(Answer::json(bytes))
+}
