@@ -17,7 +17,7 @@ use crate::{
     moment::{Moment, moment},
     oracle::{self, Ends, Exit, Facts, How, Injected, Struck},
     wire::{
-        nats::{Fault, Message},
+        nats::{self, Fault, Message},
         postgres,
     },
     world::World,
@@ -96,10 +96,21 @@ fn injected(world: &World, clients_began: Moment) -> Injected {
     for (_, fault, at) in world.tools.struck_at() {
         note(None, How::ToolDatabase, at, lasts(fault));
     }
+    let wires = world.seats().iter().map(|seat| &seat.nats);
+    let faults = wires
+        .chain([&world.clients])
+        .flat_map(nats::Wire::struck_at);
+    let asked_again = faults.filter_map(|(message, fault, at)| match (message, fault) {
+        (Message::Request, Fault::Duplicate) => Some(at..=at),
+        // The last one may have been asked at any time before.
+        (Message::Request, Fault::RepeatLast) => Some(clients_began..=at),
+        _ => None,
+    });
     Injected {
         clients_began,
         processes: world.processes.clone(),
         struck,
+        asked_again: asked_again.collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! All moments are milliseconds of the machine's monotonic clock, like those of the file of effects: what clients, tools,
 //! faults and Postgres say can be put in one order.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use fleet::call::{Effect, State};
 use serde_json::Value;
@@ -210,6 +210,8 @@ pub struct Injected {
     pub processes: Vec<Process>,
     /// Every fault that struck.
     pub struck: Vec<Struck>,
+    /// Questions of clients that arrived once more: which, is not known, but from when to when it was asked.
+    pub asked_again: Vec<RangeInclusive<Moment>>,
 }
 
 /// A process of the fleet.

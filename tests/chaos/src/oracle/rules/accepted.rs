@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::{
-    history::{Op, Phase},
+    history::{Entry, Op, Phase},
     oracle::{
         case::{Case, at_large, breach, submits},
-        facts::{Call, text},
+        facts::{Call, Moment, text},
         verdict::Breach,
     },
 };
@@ -71,7 +71,13 @@ pub(super) fn one_call_per_key(case: &Case<'_>) -> Vec<Breach> {
     by_key.chain(by_n).collect()
 }
 
+/// How much later than its answer the wire may have noted that a question came twice.
+const NOTED_LATE: Moment = 100;
+
 /// What was refused each time it was sent is not in the ledger, and no tool has heard of it.
+///
+/// Of a question that came twice the client hears one answer: it may be refused at a dispatcher that is behind, and accepted at
+/// the other.
 pub(super) fn refused_leaves_nothing(case: &Case<'_>) -> Vec<Breach> {
     let answered: BTreeSet<(u32, u64, u64)> = case
         .told
@@ -85,8 +91,31 @@ pub(super) fn refused_leaves_nothing(case: &Case<'_>) -> Vec<Breach> {
             uncertain.insert(entry.n);
         }
     }
+    let at = |entry: &Entry| {
+        let since = Moment::try_from(entry.at_ms).unwrap_or(Moment::MAX);
+        case.facts.injected.clients_began.saturating_add(since)
+    };
+    let asked_at: BTreeMap<(u32, u64), Moment> = case
+        .facts
+        .history
+        .iter()
+        .filter(|entry| entry.phase == Phase::Asked)
+        .map(|entry| ((entry.client, entry.op_id), at(entry)))
+        .collect();
+    let came_twice = |entry: &Entry| {
+        let answered = at(entry).saturating_add(NOTED_LATE);
+        let asked = asked_at.get(&(entry.client, entry.op_id));
+        let twice = &case.facts.injected.asked_again;
+        asked.is_some_and(|asked| {
+            twice
+                .iter()
+                .any(|when| *when.start() <= answered && asked <= when.end())
+        })
+    };
     for told in &case.told {
-        if (submits(told.entry.op) || told.entry.op == Op::Misuse) && !told.is_refusal() {
+        if (submits(told.entry.op) || told.entry.op == Op::Misuse)
+            && (!told.is_refusal() || came_twice(told.entry))
+        {
             uncertain.insert(told.entry.n);
         }
     }

@@ -428,6 +428,28 @@ fn a_submission_without_an_answer_may_have_left_a_call_or_none() {
     assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
 }
 
+#[test]
+fn a_question_that_came_twice_may_be_refused_and_accepted() {
+    let refused = json!({"call_id": null, "state": "refused", "effect": "none", "error": {"code": "overloaded"}});
+    let mut facts = clean();
+    answer_of(&mut facts, 3, &refused);
+    assert!(rules_broken(&facts).contains(accepted::REFUSED));
+    let answered = facts.history.iter().filter(|entry| entry.n == 3);
+    let last = answered.map(|entry| entry.at_ms).max().unwrap();
+    let at = facts.injected.clients_began + crate::moment::Moment::try_from(last).unwrap();
+    facts.injected.asked_again = vec![at + 60_000..=at + 60_000];
+    assert!(
+        rules_broken(&facts).contains(accepted::REFUSED),
+        "another one came twice"
+    );
+    facts.injected.asked_again = vec![at..=at];
+    assert!(
+        !rules_broken(&facts).contains(accepted::REFUSED),
+        "{}",
+        judge(&facts)
+    );
+}
+
 fn answer_of(facts: &mut Facts, n: u64, silent: &Value) {
     answer(facts, n, silent);
 }
