@@ -96,9 +96,18 @@ CREATE TABLE toolfleet.worker_processes (
 -- so that its update stays on its page (HOT).
 CREATE TABLE toolfleet.open_calls (
     call_id uuid PRIMARY KEY,
+    -- What a claim changes stands together: the log of an update has what lies between the first and the last byte that changed.
     rev integer NOT NULL DEFAULT 0,
     state toolfleet.call_state NOT NULL DEFAULT 'queued'
         CHECK (state IN ('queued', 'running', 'in_doubt', 'awaiting_client')),
+    attempts integer NOT NULL DEFAULT 0,
+    claim_rev integer,
+    attempt_id uuid,
+    worker_id uuid,
+    first_started_at timestamptz,
+    attempt_started_at timestamptz,
+    attempt_until timestamptz,
+    attempt_timeout_ms bigint,
     -- Accepted and not handed to NATS: it waits in this line for its turn. A queue's name, or `tool/<name>` where the tool
     -- has a limit of its own.
     held boolean NOT NULL DEFAULT false,
@@ -133,17 +142,9 @@ CREATE TABLE toolfleet.open_calls (
     not_before timestamptz NOT NULL,
     due_at timestamptz,
     publish_n integer NOT NULL DEFAULT 1,
-    attempts integer NOT NULL DEFAULT 0,
     lost_attempts integer NOT NULL DEFAULT 0,
     unspent_attempts integer NOT NULL DEFAULT 0,
     effect_unknown boolean NOT NULL DEFAULT false,
-    first_started_at timestamptz,
-    attempt_id uuid,
-    worker_id uuid,
-    claim_rev integer,
-    attempt_started_at timestamptz,
-    attempt_until timestamptz,
-    attempt_timeout_ms bigint,
     last_error json,
     doubt_since timestamptz,
     doubt_reason text,
@@ -404,7 +405,8 @@ BEGIN
 END $$;
 -- By the order of the states, for it is read anew by each statement that moves calls: what is queued or running is queued, runs
 -- or is in doubt next; what is in doubt stays that as long as it is open.
-CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW
+-- After the update: before it, a trigger has to lock the row first, which writes to the log once more.
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW
     WHEN (OLD.state <> NEW.state AND (OLD.state >= 'in_doubt' OR NEW.state > 'in_doubt'))
     EXECUTE FUNCTION toolfleet.refuse_illegal_move();
 

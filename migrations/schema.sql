@@ -333,6 +333,14 @@ CREATE TABLE toolfleet.open_calls (
     call_id uuid NOT NULL,
     rev integer DEFAULT 0 NOT NULL,
     state toolfleet.call_state DEFAULT 'queued'::toolfleet.call_state NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    claim_rev integer,
+    attempt_id uuid,
+    worker_id uuid,
+    first_started_at timestamp with time zone,
+    attempt_started_at timestamp with time zone,
+    attempt_until timestamp with time zone,
+    attempt_timeout_ms bigint,
     held boolean DEFAULT false NOT NULL,
     line text NOT NULL,
     cancel_requested boolean DEFAULT false NOT NULL,
@@ -363,17 +371,9 @@ CREATE TABLE toolfleet.open_calls (
     not_before timestamp with time zone NOT NULL,
     due_at timestamp with time zone,
     publish_n integer DEFAULT 1 NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
     lost_attempts integer DEFAULT 0 NOT NULL,
     unspent_attempts integer DEFAULT 0 NOT NULL,
     effect_unknown boolean DEFAULT false NOT NULL,
-    first_started_at timestamp with time zone,
-    attempt_id uuid,
-    worker_id uuid,
-    claim_rev integer,
-    attempt_started_at timestamp with time zone,
-    attempt_until timestamp with time zone,
-    attempt_timeout_ms bigint,
     last_error json,
     doubt_since timestamp with time zone,
     doubt_reason text,
@@ -1402,4 +1402,4 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves BEFORE UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state >= 'in_doubt'::toolfleet.call_state) OR (new.state > 'in_doubt'::toolfleet.call_state)))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state >= 'in_doubt'::toolfleet.call_state) OR (new.state > 'in_doubt'::toolfleet.call_state)))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();

@@ -115,7 +115,7 @@ impl Door {
             Err(refusal) => {
                 let key = submission.headers.key.as_ref();
                 let key = key.map(|key| key::hash_of_callers(&submission.tenant, key));
-                self.known_or(&submission, key, refusal).await
+                Box::pin(self.known_or(&submission, key, refusal)).await
             }
         }
     }

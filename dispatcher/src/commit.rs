@@ -155,7 +155,7 @@ impl Door {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 let key = call.key.map(|key| key.hash);
-                return self.known_or(&submission, key, refusal).await;
+                return Box::pin(self.known_or(&submission, key, refusal)).await;
             }
         };
         let mut attempted = Attempted::new(submission, call, admitted);
@@ -174,14 +174,15 @@ impl Door {
                     return Ok(self.committed(&attempted.call, at, waiting).await);
                 }
                 Told::Taken => {
-                    let found = self.find_taken_key(&attempted.call).await?;
+                    let found = Box::pin(self.find_taken_key(&attempted.call)).await?;
                     match attempted.holder(found) {
                         Holder::Ours(call) => {
-                            self.publish(&attempted.call).await;
-                            return self.attach(&attempted.submission, call, false).await;
+                            Box::pin(self.publish(&attempted.call)).await;
+                            let attaching = self.attach(&attempted.submission, call, false);
+                            return Box::pin(attaching).await;
                         }
                         Holder::Other(found) => {
-                            return self.replay(&attempted.submission, &found).await;
+                            return Box::pin(self.replay(&attempted.submission, &found)).await;
                         }
                         Holder::Nobody => {}
                     }
@@ -213,7 +214,8 @@ impl Door {
                 reached(Checkpoint::Decided);
                 return Answer::told(envelope, self.payload_max(), call.language);
             }
-            if let Ok(answer) = self.as_it_stands(call.call_id, &call.tenant, false).await {
+            let standing = Box::pin(self.as_it_stands(call.call_id, &call.tenant, false));
+            if let Ok(answer) = standing.await {
                 return answer;
             }
         }

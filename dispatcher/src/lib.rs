@@ -204,7 +204,7 @@ pub async fn run(
     bus.round_trip().await?;
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
-    // A task, for whoever is polled by the thread that waits for the end is woken by a system call each time.
+    // A task: on a runtime of several threads, whoever is polled by the one that waits for the end is woken by a system call each time.
     let mut serving = JoinSet::new();
     serving.spawn(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
     tokio::select! {

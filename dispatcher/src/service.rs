@@ -148,10 +148,11 @@ async fn take(
     match slots.one(tenant_in(&request.message.subject)) {
         Ok(mut slot) => {
             let door = Arc::clone(door);
-            requests.spawn(async move {
+            // In a box, for the runtime moves a task's future twice more when it has ended.
+            requests.spawn(Box::pin(async move {
                 handle(&door, asked, &request, &mut slot).await;
                 drop(slot);
-            });
+            }));
         }
         Err(full) => {
             door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
@@ -202,15 +203,20 @@ async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) 
     let (subject, body) = (message.subject.as_str(), &message.payload);
     let tenant = || tenant(door, subject);
     let verdict = |said| verdict(door, request, said);
+    // What is rarer than calls is in boxes: the future of a call has no room for it.
     let answer = match asked {
         Asked::Call => door.submit(subject, message.headers.as_ref(), body).await,
         Asked::Batch => {
             verdict(async { Box::pin(batch::batch(door, &tenant()?, message, slots)).await }.await)
         }
-        Asked::Get => verdict(async { get::get(door, &tenant()?, body).await }.await),
+        Asked::Get => verdict(async { Box::pin(get::get(door, &tenant()?, body)).await }.await),
         Asked::Tools => verdict(tenant().and_then(|_tenant| listing::tools(door, body))),
-        Asked::Cancel => verdict(async { cancel::cancel(door, &tenant()?, body).await }.await),
-        Asked::Settle => verdict(async { settle::settle(door, &tenant()?, body).await }.await),
+        Asked::Cancel => {
+            verdict(async { Box::pin(cancel::cancel(door, &tenant()?, body)).await }.await)
+        }
+        Asked::Settle => {
+            verdict(async { Box::pin(settle::settle(door, &tenant()?, body)).await }.await)
+        }
     };
     respond(request, answer).await;
     reached(Checkpoint::Answered);

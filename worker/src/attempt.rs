@@ -7,6 +7,9 @@
 //! Each step consumes what the one before returned, so that no order but this one compiles. Everything before the claim may
 //! fail and cost nothing; the claim is the start mark; after it only this worker's liveness and the attempt's deadline
 //! decide, and NATS has no say any more. The permit of the slot is held until the end, on every path.
+//!
+//! What few attempts do is awaited in a box, here and in the steps: a worker holds hundreds of these futures and moves each a few
+//! times, and they would have room for all of it.
 
 use std::sync::Arc;
 

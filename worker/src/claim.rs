@@ -70,7 +70,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         }
         Ok(Decided::NotOurs) => {
             remembered.answered();
-            return Err(why_not(worker, call).await);
+            return Err(Box::pin(why_not(worker, call)).await);
         }
         Err(error) => {
             // What was never done need not be looked for.

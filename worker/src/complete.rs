@@ -47,7 +47,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
         Ok(Recorded::Ended(decided)) => {
             reached(Checkpoint::Completed);
             if executed.tool.manifest.concurrency.is_some() {
-                make_room(worker).await;
+                Box::pin(make_room(worker)).await;
             }
             let (ended, ending) = *decided;
             metrics().ended(name, executed.execution.word());
@@ -89,7 +89,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .tell(executed.claimed.dispatcher, call, Bytes::new())
                 .await;
         }
-        Ok(Recorded::Late) => late::testify(worker, &executed).await,
+        Ok(Recorded::Late) => Box::pin(late::testify(worker, &executed)).await,
         Err(error) => tracing::error!(
             error = report(&error),
             "an outcome could not be recorded; the sweep decides without it"
@@ -129,7 +129,7 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         if mutant::on(Mutant::ZeroRowsAreLate) {
             return Ok(Recorded::Late);
         }
-        let row = find_patiently(worker, claimed.call_id, patience).await?;
+        let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
             // Somebody had its row locked, or wants it to stop, or lost writes leave it open what attempts before did.
             Place::Running(learned) => concluded(learned),

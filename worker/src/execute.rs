@@ -226,7 +226,8 @@ async fn ready(
         return Ok(prepared);
     }
     tracing::warn!("a message carried other arguments than its call; going on with the call's");
-    let args = gate::read_args(worker, claimed.call_id).await.ok();
+    let args = Box::pin(gate::read_args(worker, claimed.call_id));
+    let args = args.await.ok();
     let prepared = args
         .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
         .and_then(|args| gate::prepare(worker, tool, &args).ok());

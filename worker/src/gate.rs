@@ -42,11 +42,11 @@ pub(crate) struct Gated {
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
     let call = pointer.call_id;
     let Some(tool) = find_tool(worker, &pointer).await? else {
-        return Err(postpone(worker, call).await);
+        return Err(Box::pin(postpone(worker, call)).await);
     };
     let args = match &pointer.args {
         Some(args) => args.get().to_owned(),
-        None => read_args(worker, call).await?,
+        None => Box::pin(read_args(worker, call)).await?,
     };
     match prepare(worker, &tool, &args) {
         Ok(prepared) => Ok(Gated {
@@ -56,10 +56,10 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
             prepared,
         }),
         // It would fail the same way everywhere.
-        Err(failure) if is_final(failure.code) => Err(refuse(worker, call, &tool).await),
+        Err(failure) if is_final(failure.code) => Err(Box::pin(refuse(worker, call, &tool)).await),
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
-            Err(postpone(worker, call).await)
+            Err(Box::pin(postpone(worker, call)).await)
         }
     }
 }
@@ -151,7 +151,7 @@ async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool
         return Ok(Some(tool));
     }
     // Applied a moment ago.
-    if let Err(error) = worker.registry.refresh(&worker.pool).await {
+    if let Err(error) = Box::pin(worker.registry.refresh(&worker.pool)).await {
         tracing::debug!(error = report(&error), "tools were not refreshed");
         return Err(Skip::StoreSilent);
     }

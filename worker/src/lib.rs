@@ -282,7 +282,7 @@ async fn run_with(
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
     let mut ended = true;
-    // A task, for whoever is polled by the thread that waits for the end is woken by a system call each time.
+    // A task: on a runtime of several threads, whoever is polled by the one that waits for the end is woken by a system call each time.
     let mut task = JoinSet::new();
     task.spawn({
         let (worker, config, intake) = (Arc::clone(&worker), config.clone(), intake.clone());

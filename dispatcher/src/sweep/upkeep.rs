@@ -10,15 +10,18 @@ use fleet::store::{
 use super::{Sweep, every, warn};
 
 impl Sweep {
-    /// Vacuums every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
+    /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own; folds counts
+    /// every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
-        let (mut seldom, mut hourly) = (
+        let (mut often, mut seldom, mut hourly) = (
+            every(Duration::from_secs(1)),
             every(Duration::from_secs(5)),
             every(Duration::from_secs(3600)),
         );
         loop {
             let kept = tokio::select! {
-                _ = seldom.tick() => self.vacuum().await,
+                _ = often.tick() => self.vacuum().await,
+                _ = seldom.tick() => self.fold().await,
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await),
             };
             warn("upkeep", kept);
@@ -26,9 +29,20 @@ impl Sweep {
     }
 
     async fn vacuum(&self) -> Result<(), StoreError> {
+        let dirty = sweep::dirty(&self.pool).await?;
+        if dirty.is_empty() {
+            return Ok(());
+        }
         let mut connection = self.postgres.connect_for_upkeep().await?;
-        open_counts::fold(&mut connection).await?;
-        sweep::vacuum(&mut connection).await
+        for table in dirty {
+            sweep::vacuum(&mut connection, table).await?;
+        }
+        Ok(())
+    }
+
+    async fn fold(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        open_counts::fold(&mut connection).await.map(drop)
     }
 
     async fn recount(&self) -> Result<(), StoreError> {

@@ -7,7 +7,10 @@ use sqlx::{PgConnection, Row as _};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::lane::{Locks, Statement};
+use super::{
+    columns::sparse,
+    lane::{Locks, Statement},
+};
 use crate::{
     arguments::Coercion,
     call::{Effect, Language, Priority},
@@ -127,21 +130,12 @@ impl Statement for Accept {
     ) -> BoxFuture<'a, Result<Vec<Option<AcceptedAt>>, sqlx::Error>> {
         Box::pin(async move {
             let text = |of: fn(&NewCall) -> &str| rows.iter().map(|r| of(r)).collect::<Vec<_>>();
-            let maybe =
-                |of: fn(&NewCall) -> Option<&str>| rows.iter().map(|r| of(r)).collect::<Vec<_>>();
+            let maybe = |of: fn(&NewCall) -> Option<&str>| sparse(rows.iter().map(|r| of(r)));
             let ids: Vec<Uuid> = rows.iter().map(|r| r.call_id.0).collect();
-            let key_hashes: Vec<Option<&[u8]>> = rows
-                .iter()
-                .map(|r| r.key.as_ref().map(|k| &k.hash[..]))
-                .collect();
-            let originals: Vec<Option<&[u8]>> = rows
-                .iter()
-                .map(|r| r.key.as_ref().map(|k| &k.original_hash[..]))
-                .collect();
-            let replaces: Vec<Option<Uuid>> = rows
-                .iter()
-                .map(|r| r.key.as_ref().and_then(|k| k.replaces).map(|id| id.0))
-                .collect();
+            let keys = || rows.iter().map(|r| r.key.as_ref());
+            let key_hashes = sparse(keys().map(|key| Some(&key?.hash[..])));
+            let originals = sparse(keys().map(|key| Some(&key?.original_hash[..])));
+            let replaces = sparse(keys().map(|key| Some(key?.replaces?.0)));
             let decided = sqlx::query(include_str!("sql/accept.sql"))
                 .bind(&ids)
                 .bind(text(|r| r.tenant.as_str()))
@@ -165,15 +159,11 @@ impl Statement for Accept {
                 .bind(maybe(|r| r.trace.baggage.as_deref()))
                 .bind(rows.iter().map(|r| r.dispatcher.0).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.deadline_ms).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.run_deadline).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.queue_wait_ms).collect::<Vec<_>>())
+                .bind(sparse(rows.iter().map(|r| r.run_deadline)))
+                .bind(sparse(rows.iter().map(|r| r.queue_wait_ms)))
                 .bind(maybe(|r| r.kept_args.as_deref()))
                 .bind(maybe(|r| r.original_args.as_deref()))
-                .bind(
-                    rows.iter()
-                        .map(|r| changes(&r.coercions))
-                        .collect::<Vec<_>>(),
-                )
+                .bind(sparse(rows.iter().map(|r| changes(&r.coercions))))
                 .bind(rows.iter().map(|r| r.line.to_string()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
                 .fetch_all(connection)

@@ -42,6 +42,16 @@ impl<'r> Columns<'r> {
     }
 }
 
+/// One column of many rows, to be bound: without entries where no row has a value, for Postgres fills a list that is too short
+/// up with nulls, and most rows lack the same columns.
+pub(super) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
+    let values: Vec<_> = values.collect();
+    if values.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    values
+}
+
 fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(text: &str) -> Result<T, sqlx::Error> {
     text.parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))

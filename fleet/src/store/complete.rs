@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::{
     answered,
-    columns::Columns,
+    columns::{Columns, sparse},
     lane::{Locks, Statement},
 };
 use crate::{
@@ -318,8 +318,8 @@ async fn end_running(
         .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
         .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
         .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
+        .bind(sparse(columns.iter().map(|c| c.result)))
+        .bind(sparse(columns.iter().map(|c| c.error)))
         .bind(outcomes.collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())

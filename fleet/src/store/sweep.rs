@@ -274,41 +274,61 @@ pub async fn keep_partitions(
 /// Days dropped in one go; the next hour goes on.
 const DAYS_DROPPED_MAX: i32 = 400;
 
-/// Gives the dead rows of the hot tables back; autovacuum's one-minute nap is too long for them.
+/// A table of few rows that change all the time.
+#[derive(Debug)]
+pub struct Hot {
+    name: &'static str,
+    /// So many dead rows are left alone.
+    dead_max: i64,
+    vacuum: &'static str,
+}
+
+const HOT: [Hot; 2] = [
+    Hot {
+        name: "toolfleet.open_calls",
+        dead_max: 2000,
+        vacuum: "VACUUM (SKIP_LOCKED) toolfleet.open_calls",
+    },
+    // Only a page that is full leaves a dead row behind: a few of them are thousands of changes.
+    Hot {
+        name: "toolfleet.open_counts",
+        dead_max: 50,
+        vacuum: "VACUUM (SKIP_LOCKED) toolfleet.open_counts",
+    },
+];
+
+/// The hot tables that have too many dead rows; autovacuum's one-minute nap is too long for them.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn vacuum(connection: &mut PgConnection) -> Result<(), StoreError> {
-    for (table, statement) in HOT {
-        let dirty: bool = sqlx::query_scalar(
-            "SELECT coalesce((SELECT n_dead_tup > 2000 FROM pg_stat_user_tables \
-                              WHERE relid = $1::text::regclass), false)",
-        )
-        .bind(table)
-        .fetch_one(&mut *connection)
-        .await
-        .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
-        if dirty {
-            sqlx::query(statement)
-                .execute(&mut *connection)
-                .await
-                .map_err(|error| StoreError::from_sqlx("vacuum a hot table", error))?;
-        }
-    }
-    Ok(())
+pub async fn dirty(pool: &PgPool) -> Result<Vec<&'static Hot>, StoreError> {
+    let dead: Vec<Option<i64>> = sqlx::query_scalar(
+        "SELECT s.n_dead_tup FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
+         LEFT JOIN pg_stat_user_tables s ON s.relid = hot.name::regclass ORDER BY hot.place",
+    )
+    .bind(HOT.map(|hot| hot.name))
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
+    let dirty = HOT.iter().zip(dead);
+    Ok(dirty
+        .filter(|(hot, dead)| *dead > Some(hot.dead_max))
+        .map(|(hot, _)| hot)
+        .collect())
 }
 
-const HOT: [(&str, &str); 2] = [
-    (
-        "toolfleet.open_calls",
-        "VACUUM (SKIP_LOCKED) toolfleet.open_calls",
-    ),
-    (
-        "toolfleet.open_counts",
-        "VACUUM (SKIP_LOCKED) toolfleet.open_counts",
-    ),
-];
+/// Gives the dead rows of a hot table back, so that its next rows go where they were.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn vacuum(connection: &mut PgConnection, table: &Hot) -> Result<(), StoreError> {
+    let vacuuming = sqlx::query(table.vacuum).execute(connection).await;
+    vacuuming
+        .map(drop)
+        .map_err(|error| StoreError::from_sqlx("vacuum a hot table", error))
+}
 
 pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
     let args: Option<String> = row.try_get("args")?;

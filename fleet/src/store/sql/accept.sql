@@ -27,8 +27,8 @@ INSERT INTO toolfleet.open_calls (
     accepted_at, deadline_at, queue_until, not_before, line, held)
 SELECT call_id, tenant, tool, tool_version, effect::toolfleet.effect, queue, priority, key_hash, key_retention_ms,
        args::json, kept_args::json, original_args::json, coercions::json, args_hash, session, run, meta::json, language, traceparent, tracestate, baggage, dispatcher_id,
-       now(), least(now() + make_interval(secs => deadline_ms / 1000.0), run_deadline),
-       now() + make_interval(secs => queue_wait_ms / 1000.0), now(), line, held
+       now(), least(now() + deadline_ms * interval '1 millisecond', run_deadline),
+       now() + queue_wait_ms * interval '1 millisecond', now(), line, held
 FROM input
 WHERE key_hash IS NULL OR call_id IN (SELECT call_id FROM keyed)
 RETURNING call_id, accepted_at

@@ -8,8 +8,8 @@ WITH me AS MATERIALIZED (
 UPDATE toolfleet.open_calls o
 SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = i.attempt_id, worker_id = $1,
     claim_rev = o.rev + 1, attempt_started_at = now(), first_started_at = coalesce(o.first_started_at, now()),
-    attempt_timeout_ms = least(i.timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint),
-    attempt_until = least(now() + make_interval(secs => i.timeout_ms / 1000.0), o.deadline_at)
+    attempt_timeout_ms = least(i.timeout_ms, (date_part('epoch', o.deadline_at - now()) * 1000)::bigint),
+    attempt_until = least(now() + i.timeout_ms * interval '1 millisecond', o.deadline_at)
 FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS i (call_id, attempt_id, timeout_ms)
 WHERE EXISTS (SELECT FROM me)
   -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
@@ -17,8 +17,8 @@ WHERE EXISTS (SELECT FROM me)
   AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
   AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
 RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
-    o.attempt_timeout_ms, (extract(epoch FROM o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
-    (extract(epoch FROM now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
-    o.attempt_until, (extract(epoch FROM now() - o.accepted_at) * 1000)::bigint AS queued_ms,
+    o.attempt_timeout_ms, (date_part('epoch', o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
+    (date_part('epoch', now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
+    o.attempt_until, (date_part('epoch', now() - o.accepted_at) * 1000)::bigint AS queued_ms,
     o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
     o.traceparent, o.tracestate, o.baggage

@@ -46,8 +46,8 @@ WITH input AS MATERIALIZED (
         key_hash, key_retention_ms, coalesce(kept_args, args),
         CASE WHEN kept_args IS NULL THEN original_args END, coercions, args_hash, result::json, error::json, session, run, meta,
         language, traceparent, accepted_at, deadline_at, first_started_at, now(),
-        (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
-        (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
+        (date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
+        (date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
@@ -55,8 +55,8 @@ WITH input AS MATERIALIZED (
     UPDATE toolfleet.open_calls o
     SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
         attempt_started_at = NULL, attempt_until = NULL, attempt_timeout_ms = NULL,
-        not_before = now() + make_interval(secs => m.pause_ms / 1000.0),
-        due_at = now() + make_interval(secs => m.pause_ms / 1000.0),
+        not_before = now() + m.pause_ms * interval '1 millisecond',
+        due_at = now() + m.pause_ms * interval '1 millisecond',
         publish_n = o.publish_n + 1, lost_attempts = o.lost_attempts + m.lost,
         unspent_attempts = o.unspent_attempts + m.unspent,
         -- What an attempt before may have done is settled only by the tool's own answer, which recognises the key.
@@ -94,8 +94,8 @@ WITH input AS MATERIALIZED (
     WHERE kind IN ('again', 'doubt')
 )
 SELECT call_id, rev, now() AS moved_at, state, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions::text AS coercions,
-    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
-    (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
+    (date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
+    (date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
 FROM (
     -- Not joined with what was inserted: two lists without an index meet row by row.
     SELECT call_id, rev + 1 AS rev, new_state AS state, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions,

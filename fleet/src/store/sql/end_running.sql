@@ -22,14 +22,14 @@ WITH ended AS (
         key_hash, key_retention_ms, coalesce(kept_args, args),
         CASE WHEN kept_args IS NULL THEN original_args END, coercions, args_hash, result::json, error::json, session, run, meta,
         language, traceparent, accepted_at, deadline_at, first_started_at, now(),
-        (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
-        (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
+        (date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint,
+        (date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint, attempts, attempt_id,
         worker_id, claim_rev, attempt_started_at, attempt_timeout_ms,
         attempt_outcome::toolfleet.attempt_outcome, probe_of, actor, reason
     FROM ended
 )
 SELECT call_id, rev + 1 AS rev, now() AS moved_at, new_state AS state, tool, tool_version, tenant, session, dispatcher_id, attempts,
     coercions::text AS coercions,
-    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
-    (extract(epoch FROM now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
+    (date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
+    (date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
 FROM ended

@@ -16,7 +16,7 @@ WITH open AS MATERIALIZED (
         call_id, attempt_id, number, worker_id, started_at, timeout_ms, outcome, effect_known, error, over, late)
     SELECT $1, $2, $3, $4, coalesce(
             (SELECT started_at FROM toolfleet.ended_attempts WHERE call_id = $1 AND attempt_id = $2 AND NOT late),
-            $5 - make_interval(secs => $6 / 1000.0)),
+            $5 - $6 * interval '1 millisecond'),
         $6, $7::toolfleet.attempt_outcome, $8::toolfleet.effect_known, $9::json, $10, true
     FROM place
     WHERE NOT EXISTS (SELECT FROM recorded)

@@ -35,4 +35,4 @@ UPDATE toolfleet.open_calls
 SET held = false, publish_n = publish_n + 1, not_before = now()
 FROM mine
 WHERE call_id = mine.id AND held AND state = 'queued'
-RETURNING (extract(epoch FROM now() - mine.held_since) * 1000)::bigint AS held_ms, /* pointer */
+RETURNING (date_part('epoch', now() - mine.held_since) * 1000)::bigint AS held_ms, /* pointer */
