@@ -280,7 +280,8 @@ CREATE TABLE toolfleet.idempotency_keys (
     tool_version integer NOT NULL,
     args_hash bytea NOT NULL,
     original_hash bytea NOT NULL,
-    PRIMARY KEY (tenant, key_hash)
+    -- The hash first: it differs at once, and it has the tenant in it.
+    PRIMARY KEY (key_hash, tenant)
 );
 
 -- For dropping the keys of a day. Ids are ordered by time, as rows are, so ranges of pages are enough: nearly free to keep.

@@ -1365,7 +1365,7 @@ ALTER TABLE ONLY toolfleet.finished_calls_default
 ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.idempotency_keys
-    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key_hash);
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_hash, tenant);
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts

@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
     SELECT tenant, key_hash, call_id, replaces, tool, tool_version, args_hash, original_hash
     FROM input
     WHERE key_hash IS NOT NULL
-    ORDER BY tenant, key_hash
+    ORDER BY key_hash, tenant
     ON CONFLICT (tenant, key_hash) DO UPDATE
     SET call_id = EXCLUDED.call_id, replaced = EXCLUDED.replaced, tool = EXCLUDED.tool, tool_version = EXCLUDED.tool_version,
         args_hash = EXCLUDED.args_hash, original_hash = EXCLUDED.original_hash
