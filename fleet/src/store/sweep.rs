@@ -289,10 +289,10 @@ const HOT: [Hot; 2] = [
         dead_max: 2000,
         vacuum: "VACUUM (SKIP_LOCKED) toolfleet.open_calls",
     },
-    // Only a page that is full leaves a dead row behind: a few of them are thousands of changes.
+    // Only a row that leaves a full page counts as dead: each is a page that nobody uses again before a vacuum.
     Hot {
         name: "toolfleet.open_counts",
-        dead_max: 50,
+        dead_max: 8,
         vacuum: "VACUUM (SKIP_LOCKED) toolfleet.open_counts",
     },
 ];

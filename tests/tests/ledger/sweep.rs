@@ -13,9 +13,10 @@ use fleet::{
     wire::pointer::Pointer,
 };
 
-use sqlx::PgPool;
+use fleet_tests::wait::until;
+use sqlx::{Connection as _, PgPool};
 
-use crate::support::{Ledger, again, doubted, ending, new_call, repeated, succeeded};
+use crate::support::{Ledger, again, doubted, ending, new_call, repeated, run, succeeded};
 
 #[tokio::test]
 async fn what_is_due_is_handed_out_once() {
@@ -325,4 +326,35 @@ async fn expire(ledger: &Ledger, call: CallId) {
     ledger
         .meddle(call, "UPDATE toolfleet.open_calls SET deadline_at = now() - interval '1 second' WHERE call_id = $1")
         .await;
+}
+
+#[tokio::test]
+async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
+    let ledger = Ledger::fresh().await;
+    let pool = &ledger.database.pool;
+    assert!(sweep::dirty(pool).await.unwrap().is_empty());
+    let mut session = ledger.database.connect().await;
+    for statement in [
+        "ALTER TABLE toolfleet.open_counts SET (autovacuum_enabled = off)",
+        "INSERT INTO toolfleet.open_counts SELECT 'tenant' || n, 1, 0 FROM generate_series(1, 500) n",
+        "DELETE FROM toolfleet.open_counts",
+    ] {
+        run(&mut session, statement).await;
+    }
+    // What a session has done is counted when it ends, at the latest.
+    session.close().await.unwrap();
+    let dirty = until("the dead rows to be counted", async || {
+        let dirty = sweep::dirty(pool).await.unwrap();
+        (!dirty.is_empty()).then_some(dirty)
+    })
+    .await;
+    let [counts] = dirty[..] else {
+        panic!("{dirty:?}");
+    };
+    let mut upkeep = ledger.database.connect().await;
+    sweep::vacuum(&mut upkeep, counts).await.unwrap();
+    until("no dead row to be left", async || {
+        sweep::dirty(pool).await.unwrap().is_empty().then_some(())
+    })
+    .await;
 }
