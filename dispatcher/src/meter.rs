@@ -53,6 +53,8 @@ pub(crate) struct QueueMeter {
 #[derive(Debug, Default)]
 struct Seen {
     slots: u64,
+    /// There were other slots at the last look: the room that it left is not what there is now.
+    outdated: bool,
     drain: Drain,
     last: Option<(Instant, Backlog)>,
     /// Where the measure of the drain began.
@@ -127,7 +129,9 @@ impl Meter {
     pub(crate) fn slots_are(&self, slots: Vec<(QueueName, u64)>) {
         let slots: HashMap<QueueName, u64> = slots.into_iter().collect();
         for (queue, meter) in self.queues() {
-            meter.seen().slots = slots.get(&queue).copied().unwrap_or(0);
+            meter
+                .seen()
+                .slots_are(slots.get(&queue).copied().unwrap_or(0));
         }
     }
 }
@@ -211,7 +215,8 @@ impl QueueMeter {
     pub(crate) fn is_busy(&self) -> bool {
         let seen = self.seen();
         let published = self.allowed.load(Ordering::Relaxed) != seen.allowed;
-        published || self.holds() || seen.last.is_some_and(|(_, backlog)| !backlog.is_empty())
+        let waiting = seen.last.is_some_and(|(_, backlog)| !backlog.is_empty());
+        published || waiting || seen.outdated || self.holds()
     }
 
     /// Looks what the stream holds. While the stream or the consumer is missing nothing is known, and what is published
@@ -245,6 +250,11 @@ impl QueueMeter {
 }
 
 impl Seen {
+    fn slots_are(&mut self, slots: u64) {
+        self.outdated |= slots != self.slots;
+        self.slots = slots;
+    }
+
     /// Takes a look in, and says how much room it leaves.
     fn learn(&mut self, at: Instant, backlog: Backlog) -> u64 {
         let (began, first) = *self.measured.get_or_insert((at, backlog));
@@ -257,6 +267,7 @@ impl Seen {
             self.measured = Some((at, backlog));
         }
         self.last = Some((at, backlog));
+        self.outdated = false;
         allowance(self.slots, self.drain.per_s()).saturating_sub(backlog.waiting)
     }
 }
@@ -310,6 +321,28 @@ mod tests {
         assert!((4_000..=4_500).contains(&room), "{room}");
         // The consumer was made anew.
         assert!(seen.learn(began + MEASURED_OVER * 21, of(0, 5)) > 4_000);
+    }
+
+    #[test]
+    fn a_queue_that_is_idle_is_looked_at_again_when_its_workers_have_gone() {
+        let meter = Meter::default();
+        let (name, queue): (QueueName, _) =
+            ("a".parse().unwrap(), meter.queue(&"a".parse().unwrap()));
+        let nothing = Backlog {
+            waiting: 0,
+            unanswered: 0,
+            delivered: 0,
+        };
+        meter.slots_are(vec![(name.clone(), 1_000)]);
+        assert_eq!(queue.seen().learn(Instant::now(), nothing), 2_000);
+        assert!(!queue.is_busy());
+        meter.slots_are(vec![(name, 1_000)]);
+        assert!(!queue.is_busy(), "nothing has changed");
+        meter.slots_are(Vec::new());
+        assert!(queue.is_busy());
+        let room = queue.seen().learn(Instant::now(), nothing);
+        assert_eq!(room, ALLOWANCE_UNKNOWN);
+        assert!(!queue.is_busy());
     }
 
     #[test]

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 const HELD: &str = "SELECT count(*) FROM toolfleet.calls WHERE held";
 const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls";
+const PAUSED: &str =
+    "SELECT count(*) FROM toolfleet.open_calls WHERE attempts = 1 AND due_at > now()";
 /// Long enough for a backlog.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// What the stream may hold of a queue without workers.
@@ -278,16 +280,21 @@ async fn two_dispatchers_release_each_call_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_that_are_due_at_once_do_not_flood_the_stream() {
     let witness = Witness::start().await;
-    let tool =
-        witness.tool("look", "read") + "retry: {strategy: fixed, max_attempts: 2, base: 4s}\n";
+    let tool = witness.tool("look", "read")
+        + "retry: {strategy: fixed, max_attempts: 2, base: 10m, cap: 10m}\n";
     let mut fleet = Fleet::start(Spec::with([tool])).await;
     witness.always("a", Reply::Status(503));
     flood(&fleet, "default", "look", "a", 600).await;
     until_so("every call to have failed once", async || {
-        witness.asked("a") >= 600
+        fleet.count(PAUSED).await == 600
     })
     .await;
+    // Another dispatcher has not seen how fast the workers were, by which this one would have the stream hold more.
     fleet.workers[0].drain().await;
+    fleet.dispatchers[0].drain().await;
+    let due = sqlx::query("UPDATE toolfleet.open_calls SET not_before = now(), due_at = now()");
+    due.execute(&fleet.database.pool).await.unwrap();
+    fleet.add_dispatcher().await;
     until_so("the retries to wait, and most of them held", async || {
         fleet.count(HELD).await >= 400
     })
