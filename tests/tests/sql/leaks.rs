@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, answer, word};
 
 /// Each a function of the tools' own role that leaves something in the session, and how the next call could notice it.
-const LEAKS: [(&str, &str, &str); 10] = [
+const LEAKS: [(&str, &str, &str); 11] = [
     (
         "a setting",
         "PERFORM set_config('work_mem', '64kB', false)",
@@ -29,6 +29,11 @@ const LEAKS: [(&str, &str, &str); 10] = [
     (
         "a lock",
         "PERFORM pg_advisory_lock(42)",
+        "SELECT count(*) = 0 AS clean FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+    ),
+    (
+        "a lock, where nothing is prepared any more",
+        "PERFORM pg_advisory_lock(42); EXECUTE 'DEALLOCATE ALL'",
         "SELECT count(*) = 0 AS clean FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
     ),
     (

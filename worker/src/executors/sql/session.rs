@@ -24,7 +24,7 @@ use super::{
     database::{Database, NoConnection, Open},
     row,
     statement::{Statement, check},
-    tidy::{COMMIT, COMMITTED, is_clean},
+    tidy::{COMMIT, COMMITTED, Found, is_clean},
 };
 use crate::executors::LINGER_MAX;
 
@@ -305,13 +305,14 @@ impl Session {
     pub async fn commit(mut self) -> Result<Option<Open>, Ended> {
         self.step()?;
         self.watch.enter(Phase::Commit);
-        let (mut answered, mut last) = (0, None);
+        let (mut answered, mut found) = (0, Found::default());
         let tidied = {
             let mut answers = sqlx::raw_sql(COMMIT).fetch_many(&mut self.open.connection);
             loop {
                 match answers.try_next().await {
                     Ok(Some(Either::Left(_complete))) => answered += 1,
-                    Ok(Some(Either::Right(row))) => last = Some(row),
+                    Ok(Some(Either::Right(row))) if answered >= COMMITTED => found.add(&row),
+                    Ok(Some(Either::Right(_of_nothing))) => {}
                     Ok(None) => break true,
                     // Once it said that it committed, it can take nothing back.
                     Err(_gone_afterwards) if answered >= COMMITTED => break false,
@@ -322,7 +323,7 @@ impl Session {
         if answered < COMMITTED {
             return Err(Ended::Lost);
         }
-        let is_clean = tidied && is_clean(&mut self.open.connection, last.as_ref()).await;
+        let is_clean = tidied && is_clean(&mut self.open.connection, found).await;
         Ok(is_clean.then_some(self.open))
     }
 

@@ -14,28 +14,46 @@ use super::session::GOODBYE;
 /// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which nobody would see, but an error to anything
 /// before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
 ///
-/// Its last row says how many statements are prepared, and how many of them by SQL: never one of ours.
+/// Its last rows, one for each statement that is prepared, say whether that was done by SQL: never one of ours. They give
+/// back the session's locks besides: a statement of its own costs Postgres as much as a trip, and so does counting.
 pub(super) const COMMIT: &str = "SELECT; COMMIT; \
-    CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
-    SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES; \
-    SELECT pg_catalog.count(*), pg_catalog.count(CASE WHEN p.from_sql THEN true END) \
-    FROM pg_catalog.pg_prepared_statement() p";
+    CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; \
+    SELECT p.from_sql, pg_catalog.pg_advisory_unlock_all() FROM pg_catalog.pg_prepared_statement() p";
 /// So many answers of it say that it has committed.
 pub(super) const COMMITTED: u32 = 2;
 
-/// Whether a connection may serve another call, by the last row of [`COMMIT`].
+/// What the last rows of [`COMMIT`] say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Found {
+    prepared: usize,
+    /// Not by us, or it cannot be told.
+    by_others: bool,
+}
+
+impl Found {
+    /// Takes in another row.
+    pub(super) fn add(&mut self, row: &PgRow) {
+        self.prepared += 1;
+        self.by_others |= row.try_get(0).unwrap_or(true);
+    }
+}
+
+/// Whether a connection may serve another call.
 ///
 /// A function can `PREPARE` under the name of one of our statements, after it has deallocated that: the next call would run
 /// it. And where one of ours is missing, the next call would fail.
-pub(super) async fn is_clean(connection: &mut PgConnection, last: Option<&PgRow>) -> bool {
-    let counted = |at| last.and_then(|row| row.try_get::<i64, _>(at).ok());
-    let (Some(prepared), Some(0)) = (counted(0), counted(1)) else {
+pub(super) async fn is_clean(connection: &mut PgConnection, found: Found) -> bool {
+    if found.by_others {
         return false;
-    };
-    if usize::try_from(prepared) == Ok(connection.cached_statements_size()) {
+    }
+    if found.prepared == connection.cached_statements_size() && found.prepared > 0 {
         return true;
     }
-    // Or a pooler keeps them elsewhere. The next call prepares its own.
-    let cleared = timeout(GOODBYE, connection.clear_cached_statements()).await;
-    matches!(cleared, Ok(Ok(())))
+    // Or a pooler keeps them elsewhere. The next call prepares its own; and where there was no row, nothing was given back.
+    let cleared = timeout(GOODBYE, async {
+        connection.clear_cached_statements().await?;
+        let unlocking = sqlx::raw_sql("SELECT pg_catalog.pg_advisory_unlock_all()");
+        unlocking.execute(connection).await
+    });
+    matches!(cleared.await, Ok(Ok(_unlocked)))
 }
