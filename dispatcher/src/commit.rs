@@ -228,7 +228,7 @@ impl Door {
         for coercion in &call.coercions {
             metrics().coerced(&call.tool, coercion.rule);
         }
-        let event = Event {
+        let event = || Event {
             call_id: call.call_id,
             // A row starts with revision 0.
             sequence: Event::sequence(0, 0),
@@ -238,8 +238,7 @@ impl Door {
                 tool_version: call.tool_version,
             },
         };
-        self.events
-            .tell(&call.tenant, call.session.as_ref(), &event);
+        self.events.tell(&call.tenant, call.session.as_ref(), event);
     }
 
     pub(crate) fn new_call(

@@ -78,12 +78,11 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
             );
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // Nobody has been told: the answer that was to come before it was lost.
-            if let Some(event) = row.finished() {
-                let claimed = &executed.claimed;
-                worker
-                    .events
-                    .tell(&claimed.tenant, claimed.session.as_ref(), &event);
-            }
+            let claimed = &executed.claimed;
+            let event = || row.finished();
+            worker
+                .events
+                .tell(&claimed.tenant, claimed.session.as_ref(), event);
             worker
                 .replies
                 .tell(executed.claimed.dispatcher, call, Bytes::new())
@@ -253,11 +252,10 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
     if !ended.state.answers_waiters() {
         return;
     }
-    if let Some(event) = ended.finished(call, &ending.kind) {
-        worker
-            .events
-            .tell(&ended.tenant, ended.session.as_ref(), &event);
-    }
+    let event = || ended.finished(call, &ending.kind);
+    worker
+        .events
+        .tell(&ended.tenant, ended.session.as_ref(), event);
     let envelope = envelope(call, ended, ending.kind).map(|envelope| envelope.to_bytes());
     let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
     // Empty rings the bell only.

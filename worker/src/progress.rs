@@ -115,14 +115,13 @@ impl News {
     }
 
     fn tell(&self, n: u32, what: Happening) {
-        let event = Event {
+        let event = || Event {
             call_id: self.call,
             sequence: Event::sequence(self.rev, n),
             at: self.claimed_at + self.claim_sent.elapsed(),
             what,
         };
-        self.events
-            .tell(&self.tenant, self.session.as_ref(), &event);
+        self.events.tell(&self.tenant, self.session.as_ref(), event);
     }
 }
 

@@ -141,10 +141,9 @@ impl Sweep {
                 reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 if ended.state.answers_waiters() {
-                    if let Some(event) = ended.finished(ending.call_id, &ending.kind) {
-                        let session = ended.session.as_ref();
-                        self.events.tell(&ended.tenant, session, &event);
-                    }
+                    let event = || ended.finished(ending.call_id, &ending.kind);
+                    self.events
+                        .tell(&ended.tenant, ended.session.as_ref(), event);
                     self.ring(ended.dispatcher, ending.call_id).await;
                 }
             }

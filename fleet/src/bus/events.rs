@@ -49,9 +49,17 @@ impl Events {
         }
     }
 
-    /// Hands one over. Never waits; a call without a session has no events.
-    pub fn tell(&self, tenant: &Label, session: Option<&Label>, event: &Event) {
+    /// Hands over what is made of `event`, if anything. Never waits; a call without a session has no events, and none is made.
+    pub fn tell<E: Into<Option<Event>>>(
+        &self,
+        tenant: &Label,
+        session: Option<&Label>,
+        event: impl FnOnce() -> E,
+    ) {
         let Some(session) = session else {
+            return;
+        };
+        let Some(event) = event().into() else {
             return;
         };
         let subject = self.subjects.event(tenant, session, event.call_id);
