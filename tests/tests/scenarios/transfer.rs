@@ -247,7 +247,8 @@ async fn kill_workers(fleet: &Fleet, wire: &Proxy, plan: &Plan, stop: &Cancellat
     killed
 }
 
-/// Ends one backend of the tools after the other. Returns how many.
+/// Ends one backend of the tools after the other. Returns how many. Not that by which a worker looks at their role when it
+/// starts: it says then that a server is not reachable, and ends, for its supervisor to start it again.
 async fn end_backends(fleet: &Fleet, plan: &Plan, stop: &CancellationToken) -> i64 {
     let mut ticks = interval(plan.end_every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -258,6 +259,7 @@ async fn end_backends(fleet: &Fleet, plan: &Plan, stop: &CancellationToken) -> i
                 "SELECT count(pg_terminate_backend(pid)) FROM ( \
                      SELECT pid FROM pg_stat_activity \
                      WHERE datname = current_database() AND usename = 'toolfleet_tool' AND state <> 'idle' \
+                       AND application_name = 'toolfleet tool' \
                      ORDER BY random() LIMIT 1) one",
             )
             .await;
