@@ -62,55 +62,60 @@ pub const SOON: Duration = Duration::from_millis(500);
 
 /// The pauses of a reconnect loop: 100 ms to 5 s, each with a random half, until [`Reconnect::reached`].
 #[derive(Debug)]
-pub struct Reconnect(ExponentialBackoff);
+pub struct Reconnect {
+    longest: Duration,
+    /// None before the first pause: mostly there is none to be made.
+    pauses: Option<ExponentialBackoff>,
+}
 
 impl Default for Reconnect {
     fn default() -> Self {
-        Self(ExponentialBackoff {
-            current_interval: Duration::from_millis(100),
-            initial_interval: Duration::from_millis(100),
-            multiplier: 2.0,
-            max_interval: Duration::from_secs(5),
-            randomization_factor: 0.5,
-            max_elapsed_time: None,
-            ..ExponentialBackoff::default()
-        })
+        Self::up_to(Duration::from_secs(5))
     }
 }
 
 impl Reconnect {
     /// Pauses that grow to this and no longer.
-    pub fn up_to(longest: Duration) -> Self {
-        let Self(backoff) = Self::default();
-        Self(ExponentialBackoff {
-            max_interval: longest,
-            ..backoff
-        })
+    pub const fn up_to(longest: Duration) -> Self {
+        Self {
+            longest,
+            pauses: None,
+        }
     }
 
     /// Waits before the next attempt. Cancel-safe.
     pub async fn pause(&mut self) {
-        let pause = self
-            .0
-            .next_backoff()
-            .expect("a backoff without a total limit does not end");
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(self.next()).await;
     }
 
     /// The server answered: start over with short pauses.
     pub fn reached(&mut self) {
-        self.0.reset();
+        self.pauses = None;
+    }
+
+    fn next(&mut self) -> Duration {
+        let longest = self.longest;
+        let pauses = self.pauses.get_or_insert_with(|| ExponentialBackoff {
+            current_interval: Duration::from_millis(100),
+            initial_interval: Duration::from_millis(100),
+            multiplier: 2.0,
+            max_interval: longest,
+            randomization_factor: 0.5,
+            max_elapsed_time: None,
+            ..ExponentialBackoff::default()
+        });
+        pauses
+            .next_backoff()
+            .expect("a backoff without a total limit does not end")
     }
 }
 
 /// The pause before the NATS client's next attempt to connect, by how many failed before it.
 pub fn reconnect(failed: usize) -> Duration {
-    let mut pauses = Reconnect::up_to(SOON).0;
+    let mut pauses = Reconnect::up_to(SOON);
     let mut pause = Duration::ZERO;
     for _ in 0..failed.min(8) {
-        pause = pauses
-            .next_backoff()
-            .expect("a backoff without a total limit does not end");
+        pause = pauses.next();
     }
     pause
 }

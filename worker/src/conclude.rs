@@ -59,7 +59,7 @@ pub(crate) fn conclude(
             // Whoever was told to end because the worker leaves had no fair try: the platform took it, so nobody pays.
             let drained = executed.entry.stop.asked() == Some(StopReason::Drained)
                 && outcome.word() == OutcomeWord::Unknown;
-            let mut situation = situation(claimed, manifest, elapsed, learned);
+            let mut situation = situation(claimed, manifest, elapsed, learned, outcome);
             if drained {
                 situation.attempts_spent = situation.attempts_spent.saturating_sub(1);
             }
@@ -136,6 +136,7 @@ fn situation<'a>(
     manifest: &'a Manifest,
     elapsed: Duration,
     learned: Learned,
+    outcome: &Outcome,
 ) -> Situation<'a> {
     let attempts_spent = claimed
         .attempt
@@ -147,7 +148,10 @@ fn situation<'a>(
         effect: claimed.effect,
         policy: &manifest.retry,
         attempts_spent,
-        pause: delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent),
+        // Nothing is tried again where nothing failed.
+        pause: outcome.failure().map_or(Duration::ZERO, |_failed| {
+            delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent)
+        }),
         remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
         earlier_unknown: learned.earlier_unknown,
         key_remaining: manifest

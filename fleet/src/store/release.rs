@@ -3,7 +3,7 @@
 //! How much room there is, and how it is shared, is decided in [`crate::hold`]. Every statement is cheap however many calls
 //! are held: it reads from the index what it releases, and one entry for each tenant that it looks at.
 
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row as _};
 
 use super::{
     StoreError,
@@ -30,17 +30,13 @@ pub struct Released {
 const MAY_RUN: &str =
     "AND deadline_at > now() AND (attempts > 0 OR queue_until IS NULL OR queue_until > now())";
 
-/// A connection for releasing. Its plans read the index in its order: what a table of held calls was like when it was last
-/// analysed says nothing about what it is like now.
+/// A connection for releasing: what was released is joined with what it had been by hashes.
 ///
 /// # Errors
 ///
 /// Postgres cannot be reached within five seconds, or its ground is unsafe.
 pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
-    let mut connection = postgres.connect().await?;
-    let setting = connection.execute("SET enable_bitmapscan = off").await;
-    setting.map_err(|error| StoreError::from_sqlx("prepare to release calls", error))?;
-    Ok(connection)
+    postgres.connect_lane().await
 }
 
 /// The lines that hold calls, at most `limit` of them.

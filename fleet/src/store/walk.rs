@@ -79,28 +79,33 @@ pub async fn step(
 ) -> Result<Step, StoreError> {
     let doing = "walk over open calls";
     // The last row of the step says where the next one starts; of all others only what there is something to do about leaves
-    // Postgres, and only of those the arguments are read.
+    // Postgres, and only of those the arguments are read: by their places, for by their ids, statistics of an emptied table
+    // would have all of it read in each step.
     let sql = format!(
         "WITH step AS MATERIALIZED ( \
-             SELECT call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
+             SELECT ctid AS place, call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
                     attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
-                    state = 'queued' AND NOT held AND due_at IS NULL AS waits, \
-                    (extract(epoch FROM now() - greatest(accepted_at, not_before)) * 1000)::float8 AS age, \
-                    row_number() OVER (ORDER BY call_id) AS place \
+                    CASE WHEN state = 'queued' AND NOT held AND due_at IS NULL \
+                         THEN date_part('epoch', now() - greatest(accepted_at, not_before)) * 1000 END AS age \
              FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}), \
+         told AS MATERIALIZED ( \
+             SELECT *, queued AND (expired OR waited_too_long) AS over, \
+                    NOT expired AND NOT waited_too_long AND coalesce(age > {LOST_AFTER_MS}, false) AS waiting FROM step), \
          judged AS MATERIALIZED ( \
-             SELECT *, queued AND (expired OR waited_too_long) AS over, waits AND age > {LOST_AFTER_MS} AS waiting, \
-                    EXISTS (SELECT FROM unnest($3::float8[], $4::float8[]) AS worth (since, until) \
-                            WHERE age >= worth.since AND age < worth.until) \
-                    OR EXISTS (SELECT FROM unnest($5::text[], $6::float8[]) AS empty (queue, since) \
-                               WHERE empty.queue = of_queue AND age > empty.since) AS worth, \
-                    place = (SELECT max(place) FROM step) AS last \
-             FROM step) \
-         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
-                j.over, j.waited_too_long, j.waiting AND j.worth AND NOT j.over AS again, j.place, j.last, \
-                CASE WHEN j.last THEN (SELECT array_agg(DISTINCT of_queue) FROM judged WHERE waiting AND NOT over) END AS queues \
-         FROM judged j JOIN toolfleet.open_calls o ON o.call_id = j.id \
-         WHERE j.over OR j.waiting AND j.worth OR j.last ORDER BY j.place"
+             SELECT *, waiting AND ( \
+                 EXISTS (SELECT FROM unnest($3::float8[], $4::float8[]) AS worth (since, until) \
+                         WHERE age >= worth.since AND age < worth.until) \
+                 OR EXISTS (SELECT FROM unnest($5::text[], $6::float8[]) AS empty (queue, since) \
+                            WHERE empty.queue = of_queue AND age > empty.since)) AS again \
+             FROM told), \
+         whole AS MATERIALIZED ( \
+             SELECT count(*) AS rows, (SELECT id FROM step ORDER BY id DESC LIMIT 1) AS last, \
+                    array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues FROM told) \
+         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, j.over, j.waited_too_long, j.again, \
+                j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues \
+         FROM judged j CROSS JOIN whole w \
+         CROSS JOIN LATERAL (SELECT * FROM toolfleet.open_calls o WHERE o.ctid = j.place LIMIT 1) o \
+         WHERE j.over OR j.again OR j.id = w.last ORDER BY j.id"
     );
     let millis = |duration: Duration| duration.as_secs_f64() * 1_000.0;
     let (queues, since): (Vec<&str>, Vec<f64>) = worth
@@ -134,7 +139,7 @@ pub async fn step(
     let mut step = Step::default();
     let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
-        if row.try_get("last")? && row.try_get::<i64, _>("place")? >= STEP_ROWS {
+        if row.try_get("last")? && row.try_get::<i64, _>("rows")? >= STEP_ROWS {
             step.cursor = Some(call);
         }
         let queues: Option<Vec<String>> = row.try_get("queues")?;

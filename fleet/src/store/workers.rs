@@ -150,11 +150,12 @@ pub async fn own_rows(
         .iter()
         .map(|(call, attempt)| (call.0, attempt.0))
         .unzip();
+    // One at a time: joined, statistics of an emptied table would have all of it read for each.
     let rows = sqlx::query(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.effect_unknown, o.cancel_requested, o.language \
          FROM unnest($1::uuid[], $2::uuid[]) AS mine (call_id, attempt_id) \
-         JOIN toolfleet.open_calls o ON o.call_id = mine.call_id AND o.attempt_id = mine.attempt_id \
-         WHERE o.state = 'running'",
+         CROSS JOIN LATERAL (SELECT * FROM toolfleet.open_calls c WHERE c.call_id = mine.call_id LIMIT 1) o \
+         WHERE o.attempt_id = mine.attempt_id AND o.state = 'running'",
     )
     .bind(calls)
     .bind(attempts)

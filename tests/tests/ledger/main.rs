@@ -25,6 +25,7 @@ mod fence;
 mod lane;
 mod open_counts;
 mod outage;
+mod plans;
 mod quarantine;
 mod release;
 

@@ -1,13 +1,16 @@
-WITH input AS MATERIALIZED (
-    SELECT *
-    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::smallint[], $8::bytea[],
-                $9::bytea[], $10::uuid[], $11::bigint[], $12::text[], $13::bytea[], $14::text[], $15::text[], $16::text[],
-                $17::text[], $18::text[], $19::text[], $20::text[], $21::uuid[], $22::bigint[], $23::timestamptz[], $24::bigint[],
-                $25::text[], $26::text[], $27::text[], $28::text[], $29::boolean[])
-        AS input (call_id, tenant, tool, tool_version, effect, queue, priority, key_hash,
-                  original_hash, replaces, key_retention_ms, args, args_hash, session, run, meta,
-                  language, traceparent, tracestate, baggage, dispatcher_id, deadline_ms, run_deadline, queue_wait_ms, kept_args,
-                  original_args, coercions, line, held)
+WITH input AS NOT MATERIALIZED (
+    -- Beside each other, not in FROM, which would store each list before it reads a row.
+    SELECT
+        unnest($1::uuid[]) AS call_id, unnest($2::text[]) AS tenant, unnest($3::text[]) AS tool,
+        unnest($4::int[]) AS tool_version, unnest($5::text[]) AS effect, unnest($6::text[]) AS queue,
+        unnest($7::smallint[]) AS priority, unnest($8::bytea[]) AS key_hash, unnest($9::bytea[]) AS original_hash,
+        unnest($10::uuid[]) AS replaces, unnest($11::bigint[]) AS key_retention_ms, unnest($12::text[]) AS args,
+        unnest($13::bytea[]) AS args_hash, unnest($14::text[]) AS session, unnest($15::text[]) AS run,
+        unnest($16::text[]) AS meta, unnest($17::text[]) AS language, unnest($18::text[]) AS traceparent,
+        unnest($19::text[]) AS tracestate, unnest($20::text[]) AS baggage, unnest($21::uuid[]) AS dispatcher_id,
+        unnest($22::bigint[]) AS deadline_ms, unnest($23::timestamptz[]) AS run_deadline,
+        unnest($24::bigint[]) AS queue_wait_ms, unnest($25::text[]) AS kept_args, unnest($26::text[]) AS original_args,
+        unnest($27::text[]) AS coercions, unnest($28::text[]) AS line, unnest($29::boolean[]) AS held
 ), keyed AS (
     -- A lapsed key is taken over only while it still names the call that was seen to have lapsed.
     INSERT INTO toolfleet.idempotency_keys AS taken (tenant, key_hash, call_id, replaced, tool, tool_version, args_hash, original_hash)

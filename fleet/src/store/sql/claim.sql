@@ -10,7 +10,7 @@ SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = 
     claim_rev = o.rev + 1, attempt_started_at = now(), first_started_at = coalesce(o.first_started_at, now()),
     attempt_timeout_ms = least(i.timeout_ms, (date_part('epoch', o.deadline_at - now()) * 1000)::bigint),
     attempt_until = least(now() + i.timeout_ms * interval '1 millisecond', o.deadline_at)
-FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS i (call_id, attempt_id, timeout_ms)
+FROM (SELECT unnest($2::uuid[]) AS call_id, unnest($3::uuid[]) AS attempt_id, unnest($4::bigint[]) AS timeout_ms) AS i
 WHERE EXISTS (SELECT FROM me)
   -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
   AND o.call_id = ANY($2) AND o.call_id = i.call_id

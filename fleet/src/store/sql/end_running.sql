@@ -1,9 +1,13 @@
 -- What most calls come to: their attempt ran, and it is over. What complete.sql would do, without what only others need.
 WITH ended AS (
     DELETE FROM toolfleet.open_calls o
-    USING unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-            $10::text[], $11::text[])
-        AS m (call_id, attempt_id, new_state, outcome, source, effect_known, result, error, attempt_outcome, actor, reason)
+    -- Beside each other, not in FROM, which would store each list before it reads a row.
+    USING (
+        SELECT
+            unnest($1::uuid[]) AS call_id, unnest($2::uuid[]) AS attempt_id, unnest($3::text[]) AS new_state,
+            unnest($4::text[]) AS outcome, unnest($5::text[]) AS source, unnest($6::text[]) AS effect_known,
+            unnest($7::text[]) AS result, unnest($8::text[]) AS error, unnest($9::text[]) AS attempt_outcome,
+            unnest($10::text[]) AS actor, unnest($11::text[]) AS reason) AS m
     -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
     WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND o.attempt_id = m.attempt_id AND o.state = 'running'
     RETURNING o.call_id, o.rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,

@@ -1,21 +1,21 @@
 WITH turn AS MATERIALIZED (
     SELECT * FROM unnest($2::text[], $3::bigint[]) AS turn (tenant, share)
 ), next AS MATERIALIZED (
-    SELECT o.call_id
+    SELECT o.place
     FROM turn t
     CROSS JOIN LATERAL (
         -- By when they came and what their priority makes of that: the first of each priority, read in the order of the index.
-        SELECT call_id
+        SELECT place
         FROM (
-            (SELECT call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
+            (SELECT ctid AS place, call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
              WHERE held AND line = $1 AND tenant = t.tenant AND priority = 0 /* may run */
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
-            (SELECT call_id, accepted_at + make_interval(secs => $6) FROM toolfleet.open_calls
+            (SELECT ctid, call_id, accepted_at + make_interval(secs => $6) FROM toolfleet.open_calls
              WHERE held AND line = $1 AND tenant = t.tenant AND priority = 1 /* may run */
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
-            (SELECT call_id, accepted_at + make_interval(secs => $7) FROM toolfleet.open_calls
+            (SELECT ctid, call_id, accepted_at + make_interval(secs => $7) FROM toolfleet.open_calls
              WHERE held AND line = $1 AND tenant = t.tenant AND priority = 2 /* may run */
              ORDER BY accepted_at, call_id LIMIT t.share)
         ) first
@@ -24,15 +24,24 @@ WITH turn AS MATERIALIZED (
     ) o
 ), mine AS MATERIALIZED (
     -- Looked at once more under the lock: another dispatcher may have released it, somebody may have taken it back.
-    SELECT o.call_id AS id, greatest(o.accepted_at, o.not_before) AS held_since
+    -- Row by row and by its place: joined by their ids, all of the line is read for each where a vacuum saw an empty table last.
+    SELECT o.*
     FROM next
-    JOIN toolfleet.open_calls o USING (call_id)
-    WHERE o.held AND o.state = 'queued'
-    FOR UPDATE OF o SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT o.ctid AS place, o.call_id AS id, greatest(o.accepted_at, o.not_before) AS held_since
+        FROM toolfleet.open_calls o
+        WHERE o.ctid = next.place AND o.held AND o.state = 'queued'
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) o
+), released AS (
+    UPDATE toolfleet.open_calls
+    -- From now on it may run: a pointer that is lost is looked for from this moment.
+    SET held = false, publish_n = publish_n + 1, not_before = now()
+    -- Who was changed before it was locked has another place, which this statement does not see: its turn is the next one.
+    WHERE ctid = ANY(ARRAY(SELECT place FROM mine)) AND state = 'queued'
+    RETURNING /* pointer */
 )
-UPDATE toolfleet.open_calls
--- From now on it may run: a pointer that is lost is looked for from this moment.
-SET held = false, publish_n = publish_n + 1, not_before = now()
-FROM mine
-WHERE call_id = mine.id AND held AND state = 'queued'
-RETURNING (date_part('epoch', now() - mine.held_since) * 1000)::bigint AS held_ms, /* pointer */
+SELECT released.*, (date_part('epoch', now() - mine.held_since) * 1000)::bigint AS held_ms
+FROM released
+JOIN mine ON mine.id = released.call_id

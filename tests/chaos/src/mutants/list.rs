@@ -31,8 +31,8 @@ const NONE: Mutant = Mutant {
 /// The sweep never publishes again what waits.
 const NO_SWEEP: Edit = Edit {
     statement: "walk",
-    find: "state = 'queued' AND NOT held AND due_at IS NULL AS waits",
-    replace: "state = 'queued' AND held AND due_at IS NULL AS waits",
+    find: "CASE WHEN state = 'queued' AND NOT held AND due_at IS NULL",
+    replace: "CASE WHEN state = 'queued' AND held AND due_at IS NULL",
 };
 
 /// Every mutant.

@@ -10,10 +10,13 @@ use fleet::{
 };
 use serde_json::Value;
 use tokio::{
-    task::{JoinError, JoinSet},
+    task::JoinError,
     time::{sleep_until, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::Instrument;
 
 use super::handler::Handler;
@@ -48,16 +51,19 @@ pub(super) async fn run(
     let (stop, until) = (context.stop.clone(), context.until);
     let left_behind = context.left_behind.clone();
     let told = ToolContext::new(context, cancelled.clone(), blocking.clone(), share.clone());
-    let mut task = JoinSet::new();
     let called = async move {
         // Until the task is gone, which one that holds its thread never is.
         let _share = share;
         handler.call(arguments, output_limit, told).await
     };
-    task.spawn(called.in_current_span());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "awaited below, and ended with its handle"
+    )]
+    let mut task = AbortOnDropHandle::new(tokio::spawn(called.in_current_span()));
     let reason = tokio::select! {
         biased;
-        Some(ended) = task.join_next() => {
+        ended = &mut task => {
             let outcome = ended.unwrap_or_else(|error| died(&error));
             // What the tool knows is not held up for what it left behind.
             let over = if matches!(outcome, Outcome::Unknown(_)) {
@@ -74,10 +80,10 @@ pub(super) async fn run(
         () = sleep_until(until) => Reason::Deadline,
     };
     cancelled.cancel();
-    let mut ended = timeout(GRACE, task.join_next()).await.ok().flatten();
+    let mut ended = timeout(GRACE, &mut task).await.ok();
     if ended.is_none() {
-        task.abort_all();
-        ended = timeout(DROP_MAX, task.join_next()).await.ok().flatten();
+        task.abort();
+        ended = timeout(DROP_MAX, &mut task).await.ok();
     }
     // A task that still holds its thread cannot be taken from it.
     if ended.is_none() || !over(&blocking).await {

@@ -1,0 +1,130 @@
+//! How what is asked many times a second finds its rows when the statistics say that there are none: a vacuum has seen the
+//! table empty, and then came many. By its statistics alone, a plan that reads all of them for each looks as good as any.
+
+use fleet::{
+    call::Priority,
+    store::{
+        probe, release, sweep,
+        walk::{self, Worth},
+        workers,
+    },
+};
+use futures_util::future::join_all;
+use sqlx::PgConnection;
+
+use crate::support::{Ledger, new_call, run};
+
+/// A ledger whose last vacuum saw it empty, and the calls that came after it.
+async fn refilled() -> Ledger {
+    let ledger = Ledger::fresh().await;
+    let accepting = |held| {
+        let accepting = (0..300).map(|_| {
+            ledger.accepted(fleet::store::accept::NewCall {
+                held,
+                priority: Priority::Normal,
+                ..new_call()
+            })
+        });
+        join_all(accepting.collect::<Vec<_>>())
+    };
+    accepting(false).await;
+    let connection = &mut ledger.database.connect().await;
+    run(connection, "DELETE FROM toolfleet.open_calls").await;
+    run(connection, "VACUUM ANALYZE toolfleet.open_calls").await;
+    accepting(false).await;
+    accepting(true).await;
+    ledger
+}
+
+/// The plans of those statements that this session has prepared which have this in their text.
+async fn plans(session: &mut PgConnection, part: &str) -> Vec<String> {
+    run(session, "SET plan_cache_mode = force_generic_plan").await;
+    let prepared: Vec<(String, i32)> = sqlx::query_as(
+        "SELECT name, cardinality(parameter_types) FROM pg_prepared_statements WHERE strpos(statement, $1) > 0 \
+         AND strpos(statement, 'pg_prepared') = 0",
+    )
+    .bind(part)
+    .fetch_all(&mut *session)
+    .await
+    .unwrap();
+    let mut plans = Vec::new();
+    for (name, parameters) in prepared {
+        let nulls = vec!["NULL"; usize::try_from(parameters).unwrap()].join(", ");
+        let explain = format!("EXPLAIN EXECUTE {name}({nulls})");
+        let lines: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(explain))
+            .fetch_all(&mut *session)
+            .await
+            .unwrap();
+        plans.push(lines.join("\n"));
+    }
+    plans
+}
+
+/// Every look into the open calls is for certain ones of them.
+fn assert_bounded(plan: &str) {
+    let mut lines = plan.lines().peekable();
+    let mut looks = 0;
+    while let Some(line) = lines.next() {
+        if line.contains(" Scan ") && line.contains(" on open_calls") {
+            looks += 1;
+            // Indexes that have nothing but what is looked for.
+            let of_few = ["open_calls_due", "open_calls_probes"];
+            let of_few = of_few.map(|index| format!("Index Only Scan using {index} "));
+            if of_few.iter().any(|scan| line.contains(scan)) {
+                continue;
+            }
+            let condition = lines.peek().copied().unwrap_or_default();
+            let certain = condition.contains(" Cond: ") && !condition.contains("Cond: (call_id = ");
+            assert!(certain, "{line}\n{condition}\n\n{plan}");
+        }
+    }
+    assert!(looks > 0, "{plan}");
+}
+
+#[tokio::test]
+async fn a_release_reads_what_it_releases() {
+    let ledger = refilled().await;
+    let mut session = release::connect(&ledger.database.postgres).await.unwrap();
+    let turn = [(new_call().tenant, 100)];
+    let line = "default".parse().unwrap();
+    let released = release::release(&mut session, &line, &turn).await.unwrap();
+    assert_eq!(released.len(), 100);
+    let plans = plans(&mut session, "held_since").await;
+    assert_eq!(plans.len(), 1);
+    assert_bounded(&plans[0]);
+}
+
+#[tokio::test]
+async fn what_is_due_and_what_may_be_lost_is_read_and_nothing_else() {
+    let ledger = refilled().await;
+    let pool = ledger.database.postgres.pool(1);
+    sweep::take_due(&pool, &[]).await.unwrap();
+    probe::take(&pool).await.unwrap();
+    let step = walk::step(&pool, None, &Worth::all()).await.unwrap();
+    assert!(step.cursor.is_none() && step.expired.is_empty());
+    let mut session = pool.acquire().await.unwrap();
+    let mut plans = plans(&mut session, "publish_n").await;
+    plans.extend(self::plans(&mut session, "fenced_since").await);
+    assert_eq!(plans.len(), 3);
+    for plan in &plans {
+        assert_bounded(plan);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_reads_what_runs_on_it() {
+    let mut ledger = refilled().await;
+    let worker = ledger.worker().await;
+    let running = ledger.running(&worker).await;
+    let mut session = ledger.database.postgres.connect().await.unwrap();
+    let rows = workers::own_rows(&mut session, &[running]).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    let plans = plans(&mut session, "effect_unknown").await;
+    assert_eq!(plans.len(), 1);
+    let look = "Index Scan using open_calls_pkey on open_calls c";
+    assert!(
+        plans[0].contains(look) && plans[0].contains("Index Cond: (call_id = mine.call_id)"),
+        "{}",
+        plans[0]
+    );
+}
