@@ -6,7 +6,8 @@
 //!
 //! Each step consumes what the one before returned, so that no order but this one compiles. Everything before the claim may
 //! fail and cost nothing; the claim is the start mark; after it only this worker's liveness and the attempt's deadline
-//! decide, and NATS has no say any more. The permit of the slot is held until the end, on every path.
+//! decide, and NATS has no say any more. The permit of the slot is held until the tool has ended, on every path, and mostly no
+//! longer: another runs while what this one did is written.
 //!
 //! What few attempts do is awaited in a box, here and in the steps: a worker holds hundreds of these futures and moves each a few
 //! times, and they would have room for all of it.
@@ -24,6 +25,7 @@ use fleet::{
     },
     wire::pointer::Pointer,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{Instrument, Span};
 
 use crate::{
@@ -42,6 +44,7 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
         acker,
         permit,
     } = delivered;
+    let mut slot = Some(permit);
     reached(Checkpoint::Delivered);
     let skipped = match Pointer::read(&body) {
         Ok(pointer) => {
@@ -49,7 +52,7 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
             // Before the first step, for a span that has children keeps its parent.
             let relation = Relation::of(pointer.attempts.saturating_add(1), true);
             trace::relate(&span, &pointer.trace, relation);
-            Box::pin(attempt(&worker, pointer, &acker))
+            Box::pin(attempt(&worker, pointer, &acker, &mut slot))
                 .instrument(span)
                 .await
                 .err()
@@ -65,10 +68,15 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
         reached(Checkpoint::Skipped);
         dispose(&acker, skip.disposal()).await;
     }
-    drop(permit);
+    drop(slot);
 }
 
-async fn attempt(worker: &Worker, pointer: Pointer, acker: &Acker) -> Result<(), Skip> {
+async fn attempt(
+    worker: &Worker,
+    pointer: Pointer,
+    acker: &Acker,
+    slot: &mut Option<OwnedSemaphorePermit>,
+) -> Result<(), Skip> {
     let gated = gate::pass(worker, pointer)
         .instrument(spans::step(Step::Gate))
         .await?;
@@ -87,6 +95,11 @@ async fn attempt(worker: &Worker, pointer: Pointer, acker: &Acker) -> Result<(),
     reached(Checkpoint::Acked);
     let executed = execute(worker, running).await;
     reached(Checkpoint::Executed);
+    // Its slot is free for another while it is written. Where too many are written already it keeps that: what waits is bounded.
+    let ending = worker.endings.try_acquire().ok();
+    let _ending = ending
+        .filter(|_| executed.execution.is_over())
+        .inspect(|_| drop(slot.take()));
     complete(worker, executed).await;
     reached(Checkpoint::Replied);
     Ok(())

@@ -118,6 +118,7 @@ use fleet::{
 use secrecy::SecretString;
 use tokio::{
     net::TcpListener,
+    sync::Semaphore,
     task::JoinSet,
     time::{Instant, timeout},
 };
@@ -261,6 +262,7 @@ async fn run_with(
             postgres.quarantines(),
         ))),
         postgres: postgres.clone(),
+        endings: Semaphore::new(config.concurrency),
         attempts: Attempts::default(),
         given_up: Mutex::new(HashMap::new()),
     });

@@ -15,7 +15,7 @@ use fleet::{
         session::Postgres,
     },
 };
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{executors::Executors, reply::Replies, running::Attempts};
@@ -37,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) postgres: Postgres,
     /// The lease, and how often the ledger had lost writes when it was renewed: after a loss it says nothing any more.
     pub(crate) lease: Mutex<Option<(Lease, i32)>>,
+    /// As many attempts as there are slots may be written without one.
+    pub(crate) endings: Semaphore,
     /// What runs here now.
     pub(crate) attempts: Attempts,
     /// Claims whose answer never came, by when they were given up.

@@ -49,6 +49,37 @@ async fn a_completion_that_the_ledger_refuses_for_a_while_does_not_run_a_once_to
 }
 
 #[tokio::test]
+async fn what_waits_to_be_written_takes_no_slot_until_it_is_as_much_as_there_are() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("charge", "once")]).workers(1, &["--concurrency", "2"]);
+    let fleet = Fleet::start(spec).await;
+    let mut locking = fleet.database.connect().await;
+    let mut hold = locking.begin().await.unwrap();
+    sqlx::query("LOCK TABLE toolfleet.finished_calls")
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    let mut accepted = Vec::new();
+    for key in 0..8 {
+        let call = fleet.submit("charge", &json!({"what": "a"}));
+        let call = call.key(&key.to_string()).asynchronous().await;
+        accepted.push(call.call_id());
+    }
+    // Two that wait to be written, and two that keep their slots for it.
+    witness.until_asked("a", 4).await;
+    let before = beats(&fleet).await;
+    until_so("two beats", async || beats(&fleet).await >= before + 2).await;
+    assert_eq!(witness.asked("a"), 4);
+    hold.rollback().await.unwrap();
+    for call in accepted {
+        fleet.until_state(call, "succeeded").await;
+    }
+    assert_eq!(witness.asked("a"), 8);
+    assert!(witness.look(|seen| seen.running_max) <= 2);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn whoever_submitted_a_call_is_told_its_id_even_when_it_cannot_be_read_again() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
