@@ -1,9 +1,6 @@
-//! The slots of a worker: never more attempts than slots, and every slot comes back.
+//! The slots of a worker: each of its queues never runs more than its share, and every slot comes back.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 use fleet::ids::QueueName;
 use shuttle::{
@@ -24,7 +21,8 @@ use crate::{
     woven::intake,
 };
 
-const SLOTS: usize = 2;
+/// Of each queue.
+const SHARE: usize = 2;
 const MESSAGES: u32 = 5;
 /// After that a puller leaves it to the server to find out.
 const GIVING_BACK_MAX: time::Duration = time::Duration::from_secs(2);
@@ -38,8 +36,22 @@ pub(crate) struct Config {
 /// As much of a worker as its intake uses, and what a test counts.
 pub(crate) struct Worker {
     pub(crate) bus: Bus,
-    running: AtomicUsize,
-    slots: Mutex<Option<Arc<Semaphore>>>,
+    /// The slots of each queue that was heard of, and how many of its attempts run.
+    queues: Mutex<Vec<(Arc<Semaphore>, usize)>>,
+}
+
+impl Worker {
+    /// Which of the queues these slots are of.
+    fn queue(&self, slots: &Arc<Semaphore>) -> usize {
+        let mut queues = self.queues.lock().unwrap();
+        let known = queues
+            .iter()
+            .position(|(known, _)| Arc::ptr_eq(known, slots));
+        known.unwrap_or_else(|| {
+            queues.push((Arc::clone(slots), 0));
+            queues.len() - 1
+        })
+    }
 }
 
 pub(crate) mod attempt {
@@ -68,9 +80,9 @@ pub(crate) mod attempt {
     }
 
     async fn one(worker: &Worker, delivered: Delivered) {
-        *worker.slots.lock().unwrap() = Some(Arc::clone(delivered.permit.semaphore()));
+        let queue = worker.queue(delivered.permit.semaphore());
         let Delivered { acker, permit, .. } = delivered;
-        let running = Running::begin(worker);
+        let running = Running::begin(worker, queue);
         steps(thread_rng().gen_range(0..8)).await;
         drop(running);
         drop(permit);
@@ -78,22 +90,26 @@ pub(crate) mod attempt {
     }
 
     /// Counts itself for as long as it lives.
-    struct Running<'a>(&'a AtomicUsize);
+    struct Running<'a> {
+        worker: &'a Worker,
+        queue: usize,
+    }
 
     impl<'a> Running<'a> {
-        fn begin(worker: &'a Worker) -> Self {
-            let before = worker.running.fetch_add(1, Ordering::SeqCst);
-            assert!(before < SLOTS, "more attempts than slots");
-            if before + 1 == SLOTS {
+        fn begin(worker: &'a Worker, queue: usize) -> Self {
+            let running = &mut worker.queues.lock().unwrap()[queue].1;
+            assert!(*running < SHARE, "more attempts than slots");
+            *running += 1;
+            if *running == SHARE {
                 saw("every slot was taken");
             }
-            Self(&worker.running)
+            Self { worker, queue }
         }
     }
 
     impl Drop for Running<'_> {
         fn drop(&mut self) {
-            self.0.fetch_sub(1, Ordering::SeqCst);
+            self.worker.queues.lock().unwrap()[self.queue].1 -= 1;
         }
     }
 }
@@ -103,12 +119,11 @@ fn worker(stops_early: bool) {
     block_on(async move {
         let worker = Arc::new(Worker {
             bus: Bus::default(),
-            running: AtomicUsize::new(0),
-            slots: Mutex::default(),
+            queues: Mutex::default(),
         });
         let config = Config {
             queues: ["one", "two"].map(|name| name.parse().unwrap()).into(),
-            concurrency: SLOTS,
+            concurrency: 2 * SHARE,
         };
         let stream = Stream::start(worker.bus.client.clone(), MESSAGES).await;
         let intake = CancellationToken::new();
@@ -130,13 +145,9 @@ fn worker(stops_early: bool) {
         intake.cancel();
         working.await.unwrap();
         let took = stopped_at.elapsed();
-        assert_eq!(
-            worker.running.load(Ordering::SeqCst),
-            0,
-            "an attempt is left"
-        );
-        if let Some(slots) = worker.slots.lock().unwrap().as_ref() {
-            assert_eq!(slots.available_permits(), SLOTS, "a slot did not come back");
+        for (slots, running) in worker.queues.lock().unwrap().iter() {
+            assert_eq!(*running, 0, "an attempt is left");
+            assert_eq!(slots.available_permits(), SHARE, "a slot did not come back");
             saw("every slot came back");
         }
         let mut patience = 20;

@@ -141,6 +141,10 @@ const PULL: Source = Source {
     ],
     mistakes: &[
         (
+            "Semaphore::new(slots)",
+            "Semaphore::new(slots + usize::from(planted(\"there is a slot too many\")))",
+        ),
+        (
             "                    acker.again_after(Duration::ZERO).await;\n                }",
             "                    if !planted(\"what comes at the end is kept\") { acker.again_after(Duration::ZERO).await; }\n                }",
         ),
@@ -165,10 +169,6 @@ const INTAKE: Source = Source {
         ),
     ],
     mistakes: &[
-        (
-            "Semaphore::new(config.concurrency)",
-            "Semaphore::new(config.concurrency + usize::from(planted(\"there is a slot too many\")))",
-        ),
         (
             "Some(message) if intake.is_cancelled() =>",
             "Some(message) if intake.is_cancelled() && planted(\"a permit is lost at the end\") => message.permit.forget(),\n Some(message) if intake.is_cancelled() =>",

@@ -6,8 +6,8 @@
 //!
 //! Each step consumes what the one before returned, so that no order but this one compiles. Everything before the claim may
 //! fail and cost nothing; the claim is the start mark; after it only this worker's liveness and the attempt's deadline
-//! decide, and NATS has no say any more. The permit of the slot is held until the tool has ended, on every path, and mostly no
-//! longer: another runs while what this one did is written.
+//! decide, and NATS has no say any more. The permit of the slot is held until the tool is over, on every path; another runs while
+//! what it came to is written, as long as not too many are.
 //!
 //! What few attempts do is awaited in a box, here and in the steps: a worker holds hundreds of these futures and moves each a few
 //! times, and they would have room for all of it.
@@ -95,11 +95,10 @@ async fn attempt(
     reached(Checkpoint::Acked);
     let executed = execute(worker, running).await;
     reached(Checkpoint::Executed);
-    // Its slot is free for another while it is written. Where too many are written already it keeps that: what waits is bounded.
-    let ending = worker.endings.try_acquire().ok();
-    let _ending = ending
-        .filter(|_| executed.execution.is_over())
-        .inspect(|_| drop(slot.take()));
+    // Where as many as there are slots are written without one already, it keeps its own: what waits for the ledger is bounded.
+    let is_over = executed.execution.is_over();
+    let ending = is_over.then(|| worker.endings.try_acquire().ok()).flatten();
+    let _ending = ending.inspect(|_| drop(slot.take()));
     complete(worker, executed).await;
     reached(Checkpoint::Replied);
     Ok(())

@@ -35,7 +35,7 @@ pub struct Config {
     /// A label for people; the process is told apart by a random id.
     #[arg(long, env = "TOOLFLEET_NAME", default_value = "worker")]
     pub name: String,
-    /// The queues to pull from, separated by commas. Each gets an equal share of the slots.
+    /// The queues to pull from, separated by commas. Each gets an equal share of the slots, and no more.
     #[arg(
         long,
         env = "WORKER_QUEUES",
@@ -43,8 +43,9 @@ pub struct Config {
         default_value = "default"
     )]
     pub queues: Vec<QueueName>,
-    /// Attempts at a time. Too low leaves the machine idle while tools wait for the network, too high starves them: for
-    /// tools that compute or start programs, a few for each core.
+    /// Slots: how many tools run at a time. Too low leaves the machine idle while tools wait for the network, too high starves
+    /// them: for tools that compute or start programs, a few for each core. As many calls again may wait for Postgres to
+    /// take what their tools came to.
     #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 256)]
     pub concurrency: usize,
     /// How long running attempts may go on after SIGTERM; what is left then is stopped, and a write goes in doubt.

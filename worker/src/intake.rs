@@ -1,4 +1,5 @@
-//! The slots of a worker: as many attempts at a time as it has, whatever the queues hold.
+//! The slots of a worker: as many tools at a time as it has, whatever the queues hold. Each queue has its share of them and no
+//! more, so that hanging tools of one do not take those of another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,22 +7,20 @@ use fleet::{
     bus::pull::{Delivered, Puller},
     telemetry::report,
 };
-use tokio::{
-    sync::{Semaphore, mpsc},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{attempt, config::Config, worker::Worker};
 
 /// Pulls messages and runs an attempt for each until `intake` is cancelled and all of them have ended.
 pub(crate) async fn run(worker: Arc<Worker>, config: &Config, intake: CancellationToken) {
-    let slots = Arc::new(Semaphore::new(config.concurrency));
-    let share = config.concurrency.div_ceil(config.queues.len());
+    let (slots, queues) = (config.concurrency, config.queues.len());
     let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
     let mut pullers = JoinSet::new();
-    for queue in &config.queues {
-        let puller = Puller::new(&worker.bus, queue, Arc::clone(&slots), share);
+    for (n, queue) in config.queues.iter().enumerate() {
+        // The first ones have one more where it does not come out even.
+        let share = slots / queues + usize::from(n < slots % queues);
+        let puller = Puller::new(&worker.bus, queue, share);
         let (bus, sender, intake) = (worker.bus.clone(), sender.clone(), intake.clone());
         pullers.spawn(async move {
             if let Err(error) = puller.run(&bus, sender, intake).await {

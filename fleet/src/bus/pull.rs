@@ -71,8 +71,10 @@ pub struct Puller {
     client: Client,
     inbox: String,
     subject: String,
-    share: usize,
     slots: Arc<Semaphore>,
+    /// How many there are.
+    all: usize,
+    /// Of those that are free.
     permits: Vec<OwnedSemaphorePermit>,
     /// Messages asked for and not yet delivered.
     asked: usize,
@@ -90,8 +92,9 @@ impl Puller {
     /// After an error status, so that a missing stream is not asked thousands of times a second.
     const PAUSE: Duration = Duration::from_millis(200);
 
-    /// A puller that takes at most `share` of the slots.
-    pub fn new(bus: &Bus, queue: &QueueName, slots: Arc<Semaphore>, share: usize) -> Self {
+    /// A puller that has so many slots, at least one.
+    pub fn new(bus: &Bus, queue: &QueueName, slots: usize) -> Self {
+        let slots = slots.max(1);
         let stream = bus.subjects.jobs_stream();
         Self {
             client: bus.client.clone(),
@@ -100,8 +103,8 @@ impl Puller {
                 "$JS.API.CONSUMER.MSG.NEXT.{stream}.{}",
                 Subjects::jobs_consumer(queue)
             ),
-            share: share.max(1),
-            slots,
+            slots: Arc::new(Semaphore::new(slots)),
+            all: slots,
             permits: Vec::new(),
             asked: 0,
             pulls: HashMap::new(),
@@ -136,7 +139,7 @@ impl Puller {
                     Some(message) => self.hear(message, &deliver).await,
                     None => break,
                 },
-                permit = Arc::clone(&self.slots).acquire_owned(), if self.permits.len() < self.share => {
+                permit = Arc::clone(&self.slots).acquire_owned() => {
                     self.permits.extend(permit);
                 }
                 () = sleep_until(self.heard + Self::SILENCE_MAX), if self.asked > 0 => self.forget(),
@@ -155,13 +158,11 @@ impl Puller {
 
     /// Asks for what is free, in portions worth a message.
     async fn ask(&mut self) {
-        while self.permits.len() < self.share
-            && let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned()
-        {
+        while let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             self.permits.push(permit);
         }
         let free = self.permits.len().saturating_sub(self.asked);
-        if free == 0 || (self.asked > 0 && free < (self.share / 4).max(1)) {
+        if free == 0 || (self.asked > 0 && free < (self.all / 4).max(1)) {
             return;
         }
         let request = format!(

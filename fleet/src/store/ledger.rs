@@ -255,7 +255,7 @@ impl Completing {
     ) -> Result<Option<Ended>, StoreError> {
         let doing = "complete an attempt";
         let began = tokio::time::Instant::now();
-        // Short pauses: the slot of a worker waits with it.
+        // Short pauses: where many wait, slots of a worker wait with them.
         let mut reconnect = Reconnect::up_to(SOON);
         let mut unanswered = false;
         loop {

@@ -65,6 +65,35 @@ async fn slow_and_hanging_tools_do_not_slow_a_quick_one_while_slots_are_free() {
 }
 
 #[tokio::test]
+async fn a_queue_of_hanging_tools_takes_no_more_than_its_share_of_a_worker() {
+    let witness = Witness::start().await;
+    let tools = [
+        witness.tool("quick", "read"),
+        witness.tool("hang", "read") + "queue: slow\n",
+    ];
+    let flags = ["--queues", "default,slow", "--concurrency", "5"];
+    let fleet = Fleet::start(Spec::with(tools).workers(1, &flags)).await;
+    witness.always("hang", Reply::DoneWhenReleased);
+    let mut hanging = Vec::new();
+    for _ in 0..8 {
+        let call = fleet.submit("hang", &json!({"what": "hang"}));
+        hanging.push(call.asynchronous().await.call_id());
+    }
+    witness.until_asked("hang", 2).await;
+    // Each gives its slot back, for which both queues wait.
+    for _ in 0..20 {
+        let answer = fleet.submit("quick", &json!({"what": "quick"})).wait();
+        assert_eq!(answer.await["state"], "succeeded");
+    }
+    assert_eq!(witness.asked("hang"), 2);
+    witness.release("hang");
+    for call in hanging {
+        fleet.until_state(call, "succeeded").await;
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn large_arguments_and_results_do_not_stall_small_calls() {
     let witness = Witness::start().await;
     let tools = [witness.tool("quick", "read"), witness.tool("copy", "read")];

@@ -179,6 +179,11 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
         text.starts_with("queued: no live worker pulls from its queue payments\n"),
         "{text}"
     );
+    // A worker of two queues has one of its two slots for each.
+    let queues = ["payments", "elsewhere"];
+    running(&mut connection, &queues, 2).await;
+    let why = here.reason(&new);
+    assert_eq!(why["reason"], "no_free_slot", "{why}");
     let open = here.calls(1, &["retry", &new, "--key", "other"]);
     assert!(open.err.contains("it is not over"), "{}", open.err);
     here.calls(0, &["cancel", &new, "--reason", "changed my mind"]);
@@ -231,8 +236,12 @@ fn apply(here: &Where, folder: &Path) {
     assert_eq!(applied.code, 0, "{}", applied.err);
 }
 
-/// A call in doubt whose worker is not proven gone, and whose time is not over.
-async fn in_doubt(connection: &mut PgConnection) -> CallId {
+/// A call that runs on a worker of its own, which has these queues and slots.
+async fn running(
+    connection: &mut PgConnection,
+    queues: &[&str],
+    concurrency: i32,
+) -> (CallId, AttemptId) {
     let args = "{\"amount\":12.50,\"to\":\"a\"}";
     let call = NewCall {
         call_id: CallId::generate(),
@@ -269,8 +278,8 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         name: "worker-1".into(),
         host: "host".into(),
         pid: 1,
-        queues: vec!["elsewhere".parse().unwrap()],
-        concurrency: 1,
+        queues: queues.iter().map(|queue| queue.parse().unwrap()).collect(),
+        concurrency,
     };
     workers::register(connection, &worker).await.unwrap();
     let attempt_id = AttemptId::generate();
@@ -283,6 +292,12 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         .run(connection, &[row], Locks::Wait)
         .await;
     assert!(claimed.unwrap()[0].is_some());
+    (call_id, attempt_id)
+}
+
+/// A call in doubt whose worker is not proven gone, and whose time is not over.
+async fn in_doubt(connection: &mut PgConnection) -> CallId {
+    let (call_id, attempt_id) = running(connection, &["elsewhere"], 1).await;
     let ending = Ending {
         call_id,
         guard: Guard::Attempt(attempt_id),

@@ -181,10 +181,12 @@ fn queued(facts: &Facts) -> Explanation {
         );
     }
     if workers.running >= workers.slots {
-        let (live, slots) = (workers.live, workers.slots);
+        let (live, slots, running) = (workers.live, workers.slots, workers.running);
         return because(
             "no_free_slot",
-            format!("all {slots} slots of the {live} live workers of its queue {queue} are taken"),
+            format!(
+                "the {live} live workers of its queue {queue} run {running} calls and have {slots} slots for it"
+            ),
             "wait, or start more workers",
         );
     }
