@@ -114,7 +114,7 @@ pub(crate) mod attempt {
     }
 }
 
-/// Two queues share the slots of a worker, which loses its connection once, and is stopped.
+/// Two queues have each their share of the slots of a worker, which loses its connection once, and is stopped.
 fn worker(stops_early: bool) {
     block_on(async move {
         let worker = Arc::new(Worker {

@@ -18,7 +18,7 @@ pub(crate) async fn run(worker: Arc<Worker>, config: &Config, intake: Cancellati
     let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
     let mut pullers = JoinSet::new();
     for (n, queue) in config.queues.iter().enumerate() {
-        // The first ones have one more where it does not come out even.
+        // The first ones have one more where it does not come out even; `toolfleet calls explain` counts them so.
         let share = slots / queues + usize::from(n < slots % queues);
         let puller = Puller::new(&worker.bus, queue, share);
         let (bus, sender, intake) = (worker.bus.clone(), sender.clone(), intake.clone());

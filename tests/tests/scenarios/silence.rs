@@ -9,13 +9,23 @@ use fleet_tests::{
     witness::{Reply, Witness},
 };
 use serde_json::json;
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection, Postgres, Transaction};
 
-/// How often the worker has beaten since `from`.
+/// How often the worker has beaten.
 async fn beats(fleet: &Fleet) -> i64 {
     fleet
         .count("SELECT coalesce(max(beat), 0) FROM toolfleet.worker_processes")
         .await
+}
+
+/// Nothing can be written to the history, or read from it, until this is over.
+async fn lock_history(locking: &mut PgConnection) -> Transaction<'_, Postgres> {
+    let mut hold = locking.begin().await.unwrap();
+    sqlx::query("LOCK TABLE toolfleet.finished_calls")
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    hold
 }
 
 #[tokio::test]
@@ -31,11 +41,7 @@ async fn a_completion_that_the_ledger_refuses_for_a_while_does_not_run_a_once_to
     witness.until_asked("a", 1).await;
 
     let mut locking = fleet.database.connect().await;
-    let mut hold = locking.begin().await.unwrap();
-    sqlx::query("LOCK TABLE toolfleet.finished_calls")
-        .execute(&mut *hold)
-        .await
-        .unwrap();
+    let hold = lock_history(&mut locking).await;
     let before = beats(&fleet).await;
     witness.release("a");
     // Long enough for the completion to be refused, and for the worker to look after what it has given up.
@@ -54,11 +60,7 @@ async fn what_waits_to_be_written_takes_no_slot_until_it_is_as_much_as_there_are
     let spec = Spec::with([witness.tool("charge", "once")]).workers(1, &["--concurrency", "2"]);
     let fleet = Fleet::start(spec).await;
     let mut locking = fleet.database.connect().await;
-    let mut hold = locking.begin().await.unwrap();
-    sqlx::query("LOCK TABLE toolfleet.finished_calls")
-        .execute(&mut *hold)
-        .await
-        .unwrap();
+    let hold = lock_history(&mut locking).await;
     let mut accepted = Vec::new();
     for key in 0..8 {
         let call = fleet.submit("charge", &json!({"what": "a"}));
@@ -85,12 +87,8 @@ async fn whoever_submitted_a_call_is_told_its_id_even_when_it_cannot_be_read_aga
     let fleet = Fleet::start(Spec::with([witness.tool("charge", "once")])).await;
     witness.always("a", Reply::DoneWhenReleased);
     let mut locking = fleet.database.connect().await;
-    let mut hold = locking.begin().await.unwrap();
     // Reading a call looks at the history too; accepting one does not.
-    sqlx::query("LOCK TABLE toolfleet.finished_calls")
-        .execute(&mut *hold)
-        .await
-        .unwrap();
+    let hold = lock_history(&mut locking).await;
     let submission = fleet.submit("charge", &json!({"what": "a"})).key("k");
     let answer = submission.header("Prefer", "wait=0").wait().await;
     hold.rollback().await.unwrap();

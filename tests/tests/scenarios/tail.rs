@@ -80,7 +80,7 @@ async fn a_queue_of_hanging_tools_takes_no_more_than_its_share_of_a_worker() {
         hanging.push(call.asynchronous().await.call_id());
     }
     witness.until_asked("hang", 2).await;
-    // Each gives its slot back, for which both queues wait.
+    // Each gives a slot back, for which hanging calls wait too; it is not theirs.
     for _ in 0..20 {
         let answer = fleet.submit("quick", &json!({"what": "quick"})).wait();
         assert_eq!(answer.await["state"], "succeeded");

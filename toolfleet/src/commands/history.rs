@@ -182,8 +182,10 @@ pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>,
                          -- Of its slots a worker has an equal share for each queue; what is over is for the first ones.
                          SELECT count(*) AS live, coalesce(sum(concurrency / cardinality(queues)
                                     + (array_position(queues, c.queue) <= concurrency % cardinality(queues))::int), 0) AS slots,
-                                (SELECT count(*) FROM toolfleet.calls o
-                                 WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running') AS running
+                                -- What runs elsewhere, on workers that drain or are dead, takes none of theirs.
+                                least((SELECT count(*) FROM toolfleet.calls o
+                                       WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running'),
+                                      coalesce(sum(running), 0)) AS running
                          FROM toolfleet.workers WHERE state = 'live' AND c.queue = ANY (queues)) w) AS workers,
                     (SELECT row_to_json(a) FROM (
                          SELECT a.number, a.worker, a.started_at,

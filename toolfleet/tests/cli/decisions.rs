@@ -184,6 +184,17 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     running(&mut connection, &queues, 2).await;
     let why = here.reason(&new);
     assert_eq!(why["reason"], "no_free_slot", "{why}");
+    // What runs on one that drains takes no slot of another.
+    let draining =
+        "UPDATE toolfleet.worker_processes SET state = 'draining' WHERE 'payments' = ANY (queues)";
+    sqlx::query(draining)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    running(&mut connection, &["payments"], 2).await;
+    let why = here.reason(&new);
+    assert_ne!(why["reason"], "no_free_slot", "{why}");
+    assert_ne!(why["reason"], "no_worker", "{why}");
     let open = here.calls(1, &["retry", &new, "--key", "other"]);
     assert!(open.err.contains("it is not over"), "{}", open.err);
     here.calls(0, &["cancel", &new, "--reason", "changed my mind"]);
