@@ -118,9 +118,9 @@ BEGIN
         SET state = 'in_doubt', held = false, rev = c.rev + 1, doubt_since = now(), doubt_reason = 'cancelled', attempt_until = until,
             due_at = greatest(now(), until),
             last_error = json_build_object('code', 'in_doubt', 'message', CASE o.language
-                WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用；请交由人工查明结果。'
+                WHEN 'zh' THEN '这次调用在一次效果未知的尝试之后被取消。操作可能已经生效，也可能没有生效。不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。'
                 ELSE 'The call was cancelled after an attempt whose effect is unknown. The action may or may not have been '
-                    'carried out. Do not repeat the call; ask a person to find out.'
+                    'carried out. Do not repeat the call, not with a new idempotency key either; ask a person to find out.'
                 END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'do_not_repeat',
                 'details', json_build_object('cause', o.last_error))
@@ -134,11 +134,11 @@ BEGIN
             json_build_object('code', 'cancelled', 'message', CASE o.language
                 WHEN 'zh' THEN
                     CASE WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
-                    || '没有做任何更改。只有仍然需要时才再次调用。'
+                    || '没有做任何更改。请询问用户；如果仍然需要，请用新的幂等键发送；同一个幂等键只会得到同样的回答。'
                 ELSE
                     CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
                          ELSE 'The call was cancelled before its next attempt.' END
-                    || ' Nothing was changed. Call again only if it is wanted after all.'
+                    || ' Nothing was changed. Ask the user; if it is still wanted, send it with a new idempotency key: the same one repeats this answer.'
                 END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
             cancel.actor, 'cancelled', details);
@@ -701,8 +701,8 @@ BEGIN
     END IF;
     PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
         json_build_object('code', 'not_applied', 'message', CASE o.language
-            WHEN 'zh' THEN '已查明操作没有生效。再次尝试之前请先询问用户，并使用新的幂等键。'
-            ELSE 'It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.'
+            WHEN 'zh' THEN '已查明操作没有生效。请询问用户；如果仍然需要，请用新的幂等键发送；同一个幂等键只会得到同样的回答。'
+            ELSE 'It was found out that the action was not carried out. Ask the user; if it is still wanted, send it with a new idempotency key: the same one repeats this answer.'
             END,
             'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
         settle.actor, 'settled_not_applied', details);

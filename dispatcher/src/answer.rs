@@ -97,11 +97,9 @@ pub(crate) struct Refusal {
 /// What was refused, and what that means.
 #[derive(Debug, Clone)]
 enum Why {
-    /// A call: nothing was stored and nothing ran.
+    /// A call: nothing was stored and nothing ran. Or something that was asked about a call: it stays as it is.
     Refused(Message),
-    /// Something that was asked about a call: it stays as it is.
-    Unchanged(Message),
-    /// The same, for so many milliseconds.
+    /// The latter, for so many milliseconds.
     TooEarly(Message, u64),
     /// The ledger did not say whether it took the call.
     Unconfirmed { has_key: bool },
@@ -112,10 +110,6 @@ enum Why {
 impl Refusal {
     pub(crate) fn new(code: Code, what: Message) -> Self {
         Self::because(code, Why::Refused(what))
-    }
-
-    pub(crate) fn unchanged(code: Code, what: Message) -> Self {
-        Self::because(code, Why::Unchanged(what))
     }
 
     pub(crate) fn too_early(code: Code, what: Message, retry_after_ms: u64) -> Self {
@@ -168,7 +162,6 @@ impl Refusal {
         let code = self.code;
         let error = match &self.why {
             Why::Refused(what) => ErrorBody::refused(code, what, language),
-            Why::Unchanged(what) => ErrorBody::unchanged(code, what, language),
             Why::TooEarly(what, wait_ms) => ErrorBody::too_early(code, what, *wait_ms, language),
             Why::Unconfirmed { has_key } => ErrorBody::unconfirmed(*has_key, language),
             Why::Unreadable => ErrorBody::unreadable(language),
@@ -197,7 +190,7 @@ impl Refusal {
             effect: match &self.why {
                 // Nobody knows.
                 Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
-                Why::Refused(_) | Why::Unchanged(_) | Why::TooEarly(..) => EffectKnown::None,
+                Why::Refused(_) | Why::TooEarly(..) => EffectKnown::None,
             },
             ..Envelope::refused(tool, error)
         }

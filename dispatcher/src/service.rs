@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use async_nats::{
-    HeaderMap,
-    service::{Request, Service, ServiceExt, endpoint::Endpoint},
+    HeaderMap, PublishError,
+    service::{Request, Service, ServiceExt, endpoint::Endpoint, error::Error as ServiceError},
 };
+use bytes::Bytes;
 use fleet::{
     bus::BusError,
     checkpoint::{Checkpoint, reached},
@@ -143,21 +144,22 @@ async fn take(
     slots: &Slots,
     requests: &mut JoinSet<()>,
     asked: Asked,
-    request: Request,
+    mut request: Request,
 ) {
     match slots.one(tenant_in(&request.message.subject)) {
         Ok(mut slot) => {
             let door = Arc::clone(door);
             // In a box, for the runtime moves a task's future twice more when it has ended.
             requests.spawn(Box::pin(async move {
-                handle(&door, asked, &request, &mut slot).await;
+                handle(&door, asked, &mut request, &mut slot).await;
                 drop(slot);
             }));
         }
         Err(full) => {
             door.count_refusal(Code::Overloaded, tool_of(&request.message.subject));
             let full = Refusal::new(Code::Overloaded, full.message());
-            respond(&request, refused(door, &request, &full)).await;
+            let answer = refused(door, &request, &full);
+            respond(door, &mut request, answer).await;
         }
     }
 }
@@ -187,7 +189,7 @@ enum Asked {
     Settle,
 }
 
-async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) {
+async fn handle(door: &Door, asked: Asked, request: &mut Request, slots: &mut Held) {
     let message = &request.message;
     match &message.reply {
         // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
@@ -218,7 +220,7 @@ async fn handle(door: &Door, asked: Asked, request: &Request, slots: &mut Held) 
             verdict(async { Box::pin(settle::settle(door, &tenant()?, body)).await }.await)
         }
     };
-    respond(request, answer).await;
+    respond(door, request, answer).await;
     reached(Checkpoint::Answered);
 }
 
@@ -237,9 +239,10 @@ fn refused(door: &Door, request: &Request, refusal: &Refusal) -> Answer {
     Answer::refusal(named, refusal, door.language_of(asked, named))
 }
 
-async fn respond(request: &Request, answer: Answer) {
+async fn respond(door: &Door, request: &mut Request, answer: Answer) {
     // Empty for all but refusals, and then they are not sent.
     let mut headers = HeaderMap::new();
+    let mut fault = None;
     if let Some((code, message)) = &answer.refused {
         let message: String = message
             .chars()
@@ -255,8 +258,13 @@ async fn respond(request: &Request, answer: Answer) {
             "Nats-Service-Error-Code",
             service_code(*code).to_string().as_str(),
         );
+        let code = usize::from(service_code(*code));
+        fault = (code >= 500).then_some(ServiceError {
+            status: message,
+            code,
+        });
     }
-    let responding = request.respond_with_headers(Ok(answer.body), headers);
+    let responding = send(door, request, answer.body, headers, fault);
     // A connection that is down takes a bounded number of messages and then blocks for ever.
     if !matches!(
         tokio::time::timeout(Duration::from_secs(5), responding).await,
@@ -264,6 +272,30 @@ async fn respond(request: &Request, answer: Answer) {
     ) {
         tracing::debug!("an answer was not sent; the caller can ask again");
     }
+}
+
+/// Sends an answer, counted in the statistics of the service (`$SRV.STATS`): as an error where it is a fault of the fleet, and
+/// not where a caller was wrong.
+///
+/// The library counts an error only with an answer that it sends itself, and that one has no body. So the answer goes to the
+/// caller from here, and the counted one to where nobody listens.
+async fn send(
+    door: &Door,
+    request: &mut Request,
+    body: Bytes,
+    headers: HeaderMap,
+    fault: Option<ServiceError>,
+) -> Result<(), PublishError> {
+    let Some(fault) = fault else {
+        return request.respond_with_headers(Ok(body), headers).await;
+    };
+    let counted = door.bus.subjects.counted();
+    let Some(reply) = request.message.reply.replace(counted.into()) else {
+        return Ok(());
+    };
+    let client = &door.bus.client;
+    client.publish_with_headers(reply, headers, body).await?;
+    request.respond(Err(fault)).await
 }
 
 /// The number in `Nats-Service-Error-Code`, in the sense of HTTP.

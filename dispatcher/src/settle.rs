@@ -75,7 +75,7 @@ fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
 fn refused(verdict: &Verdict) -> Refusal {
     match verdict {
         Verdict::Settled { .. } | Verdict::NotFound => Refusal::not_found(),
-        Verdict::WorkerNotFenced => Refusal::unchanged(Code::WorkerNotFenced, NOT_FENCED),
+        Verdict::WorkerNotFenced => Refusal::new(Code::WorkerNotFenced, NOT_FENCED),
         Verdict::TooEarly { until, wait } => {
             let what = Message::fixed(
                 "that it was not applied cannot be known before its attempt's own time is over",
@@ -98,7 +98,7 @@ fn refused(verdict: &Verdict) -> Refusal {
             } else {
                 Message::fixed("the call is not in doubt", "这次调用不处于存疑状态")
             };
-            Refusal::unchanged(Code::Conflict, what).with_details(|_| {
+            Refusal::new(Code::Conflict, what).with_details(|_| {
                 json!({
                     "state": state,
                     "decided_by": decided_by,

@@ -78,16 +78,20 @@ impl Outcome {
         }
     }
 
-    /// What this answer of an `idempotent` tool is worth when an earlier request under the same key may still be at work.
+    /// What this answer of an `idempotent` tool is worth when an earlier request under the same key may still be at work, or
+    /// may have had its effect.
     ///
-    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and not that nothing was done.
+    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and a number of rows that was not
+    /// expected may be what the earlier one left to change: neither says that nothing was done.
     #[must_use]
     pub fn after_unknown(self) -> Self {
         match self {
-            Self::DefiniteFailure(failure) if failure.is_conflict() => Self::Unknown(ToolFailure {
-                code: Code::Unavailable,
-                ..failure
-            }),
+            Self::DefiniteFailure(failure) if failure.may_be_repetition() => {
+                Self::Unknown(ToolFailure {
+                    code: Code::Unavailable,
+                    ..failure
+                })
+            }
             Self::Applied { .. }
             | Self::NotStarted(_)
             | Self::DefiniteFailure(_)
@@ -141,14 +145,15 @@ pub struct ToldFailure<'a> {
 }
 
 impl ToolFailure {
-    /// Whether it is an HTTP 409.
-    fn is_conflict(&self) -> bool {
-        let status = self
-            .details
-            .as_ref()
-            .and_then(|details| details.get("status"));
-        status.and_then(serde_json::Value::as_u64) == Some(409)
+    /// Whether it is an HTTP 409, or rows were not those that were expected: a repetition can meet either.
+    fn may_be_repetition(&self) -> bool {
+        let detail = |name| self.details.as_ref().and_then(|details| details.get(name));
+        let status = detail("status").and_then(serde_json::Value::as_u64);
+        status == Some(409) || detail(ToolFailure::EXPECTED_ROWS).is_some()
     }
+
+    /// The detail of a failure that says how many rows a statement was expected to return or change.
+    pub const EXPECTED_ROWS: &'static str = "expected_rows";
 
     /// The mark of an answer in which characters were replaced that cannot be kept: it is there, and not quite what was sent.
     pub fn mended() -> Self {

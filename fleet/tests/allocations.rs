@@ -42,7 +42,7 @@ const STORED: [Stored; 9] = [
     Stored::new("a pointer read", 5, 1165),
     Stored::new("an envelope encoded", 1, 1538),
     Stored::new("an envelope handed on", 0, 0),
-    Stored::new("a refusal made and encoded", 19, 1671),
+    Stored::new("a refusal made and encoded", 19, 2022),
 ];
 
 const READ: Coercing<'_> = Coercing {

@@ -15,7 +15,7 @@ use fleet::{
     wire::{
         code::Code,
         envelope::{Envelope, EnvelopeState, Timing, is_error, no_coercions},
-        error::{ErrorBody, Suggestion},
+        error::{ErrorBody, Suggestion, advice::Advice},
         headers::RequestHeaders,
         message::Message,
     },
@@ -100,7 +100,7 @@ fn all(language: Language) -> String {
 fn envelope(code: Code, language: Language) -> Envelope {
     let refused = |what: Message| refused(code, &what, language);
     let unchanged = |what: &Message, details| {
-        let error = ErrorBody::unchanged(code, what, language);
+        let error = ErrorBody::refused(code, what, language);
         Envelope::refused("", ErrorBody { details, ..error })
     };
     let failed = |what, effect| {
@@ -263,14 +263,20 @@ fn envelope(code: Code, language: Language) -> Envelope {
             }
         }
         Code::NotApplied => {
-            let message = elsewhere(
-                "It was found out that the action was not carried out. Ask the user before it is tried again, with a new key.",
-                "已查明操作没有生效。再次尝试之前请先询问用户，并使用新的幂等键。",
+            let what = elsewhere(
+                "It was found out that the action was not carried out.",
+                "已查明操作没有生效。",
                 &[],
             );
+            let advice = Advice::AskIfWanted.sentence();
+            let gap = match language {
+                Language::En => " ",
+                Language::Zh => "",
+            };
+            let message = format!("{}{gap}{}", what.told(language), advice.told(language));
             let error = ErrorBody {
                 code,
-                message: message.told(language).to_owned(),
+                message,
                 retryable: false,
                 retry_after_ms: None,
                 suggestion: Suggestion::AskUser,

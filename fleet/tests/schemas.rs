@@ -1,6 +1,7 @@
 //! The schemas of what crosses the border: each compiles, and each example fits or does not as its folder says.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -8,7 +9,7 @@ use std::{
 use fleet::{
     arguments::{Limits, Schema, parse_any},
     call, manifest,
-    wire::code::Code,
+    wire::{code::Code, envelope},
 };
 use serde_json::Value;
 
@@ -106,6 +107,21 @@ fn manifests_are_read_as_their_folder_says() {
 }
 
 #[test]
+fn an_example_is_an_error_where_the_program_would_say_so() {
+    let mut outcomes = BTreeSet::new();
+    for path in examples("envelopes", "valid") {
+        let example = read(&path);
+        let Some(outcome) = example.get("outcome").and_then(Value::as_str) else {
+            continue;
+        };
+        let expected = envelope::is_error(outcome.parse().unwrap());
+        assert_eq!(example["is_error"], expected, "{}", path.display());
+        outcomes.insert(outcome.to_owned());
+    }
+    assert_eq!(outcomes.len(), call::CallOutcome::ALL.len(), "{outcomes:?}");
+}
+
+#[test]
 fn the_words_of_the_program_stand_in_the_schema() {
     let (_, schema) = schemas()
         .into_iter()
@@ -122,13 +138,14 @@ fn the_words_of_the_program_stand_in_the_schema() {
             .map(|word| word.as_str().unwrap().to_owned())
             .collect()
     };
-    let codes = words("/$defs/code/enum");
-    for code in Code::ALL {
-        assert!(
-            codes.iter().any(|word| word == code.as_str()),
-            "{code} is missing"
-        );
-    }
+    let mut sent: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let mut codes = words("/$defs/code/enum");
+    sent.sort_unstable();
+    codes.sort_unstable();
+    assert_eq!(
+        codes, sent,
+        "a code stands there once it is sent, and not before"
+    );
     let field = |name: &str| words(&format!("/$defs/result/properties/{name}/enum"));
     assert_eq!(
         field("outcome"),

@@ -314,7 +314,12 @@ impl Fleet {
         calls.collect()
     }
 
-    async fn ask_dispatchers(&self, subject: &'static str) -> Vec<Value> {
+    /// What each dispatcher answers as a NATS service, to `$SRV.STATS.toolfleet` for instance.
+    ///
+    /// # Panics
+    ///
+    /// NATS is down.
+    pub async fn ask_dispatchers(&self, subject: &'static str) -> Vec<Value> {
         let inbox = self.client.new_inbox();
         let answers = self.client.subscribe(inbox.clone()).await;
         let mut answers = answers.expect("subscribe");

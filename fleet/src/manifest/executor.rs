@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::{said, wire::message::Message};
+
 /// How a tool is run; exactly one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -87,11 +89,56 @@ pub struct SqlSpec {
     pub params: Vec<Value>,
     /// `fleet`, or `secret://NAME` of a connection URL.
     pub database: String,
+    /// How many rows it must return or change; anything else is rolled back as a business error. Absent: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowBounds>,
+}
+
+/// How many rows a statement must return, or change where it returns none. Both bounds are included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowBounds {
+    /// The fewest; absent: none will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<u64>,
+    /// The most; absent: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
+}
+
+impl RowBounds {
+    /// Whether so many rows are what was expected.
+    pub fn admit(self, rows: u64) -> bool {
+        self.min.is_none_or(|min| rows >= min) && self.max.is_none_or(|max| rows <= max)
+    }
+
+    /// What was expected, as the object of "expected …": `exactly 2 rows`, `at least 1 row`.
+    pub fn told(self) -> Message {
+        let plural = |rows: u64| if rows == 1 { "row" } else { "rows" };
+        match (self.min, self.max) {
+            (Some(min), Some(max)) if min == max => {
+                let noun = plural(min);
+                said!("exactly {min} {noun}", "恰好 {min} 行")
+            }
+            (Some(0) | None, Some(max)) => {
+                let noun = plural(max);
+                said!("at most {max} {noun}", "最多 {max} 行")
+            }
+            (Some(min), None) => {
+                let noun = plural(min);
+                said!("at least {min} {noun}", "至少 {min} 行")
+            }
+            (Some(min), Some(max)) => said!("{min} to {max} rows", "{min} 到 {max} 行"),
+            (None, None) => Message::fixed("any number of rows", "任意行数"),
+        }
+    }
 }
 
 impl SqlSpec {
     /// The word for the fleet's own database.
     pub const FLEET: &'static str = "fleet";
+    /// The most rows that a statement may return, and that `rows` may expect.
+    pub const ROWS_MAX: u64 = 10_000;
 
     /// Whether it runs on the fleet's own database.
     pub fn is_on_fleet(&self) -> bool {

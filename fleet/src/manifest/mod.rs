@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use self::{
     duration::{format_duration, parse_duration},
-    executor::{ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, ProcessSpec, SqlSpec},
+    executor::{ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, ProcessSpec, RowBounds, SqlSpec},
     lint::lint,
     parse::{ManifestProblem, parse},
     probe::ProbeSpec,

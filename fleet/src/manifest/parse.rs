@@ -90,6 +90,11 @@ fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
             "a tool runs 1 to 1000 at a time over the whole fleet; leave concurrency out where nothing limits it"
                 .to_owned()
         }
+        ("/executor/sql/rows" | "/executor/sql/rows/min" | "/executor/sql/rows/max", _) => {
+            "rows says how many rows the statement must return or change: write {min: 1, max: 1}, each from 0 to 10000, or \
+             leave one out"
+                .to_owned()
+        }
         ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
         (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
             "write a duration such as 500ms, 30s, 5m or 24h".to_owned()

@@ -218,6 +218,11 @@ impl Subjects {
         format!("{}.control.room", self.prefix)
     }
 
+    /// Where nobody listens: see the dispatcher's `service`, which has refusals counted there.
+    pub fn counted(&self) -> String {
+        format!("{}.control.counted", self.prefix)
+    }
+
     /// Whether a caller may be answered there. A reply is published with our permissions, so a caller must not be able
     /// to aim it at our own subjects or at the server's.
     pub fn accepts_reply(&self, reply: &str) -> bool {

@@ -14,7 +14,7 @@ use fleet_tests::{
     caller::Answer,
     fleet::{Fleet, Spec},
     invariants,
-    wait::until_so,
+    wait::{until, until_so},
     witness::{Reply, Witness},
 };
 use serde_json::json;
@@ -69,6 +69,56 @@ async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
             .tenant("late");
         assert_eq!(late.wait().await["state"], "succeeded");
     }
+    witness.release("slow");
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn the_statistics_of_nats_count_faults_of_the_fleet_and_not_of_callers() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
+    let mut fleet = Fleet::start(spec).await;
+    fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
+    let call = async || {
+        let answers = fleet.ask_dispatchers("$SRV.STATS.toolfleet").await;
+        let endpoints = answers[0]["endpoints"].as_array().unwrap().clone();
+        let mut endpoints = endpoints.into_iter();
+        endpoints.find(|one| one["name"] == "call").unwrap()
+    };
+    // An answer is counted right after it was sent.
+    let counted = async |requests: u64| {
+        until("every request to be counted", async || {
+            let stats = call().await;
+            (stats["num_requests"].as_u64() == Some(requests)).then_some(stats)
+        })
+        .await
+    };
+    let before = call().await["num_requests"].as_u64().unwrap();
+    for args in [json!({"no": "such"}), json!([1])] {
+        let refused = fleet.submit("look", &args).wait().await;
+        assert_eq!(refused.code(), "invalid_arguments");
+    }
+    let unknown = fleet.submit("lok", &json!({})).wait().await;
+    assert_eq!(unknown.code(), "unknown_tool");
+    let stats = counted(before + 3).await;
+    assert_eq!(stats["num_errors"], 0, "{stats}");
+    witness.always("slow", Reply::DoneWhenReleased);
+    let slow = fleet.submit("look", &json!({"what": "slow"}));
+    let slow = slow.tenant("greedy");
+    let mut waiting = JoinSet::new();
+    for _ in 0..12 {
+        waiting.spawn(slow.clone().wait());
+    }
+    witness.until_asked("slow", 12).await;
+    for _ in 0..2 {
+        assert_overloaded(&slow.clone().wait().await);
+    }
+    let stats = counted(before + 5).await;
+    assert_eq!(stats["num_errors"], 2, "{stats}");
+    let last = stats["last_error"].as_str().unwrap();
+    assert!(last.starts_with("503:Too many requests"), "{stats}");
     witness.release("slow");
     let answers = waiting.join_all().await;
     assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));

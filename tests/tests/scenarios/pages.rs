@@ -97,6 +97,8 @@ async fn the_example_of_transactions_moves_the_money_once() {
         .replace("amount=30", "amount=300")
         .replace("first", "second");
     assert_eq!(call(&fleet, &refused).await["outcome"], "business_error");
+    let missing = line.replace("to=2", "to=3").replace("first", "third");
+    assert_eq!(call(&fleet, &missing).await["outcome"], "business_error");
     let balances = "SELECT 1000 * min(balance) + max(balance) FROM tools.accounts";
     assert_eq!(fleet.count(balances).await, 30_070);
     // The page's question about attempts can be asked.

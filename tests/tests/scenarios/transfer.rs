@@ -71,6 +71,132 @@ async fn twenty_thousand_transfers_happen_once_or_not_at_all() {
     );
 }
 
+/// The example as it stands in the folder, and accounts 1 to 4.
+async fn example() -> Fleet {
+    let example = include_str!("../../../examples/tools/transfer.yaml").to_owned();
+    let fleet = Fleet::start(Spec::with([example])).await;
+    sqlx::raw_sql(
+        "CREATE TABLE tools.accounts (id int PRIMARY KEY, balance bigint NOT NULL CHECK (balance >= 0)); \
+         INSERT INTO tools.accounts SELECT n, 100 FROM generate_series(1, 4) n",
+    )
+    .execute(&mut fleet.database.connect().await)
+    .await
+    .unwrap();
+    fleet
+}
+
+#[tokio::test]
+async fn the_example_makes_and_loses_no_money_where_an_account_is_missing_or_both_are_one() {
+    let fleet = example().await;
+    let total = "SELECT sum(balance)::bigint FROM tools.accounts";
+    for (case, from, to, amount, message) in [
+        (
+            "to-one-that-is-missing",
+            1,
+            9,
+            30,
+            "Expected exactly 2 rows, found 1",
+        ),
+        (
+            "from-one-that-is-missing",
+            9,
+            1,
+            30,
+            "Expected exactly 2 rows, found 1",
+        ),
+        (
+            "between-two-that-are-missing",
+            8,
+            9,
+            30,
+            "Expected exactly 2 rows, found 0",
+        ),
+        ("to-itself", 1, 1, 30, "Expected exactly 2 rows, found 1"),
+        ("more-than-there-is", 1, 2, 101, "check constraint"),
+    ] {
+        let args = json!({"from": from, "to": to, "amount": amount});
+        let answer = fleet.submit("transfer", &args).key(case).wait().await;
+        assert_eq!(fleet.count(total).await, 400, "{case}: {:?}", *answer);
+        assert_eq!(
+            (
+                &answer["state"],
+                &answer["outcome"],
+                &answer["effect"],
+                answer.code()
+            ),
+            (
+                &json!("failed"),
+                &json!("business_error"),
+                &json!("not_applied"),
+                "tool_error"
+            ),
+            "{case}: {:?}",
+            *answer
+        );
+        let told = answer["error"]["message"].as_str().unwrap();
+        assert!(told.contains(message), "{case}: {told}");
+    }
+    let args = json!({"from": 1, "to": 1, "amount": 30});
+    let chinese = fleet.submit("transfer", &args).key("zh");
+    let chinese = chinese.header("Toolfleet-Language", "zh").wait().await;
+    let told = chinese["error"]["message"].as_str().unwrap();
+    assert!(
+        told.starts_with("预期恰好 2 行，实际 1 行。操作没有生效。"),
+        "{told}"
+    );
+    let unmoved = "SELECT count(*) FROM tools.accounts WHERE balance = 100";
+    assert_eq!(fleet.count(unmoved).await, 4);
+    invariants::hold(&fleet, &Witness::start().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_example_keeps_the_total_while_many_transfers_of_every_kind_run_at_once() {
+    const TRANSFERS: i64 = 400;
+    let fleet = example().await;
+    // Of every account to every account; 5 and 6 are missing.
+    let plan = |n: i64| (1 + n % 6, 1 + n / 6 % 6, 1 + n % 60);
+    let answers = stream::iter(0..TRANSFERS)
+        .map(|n| {
+            let (from, to, amount) = plan(n);
+            let args = json!({"from": from, "to": to, "amount": amount});
+            let asked = fleet.submit("transfer", &args).key(&format!("t{n}"));
+            async move { (n, asked.wait().await) }
+        })
+        .buffer_unordered(32)
+        .collect::<Vec<(i64, Answer)>>()
+        .await;
+    let mut balances = [100_i64; 4];
+    let mut succeeded = 0;
+    for (n, answer) in &answers {
+        let (from, to, amount) = plan(*n);
+        if answer["state"] == "succeeded" {
+            succeeded += 1;
+            assert!(
+                from != to && from <= 4 && to <= 4,
+                "{from} to {to}: {:?}",
+                **answer
+            );
+            balances[usize::try_from(from - 1).unwrap()] -= amount;
+            balances[usize::try_from(to - 1).unwrap()] += amount;
+        } else {
+            assert_eq!(answer["outcome"], "business_error", "{:?}", **answer);
+            assert_eq!(answer["effect"], "not_applied", "{:?}", **answer);
+        }
+    }
+    assert!(succeeded > 20, "only {succeeded} were possible");
+    let mut found = fleet.database.connect().await;
+    let found: Vec<i64> = sqlx::query_scalar("SELECT balance FROM tools.accounts ORDER BY id")
+        .fetch_all(&mut found)
+        .await
+        .unwrap();
+    assert_eq!(
+        found, balances,
+        "what the answers say is what the accounts have"
+    );
+    assert_eq!(found.iter().sum::<i64>(), 400, "the total");
+    invariants::hold(&fleet, &Witness::start().await).await;
+}
+
 #[expect(clippy::print_stdout, reason = "a proof says what it did")]
 async fn transfer(plan: Plan) -> (Fleet, [usize; 3]) {
     let began = Instant::now();
@@ -295,6 +421,7 @@ fn transfer_tool() -> String {
                     INSERT INTO tools.journal (n, from_account, to_account, amount) VALUES ($4, $1, $2, $3)) \
                 SELECT id, balance FROM moved ORDER BY id",
             "params": ["{from}", "{to}", "{amount}", "{n}"],
+            "rows": {"min": 2, "max": 2},
         }},
     })
     .to_string()

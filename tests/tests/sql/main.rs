@@ -10,6 +10,7 @@ mod meaning;
 mod types;
 
 mod bounds;
+mod rows;
 mod wire;
 
 mod leaks;

@@ -2,13 +2,14 @@
 //!
 //! `docs/lint.md` lists the rules.
 
+mod keys;
 mod names;
 mod schema;
 mod values;
 
 use serde_json::Value;
 
-use super::{KeyPolicy, Manifest, ManifestProblem};
+use super::{ExecutorSpec, KeyPolicy, Manifest, ManifestProblem};
 use crate::call::Effect;
 
 /// Warnings about one manifest.
@@ -95,6 +96,17 @@ fn about_the_tool(manifest: &Manifest, warnings: &mut Warnings) {
             "/key",
             "whoever asks with the same arguments gets the first answer until the key lapses, however old it is; \
              leave key out unless the answer never changes",
+        );
+    }
+    keys::lint(manifest, warnings);
+    if let ExecutorSpec::Sql(spec) = &manifest.executor
+        && manifest.effect != Effect::Read
+        && spec.rows.is_none()
+    {
+        warnings.add(
+            "/executor/sql/rows",
+            "a write that finds no row to change succeeds all the same; say how many rows it must change or return, such \
+             as rows: {min: 1, max: 1}, and anything else is rolled back",
         );
     }
     let has_default = || has_keyword(&manifest.input_schema, "default");

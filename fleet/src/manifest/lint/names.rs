@@ -94,7 +94,7 @@ pub(super) fn weight(text: &str) -> usize {
 }
 
 /// A name without case and separators.
-fn folded(name: &str) -> String {
+pub(super) fn folded(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }

@@ -105,6 +105,67 @@ fn a_tool_is_warned_of_what_a_model_chooses_by() {
 }
 
 #[test]
+fn a_statement_that_writes_is_asked_how_many_rows_it_expects() {
+    let sql = |effect: &str, rows: Option<Value>| {
+        let mut spec = json!({"database": "fleet", "statement": "UPDATE a.b SET c = 1"});
+        if effect == "read" {
+            spec["statement"] = "SELECT 1".into();
+        }
+        if let Some(rows) = rows {
+            spec["rows"] = rows;
+        }
+        let input = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        warned(&json!({"effect": effect, "input_schema": input, "executor": {"sql": spec}}))
+    };
+    for effect in ["once", "idempotent", "transaction"] {
+        let found = sql(effect, None);
+        assert!(
+            matches!(&found[..], [(at, message)] if at == "/executor/sql/rows" && message.contains("rows: {min: 1, max: 1}")),
+            "{effect}: {found:?}"
+        );
+        assert_eq!(sql(effect, Some(json!({"max": 1}))), []);
+    }
+    assert_eq!(sql("read", None), []);
+}
+
+#[test]
+fn a_key_that_a_model_fills_in_is_warned_of_and_one_that_the_fleet_fills_in_is_not() {
+    let tool = |name: &str, effect: &str, argument: Option<&str>| {
+        let mut changes = json!({"effect": effect, "input_schema": {
+            "type": "object", "additionalProperties": false,
+            "properties": {name: {"type": "string", "minLength": 1, "description": GOOD}},
+        }});
+        if let Some(argument) = argument {
+            changes["idempotency"] = json!({"argument": argument});
+        }
+        warned(&changes)
+    };
+    for name in [
+        "tool_call_id",
+        "toolCallId",
+        "idempotency_key",
+        "client-token",
+    ] {
+        let at = format!("/input_schema/properties/{name}");
+        let found = tool(name, "once", None);
+        assert!(
+            found
+                .iter()
+                .any(|(path, message)| *path == at && message.contains("makes up another")),
+            "{name}: {found:?}"
+        );
+        assert!(
+            !tool(name, "read", None)
+                .iter()
+                .any(|(_, message)| message.contains("makes up another")),
+            "{name}: a read may be asked again"
+        );
+    }
+    assert_eq!(tool("idempotency_key", "once", Some("idempotency_key")), []);
+    assert_eq!(tool("order_id", "once", None), []);
+}
+
+#[test]
 fn a_property_is_warned_of_what_a_model_gets_wrong() {
     let at = "/input_schema/properties/a";
     for (property, required, effect, path, says) in [

@@ -64,6 +64,11 @@ fn program(changes: &Value) -> Value {
     manifest
 }
 
+/// A statement that expects so many rows.
+fn rows(rows: &Value) -> Value {
+    json!({"executor": {"sql": {"statement": "SELECT 1", "database": "fleet", "rows": rows}}})
+}
+
 fn sql(changes: &Value) -> Value {
     let mut manifest = json!({"executor": {"sql": {"statement": "SELECT 1", "database": "fleet"}}});
     let fields = changes.as_object().unwrap().clone();
@@ -417,6 +422,33 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             json!({"language": "de"}),
             "/language",
             "one of \"en\", \"zh\"",
+        ),
+        (
+            rows(&json!({"min": 3, "max": 2})),
+            "/executor/sql/rows",
+            "write min <= max",
+        ),
+        (
+            rows(&json!({"min": 0})),
+            "/executor/sql/rows",
+            "write {min: 1}",
+        ),
+        (rows(&json!({})), "/executor/sql/rows", "{min: 1, max: 1}"),
+        (rows(&json!(2)), "/executor/sql/rows", "{min: 1, max: 1}"),
+        (
+            rows(&json!({"max": 10_001})),
+            "/executor/sql/rows/max",
+            "from 0 to 10000",
+        ),
+        (
+            rows(&json!({"min": -1})),
+            "/executor/sql/rows/min",
+            "from 0 to 10000",
+        ),
+        (
+            rows(&json!({"exactly": 2})),
+            "/executor/sql/rows/exactly",
+            "\"max\", \"min\"",
         ),
         (json!({"executor": null}), "/executor", "required"),
         (json!({"executor": {}}), "/executor", "at least 1 key"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use self::token::{Kind, Token};
 use super::{
-    Manifest, SqlSpec,
+    Manifest, RowBounds, SqlSpec,
     check::Problems,
     request::{check_text, embedded, placeholder},
 };
@@ -40,6 +40,9 @@ pub(super) fn check(spec: &SqlSpec, manifest: &Manifest, problems: &mut Problems
         }
         Err(message) => problems.add(place, message),
     }
+    if let Some(rows) = spec.rows {
+        check_rows(rows, |message| problems.add("/executor/sql/rows", message));
+    }
     for (index, param) in spec.params.iter().enumerate() {
         let path = format!("/executor/sql/params/{index}");
         match param {
@@ -55,6 +58,20 @@ pub(super) fn check(spec: &SqlSpec, manifest: &Manifest, problems: &mut Problems
             Value::Array(_) | Value::Object(_) => check_literal(&path, param, manifest, problems),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
+    }
+}
+
+/// That each bound is at most [`SqlSpec::ROWS_MAX`] is in the schema.
+fn check_rows(rows: RowBounds, mut refuse: impl FnMut(String)) {
+    match (rows.min, rows.max) {
+        (Some(min), Some(max)) if min > max => refuse(format!(
+            "no number of rows is at least {min} and at most {max}; write min <= max"
+        )),
+        (None | Some(0), None) => refuse(
+            "any number of rows has at least 0; write {min: 1}, add max, or leave rows out"
+                .to_owned(),
+        ),
+        (_, _) => {}
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! Every message says three things: what happened, what is known about the effect, what to do next.
 
+pub mod advice;
 mod words;
 
 use serde::{Deserialize, Serialize};
 
-use self::words::{UNCONFIRMED, UNREADABLE, known, told};
+use self::{
+    advice::{Advice, Standing},
+    words::{UNCONFIRMED, UNREADABLE, known, known_at_the_door, told},
+};
 use crate::{
     call::{EffectKnown, Language, words},
     outcome::ToolFailure,
@@ -17,17 +21,17 @@ use crate::{
 words! {
     /// What a model should do next.
     Suggestion {
-        /// Send corrected arguments.
+        /// Send corrected arguments, or others.
         FixArguments = "fix_arguments",
-        /// The same call may work later.
+        /// The same may work later.
         RetryLater = "retry_later",
         /// Ask for less.
         Simplify = "simplify",
-        /// A person has to decide.
+        /// A person has to decide, or to mend the program that calls.
         AskUser = "ask_user",
-        /// Look at the world before acting.
+        /// Look before acting: at the list of tools, at a call, at the world.
         CheckState = "check_state",
-        /// The same call must not be sent again.
+        /// It must not be sent again.
         DoNotRepeat = "do_not_repeat",
     }
 }
@@ -39,7 +43,7 @@ pub struct ErrorBody {
     pub code: Code,
     /// For the model.
     pub message: String,
-    /// Whether the same call may be sent again as a new one.
+    /// Whether the same may be sent again: after a refusal with its key, after a failure with a new one.
     pub retryable: bool,
     /// When, if that is known.
     pub retry_after_ms: Option<u64>,
@@ -54,39 +58,21 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// A refusal at the door: nothing was stored and nothing ran.
+    /// A refusal at the door: nothing was stored, and the key is free. Of what was asked about a call: it stays as it is.
     pub fn refused(code: Code, what: &Message, language: Language) -> Self {
-        let suggestion = suggestion(code, EffectKnown::None);
+        let advice = Advice::of(code, Standing::Refused);
+        let message = match known_at_the_door(code) {
+            Some(known) => told(&[what, known, advice.sentence()], language),
+            None => told(&[what, advice.sentence()], language),
+        };
+        let later = matches!(advice.suggestion(), Suggestion::RetryLater);
         Self {
-            code,
-            message: told(
-                &[what, &words::NOTHING_RUN, suggestion.sentence()],
-                language,
-            ),
-            retryable: matches!(suggestion, Suggestion::RetryLater),
-            retry_after_ms: matches!(suggestion, Suggestion::RetryLater).then_some(1_000),
-            suggestion,
-            path: None,
-            details: None,
+            retry_after_ms: later.then_some(1_000),
+            ..Self::advised(code, message, advice)
         }
     }
 
-    /// Something that was asked about a call was refused: the call stays as it is.
-    pub fn unchanged(code: Code, what: &Message, language: Language) -> Self {
-        let suggestion = suggestion(code, EffectKnown::None);
-        let nothing = known(EffectKnown::None);
-        Self {
-            code,
-            message: told(&[what, nothing, suggestion.sentence()], language),
-            retryable: false,
-            retry_after_ms: None,
-            suggestion,
-            path: None,
-            details: None,
-        }
-    }
-
-    /// The same, refused only until then.
+    /// What was asked about a call is refused only until then.
     pub fn too_early(code: Code, what: &Message, retry_after_ms: u64, language: Language) -> Self {
         let later = said!(
             "ask again in {retry_after_ms} ms",
@@ -97,26 +83,21 @@ impl ErrorBody {
             retryable: true,
             retry_after_ms: Some(retry_after_ms),
             suggestion: Suggestion::RetryLater,
-            ..Self::unchanged(code, what, language)
+            ..Self::refused(code, what, language)
         }
     }
 
     /// The ledger did not say whether it took the call: it may have, and then it will be run.
     pub fn unconfirmed(has_key: bool, language: Language) -> Self {
-        let (suggestion, next) = if has_key {
-            (Suggestion::RetryLater, &words::SEND_AGAIN)
+        let advice = if has_key {
+            Advice::SendAgain
         } else {
-            let check = Suggestion::CheckState;
-            (check, check.sentence())
+            Advice::CheckState
         };
+        let message = told(&[&UNCONFIRMED, advice.sentence()], language);
         Self {
-            code: Code::StoreUnavailable,
-            message: told(&[&UNCONFIRMED, next], language),
-            retryable: has_key,
             retry_after_ms: has_key.then_some(1_000),
-            suggestion,
-            path: None,
-            details: None,
+            ..Self::advised(Code::StoreUnavailable, message, advice)
         }
     }
 
@@ -135,22 +116,29 @@ impl ErrorBody {
 
     /// What a failed attempt means for the caller.
     pub fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
-        let suggestion = match suggestion(failure.code, effect) {
-            // The answer is there.
-            Suggestion::Simplify if failure.is_mended() => Suggestion::CheckState,
-            other => other,
+        let advice = if failure.is_mended() {
+            Advice::UseAnswer
+        } else {
+            Advice::of(failure.code, Standing::Ended(effect))
         };
+        let parts = [&failure.message, known(effect), advice.sentence()];
         Self {
-            code: failure.code,
-            message: told(
-                &[&failure.message, known(effect), suggestion.sentence()],
-                language,
-            ),
-            retryable: matches!(suggestion, Suggestion::RetryLater),
             retry_after_ms: failure.retry_after_ms,
+            details: failure.details.clone(),
+            ..Self::advised(failure.code, told(&parts, language), advice)
+        }
+    }
+
+    const fn advised(code: Code, message: String, advice: Advice) -> Self {
+        let suggestion = advice.suggestion();
+        Self {
+            code,
+            message,
+            retryable: matches!(suggestion, Suggestion::RetryLater),
+            retry_after_ms: None,
             suggestion,
             path: None,
-            details: failure.details.clone(),
+            details: None,
         }
     }
 
@@ -180,62 +168,12 @@ impl ErrorBody {
         self
     }
 
-    /// Whether the caller can mend it: the outcome is then `business_error`.
+    /// Whether who sent a refused request can mend it: the outcome is then `business_error`.
     pub const fn is_callers_to_mend(&self) -> bool {
-        match self.suggestion {
-            Suggestion::FixArguments | Suggestion::Simplify => true,
-            Suggestion::RetryLater
-            | Suggestion::AskUser
-            | Suggestion::CheckState
-            | Suggestion::DoNotRepeat => false,
-        }
-    }
-}
-
-fn suggestion(code: Code, effect: EffectKnown) -> Suggestion {
-    match code {
-        Code::MalformedJson
-        | Code::TruncatedArguments
-        | Code::InvalidUnicode
-        | Code::NulNotAllowed
-        | Code::DuplicateKey
-        | Code::NumberOutOfRange
-        | Code::NumberTooLong
-        | Code::InvalidArguments
-        | Code::UnknownTool
-        | Code::UnknownToolVersion
-        | Code::InvalidToolName
-        | Code::InvalidTenant
-        | Code::MissingIdempotencyKey
-        | Code::InvalidIdempotencyKey
-        | Code::IdempotencyKeyReused
-        | Code::DeadlineInvalid
-        | Code::HeaderInvalid
-        | Code::InvalidId
-        | Code::NotFound => Suggestion::FixArguments,
-        Code::DepthExceeded
-        | Code::TooManyNodes
-        | Code::KeyTooLong
-        | Code::StringTooLong
-        | Code::PayloadTooLarge => Suggestion::Simplify,
-        Code::QuotaExceeded | Code::Overloaded | Code::StoreUnavailable | Code::Unavailable => {
-            Suggestion::RetryLater
-        }
-        Code::Timeout | Code::RetriesExhausted | Code::DeadlineExceeded | Code::ToolCrashed => {
-            match effect {
-                EffectKnown::None | EffectKnown::NotApplied => Suggestion::RetryLater,
-                EffectKnown::Applied | EffectKnown::Unknown => Suggestion::CheckState,
-            }
-        }
-        Code::OutputInvalid | Code::OutputTooLarge => match effect {
-            EffectKnown::None | EffectKnown::NotApplied => Suggestion::Simplify,
-            EffectKnown::Applied | EffectKnown::Unknown => Suggestion::CheckState,
-        },
-        Code::ToolError => Suggestion::FixArguments,
-        Code::ToolGone | Code::Cancelled | Code::NotApplied => Suggestion::AskUser,
-        Code::InDoubt => Suggestion::DoNotRepeat,
-        Code::Conflict => Suggestion::CheckState,
-        Code::WorkerNotFenced => Suggestion::AskUser,
+        !matches!(
+            Advice::of(self.code, Standing::Refused),
+            Advice::SendLater | Advice::SendAgain | Advice::CheckState | Advice::TellUser
+        )
     }
 }
 
@@ -253,10 +191,11 @@ mod tests {
             ),
         );
         let body = ErrorBody::failed(&failure, EffectKnown::None, Language::En);
-        let told = "The tool did not answer within 1000 ms. Nothing was changed. The same call may work later.";
+        let told = "The tool did not answer within 1000 ms. Nothing was changed. It may work later, with a new idempotency key: \
+                    the same one repeats this answer.";
         assert_eq!(body.message, told);
         let body = ErrorBody::failed(&failure, EffectKnown::None, Language::Zh);
-        let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后重试同样的调用，可能会成功。";
+        let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后换用新的幂等键重试，可能会成功；同一个幂等键只会得到同样的回答。";
         assert_eq!(body.message, told);
         let doubt = ErrorBody::in_doubt(&failure, Language::En);
         assert_eq!(
@@ -271,14 +210,7 @@ mod tests {
             for effect in [EffectKnown::Unknown, EffectKnown::Applied] {
                 let failure = ToolFailure::new(*code, Message::fixed("x", "x"));
                 let retryable = ErrorBody::failed(&failure, effect, Language::En).retryable;
-                let never_reached = matches!(
-                    code,
-                    Code::QuotaExceeded
-                        | Code::Overloaded
-                        | Code::StoreUnavailable
-                        | Code::Unavailable
-                );
-                assert!(!retryable || never_reached, "{code} {effect}");
+                assert!(!retryable, "{code} {effect}");
             }
         }
     }

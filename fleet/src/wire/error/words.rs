@@ -1,23 +1,9 @@
 //! The sentences that stand in the messages of many codes, and how a message is made of sentences.
 
-use super::Suggestion;
 use crate::{
     call::{EffectKnown, Language},
-    wire::message::Message,
+    wire::{code::Code, message::Message},
 };
-
-impl Suggestion {
-    pub(super) const fn sentence(self) -> &'static Message {
-        match self {
-            Self::FixArguments => &FIX_ARGUMENTS,
-            Self::RetryLater => &RETRY_LATER,
-            Self::Simplify => &SIMPLIFY,
-            Self::AskUser => &ASK_USER,
-            Self::CheckState => &CHECK_STATE,
-            Self::DoNotRepeat => &DO_NOT_REPEAT,
-        }
-    }
-}
 
 /// What is known of the effect.
 pub(super) const fn known(effect: EffectKnown) -> &'static Message {
@@ -26,6 +12,15 @@ pub(super) const fn known(effect: EffectKnown) -> &'static Message {
         EffectKnown::Applied => &APPLIED,
         EffectKnown::NotApplied => &NOT_APPLIED,
         EffectKnown::Unknown => &UNKNOWN,
+    }
+}
+
+/// What is known of the effect of a request that was refused; nothing where it asked for a call that is not there.
+pub(super) fn known_at_the_door(code: Code) -> Option<&'static Message> {
+    match code {
+        Code::NotFound => None,
+        Code::InvalidId | Code::Conflict | Code::WorkerNotFenced => Some(&NONE),
+        _ => Some(&NOTHING_RUN),
     }
 }
 
@@ -70,14 +65,10 @@ fn capitalised(text: &str) -> String {
     }
 }
 
-pub(super) static NOTHING_RUN: Message = Message::fixed("Nothing was run.", "没有执行任何操作。");
+static NOTHING_RUN: Message = Message::fixed("Nothing was run.", "没有执行任何操作。");
 pub(super) static UNCONFIRMED: Message = Message::fixed(
     "The ledger did not confirm the call; it may have been accepted.",
     "账本没有确认这次调用；它可能已被接受。",
-);
-pub(super) static SEND_AGAIN: Message = Message::fixed(
-    "Send the same call again, with the same idempotency key if it had one: it is then run once, whatever has become of this one.",
-    "请再次发送同样的调用（如有幂等键，请沿用同一个）：无论这一次结果如何，它都只会执行一次。",
 );
 pub(super) static UNREADABLE: Message = Message::fixed(
     "The ledger cannot be read at the moment; what has become of the call is not known here. Ask again later.",
@@ -90,28 +81,6 @@ static NOT_APPLIED: Message = Message::fixed("The action was not carried out.", 
 static UNKNOWN: Message = Message::fixed(
     "The action may or may not have been carried out.",
     "操作可能已经生效，也可能没有生效。",
-);
-
-static FIX_ARGUMENTS: Message = Message::fixed(
-    "Correct the arguments and call again.",
-    "请改正参数后再次调用。",
-);
-static RETRY_LATER: Message = Message::fixed(
-    "The same call may work later.",
-    "稍后重试同样的调用，可能会成功。",
-);
-static SIMPLIFY: Message = Message::fixed("Ask for less in one call.", "请减少单次调用的内容。");
-static ASK_USER: Message = Message::fixed(
-    "Tell the user; this cannot be solved by calling again.",
-    "请告知用户；再次调用无法解决这个问题。",
-);
-static CHECK_STATE: Message = Message::fixed(
-    "Check the present state before doing anything else.",
-    "请先查明当前状态，再做其他操作。",
-);
-static DO_NOT_REPEAT: Message = Message::fixed(
-    "Do not repeat the call; ask a person to find out.",
-    "不要重复这次调用；请交由人工查明结果。",
 );
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use fleet::{
     call::Effect,
-    manifest::{ExecutorSpec, Manifest, SqlSpec},
+    manifest::{ExecutorSpec, Manifest, RowBounds, SqlSpec},
     mutant::{self, Mutant},
     outcome::{Outcome, ToolFailure},
     said,
@@ -111,6 +111,7 @@ impl Executor for SqlExecutor {
                 .iter()
                 .map(|param| Param::of(param, arguments, key))
                 .collect(),
+            rows: spec.rows,
             effect: manifest.effect,
             output_limit: manifest.output_limit,
         }))
@@ -143,6 +144,7 @@ struct SqlAttempt {
     secrets: Vec<SecretString>,
     statement: String,
     params: Vec<Param>,
+    rows: Option<RowBounds>,
     effect: Effect,
     output_limit: usize,
 }
@@ -302,7 +304,7 @@ async fn steps(
         };
         values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
     }
-    let answer = session.run(&statement, values).await?;
+    let answer = session.run(&statement, values, attempt.rows).await?;
     if attempt.effect == Effect::Transaction && !mutant::on(Mutant::OutcomeAfterCommit) {
         let (answer, ended) = transaction::end(session, &answer, context).await?;
         return Ok((answer, Some(ended)));

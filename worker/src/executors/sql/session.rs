@@ -12,7 +12,11 @@ use std::{
     time::Duration,
 };
 
-use fleet::{said, wire::message::Message};
+use fleet::{
+    manifest::{RowBounds, SqlSpec},
+    said,
+    wire::message::Message,
+};
 use futures_util::TryStreamExt;
 use sqlx::{
     AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _,
@@ -28,8 +32,6 @@ use super::{
 };
 use crate::executors::LINGER_MAX;
 
-/// The most rows of an answer.
-pub const ROWS_MAX: usize = 10_000;
 /// How long a connection that was idle may take to show that it is alive.
 const IDLE_ANSWER: Duration = Duration::from_secs(1);
 /// How long a lock may be waited for; less when the attempt has less time.
@@ -108,6 +110,13 @@ pub enum Ended {
     Flaw(Message),
     /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
     Argument(Message),
+    /// It returned or changed another number of rows than its manifest expects; nothing was committed.
+    Unexpected {
+        /// How many it expects.
+        expected: RowBounds,
+        /// How many there were.
+        rows: u64,
+    },
     /// It was told to stop between two steps. Nothing was committed.
     Cut,
 }
@@ -131,6 +140,7 @@ impl Ended {
             | Self::Unusable(_)
             | Self::Taken
             | Self::Argument(_)
+            | Self::Unexpected { .. }
             | Self::Cut => false,
         }
     }
@@ -269,11 +279,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The server refuses, is gone, or has more to say than it may.
+    /// The server refuses, is gone, has more to say than it may, or other than `expected` many rows: then the transaction
+    /// must not be committed.
     pub async fn run(
         &mut self,
         statement: &Statement,
         values: Vec<Option<String>>,
+        expected: Option<RowBounds>,
     ) -> Result<String, Ended> {
         self.step()?;
         self.watch.enter(Phase::Statement);
@@ -281,13 +293,21 @@ impl Session {
         for value in values {
             query = query.bind(value);
         }
-        let mut answer = Answer::new(statement, self.limits.output_limit);
+        let mut answer = Answer::new(statement, self.limits.output_limit, expected);
         let mut stream = Executor::fetch_many(&mut self.open.connection, query);
         while let Some(part) = stream.try_next().await? {
             match part {
                 Either::Left(done) => answer.affected += done.rows_affected(),
                 Either::Right(row) => answer.push(&row)?,
             }
+        }
+        if let Some(expected) = expected
+            && !expected.admit(answer.count())
+        {
+            return Err(Ended::Unexpected {
+                expected,
+                rows: answer.count(),
+            });
         }
         Ok(answer.json())
     }
@@ -387,24 +407,36 @@ fn milliseconds(duration: Duration) -> i32 {
 struct Answer<'a> {
     statement: &'a Statement,
     limit: usize,
+    /// Rows beyond this are counted and not kept: the answer is not wanted then.
+    kept_max: u64,
     text: String,
-    rows: usize,
+    rows: u64,
     affected: u64,
 }
 
 impl<'a> Answer<'a> {
-    const fn new(statement: &'a Statement, limit: usize) -> Self {
+    fn new(statement: &'a Statement, limit: usize, expected: Option<RowBounds>) -> Self {
         Self {
             statement,
             limit,
+            kept_max: expected.and_then(|rows| rows.max).unwrap_or(u64::MAX),
             text: String::new(),
             rows: 0,
             affected: 0,
         }
     }
 
+    /// The rows that were returned, or changed where none are returned.
+    const fn count(&self) -> u64 {
+        if self.statement.columns.is_empty() {
+            self.affected
+        } else {
+            self.rows
+        }
+    }
+
     fn push(&mut self, row: &PgRow) -> Result<(), Ended> {
-        if self.rows == ROWS_MAX {
+        if self.rows == SqlSpec::ROWS_MAX {
             return Err(Ended::TooLarge(Message::fixed(
                 "it has more than 10000 rows",
                 "它超过 10000 行",
@@ -416,6 +448,10 @@ impl<'a> Answer<'a> {
                 "the columns of its answer have changed meanwhile; try again",
                 "其间它的结果的列发生了变化；请再试一次",
             )));
+        }
+        if self.rows >= self.kept_max {
+            self.rows += 1;
+            return Ok(());
         }
         self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
         for (index, column) in self.statement.columns.iter().enumerate() {

@@ -8,6 +8,7 @@
 //! | with 40003, it does not know either | the same | **unknown** | **unknown** |
 //! | told to stop before the next step | not started | definite | – |
 //! | the answer is too large, nothing committed | – | definite | – |
+//! | another number of rows than expected, nothing committed | – | definite | – |
 //! | no answer | not started | **unknown** | **unknown** |
 //!
 //! A transaction of which the server says that it failed is gone. One that was never told to commit is gone as well, but
@@ -109,6 +110,19 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
             said!("the tool is at fault: {why}", "工具本身有错：{why}", why),
         )),
         Ended::Argument(why) => Outcome::DefiniteFailure(ToolFailure::new(Code::ToolError, why)),
+        Ended::Unexpected { expected, rows } => {
+            let (wanted, details) = (
+                expected.told(),
+                json!({"rows": rows, (ToolFailure::EXPECTED_ROWS): expected}),
+            );
+            let what = said!(
+                "expected {wanted}, found {rows}",
+                "预期{wanted}，实际 {rows} 行",
+                wanted
+            );
+            let failure = ToolFailure::new(Code::ToolError, what);
+            Outcome::DefiniteFailure(failure.with_details(details))
+        }
         Ended::TooLarge(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::OutputTooLarge,
             said!(

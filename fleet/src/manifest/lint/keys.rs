@@ -1,0 +1,46 @@
+//! Properties that look like an idempotency key: a model that tries again makes up another value.
+
+use super::{Warnings, names::folded};
+use crate::{
+    arguments::pointer_segment,
+    call::Effect,
+    manifest::{Manifest, check::properties},
+};
+
+/// Names of keys and of tool-call ids, without case and separators. Ids of things, such as `request_id`, are no keys.
+const KEYS: [&str; 12] = [
+    "clientrequestid",
+    "clienttoken",
+    "dedupekey",
+    "deduplicationid",
+    "deduplicationkey",
+    "dedupkey",
+    "idempotencekey",
+    "idempotencykey",
+    "idempotencytoken",
+    "toolcallid",
+    "toolcallkey",
+    "tooluseid",
+];
+
+/// Warns of a write whose caller fills in what should tell a repetition from a new call.
+pub(super) fn lint(manifest: &Manifest, warnings: &mut Warnings) {
+    if manifest.effect == Effect::Read {
+        return;
+    }
+    let idempotency = manifest.idempotency.as_ref();
+    let ours = idempotency.and_then(|how| how.argument.as_deref());
+    for (name, _) in properties(&manifest.input_schema) {
+        if Some(name.as_str()) == ours || !KEYS.contains(&folded(name).as_str()) {
+            continue;
+        }
+        warnings.add(
+            format!("/input_schema/properties/{}", pointer_segment(name)),
+            format!(
+                "a model makes up another {name:?} for each try, and vendors change the ids of tool calls, so it tells no \
+                 repetition from a new call; let the fleet fill it in with idempotency: {{argument: {name}}}, or take it out \
+                 and have the program that calls send a key"
+            ),
+        );
+    }
+}
