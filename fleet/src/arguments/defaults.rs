@@ -8,7 +8,8 @@ use jsonschema::{Draft, PatternOptions};
 use serde_json::{Map, Value, json};
 
 use super::{
-    schema::SchemaProblem, shape::PATTERN_COMPILED_MAX, violations::Violations, walk::inner,
+    keywords, schema::SchemaProblem, shape::PATTERN_COMPILED_MAX, violations::Violations,
+    walk::inner,
 };
 
 /// Where the whole schema stands in the document that is checked.
@@ -50,14 +51,28 @@ pub(crate) fn unfit_defaults(schema: &Value) -> Vec<SchemaProblem> {
         let violations = Violations::collect(std::iter::once(error), None);
         let wanted = violations.items().first().map(|item| item.sentence());
         let wanted = wanted.as_ref().map_or("", |wanted| wanted.english());
-        SchemaProblem::new(
-            format!("{}/default", found[index].0),
-            format!(
+        let (place, own) = &found[index];
+        let message = match &own["default"] {
+            Value::Null => null_instead(keywords::resolve(own, schema)),
+            _a_value => format!(
                 "the default does not fit its own schema, and with it no default of a call could be filled in: {wanted}"
             ),
-        )
+        };
+        SchemaProblem::new(format!("{place}/default"), message)
     };
     unfit.into_iter().map(problem).collect()
+}
+
+/// What to write instead of a default of null: most who write it mean that there is none.
+fn null_instead(schema: &Value) -> String {
+    let nullable = match (&keywords::types(schema)[..], schema.get("enum")) {
+        (_, Some(_)) => "add null to enum, and to type where there is one".to_owned(),
+        ([], None) => "let its schema take null".to_owned(),
+        (types, None) => format!("write type: [{}, \"null\"]", types.join(", ")),
+    };
+    format!(
+        "null does not fit here; leave default out if the property may just be missing, or {nullable} if the tool is to get null"
+    )
 }
 
 /// Every schema with a default, and where it stands.
@@ -132,6 +147,42 @@ mod tests {
             ]
         );
         assert_eq!(unfit(json!({"type": "object"})), [""; 0]);
+    }
+
+    #[test]
+    fn a_default_of_null_is_told_what_to_write() {
+        let rows = [
+            (json!({"type": "string"}), r#"write type: [string, "null"]"#),
+            (
+                json!({"type": ["integer", "string"]}),
+                r#"write type: [integer, string, "null"]"#,
+            ),
+            (
+                json!({"type": "string", "enum": ["a"]}),
+                "add null to enum, and to type where there is one",
+            ),
+            (
+                json!({"$ref": "#/$defs/word"}),
+                r#"write type: [string, "null"]"#,
+            ),
+            (
+                json!({"anyOf": [{"type": "string"}]}),
+                "let its schema take null",
+            ),
+        ];
+        for (mut property, instead) in rows {
+            property["default"] = Value::Null;
+            let schema = json!({"type": "object", "properties": {"a": property}, "$defs": {"word": {"type": "string"}}});
+            let told: Vec<String> = unfit_defaults(&schema)
+                .into_iter()
+                .map(|problem| problem.message)
+                .collect();
+            let expected = format!(
+                "null does not fit here; leave default out if the property may just be missing, or {instead} if the tool is \
+                 to get null"
+            );
+            assert_eq!(told, [expected], "{schema}");
+        }
     }
 
     #[test]

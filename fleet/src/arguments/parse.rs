@@ -267,8 +267,8 @@ impl Parser<'_> {
             return Err(Fault::new(
                 Code::NumberTooLong,
                 said!(
-                    "a number has more than {max} characters; round it or send it as a string",
-                    "有一个数字超过 {max} 个字符；请四舍五入，或改用字符串发送"
+                    "a number has more than {max} characters; round it (in quotes it fits only where the schema says string)",
+                    "有一个数字超过 {max} 个字符；请四舍五入（只有在模式要求 string 的地方才能加引号发送）"
                 ),
             ));
         }
@@ -294,8 +294,10 @@ impl Parser<'_> {
             return Err(Fault::new(
                 Code::NumberOutOfRange,
                 Message::fixed(
-                    "a number is outside what is kept exactly: integers of 64 bits, decimals up to 1e308; send it as a string",
-                    "有一个数字超出能够精确保存的范围（整数 64 位，小数的绝对值不超过 1e308）；请改用字符串发送",
+                    "a number is outside what is kept exactly, integers of 64 bits and decimals up to 1e308; send one within it \
+                     (in quotes it fits only where the schema says string)",
+                    "有一个数字超出能够精确保存的范围（整数 64 位，小数的绝对值不超过 1e308）；请发送此范围内的数字\
+                     （只有在模式要求 string 的地方才能加引号发送）",
                 ),
             ));
         }

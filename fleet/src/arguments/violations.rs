@@ -6,7 +6,10 @@ use jsonschema::{ValidationError, error::ValidationErrorKind as Kind};
 use serde_json::{Value, json};
 
 use super::{
-    naming::{FOUND_BYTES_MAX, describe, describe_kind, each, quoted_value, spaced},
+    naming::{
+        FOUND_BYTES_MAX, VALUE_BYTES_MAX, describe, describe_kind, each, quoted, quoted_value,
+        spaced,
+    },
     pointer_segment,
     property::no_such_property,
     shorten,
@@ -152,6 +155,42 @@ impl Violations {
             item.hide_value();
         }
         self
+    }
+
+    /// The same, with the wrapper `key` named that holds `value`, in which the arguments were sent and must not be.
+    #[must_use]
+    pub(super) fn with_wrapper(mut self, key: &str, value: &Value) -> Self {
+        let path = shorten(&below("", key), PATH_BYTES_MAX).into_owned();
+        self.items.retain(|item| item.path != path);
+        let name = quoted(key, VALUE_BYTES_MAX);
+        let wrapper = Violation {
+            path: path.clone(),
+            expected: said!(
+                "the arguments themselves, not inside {name}",
+                "参数本身，而不是放在 {name} 里面"
+            ),
+            found: describe(value),
+            nearest: None,
+            keyword: "wrapper".to_owned(),
+            found_kind: describe_kind(value),
+            declared: false,
+        };
+        let at = self.items.partition_point(|item| item.path < wrapper.path);
+        self.items.insert(at, wrapper);
+        // It is shown in any case; what is over the bounds gives way.
+        while self.is_over()
+            && let Some(last) = self.items.iter().rposition(|item| item.path != path)
+        {
+            self.items.remove(last);
+            self.left_out += 1;
+        }
+        self
+    }
+
+    fn is_over(&self) -> bool {
+        let mut sizes = Language::ALL.iter();
+        self.items.len() > ITEMS_MAX
+            || sizes.any(|language| self.details(*language).to_string().len() > BYTES_MAX)
     }
 
     /// One sentence about the arguments, with as many violations as fit into 480 bytes.

@@ -14,6 +14,7 @@ use super::{
         spaced,
     },
     nearest::nearest,
+    parse::number::NumberShape,
     property::missing,
     shorten,
 };
@@ -157,6 +158,18 @@ fn wanted_type(types: &[&str], found: &Value) -> Message {
                 .as_str()
                 .is_some_and(|text| text.trim_start().starts_with(open))
     };
+    let is_number = ["integer", "number"]
+        .iter()
+        .any(|kind| types.contains(kind));
+    if is_number && found.as_str().is_some_and(is_too_large) {
+        return each(|language| match language {
+            Language::En => format!("{} (of at most 64 bits, or 1e308)", wanted.told(language)),
+            Language::Zh => format!(
+                "{}（整数不超过 64 位，小数不超过 1e308）",
+                wanted.told(language)
+            ),
+        });
+    }
     if as_text('{', "object") || as_text('[', "array") {
         return each(|language| match language {
             Language::En => format!("{} (the value itself, not its text)", wanted.told(language)),
@@ -164,6 +177,12 @@ fn wanted_type(types: &[&str], found: &Value) -> Message {
         });
     }
     wanted
+}
+
+/// Whether a text is a number that would be refused as one, too.
+fn is_too_large(text: &str) -> bool {
+    let token = text.trim_ascii();
+    NumberShape::of(token).is_some_and(|shape| !shape.is_kept_exactly(token))
 }
 
 enum Bound {

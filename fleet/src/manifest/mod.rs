@@ -20,7 +20,7 @@ use serde_json::Value;
 pub use self::{
     duration::{format_duration, parse_duration},
     executor::{ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, ProcessSpec, RowBounds, SqlSpec},
-    lint::lint,
+    lint::{lint, lint_text},
     parse::{ManifestProblem, parse},
     probe::ProbeSpec,
 };

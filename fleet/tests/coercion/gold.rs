@@ -267,7 +267,12 @@ impl<'a> Drawing<'a, '_> {
     }
 
     fn note_absent(&mut self, at: &str, name: &str, schemas: &[&'a Value]) {
-        let text = schemas.iter().any(|schema| schema["type"] == "string");
+        let listed =
+            |schema: &&&Value| schema.get("enum").is_none() && schema.get("const").is_none();
+        let text = schemas
+            .iter()
+            .filter(listed)
+            .any(|schema| schema["type"] == "string");
         self.sites
             .absent
             .push((at.to_owned(), name.to_owned(), text));

@@ -51,6 +51,14 @@ const WORDS: [&[&str]; 6] = [
     &["north-east", "north_west", "south"],
 ];
 
+/// Booleans as they are spelt where somebody did not know that JSON has some.
+const SPELLINGS: [&[&str]; 4] = [
+    &["True", "False"],
+    &["true", "false", "auto"],
+    &["TRUE", "FALSE"],
+    &["true", "True", "false"],
+];
+
 /// The schema of some tool's arguments.
 pub(crate) fn grown(chance: &mut Chance) -> Value {
     let depth = chance.below(4);
@@ -73,6 +81,29 @@ pub(crate) fn grown(chance: &mut Chance) -> Value {
     }
     if chance.percent(20) {
         schema["properties"]["children"] = json!({"type": "array", "items": {"$ref": "#"}});
+    }
+    schema
+}
+
+/// As the catalogues of models have them: scalars side by side, nearly all of them optional, often open.
+pub(crate) fn flat(chance: &mut Chance) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for _ in 0..6 + chance.below(9) {
+        let name = *chance.of(&NAMES);
+        let schema = match chance.below(10) {
+            0 => json!({"type": "string", "enum": chance.of(&SPELLINGS)}),
+            1 => json!({"type": "array", "items": {"type": "string", "enum": chance.of(&WORDS)}}),
+            _ => leaf(chance),
+        };
+        let is_new = properties.insert(name.to_owned(), schema).is_none();
+        if is_new && chance.percent(12) {
+            required.push(name);
+        }
+    }
+    let mut schema = json!({"type": "object", "properties": properties, "required": required});
+    if chance.percent(50) {
+        schema["additionalProperties"] = json!(false);
     }
     schema
 }

@@ -1,9 +1,9 @@
 //! What became of damaged arguments.
 
-use fleet::arguments::{Coercing, Coercion, Fitted, Level, Rule, Schema, Violations};
+use fleet::arguments::{Coercing, Coercion, Fitted, Level, Rule, Schema, Violation, Violations};
 use serde_json::{Map, Value};
 
-use crate::pointer::under;
+use crate::pointer::{split, under};
 
 /// What became of one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl Case<'_> {
 
     /// The same of what somebody made of it.
     pub(crate) fn judge_of(&self, fitted: Result<Fitted, Violations>) -> (Verdict, Option<Fitted>) {
-        if self.schema.is_valid(self.damaged) {
+        let wrapped = is_wrapped(self.schema, self.damaged, self.how.tool);
+        if !wrapped && self.schema.is_valid(self.damaged) {
             let fitted = fitted.expect("what fits is not refused");
             let touched = !adds_defaults_alone(self.damaged, &fitted)
                 || (self.how.level == Level::Off && !fitted.coercions.is_empty());
@@ -53,10 +54,9 @@ impl Case<'_> {
         }
         match fitted {
             Err(violations) => {
-                assert_eq!(
-                    violations,
-                    self.schema.validate(self.damaged),
-                    "what is told is what is wrong with what was sent"
+                assert!(
+                    tells_of(&violations, self.schema, self.damaged),
+                    "what is told is what is wrong with what was sent: {violations:?}"
                 );
                 (Verdict::Refused, None)
             }
@@ -77,6 +77,74 @@ impl Case<'_> {
     fn is(&self, meant: &Value, fitted: &Fitted) -> bool {
         let whole = self.schema.fit(meant.clone(), self.how);
         whole.is_ok_and(|whole| same(&whole.args, &fitted.args))
+    }
+}
+
+/// Whether what is told is what is wrong with what was sent, or that it stands in a wrapper.
+pub(crate) fn tells_of(violations: &Violations, schema: &Schema, sent: &Value) -> bool {
+    let is_wrapper = |item: &Violation| {
+        item.keyword == "wrapper"
+            && sent
+                .pointer(&item.path)
+                .is_some_and(|_| split(&item.path).is_some())
+    };
+    violations.items().iter().any(is_wrapper) || *violations == schema.validate(sent)
+}
+
+/// Whether all that was sent stands in a wrapper that the schema does not know: it must not run as it is, even if it fits.
+pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
+    const WRAPPERS: [&str; 7] = [
+        "arguments",
+        "args",
+        "parameters",
+        "params",
+        "input",
+        "tool_input",
+        "kwargs",
+    ];
+    let root = schema.source();
+    let mut open = vec![root];
+    let (mut names, mut is_map) = (Vec::new(), false);
+    while let Some(schema) = open.pop() {
+        names.extend(
+            schema["properties"]
+                .as_object()
+                .into_iter()
+                .flat_map(Map::keys),
+        );
+        is_map |= ["additionalProperties", "patternProperties"]
+            .iter()
+            .any(|word| schema[word].is_object());
+        let unions = ["allOf", "anyOf", "oneOf"]
+            .iter()
+            .filter_map(|word| schema[word].as_array());
+        open.extend(unions.flatten());
+        open.extend(
+            ["if", "then", "else"]
+                .iter()
+                .filter_map(|word| schema.get(word)),
+        );
+        let target = schema["$ref"]
+            .as_str()
+            .map(|target| target.trim_start_matches('#'));
+        open.extend(target.and_then(|target| root.pointer(target)));
+    }
+    let declared = |name: &str| names.iter().any(|known| *known == name);
+    let wrapper = |name: &str| {
+        (WRAPPERS.contains(&name) || name == tool)
+            && !declared(name)
+            && !(is_map && schema.is_valid(sent))
+    };
+    let Some(entries) = sent.as_object() else {
+        return false;
+    };
+    let is_called = |name: &Value| name == tool || (name.is_string() && !declared("name"));
+    match entries.iter().collect::<Vec<_>>()[..] {
+        [(name, _)] => wrapper(name),
+        [(one, called), (name, _)] | [(name, _), (one, called)] if one == "name" => {
+            is_called(called) && wrapper(name)
+        }
+        _ => false,
     }
 }
 
@@ -193,6 +261,42 @@ mod tests {
         }
         assert!(!same(&json!({"a": 1}), &json!({"a": "1"})));
         assert!(!same(&json!({"a": 1}), &json!({"a": 1, "b": null})));
+    }
+
+    #[test]
+    fn a_wrapper_that_runs_as_it_is_is_a_third_value() {
+        let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+        let schema = Schema::compile_input(&schema).unwrap();
+        let (gold, how) = (
+            json!({"city": "Oslo"}),
+            Coercing {
+                level: Level::Read,
+                tool: "t",
+            },
+        );
+        for damaged in [
+            json!({"args": gold}),
+            json!({"t": gold}),
+            json!({"name": "t", "args": gold}),
+        ] {
+            let fitted = Fitted {
+                args: damaged.clone(),
+                coercions: Vec::new(),
+            };
+            let case = Case {
+                schema: &schema,
+                how,
+                damaged: &damaged,
+                gold: &gold,
+                variants: &[],
+            };
+            assert_eq!(case.judge_of(Ok(fitted)).0, Verdict::Third, "{damaged}");
+            let fitted = Fitted {
+                args: gold.clone(),
+                coercions: Vec::new(),
+            };
+            assert_eq!(case.judge_of(Ok(fitted)).0, Verdict::Recovered, "{damaged}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fleet::{
 use serde_json::Value;
 
 use crate::{
-    judge::adds_defaults_alone,
+    judge::{adds_defaults_alone, is_wrapped, tells_of},
     pointer::{places, split},
 };
 
@@ -26,20 +26,22 @@ pub(crate) fn broken(schema: &Schema, sent: &Value, how: Coercing<'_>) -> Result
     };
     let first = schema.fit(sent.clone(), how);
     let again = schema.fit(sent.clone(), how);
+    let is_valid = !is_wrapped(schema, sent, how.tool) && schema.is_valid(sent);
     let fitted = match (first, again) {
         (Err(one), Err(two)) => {
             law("the same is said twice", one == two)?;
-            law("what fits is not refused", !schema.is_valid(sent))?;
+            law("what fits is not refused", !is_valid)?;
+            law("something is wrong with what is refused", !one.is_empty())?;
             return law(
                 "what is wrong is what is wrong with what was sent",
-                one == schema.validate(sent),
+                tells_of(&one, schema, sent),
             );
         }
         (Ok(one), Ok(two)) if one == two => one,
         _ => return law("the same comes out twice", false),
     };
     law("what comes out fits", schema.is_valid(&fitted.args))?;
-    if schema.is_valid(sent) {
+    if is_valid {
         law(
             "what fits gets defaults alone",
             adds_defaults_alone(sent, &fitted),
@@ -94,7 +96,7 @@ pub(crate) fn broken(schema: &Schema, sent: &Value, how: Coercing<'_>) -> Result
 fn allows(level: Level, rule: Rule) -> bool {
     let read = matches!(
         rule,
-        Rule::RelaxedJson | Rule::ValueToArray | Rule::ArrayToValue | Rule::UnknownRemoved
+        Rule::RelaxedJson | Rule::ValueToArray | Rule::ArrayToValue
     );
     match level {
         Level::Off => false,
@@ -109,10 +111,7 @@ fn points(args: &Value, coercion: &Coercion) -> bool {
     if path.len() > PATH_BYTES {
         return false;
     }
-    let removed = matches!(
-        coercion.rule,
-        Rule::NullRemoved | Rule::EmptyRemoved | Rule::UnknownRemoved
-    );
+    let removed = matches!(coercion.rule, Rule::NullRemoved | Rule::EmptyRemoved);
     if path.ends_with('…') && path.len() > PATH_BYTES - 8 {
         return true;
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     damage::{Damage, KINDS, Mends, Source},
     gold::{Gold, draw},
-    judge::{Case, Verdict, adds_defaults_alone},
+    judge::{Case, Verdict, adds_defaults_alone, is_wrapped},
     random::Chance,
     report::{LEVELS, Report, Third},
     tools::{Tool, tools},
@@ -16,6 +16,8 @@ use crate::{
 
 /// Where the drawing begins, unless `MUTATION_SEED` says another number.
 const SEED: u64 = 0x0c0e_4ce5;
+/// How many seeds are run, one after the other, unless `MUTATION_SEEDS` says another number.
+const SEEDS: u64 = 1;
 /// Valid objects for each schema, unless `MUTATIONS` says another number.
 const MUTATIONS: u64 = 20;
 /// Damages to each valid object.
@@ -26,8 +28,21 @@ const THREADS: usize = 2;
 
 #[test]
 fn no_damage_becomes_a_third_value() {
-    let seed = number("MUTATION_SEED").unwrap_or(SEED);
+    let first = number("MUTATION_SEED").unwrap_or(SEED);
+    let seeds = number("MUTATION_SEEDS").unwrap_or(SEEDS);
     let wanted = number("MUTATIONS").unwrap_or(MUTATIONS) as usize;
+    let mut report = Report::default();
+    for seed in (0..seeds).map(|more| first.wrapping_add(more)) {
+        let of_seed = run_all(seed, wanted);
+        println!("seed {seed}: {}", of_seed.summary());
+        report.add(of_seed);
+    }
+    println!("{report}");
+    hold(&report, first);
+}
+
+/// All tools, with schemas grown from the seed among them.
+fn run_all(seed: u64, wanted: usize) -> Report {
     let tools = tools(seed);
     assert!(tools.len() >= 100, "only {} schemas", tools.len());
     let mut report = Report::default();
@@ -49,8 +64,7 @@ fn no_damage_becomes_a_third_value() {
             report.add(run.join().unwrap());
         }
     });
-    println!("{report}");
-    hold(&report, seed);
+    report
 }
 
 /// A number from the environment.
@@ -122,7 +136,7 @@ fn look_at_gold(tool: &Tool, gold: &Gold, level: Level, report: &mut Report) {
 
 /// What else may have been meant by damaged arguments.
 pub(crate) fn variants(tool: &Tool, gold: &Gold, damage: &Damage, damaged: &Value) -> Vec<Value> {
-    let unfit = !tool.schema.is_valid(damaged);
+    let unfit = is_wrapped(&tool.schema, damaged, &tool.name) || !tool.schema.is_valid(damaged);
     let meanings = if unfit { damage.meanings() } else { Vec::new() };
     meanings
         .into_iter()

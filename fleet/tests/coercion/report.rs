@@ -110,6 +110,16 @@ impl Report {
             .sum()
     }
 
+    /// All kinds and levels in one line.
+    pub(crate) fn summary(&self) -> String {
+        let [recovered, refused, third] = [Verdict::Recovered, Verdict::Refused, Verdict::Third]
+            .map(|verdict| self.total(verdict));
+        let cases = self.cases();
+        format!(
+            "{cases} damaged; at all levels {recovered} recovered, {refused} refused, {third} third values"
+        )
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.tools += other.tools;
         self.golds += other.golds;
@@ -198,6 +208,6 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
-        Ok(())
+        writeln!(f, "{}", self.summary())
     }
 }

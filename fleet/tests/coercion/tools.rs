@@ -6,15 +6,20 @@ use fleet::{
 };
 use serde_json::Value;
 
-use crate::{grow::grown, random::Chance};
+use crate::{
+    grow::{flat, grown},
+    random::Chance,
+};
 
-const WRITTEN: [&str; 3] = [
+const WRITTEN: [&str; 4] = [
+    include_str!("schemas/flat.yaml"),
     include_str!("schemas/look.yaml"),
     include_str!("schemas/write.yaml"),
     include_str!("schemas/shapes.yaml"),
 ];
-/// How many schemas are grown.
+/// How many schemas are grown, and how many flat ones besides.
 const GROWN: u64 = 60;
+const FLAT: u64 = 30;
 
 /// A tool as far as its arguments go.
 pub(crate) struct Tool {
@@ -33,8 +38,15 @@ pub(crate) fn tools(seed: u64) -> Vec<Tool> {
     });
     let grown =
         (0..GROWN).map(|part| (format!("grown_{part}"), grown(&mut Chance::new(seed, part))));
+    let flat = (0..FLAT).map(|part| {
+        (
+            format!("flat_{part}"),
+            flat(&mut Chance::new(seed, GROWN + part)),
+        )
+    });
     written
         .chain(grown)
+        .chain(flat)
         .map(|(name, schema)| {
             // As it would come out of a manifest: numbers as they were written.
             let schema = parse(canonical::to_text(&schema).as_bytes(), &Limits::DEFAULT);

@@ -228,6 +228,50 @@ async fn what_cannot_be_mended_is_told_as_it_was_sent_in_the_callers_language() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wrapper_never_reaches_an_open_tool() {
+    let witness = Witness::start().await;
+    let open = echo("charge", "once", "")
+        .replace("  additionalProperties: false\n", "")
+        .replace("  required: [count]\n", "");
+    let fleet = Fleet::start(Spec::with([open])).await;
+    let (meant, unfit) = (r#"{"city":"Oslo","count":5}"#, "invalid_arguments");
+    for (number, (body, expected)) in [
+        (r#"{"arguments":{"count":"5"}}"#, meant),
+        (r#"{"name":"charge","arguments":{"count":5}}"#, meant),
+        (r#"{"name":"refund","arguments":{"count":5}}"#, unfit),
+        (r#"{"input":"five"}"#, unfit),
+        (r#"{"count":null,"amount":5}"#, unfit),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let single = fleet.submit_bytes("charge", body);
+        let single = single.key(&format!("single-{number}")).wait().await;
+        let item = format!(
+            r#"{{"calls":[{{"tool":"charge","args":{body},"idempotency_key":"batch-{number}"}}]}}"#
+        );
+        let calls: Value = serde_json::from_str(&item).unwrap();
+        let batch = fleet.ask("toolfleet.v1.default.batch", &calls).await;
+        let item = &batch["items"][0];
+        if expected == unfit {
+            assert_eq!(single.code(), unfit, "{body}");
+            assert_eq!(
+                item["error"]["details"], single["error"]["details"],
+                "{body}"
+            );
+        } else {
+            assert_eq!(got(&single), expected, "{body}");
+            let asked = json!({"call_id": item["call_id"], "wait_ms": 30_000});
+            let decided = fleet.get(&asked).await;
+            assert_eq!(got(&decided), expected, "{body}");
+            assert_eq!(decided["coercions"], single["coercions"], "{body}");
+        }
+    }
+    assert_eq!(fleet.count("SELECT count(*) FROM toolfleet.calls").await, 4);
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_batch_mends_each_of_its_calls() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([echo("charge", "once", "")])).await;

@@ -54,6 +54,11 @@ impl Draft {
         Some(self)
     }
 
+    /// Whether one of the changes is by such a rule.
+    pub(super) fn any(&self, is: impl Fn(Rule) -> bool) -> bool {
+        self.changes.iter().any(|(_, rule)| is(*rule))
+    }
+
     /// The arguments, and what is told of the changes: sorted by place, those at one place as they were made.
     pub(super) fn into_parts(self) -> (Value, Vec<Coercion>) {
         let mut changes = self.changes;

@@ -5,17 +5,6 @@ use serde_json::Value;
 
 use super::decimal;
 
-/// All of them.
-pub(super) const KINDS: [JsonType; 7] = [
-    JsonType::Null,
-    JsonType::Boolean,
-    JsonType::Integer,
-    JsonType::Number,
-    JsonType::String,
-    JsonType::Array,
-    JsonType::Object,
-];
-
 /// The narrowest type of a value: `5.0` is an integer.
 pub(super) fn kind_of(value: &Value) -> JsonType {
     match value {

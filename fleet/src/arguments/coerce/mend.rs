@@ -1,15 +1,13 @@
 //! Validate, change what is wrong, validate again.
 
-use std::cell::OnceCell;
-
 use serde_json::Value;
 
 use super::{
     Coercing, Level, Rule,
-    crossed::is_crossed,
+    crossed::{VISITS_MAX, is_crossed},
+    doubt,
     edit::Draft,
     pointer, size,
-    unknown::Vocabulary,
     ways::{Fault, Finder, independent},
     wrapper,
 };
@@ -22,27 +20,25 @@ const CHECKS_MAX: usize = 64;
 /// Evaluations of all these validations.
 const WORK_MAX: u64 = 10 * COLLECTED_MAX;
 
-/// The only arguments that fit and can have been meant by these, which do not fit.
+/// The only arguments that fit and can have been meant by these, which do not fit or stand in a wrapper.
 pub(super) fn mend(schema: &Schema, args: &Value, how: Coercing<'_>) -> Option<Draft> {
     if how.level == Level::Off || schema.work(args) > COLLECTED_MAX {
         return None;
     }
-    let wrapped = wrapper::unwrapped(schema, args, how.tool);
-    let is_wrapped = wrapped.is_some();
-    let draft = wrapped.unwrap_or_else(|| Draft::of(args.clone()));
-    if wrapper::is_left(schema, &draft.args, how.tool) {
-        return None;
-    }
+    let draft = wrapper::taken_off(schema, args, how.tool)?;
+    let sent = draft.args.clone();
     let mut mender = Mender {
         schema,
-        words: OnceCell::new(),
-        leaves_out: !is_wrapped,
         checks: CHECKS_MAX,
         work: WORK_MAX,
+        visits: VISITS_MAX,
     };
     // All rules are tried for every tool: what two of them read differently is not certain for any.
     match mender.read(draft, "", ROUNDS_MAX) {
-        Meaning::One(mended) => may_be_used(&mended, how.level).then_some(mended),
+        Meaning::One(mended) => {
+            let is_certain = !doubt::remains(schema, &sent, &mended);
+            (is_certain && may_be_used(&mended, how.level)).then_some(mended)
+        }
         Meaning::None | Meaning::Several => None,
     }
 }
@@ -61,10 +57,10 @@ enum Meaning {
 
 struct Mender<'a> {
     schema: &'a Schema,
-    words: OnceCell<Vocabulary<'a>>,
-    leaves_out: bool,
     checks: usize,
     work: u64,
+    /// Looks at values that may be crossed.
+    visits: usize,
 }
 
 impl Mender<'_> {
@@ -88,7 +84,8 @@ impl Mender<'_> {
     fn choose(&mut self, draft: Draft, fault: &Fault, rounds: usize) -> Meaning {
         let root = self.schema.source();
         let mut edits = fault.ways.iter().flatten();
-        if edits.any(|edit| is_crossed(root, &draft.args, &edit.place)) {
+        let visits = &mut self.visits;
+        if edits.any(|edit| is_crossed(root, &draft.args, &edit.place, visits)) {
             return Meaning::Several;
         }
         if let [way] = fault.ways.as_slice() {
@@ -116,8 +113,6 @@ impl Mender<'_> {
         let finder = Finder {
             root: self.schema.source(),
             draft,
-            words: &self.words,
-            leaves_out: self.leaves_out,
         };
         let errors: Vec<_> = self
             .schema

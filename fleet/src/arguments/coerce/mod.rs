@@ -1,16 +1,19 @@
 //! Mends what a model got slightly wrong, without ever guessing.
 //!
-//! Valid arguments are never touched. Where validation failed, rules that can mean only one thing are tried, and what they
-//! make is accepted only if the whole then validates; else the violations of what was sent are told.
+//! Valid arguments are never touched, unless they stand in a `wrapper`, which is taken off or refused. Where validation
+//! failed, rules that can mean only one thing are tried, and what they make is accepted only if the whole then validates;
+//! else the violations of what was sent are told.
 //!
 //! `rules` says what one value can mean where another kind is wanted; `ways` turns what the validator says is `wanted`
 //! into changes by these rules, a union's branches included; `mend` makes them, round by round, and gives up where two
-//! values could be meant, or where `crossed` finds that two were sent in each other's place. `wrapper`, `unknown`,
-//! `removal`, `relaxed` and `defaults` are a rule each; `places` knows the schema at a place.
+//! values could be meant, where `crossed` finds that two were sent in each other's place, or where the changes taken
+//! together leave a `doubt`. `removal`, `single`, `relaxed` and `defaults` are a rule each; `places` knows the schema at a
+//! place.
 
 mod crossed;
 mod decimal;
 mod defaults;
+mod doubt;
 mod edit;
 mod kind;
 mod mend;
@@ -19,8 +22,8 @@ mod pointer;
 mod relaxed;
 mod removal;
 mod rules;
+mod single;
 mod size;
-mod unknown;
 mod wanted;
 mod ways;
 mod wrapper;
@@ -51,13 +54,13 @@ words! {
         StringToObject = "string_to_object",
         /// `5` for `"5"`.
         IntegerToString = "integer_to_string",
-        /// `true` for `"true"`.
+        /// `true` for the only one of the allowed words that says so.
         BooleanToString = "boolean_to_string",
         /// `5.0` for `5`, where the schema does not take them for the same.
         FloatToInteger = "float_to_integer",
         /// `null` for an optional property that may not be null.
         NullRemoved = "null_removed",
-        /// `""` for an optional property that may not be a string.
+        /// `""` for an optional property that may not be a string, or only one of some words.
         EmptyRemoved = "empty_removed",
         /// Another case, or space around it, for one of the allowed words.
         EnumMatch = "enum_match",
@@ -67,8 +70,6 @@ words! {
         ValueToArray = "value_to_array",
         /// An array of one value for the value; `read` only.
         ArrayToValue = "array_to_value",
-        /// A property that the schema does not know; `read` only.
-        UnknownRemoved = "unknown_removed",
         /// A property that was not sent, from the schema's `default`.
         Default = "default",
     }
@@ -79,7 +80,7 @@ impl Rule {
     const fn is_safe(self) -> bool {
         !matches!(
             self,
-            Self::RelaxedJson | Self::ValueToArray | Self::ArrayToValue | Self::UnknownRemoved
+            Self::RelaxedJson | Self::ValueToArray | Self::ArrayToValue
         )
     }
 }
@@ -124,18 +125,18 @@ pub struct Coercing<'a> {
 }
 
 impl Schema {
-    /// Arguments that fit, with defaults filled in; changed only where they did not fit.
+    /// Arguments that fit, with defaults filled in; changed only where they did not fit or stood in a wrapper.
     ///
     /// The same arguments always give the same. Bounded: at most 64 changes and 256 defaults.
     ///
     /// # Errors
     ///
-    /// Everything about the arguments *as they were sent* that does not fit.
+    /// Everything about the arguments *as they were sent* that does not fit; never empty.
     pub fn fit(&self, args: Value, how: Coercing<'_>) -> Result<Fitted, Violations> {
-        let draft = if self.is_valid(&args) {
+        let draft = if !wrapper::is_wrapped(self, &args, how.tool) && self.is_valid(&args) {
             Draft::of(args)
         } else {
-            mend::mend(self, &args, how).ok_or_else(|| self.validate(&args))?
+            mend::mend(self, &args, how).ok_or_else(|| wrapper::refusal(self, &args, how.tool))?
         };
         Ok(self.complete(draft, how.level))
     }

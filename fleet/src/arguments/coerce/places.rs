@@ -10,19 +10,6 @@ use jsonschema::JsonType;
 use serde_json::Value;
 
 use super::{kind, pointer};
-use crate::arguments::walk;
-
-/// Keywords whose schemas say something about the parts of a value.
-const APPLIED_TO_PARTS: [&str; 8] = [
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "items",
-    "prefixItems",
-    "contains",
-    "unevaluatedItems",
-];
 
 /// Names of properties, with every schema that says something about each.
 pub(super) type Declared<'s> = BTreeMap<&'s str, Vec<&'s Value>>;
@@ -73,23 +60,33 @@ pub(super) fn parts(value: &Value) -> Box<dyn Iterator<Item = (Cow<'_, str>, &Va
     }
 }
 
-/// The schema of the whole, and those of all values that may stand in it.
-pub(super) fn everywhere(root: &Value) -> Vec<&Value> {
-    let mut seen = HashSet::from([ptr::from_ref(root)]);
-    let mut all = vec![root];
-    let mut at = 0;
-    while let Some(schema) = all.get(at).copied() {
-        let in_place = in_place(root, vec![schema]);
-        let inner = in_place.into_iter().flat_map(walk::inner);
-        let of_parts = inner.filter(|inner| APPLIED_TO_PARTS.contains(&inner.keyword));
-        all.extend(
-            of_parts
-                .map(|inner| inner.schema)
-                .filter(|schema| seen.insert(ptr::from_ref(*schema))),
-        );
-        at += 1;
+/// Looks at the whole and at every value in it, with all schemas that may apply to each.
+pub(super) fn visit<'s, 'a>(
+    root: &'s Value,
+    args: &'a Value,
+    look: &mut dyn FnMut(&[&'s Value], &'a Value),
+) {
+    let mut open = vec![(vec![root], args)];
+    while let Some((outermost, value)) = open.pop() {
+        let all = in_place(root, outermost);
+        look(&all, value);
+        let containers = parts(value).filter(|(_, part)| part.is_object() || part.is_array());
+        open.extend(containers.map(|(name, part)| (below(&all, value, &name), part)));
     }
-    all
+}
+
+/// The schemas of all properties that could stand somewhere in these arguments and do not.
+pub(super) fn absent<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
+    let mut absent = Vec::new();
+    visit(root, args, &mut |schemas, value| {
+        let is_missing = |name: &str| value.is_object() && value.get(name).is_none();
+        let declared = declared(schemas).into_iter();
+        let missing = declared.filter(|(name, _)| is_missing(name));
+        absent.extend(missing.flat_map(|(_, schemas)| schemas));
+    });
+    let mut seen = HashSet::new();
+    absent.retain(|schema| seen.insert(ptr::from_ref(*schema)));
+    absent
 }
 
 /// Whether some items of an array have a schema of their own.
@@ -118,6 +115,20 @@ pub(super) fn declared<'s>(schemas: &[&'s Value]) -> Declared<'s> {
     declared
 }
 
+/// Whether these schemas of an object say what its properties of any name are.
+pub(super) fn is_map(schemas: &[&Value]) -> bool {
+    let says = |schema: &&Value| {
+        [
+            "patternProperties",
+            "additionalProperties",
+            "unevaluatedProperties",
+        ]
+        .iter()
+        .any(|keyword| schema.get(keyword).is_some_and(Value::is_object))
+    };
+    schemas.iter().any(says)
+}
+
 /// Whether a schema may accept a value of this kind; with `exactly`, whether its words or numbers allow this one.
 pub(super) fn may_be(
     root: &Value,
@@ -142,12 +153,6 @@ pub(super) fn takes_other_names(root: &Value, schema: &Value) -> bool {
             "additionalProperties" | "unevaluatedProperties" => argument != &Value::Bool(false),
             _says_nothing_of_names => true,
         })
-}
-
-/// Whether a schema may accept an array with an item of which it says nothing.
-pub(super) fn takes_any_items(root: &Value, schema: &Value) -> bool {
-    let says = |schema: &&Value| schema.get("items").is_some_and(|items| !items.is_boolean());
-    may_be(root, schema, JsonType::Array, None) && !in_place(root, vec![schema]).iter().any(says)
 }
 
 /// Whether a schema and those that it applies to the same value may accept what `allows` says of each keyword.

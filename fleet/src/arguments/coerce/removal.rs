@@ -6,27 +6,27 @@ use serde_json::Value;
 use super::{
     Rule,
     edit::{Draft, Edit},
-    places, pointer,
+    kind, places, pointer,
 };
 
 /// The edit that leaves out the value at `place`, if it can mean nothing else.
 ///
-/// The property must be declared, and nowhere may it be null, or a text. Whether it is optional, the validator says.
+/// The property must be declared, and nowhere may it be null, or a text that is not listed. Whether it is optional, the
+/// validator says.
 pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
-    let (rule, kinds) = match draft.args.pointer(place)? {
-        Value::Null => (Rule::NullRemoved, &[JsonType::Null][..]),
-        // Where null is allowed, an empty text may be meant for it.
-        Value::String(text) if text.is_empty() => {
-            (Rule::EmptyRemoved, &[JsonType::String, JsonType::Null][..])
-        }
+    let value = draft.args.pointer(place)?;
+    let rule = match value {
+        Value::Null => Rule::NullRemoved,
+        Value::String(text) if text.is_empty() => Rule::EmptyRemoved,
         _a_value => return None,
     };
     let (parent, name) = pointer::split(place)?;
     pointer::is_property(&draft.args, place).then_some(())?;
     let declared = places::declared(&places::schemas_at(root, &draft.args, parent));
+    // Where null is allowed, an empty text may be meant for it.
     let may_be = |schema: &&Value| {
-        let mut kinds = kinds.iter();
-        kinds.any(|kind| places::may_be(root, schema, *kind, None))
+        places::may_be(root, schema, JsonType::Null, None)
+            || places::may_be(root, schema, kind::kind_of(value), Some(value))
     };
     let is_wanted = declared.get(&*name)?.iter().any(may_be);
     (!is_wanted).then(|| Edit {

@@ -19,7 +19,11 @@ pub(super) fn to_type(value: &Value, wanted: JsonType, limits: &Limits) -> Optio
         (Value::String(text), JsonType::Array) => {
             text_to_container(text, wanted, limits).or_else(|| value_to_array(value))
         }
-        (Value::Number(_) | Value::Bool(_), JsonType::String) => scalar_to_string(value),
+        (Value::Number(number), JsonType::String) => integer_to_string(number),
+        // A reading that is never taken, but makes another one uncertain.
+        (Value::Bool(boolean), JsonType::String) => {
+            Some((boolean.to_string().into(), Rule::BooleanToString))
+        }
         (Value::Number(_) | Value::Bool(_) | Value::Object(_), JsonType::Array) => {
             value_to_array(value)
         }
@@ -45,7 +49,7 @@ pub(super) fn to_option(value: &Value, options: &[Value]) -> Vec<Changed> {
             (Value::String(text), Value::Number(wanted)) => {
                 let (number, rule) = match decimal::is_integer(wanted) {
                     true => (integer_of(text), Rule::StringToInteger),
-                    false => (decimal::number(text), Rule::StringToNumber),
+                    false => (number_of(text), Rule::StringToNumber),
                 };
                 number
                     .is_some_and(|number| decimal::equal(&number, wanted))
@@ -57,9 +61,13 @@ pub(super) fn to_option(value: &Value, options: &[Value]) -> Vec<Changed> {
             (Value::Number(number), Value::Number(wanted)) => {
                 (number != wanted && decimal::equal(number, wanted)).then_some(Rule::FloatToInteger)
             }
-            (Value::Number(_) | Value::Bool(_), Value::String(_)) => scalar_to_string(value)
+            (Value::Number(number), Value::String(_)) => integer_to_string(number)
                 .filter(|(text, _)| text == option)
                 .map(|(_, rule)| rule),
+            // Two words for it come out as two values, and then neither is taken.
+            (Value::Bool(_), Value::String(word)) => string_to_boolean(word)
+                .filter(|(read, _)| read == value)
+                .map(|_| Rule::BooleanToString),
             _means_nothing_certain => None,
         };
         rule.map(|rule| (option.clone(), rule))
@@ -80,7 +88,14 @@ fn integer_of(text: &str) -> Option<Number> {
 }
 
 fn string_to_number(text: &str) -> Option<Changed> {
-    Some((Value::Number(decimal::number(text)?), Rule::StringToNumber))
+    Some((Value::Number(number_of(text)?), Rule::StringToNumber))
+}
+
+/// Not of `10.000`: so many zeros hardly anybody writes of ten, and half of the world of ten thousand.
+fn number_of(text: &str) -> Option<Number> {
+    let number = decimal::number(text)?;
+    let is_rounded = number.as_str().ends_with('0');
+    (!(is_rounded && decimal::may_be_grouped(&number))).then_some(number)
 }
 
 fn string_to_boolean(text: &str) -> Option<Changed> {
@@ -97,14 +112,8 @@ pub(super) fn is_scalar(value: &Value) -> bool {
 }
 
 /// A float is not turned into a string: nobody knows how it was meant to be written.
-fn scalar_to_string(value: &Value) -> Option<Changed> {
-    match value {
-        Value::Number(number) if decimal::is_integer(number) => {
-            Some((number.as_str().into(), Rule::IntegerToString))
-        }
-        Value::Bool(value) => Some((value.to_string().into(), Rule::BooleanToString)),
-        _other => None,
-    }
+fn integer_to_string(number: &Number) -> Option<Changed> {
+    decimal::is_integer(number).then(|| (number.as_str().into(), Rule::IntegerToString))
 }
 
 /// The array or object that a text is: by strict JSON, else by relaxed reading.
@@ -122,7 +131,7 @@ fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Ch
 
 fn value_to_array(value: &Value) -> Option<Changed> {
     let is_single = match value {
-        Value::String(text) => is_single(text),
+        Value::String(text) => !text.is_empty(),
         Value::Number(_) | Value::Bool(_) | Value::Object(_) => true,
         Value::Null | Value::Array(_) => false,
     };
@@ -136,27 +145,6 @@ fn array_to_value(value: &Value) -> Option<Changed> {
         [item] => Some((item.clone(), Rule::ArrayToValue)),
         _none_or_several => None,
     }
-}
-
-/// What joins the words of a list, or belongs to the text of one.
-const JOINING: &str = ",;|/\\&+:=<>\"'`()[]{}，；｜／＆＋：、。・·•–—‘’“”«»،؛";
-
-/// Whether a text can be neither a list that somebody joined nor a word for nothing.
-fn is_single(text: &str) -> bool {
-    let joins = |c: char| c.is_whitespace() || c.is_control() || JOINING.contains(c);
-    let says = |c: char| c.is_alphanumeric() || !c.is_ascii();
-    let nothing = [
-        "null",
-        "none",
-        "nil",
-        "undefined",
-        "nan",
-        "nothing",
-        "empty",
-    ];
-    !text.contains(joins)
-        && text.contains(says)
-        && !nothing.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// Whether two words differ in nothing but case.

@@ -5,6 +5,7 @@ use super::*;
 mod bounds;
 mod doubts;
 mod laws;
+mod misread;
 mod values;
 
 /// What comes of `sent`, as JSON text, with the changes as `path rule`.
@@ -19,7 +20,9 @@ fn fit(schema: &Value, level: Level, sent: &str) -> Option<(String, String)> {
     let fitted = match schema.fit(args, how) {
         Ok(fitted) => fitted,
         Err(violations) => {
-            assert_eq!(violations, schema.validate(&before), "not of the original");
+            let is_wrapped = violations.items().iter().any(|v| v.keyword == "wrapper");
+            let original = schema.validate(&before);
+            assert!(is_wrapped || violations == original, "not of the original");
             assert!(!violations.is_empty());
             return None;
         }
@@ -97,15 +100,19 @@ fn null_and_nothing_are_left_out_where_they_may_not_be() {
         rows,
     );
     check(Level::Safe, optional(json!({"enum": [1, 2]})), rows);
-    let of_words = &[
-        (r#"{"x":null}"#, ("{}", "/x null_removed")),
-        (r#"{"x":""}"#, NO),
-    ];
-    check(Level::Safe, optional(json!({"enum": ["a", "b"]})), of_words);
+    check(Level::Safe, optional(json!({"enum": ["a", "b"]})), rows);
+    check(
+        Level::Safe,
+        optional(json!({"enum": ["a", null]})),
+        &[(r#"{"x":""}"#, NO)],
+    );
     check(
         Level::Safe,
         optional(json!({"type": "string", "minLength": 1})),
-        of_words,
+        &[
+            (r#"{"x":null}"#, ("{}", "/x null_removed")),
+            (r#"{"x":""}"#, NO),
+        ],
     );
     check(
         Level::Safe,
@@ -190,6 +197,7 @@ fn a_wrapper_is_taken_off() {
             (r#"{"input":{"city":"a"}}"#, NO),
             (r#"{"arguments":{"city":"a"},"days":1}"#, NO),
             (r#"{"arguments":{"city":"a","verbose":true}}"#, NO),
+            (r#"{"arguments":{"town":"a"}}"#, NO),
             (r#"{"arguments":[{"city":"a"}]}"#, NO),
             (r#"{"Arguments":{"city":"a"}}"#, NO),
             (r#"{"data":{"city":"a"}}"#, NO),
@@ -200,8 +208,8 @@ fn a_wrapper_is_taken_off() {
         json!({"type": "object", "properties": {"city": {"type": "string"}}}),
         &[
             (
-                r#"{"arguments":{"city":"a"}}"#,
-                (r#"{"arguments":{"city":"a"}}"#, ""),
+                r#"{"arguments":{"city":"a"},"city":"b"}"#,
+                (r#"{"arguments":{"city":"a"},"city":"b"}"#, ""),
             ),
             (r#"{"arguments":{"city":"a"},"city":5}"#, NO),
         ],
@@ -244,10 +252,11 @@ fn a_union_is_mended_if_one_value_comes_of_it() {
                 "/x/n string_to_integer",
             ),
             (
-                r#"{"kind":"B","n":5}"#,
+                r#"{"kind":"B","n":"5"}"#,
                 r#"{"kind":"b","n":"5"}"#,
-                "/x/kind enum_match, /x/n integer_to_string",
+                "/x/kind enum_match",
             ),
+            (r#"{"kind":"B","n":5}"#, NO.0, ""),
             (
                 r#""{\"kind\":\"A\",\"n\":\"5\"}""#,
                 r#"{"kind":"a","n":5}"#,
@@ -305,7 +314,7 @@ fn defaults_are_filled_in_where_the_place_is_certain() {
             "days": {"type": "integer", "default": 3},
             "unit": {"$ref": "#/$defs/unit"},
             "where": {"type": "object", "properties": {"zoom": {"type": "integer", "default": 9}}},
-            "stops": {"type": "array", "items": {"allOf": [{"properties": {"n": {"default": 1}}}]}},
+            "stops": {"type": "array", "items": {"allOf": [{"properties": {"n": {"type": "boolean", "default": true}}}]}},
             "some": {"anyOf": [{"type": "object", "properties": {"n": {"default": 1}}}]},
             "plan": {"type": "object", "properties": {"depth": {"default": 1}}, "default": {"a": 1}},
         },
@@ -315,9 +324,9 @@ fn defaults_are_filled_in_where_the_place_is_certain() {
         Level::Safe,
         schema.clone(),
         &[(
-            r#"{"where":{},"stops":[{},{"n":2}],"some":{},"days":null}"#,
+            r#"{"where":{},"stops":[{},{"n":false}],"some":{},"days":null}"#,
             (
-                r#"{"days":3,"plan":{"a":1,"depth":1},"some":{},"stops":[{"n":1},{"n":2}],"unit":"c","where":{"zoom":9}}"#,
+                r#"{"days":3,"plan":{"a":1,"depth":1},"some":{},"stops":[{"n":true},{"n":false}],"unit":"c","where":{"zoom":9}}"#,
                 "/days null_removed, /days default, /plan default, /plan/depth default, /stops/0/n default, \
                      /unit default, /where/zoom default",
             ),

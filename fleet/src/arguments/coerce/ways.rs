@@ -1,6 +1,6 @@
 //! From what the validator says is wrong to what could be done about it.
 
-use std::{cell::OnceCell, collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem};
 
 use jsonschema::{
     JsonType, ValidationError,
@@ -13,7 +13,6 @@ use super::{
     edit::{CHANGES_MAX, Draft, Edit},
     kind, places, pointer, removal,
     rules::{self, Changed},
-    unknown::{self, Vocabulary},
     wanted::Wanted,
 };
 use crate::arguments::schema::count;
@@ -35,18 +34,15 @@ pub(super) struct Fault {
 }
 
 /// Finds out what could be done about a draft.
-pub(super) struct Finder<'a, 's> {
-    pub(super) root: &'s Value,
+pub(super) struct Finder<'a> {
+    pub(super) root: &'a Value,
     pub(super) draft: &'a Draft,
-    pub(super) words: &'a OnceCell<Vocabulary<'s>>,
-    /// Whether unknown properties may be left out.
-    pub(super) leaves_out: bool,
 }
 
 /// What one branch of a union has against a value.
 type Branch = Vec<ValidationError<'static>>;
 
-impl Finder<'_, '_> {
+impl Finder<'_> {
     /// Every place at which something does not fit, what is wanted in any case first; `None` if one of them is hopeless.
     pub(super) fn faults<'e, 'i: 'e>(
         &self,
@@ -81,7 +77,7 @@ impl Finder<'_, '_> {
 
     fn fault(&self, place: &str, errors: &[&ValidationError<'_>]) -> Fault {
         let value = self.draft.args.pointer(place);
-        let wanted = value.and_then(|value| Some((value, Wanted::of(errors, value)?)));
+        let wanted = value.and_then(|value| Some((value, Wanted::of(errors)?)));
         let (of_union, ways) = match wanted {
             None => (false, Vec::new()),
             Some((value, wanted)) => match removal::of(self.root, self.draft, place) {
@@ -103,7 +99,6 @@ impl Finder<'_, '_> {
             Wanted::OneOf(options) => rules::to_option(value, options),
             Wanted::Type(kind) => self.types(place, value, kind),
             Wanted::AnyOf(branches) => return (true, self.branches(place, value, branches)),
-            Wanted::Without(names) => return (false, self.without(place, names)),
         };
         let certain = changed
             .into_iter()
@@ -143,6 +138,8 @@ impl Finder<'_, '_> {
             (Rule::ValueToArray, Value::String(_), _) => !self.may_be(&here(), JsonType::Null),
             (Rule::ValueToArray, ..) => true,
             (Rule::ArrayToValue, _, object @ Value::Object(_)) => is_known(object, &here()),
+            // A date, an address, or what only its name tells: an integer is none of them.
+            (Rule::IntegerToString, ..) => !here().iter().any(|s| s.get("format").is_some()),
             // What could be an item as it is makes an array only of what could be items as they are.
             (_, text, Value::Array(made)) => {
                 let items = items();
@@ -187,28 +184,6 @@ impl Finder<'_, '_> {
             nodes: door.nodes.saturating_sub(nodes),
             ..door
         }
-    }
-
-    fn without(&self, place: &str, names: &[String]) -> Vec<Way> {
-        if !self.leaves_out || names.len() > CHANGES_MAX {
-            return Vec::new();
-        }
-        let words = self.words.get_or_init(|| Vocabulary::of(self.root));
-        let absent = unknown::absent(self.root, &self.draft.args);
-        let object = &self.draft.args.pointer(place);
-        let may_go = |name: &String| {
-            let value = object.and_then(|object| object.get(name));
-            value.is_some_and(|value| unknown::may_go(self.root, words, &absent, name, value))
-        };
-        if !names.iter().all(may_go) {
-            return Vec::new();
-        }
-        let edit = |name: &String| Edit {
-            place: pointer::below(place, name),
-            value: None,
-            rule: Rule::UnknownRemoved,
-        };
-        vec![names.iter().map(edit).collect()]
     }
 
     /// What each branch of a union would take, of those that take such a value if there is one; nothing if that is too

@@ -203,3 +203,56 @@ fn both_languages_keep_within_their_bounds() {
         );
     }
 }
+
+#[test]
+fn a_number_that_is_too_large_is_not_sent_in_a_circle() {
+    let limits = crate::arguments::Limits::DEFAULT;
+    let number = "18446744073709551616";
+    let refused = crate::arguments::parse(format!(r#"{{"count":{number}}}"#).as_bytes(), &limits);
+    let told = refused.unwrap_err().message;
+    assert_eq!(
+        told.english(),
+        "a number is outside what is kept exactly, integers of 64 bits and decimals up to 1e308; send one within it (in \
+         quotes it fits only where the schema says string)"
+    );
+    let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}}});
+    let violations = Schema::compile(&schema)
+        .unwrap()
+        .validate(&json!({"count": number}));
+    assert_eq!(
+        lines(&violations, Language::En),
+        [
+            r#"/count expected integer (of at most 64 bits, or 1e308), found string "18446744073709551616""#
+        ]
+    );
+    assert_eq!(
+        lines(&violations, Language::Zh),
+        [
+            r#"/count 应为 integer（整数不超过 64 位，小数不超过 1e308），实际：string "18446744073709551616""#
+        ]
+    );
+}
+
+#[test]
+fn a_wrapper_is_named_within_the_bounds() {
+    let closed = Schema::compile(
+        &json!({"type": "object", "properties": {}, "additionalProperties": false}),
+    )
+    .unwrap();
+    let entries = (0..40).map(|n| (format!("a{n:02}{}", "k".repeat(90)), json!("x".repeat(200))));
+    let mut sent: serde_json::Map<String, Value> = entries.collect();
+    sent.insert("params".to_owned(), json!({"a": 1}));
+    let sent = Value::Object(sent);
+    let violations = closed.validate(&sent);
+    let named = violations.clone().with_wrapper("params", &sent["params"]);
+    assert_eq!(named.items().last().unwrap().path, "/params");
+    assert!(named.items().len() <= 16 && named.total() <= violations.total() + 1);
+    for language in Language::ALL {
+        assert!(named.details(*language).to_string().len() <= 2 * 1024);
+    }
+    let params = named.without_undeclared_values();
+    assert_eq!(
+        params.items().last().unwrap().found.english(),
+        "object with 1 key"
+    );
+}

@@ -1,11 +1,7 @@
 //! Properties that look like an idempotency key: a model that tries again makes up another value.
 
-use super::{Warnings, names::folded};
-use crate::{
-    arguments::pointer_segment,
-    call::Effect,
-    manifest::{Manifest, check::properties},
-};
+use super::{Subject, Warnings, names::folded};
+use crate::{arguments::pointer_segment, manifest::check::properties};
 
 /// Names of keys and of tool-call ids, without case and separators. Ids of things, such as `request_id`, are no keys.
 const KEYS: [&str; 12] = [
@@ -24,14 +20,12 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Warns of a write whose caller fills in what should tell a repetition from a new call.
-pub(super) fn lint(manifest: &Manifest, warnings: &mut Warnings) {
-    if manifest.effect == Effect::Read {
+pub(super) fn lint(subject: &Subject<'_>, warnings: &mut Warnings) {
+    if !subject.writes() {
         return;
     }
-    let idempotency = manifest.idempotency.as_ref();
-    let ours = idempotency.and_then(|how| how.argument.as_deref());
-    for (name, _) in properties(&manifest.input_schema) {
-        if Some(name.as_str()) == ours || !KEYS.contains(&folded(name).as_str()) {
+    for (name, _) in properties(subject.input_schema) {
+        if Some(name.as_str()) == subject.key_argument || !KEYS.contains(&folded(name).as_str()) {
             continue;
         }
         warnings.add(

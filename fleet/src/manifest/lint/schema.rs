@@ -4,17 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Warnings, names, says, values};
-use crate::{
-    arguments::{Inner, inner, keywords},
-    call::Effect,
-    manifest::Manifest,
-};
+use super::{Subject, Warnings, names, says, values};
+use crate::arguments::{Inner, inner, keywords};
 
 const ROOT: &str = "/input_schema";
 
-pub(super) fn lint(manifest: &Manifest, warnings: &mut Warnings) {
-    let schema = &manifest.input_schema;
+pub(super) fn lint(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let schema = subject.input_schema;
     for union in ["anyOf", "oneOf", "allOf"] {
         if says(schema, union) {
             warnings.add(
@@ -26,8 +22,8 @@ pub(super) fn lint(manifest: &Manifest, warnings: &mut Warnings) {
     let mut parts = BTreeSet::new();
     collect_parts(schema, &mut parts);
     let linter = Linter {
-        writes: manifest.effect != Effect::Read,
-        tool: manifest.name.as_str(),
+        writes: subject.writes(),
+        tool: subject.name,
         parts,
     };
     linter.schema(schema, ROOT, true, Part::Whole, warnings);
@@ -215,10 +211,7 @@ fn property(name: &str, schema: &Value, path: &str, required: bool, warnings: &m
     let bounded = ["minLength", "pattern", "format", "enum", "const"];
     let is_text = keywords::types(schema).contains(&"string");
     if required && is_text && !bounded.iter().any(|word| says(schema, word)) {
-        warnings.add(
-            path,
-            "the property is required but may be empty; add minLength: 1",
-        );
+        warnings.may_be_empty.push(path.to_owned());
     }
     if required && says(schema, "default") {
         warnings.add(

@@ -300,6 +300,88 @@ fn a_property_is_warned_of_what_a_model_gets_wrong() {
 }
 
 #[test]
+fn required_texts_that_may_be_empty_are_warned_of_once() {
+    let text = json!({"type": "string", "description": GOOD});
+    let input = |names: &[&str]| {
+        let all = names.iter().map(|name| ((*name).to_owned(), text.clone()));
+        let properties: Map<String, Value> = all.collect();
+        json!({"type": "object", "properties": properties, "required": names})
+    };
+    let schema = input(&["city", "street", "zip"]);
+    let place = |name: &str| format!("/input_schema/properties/{name}");
+    let found = warned(&json!({"input_schema": schema}));
+    let told = format!(
+        "the property is required but may be empty, and so are {} and 1 more; add minLength: 1 where it has to say something",
+        place("street")
+    );
+    assert_eq!(found, [(place("city"), told)]);
+    let mut many = input(&["city", "street", "zip"]);
+    many["properties"]["days"] = json!({"type": "integer"});
+    let found = warned(&json!({"input_schema": many}));
+    let paths: Vec<&str> = found.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, [place("days"), place("city")], "{found:?}");
+}
+
+#[test]
+fn booleans_in_words_and_wrappers_are_warned_of_for_reads_and_writes() {
+    for effect in ["read", "once"] {
+        for options in [json!(["True", "False"]), json!(["true", "false", "auto"])] {
+            let found = about(
+                json!({"type": "string", "enum": options, "description": GOOD}),
+                false,
+                effect,
+            );
+            assert!(
+                matches!(&found[..], [(at, message)] if at.ends_with("/a/enum") && message.contains("type: boolean")),
+                "{found:?}"
+            );
+        }
+        let input = json!({
+            "type": "object", "additionalProperties": false,
+            "properties": {"params": {"type": "boolean", "description": GOOD}},
+        });
+        let found = warned(&json!({"effect": effect, "input_schema": input}));
+        assert!(
+            matches!(&found[..], [(at, message)] if at.ends_with("/params") && message.contains("by mistake")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn what_has_problems_is_warned_of_as_far_as_it_can_be_read() {
+    let text = |changes: &Value| {
+        let mut manifest = json!({
+            "name": "get_weather", "version": 1, "description": "Weather.", "effect": "once",
+            "input_schema": {"type": "object", "additionalProperties": false, "properties": {"a": {"type": "integer"}}},
+            "executor": {"process": {"command": ["/bin/cat"]}},
+        });
+        let fields = manifest.as_object_mut().unwrap();
+        fields.extend(changes.as_object().unwrap().clone());
+        let text = manifest.to_string();
+        assert!(parse(&text).is_err(), "{text}");
+        let warnings = lint_text(&text).into_iter();
+        warnings.map(|warning| warning.path).collect::<Vec<_>>()
+    };
+    let (tool, a) = ("/description", "/input_schema/properties/a");
+    assert_eq!(text(&json!({"timeout": 30})), [tool, a, a]);
+    assert_eq!(text(&json!({"retries": 5})), [tool, a, a]);
+    assert_eq!(text(&json!({"timeout": "48h"})), [tool, a, a]);
+    assert_eq!(
+        text(&json!({"effect": "maybe"})),
+        [tool, a],
+        "whether it writes is not known"
+    );
+    assert_eq!(text(&json!({"input_schema": 5})), [tool]);
+    assert_eq!(lint_text("name: ["), []);
+    let good = manifest(&json!({"name": "run"}));
+    assert_eq!(
+        lint_text(&serde_json::to_string(&good).unwrap()),
+        lint(&good)
+    );
+}
+
+#[test]
 fn names_that_models_stumble_over_are_warned_of() {
     let named = |names: &[&str]| {
         let properties: Map<String, Value> = names
@@ -376,8 +458,16 @@ fn every_level_is_looked_at() {
     };
     assert_eq!(places("additionalProperties: false"), at(""));
     assert_eq!(places("no description"), at("/properties/n"));
-    assert_eq!(places("minLength"), at("/properties/n"));
-    assert_eq!(found.len(), 9, "{found:?}");
+    assert_eq!(places("minLength"), [&at("/properties/n")[0]]);
+    let once = found
+        .iter()
+        .find(|(_, message)| message.contains("minLength"));
+    let others = format!("and so are {} and 1 more", at("/properties/n")[1]);
+    assert!(
+        once.is_some_and(|(_, message)| message.contains(&others)),
+        "{once:?}"
+    );
+    assert_eq!(found.len(), 7, "{found:?}");
 }
 
 #[test]
@@ -408,7 +498,7 @@ fn wide(properties: usize) -> Manifest {
 
 fn looked_at(manifest: &Manifest) -> Vec<ManifestProblem> {
     let mut found = Warnings::default();
-    schema::lint(manifest, &mut found);
+    schema::lint(&Subject::of(manifest), &mut found);
     let unfit = crate::arguments::unfit_defaults(&manifest.input_schema);
     let declared = manifest.input_schema["properties"]
         .as_object()

@@ -73,6 +73,16 @@ fn shown(schema: &Value, place: &str, warnings: &mut Warnings) {
 fn enumerated(options: &[Value], types: &[&str], place: &str, warnings: &mut Warnings) {
     let mut alike: BTreeMap<String, &str> = BTreeMap::new();
     let path = || format!("{place}/enum");
+    let says = |word: &str| {
+        let mut texts = options.iter().filter_map(Value::as_str);
+        texts.any(|text| text.trim().eq_ignore_ascii_case(word))
+    };
+    if says("true") && says("false") {
+        warnings.add(
+            path(),
+            "models send true and false for these texts; write type: boolean, and turn it into a text where the tool is called",
+        );
+    }
     for option in options {
         if !types.is_empty() && !types.iter().any(|kind| is_of(option, kind)) {
             let types = types.join(" or ");

@@ -88,6 +88,71 @@ pub(super) fn wrapped_but_one(source: &Source<'_>, chance: &mut Chance) -> Drawn
     Some(rest.wrapped(wrapper(source, chance)?, false, company))
 }
 
+/// As in the protocol of a vendor: the tool's name, and its arguments beside it.
+pub(super) fn wrapped_with_name(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    called(source, chance, |tool, _| tool.to_owned())
+}
+
+pub(super) fn wrapped_with_other_name(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    is_unknown(source, "", "name")?;
+    called(source, chance, |tool, chance| {
+        chance
+            .of(&[format!("other_{tool}"), "search".to_owned()])
+            .clone()
+    })
+}
+
+fn called(
+    source: &Source<'_>,
+    chance: &mut Chance,
+    name: impl FnOnce(&str, &mut Chance) -> String,
+) -> Drawn {
+    let key = wrapper(source, chance)?;
+    let company = Some(("name".to_owned(), json!(name(source.tool, chance))));
+    Some(Damage::default().wrapped(key, chance.percent(25), company))
+}
+
+/// The value under a name that is none, and nothing under its own, or under another that is absent.
+pub(super) fn misnamed_beside_nothing(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, parent, name, value) = source.property(chance)?;
+    let nothing = chance.of(&[json!(null), json!("")]).clone();
+    let new = match chance.below(3) {
+        0 => (*chance.of(&["arg0", "value", "x", "extra"])).to_owned(),
+        1 => spelling::other_word(&name, chance),
+        _ => spelling::misspelt(&name, chance),
+    };
+    is_unknown(source, &parent, &new)?;
+    let mut changes = vec![Change::Add(parent.clone(), new, value.clone())];
+    let absent: Vec<_> = source
+        .gold
+        .sites
+        .absent
+        .iter()
+        .filter(|(place, ..)| *place == parent)
+        .collect();
+    match chance.pick(&absent) {
+        Some((_, absent, _)) if chance.percent(50) => {
+            changes.push(Change::Remove(at));
+            changes.push(Change::Add(parent, absent.clone(), nothing));
+        }
+        _ => changes.push(Change::Set(at, nothing)),
+    }
+    Some(Damage::of(changes))
+}
+
+/// An integer or a boolean under the name of a text that is absent.
+pub(super) fn under_name_of_text(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, parent, _, value) = source.property(chance)?;
+    (value.is_number() || value.is_boolean()).then_some(())?;
+    let absent = source.gold.sites.absent.iter();
+    let texts: Vec<_> = absent
+        .filter(|(place, _, text)| *place == parent && *text)
+        .collect();
+    let (_, name, _) = chance.pick(&texts)?;
+    // The boolean or integer may be the value of both: of a text that may also be one, it is.
+    Some(Damage::moved(&at, value.clone(), &parent, name.clone()))
+}
+
 pub(super) fn unknown_added(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let names = [
         "reasoning",
@@ -252,6 +317,23 @@ pub(super) fn items_swapped(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let last = items.len() - 1;
     items.swap(0, 1 + chance.below(last));
     Some(Damage::set(at, Value::Array(items)))
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !(value.is_array() || value.is_object())
+}
+
+/// Two scalars that do not stand in the same object or list.
+pub(super) fn swapped_across(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (one, first) = source.one(chance, is_scalar)?;
+    let (two, second) = source.one(chance, is_scalar)?;
+    let (around_one, around_two) = (split(&one)?.0, split(&two)?.0);
+    (around_one != around_two).then(|| {
+        Damage::of(vec![
+            Change::Set(one.clone(), second.clone()),
+            Change::Set(two.clone(), first.clone()),
+        ])
+    })
 }
 
 pub(super) fn swapped(source: &Source<'_>, chance: &mut Chance) -> Drawn {

@@ -46,7 +46,7 @@ const fn either(name: &'static str, draw: Draw) -> Kind {
 }
 
 /// All of them; the first are those that the rules are for.
-pub(crate) const KINDS: [Kind; 76] = {
+pub(crate) const KINDS: [Kind; 84] = {
     use Mends::{Always, Read};
     [
         mended("number as text", Always, 85, numbers::number_as_text),
@@ -66,8 +66,8 @@ pub(crate) const KINDS: [Kind; 76] = {
             98,
             keys::wrapped_as_text,
         ),
-        mended("integer for text", Always, 90, scalars::integer_for_text),
-        mended("boolean for text", Always, 85, scalars::boolean_for_text),
+        mended("integer for text", Always, 60, scalars::integer_for_text),
+        mended("boolean for a word", Always, 50, scalars::boolean_for_word),
         mended("integral float", Always, 0, numbers::integral_float),
         mended("null for absent", Always, 90, scalars::null_for_absent),
         mended(
@@ -86,8 +86,21 @@ pub(crate) const KINDS: [Kind; 76] = {
         mended("JSON5 text", Read, 88, texts::json5),
         mended("Python text", Read, 88, texts::python),
         mended("value for array of one", Read, 60, lists::one_for_array),
-        mended("array of one for value", Read, 68, lists::array_for_one),
-        mended("unknown property added", Read, 5, keys::unknown_added),
+        mended("array of one for value", Read, 50, lists::array_for_one),
+        mended(
+            "tool's name and arguments",
+            Always,
+            98,
+            keys::wrapped_with_name,
+        ),
+        never("other tool and arguments", keys::wrapped_with_other_name),
+        never("boolean for text", scalars::boolean_for_text),
+        never("unknown property added", keys::unknown_added),
+        never(
+            "misnamed beside null or \"\"",
+            keys::misnamed_beside_nothing,
+        ),
+        never("scalar under a text's name", keys::under_name_of_text),
         never("key: another word", keys::synonym),
         never("key: another case", keys::other_case),
         never("key: misspelt", keys::misspelt),
@@ -101,6 +114,7 @@ pub(crate) const KINDS: [Kind; 76] = {
         either("property in a wrapper", keys::moved_into_wrapper),
         either("object flattened", keys::flattened),
         either("values swapped", keys::swapped),
+        either("values swapped across levels", keys::swapped_across),
         either("items swapped", keys::items_swapped),
         either("all in another wrapper", keys::wrapped_in_other_name),
         never("all but one in a wrapper", keys::wrapped_but_one),
@@ -110,6 +124,7 @@ pub(crate) const KINDS: [Kind; 76] = {
         never("list joined: space", lists::joined_by_space),
         never("list joined: semicolon", lists::joined_by_semicolon),
         never("list joined: otherwise", lists::joined_otherwise),
+        never("word for nothing or all", lists::word_for_list),
         never("list as a map of indices", lists::as_index_map),
         never("object as a list of pairs", lists::as_pairs),
         never("list in a wrapper", lists::in_wrapper),
@@ -118,6 +133,7 @@ pub(crate) const KINDS: [Kind; 76] = {
         never("empty array or object", lists::empty_container),
         never("number: 1,000", numbers::thousands),
         never("number: 1.000", numbers::thousands_by_point),
+        never("number: 10.000", numbers::round_thousands_by_point),
         never("number: 50%", numbers::percent),
         never("number: 5 kg", numbers::unit),
         never("number: 0x10", numbers::hexadecimal),

@@ -132,10 +132,41 @@ pub(super) fn joined_by_semicolon(source: &Source<'_>, chance: &mut Chance) -> D
     joined(source, chance, &[";", "; "])
 }
 
-/// Not by a hyphen: nobody can tell a word that has one from two words.
+/// By whatever may stand between words; not by nothing, and not by `_`, which only programs put between the parts of one.
 pub(super) fn joined_otherwise(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let by = [
-        "|", "/", "&", "+", " and ", "、", "，", "；", "\u{3000}", "\\n",
+        "|", "/", "&", "+", "-", "–", "~", ".", ":", "=", "*", "#", "@", " and ", " or ", " - ",
+        " | ", "\n", "\\", "\u{3000}", "\r\n", "、", "，", "；", "／", "｜", "和", "与", "及",
+        "或", "以及", " 和 ", "·", "•", "→", "…",
     ];
     joined(source, chance, &by)
+}
+
+/// A word for nothing, for all, or for what somebody else is to choose.
+pub(super) fn word_for_list(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, _) = array_of(source, chance, |_| true)?;
+    let words = [
+        "unknown",
+        "default",
+        "all",
+        "All",
+        "ALL",
+        "none",
+        "None",
+        "any",
+        "n/a",
+        "N/A",
+        "null",
+        "everything",
+        "*",
+        "-",
+        "无",
+        "全部",
+        "所有",
+        "默认",
+        "任意",
+        "不限",
+        "未知",
+    ];
+    Some(Damage::set(at, json!(chance.of(&words))))
 }

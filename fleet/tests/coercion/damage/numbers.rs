@@ -87,6 +87,22 @@ pub(super) fn thousands_by_point(source: &Source<'_>, chance: &mut Chance) -> Dr
     Some(Damage::read_as(&at, json!(text)).or(as_decimal))
 }
 
+/// The same wherever a number may stand, if it ends in 0: hardly anybody writes three decimals and the last of them 0.
+pub(super) fn round_thousands_by_point(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    to_one(source, chance, is_integer, |value, chance| {
+        let n = small(value)?;
+        let (thousands, rest) = match n {
+            1..1_000 => (n, 0),
+            1_000..1_000_000 if n % 10 == 0 => (n / 1_000, n % 1_000),
+            _ => return None,
+        };
+        Some(json!(format!(
+            "{}{thousands}.{rest:03}",
+            chance.of(&["", " "])
+        )))
+    })
+}
+
 pub(super) fn percent(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     to_one(source, chance, Value::is_number, |value, chance| {
         Some(json!(format!(

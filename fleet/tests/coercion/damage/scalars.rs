@@ -36,10 +36,21 @@ pub(super) fn integer_for_text(source: &Source<'_>, chance: &mut Chance) -> Draw
 }
 
 pub(super) fn boolean_for_text(source: &Source<'_>, chance: &mut Chance) -> Drawn {
-    let is_boolean_text = |value: &Value| matches!(value.as_str(), Some("true" | "false"));
-    to_one(source, chance, is_boolean_text, |value, _| {
-        Some(json!(value == "true"))
-    })
+    let chosen = &source.gold.sites.chosen;
+    let is_free = |at: &str| !chosen.iter().any(|place| place == at);
+    let (at, value) = source.one(chance, |value| boolean_of(value).is_some())?;
+    let boolean = boolean_of(value).filter(|_| is_free(&at))?;
+    Some(Damage::read_as(&at, json!(boolean)))
+}
+
+/// Where only one of the allowed words says it; of two of them nobody can know which.
+pub(super) fn boolean_for_word(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, word) = source.chosen(chance)?;
+    Some(Damage::read_as(&at, json!(boolean_of(&json!(word))?)))
+}
+
+fn boolean_of(value: &Value) -> Option<bool> {
+    value.as_str()?.to_ascii_lowercase().parse().ok()
 }
 
 pub(super) fn null_for_absent(source: &Source<'_>, chance: &mut Chance) -> Drawn {

@@ -53,6 +53,11 @@ pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
 
 /// Reads one file; whatever prevents it is a problem like others.
 pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
+    parse(&text(path)?)
+}
+
+/// The text of one file.
+pub(super) fn text(path: &Path) -> Result<String, Vec<ManifestProblem>> {
     let whole_file = |message: String| {
         vec![ManifestProblem {
             path: String::new(),
@@ -69,9 +74,8 @@ pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestPro
     File::open(path)
         .and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes))
         .map_err(|problem| whole_file(format!("cannot be read: {problem}")))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))?;
-    parse(&text)
+    String::from_utf8(bytes)
+        .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))
 }
 
 /// Each problem as `file:pointer: message`.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use fleet::manifest::{ManifestProblem, lint};
+use fleet::manifest::{ManifestProblem, lint, lint_text};
 use serde_json::{Value, json};
 
 use super::files::{self, ManifestFile};
@@ -19,7 +19,7 @@ Problems are what `tools apply` refuses. Warnings, at most 50 for each file:
   its name      a word in which models wrap arguments; anything but letters, digits and _; like a sibling but for
                 case or separators; camelCase beside snake_case
   its values    an object that may hold anything; an array without items; a format or pattern without an example;
-                enum values of another type, or equal but for case or space
+                enum values of another type, or equal but for case or space, or such as True and False
   of a write    an object at any level without additionalProperties: false; a number without bounds; an array without
                 maxItems
 docs/lint.md has the reasons, and what to write instead.";
@@ -64,7 +64,11 @@ impl Found {
     fn new(file: &ManifestFile) -> Self {
         let (problems, warnings) = match &file.manifest {
             Ok(manifest) => (Vec::new(), lint(manifest)),
-            Err(problems) => (problems.clone(), Vec::new()),
+            Err(problems) => {
+                // What cannot be read is one of the problems.
+                let text = files::text(&file.path).unwrap_or_default();
+                (problems.clone(), lint_text(&text))
+            }
         };
         Self {
             file: file.path.display().to_string(),

@@ -86,10 +86,10 @@ fn lists_may_be_swapped() {
         &[
             (r#"{"names":[true],"flags":[]}"#, NO),
             (
-                r#"{"names":[true],"flags":[false]}"#,
+                r#"{"names":[5],"flags":[true]}"#,
                 (
-                    r#"{"flags":[false],"names":["true"]}"#,
-                    "/names/0 boolean_to_string",
+                    r#"{"flags":[true],"names":["5"]}"#,
+                    "/names/0 integer_to_string",
                 ),
             ),
         ],
@@ -116,9 +116,13 @@ fn what_may_be_swapped_is_not_mended() {
             (r#"{"count":null,"value":7}"#, NO),
             (r#"{"count":"","text":7}"#, NO),
             (r#"{"text":true,"value":"x"}"#, NO),
+            (r#"{"text":7,"value":"x"}"#, NO),
             (
-                r#"{"text":7,"value":"x"}"#,
-                (r#"{"text":"7","value":"x"}"#, "/text integer_to_string"),
+                r#"{"text":7,"value":"x","count":1}"#,
+                (
+                    r#"{"count":1,"text":"7","value":"x"}"#,
+                    "/text integer_to_string",
+                ),
             ),
             (
                 r#"{"word":"A","other":" C"}"#,
@@ -129,91 +133,6 @@ fn what_may_be_swapped_is_not_mended() {
             ),
         ],
     );
-}
-
-#[test]
-fn an_unknown_property_goes_where_nothing_is_missing() {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "city": {"type": "string"},
-            "days": {"type": "integer", "default": 3},
-            "where": {
-                "type": "object",
-                "properties": {"lat": {"type": "number"}},
-                "additionalProperties": false,
-            },
-        },
-        "required": ["city"],
-        "additionalProperties": false,
-    });
-    check(
-        Level::Read,
-        schema.clone(),
-        &[
-            (
-                r#"{"city":"a","days":1,"verbose":true,"where":{"lat":1}}"#,
-                (
-                    r#"{"city":"a","days":1,"where":{"lat":1}}"#,
-                    "/verbose unknown_removed",
-                ),
-            ),
-            (
-                r#"{"city":"a","days":1,"where":{"lat":1,"zone":"x"}}"#,
-                (
-                    r#"{"city":"a","days":1,"where":{"lat":1}}"#,
-                    "/where/zone unknown_removed",
-                ),
-            ),
-            // It could be `days`, and no default may hide that; or `lat`, which is missing elsewhere.
-            (r#"{"city":"a","dayz":5,"where":{"lat":1}}"#, NO),
-            (r#"{"city":"a","verbose":true,"where":{"lat":1}}"#, NO),
-            (r#"{"city":"a","days":1,"verbose":true,"where":{}}"#, NO),
-            (r#"{"city":"a","days":1,"lat":5,"where":{}}"#, NO),
-            // It could be `city`.
-            (r#"{"town":"a"}"#, NO),
-            (r#"{"city":"a","city2":"b","days":1,"where":{"lat":1}}"#, NO),
-            (r#"{"city":"a","City":"b","days":1,"where":{"lat":1}}"#, NO),
-            // It holds what is known.
-            (
-                r#"{"city":"a","days":1,"where":{"lat":1},"more":{"all":[{"days":2}]}}"#,
-                NO,
-            ),
-            (
-                r#"{"city":"a","days":1,"where":{"lat":1},"more":"{\"days\":2}"}"#,
-                NO,
-            ),
-            (
-                r#"{"city":"a","days":1,"where":{"lat":1},"input":true}"#,
-                NO,
-            ),
-            (
-                r#"{"city":"a","days":1,"where":{"lat":1},"get_weather":true}"#,
-                NO,
-            ),
-        ],
-    );
-    let sent = r#"{"city":"a","days":1,"verbose":true,"where":{"lat":1}}"#;
-    check(Level::Safe, schema, &[(sent, NO)]);
-}
-
-#[test]
-fn talk_goes_where_nothing_that_is_missing_would_take_it() {
-    let closed = |properties: Value| json!({"type": "object", "properties": properties, "additionalProperties": false});
-    let talk = r#"{"reasoning":"As they asked."}"#;
-    let gone = ("{}", "/reasoning unknown_removed");
-    let days = json!({"days": {"type": "integer"}});
-    check(Level::Read, closed(days.clone()), &[(talk, gone)]);
-    check(Level::Safe, closed(days), &[(talk, NO)]);
-    for taker in [
-        json!({"note": {"type": "string"}}),
-        json!({"labels": {"type": "object"}}),
-        json!({"all": {"type": "array"}}),
-        json!({"by_day": closed(json!({"note": {"type": "string"}})), "reason": {"type": "integer"}}),
-        json!({"seats": {"type": "object", "patternProperties": {"^[0-9]+$": {"type": "integer"}}, "additionalProperties": false}}),
-    ] {
-        check(Level::Read, closed(taker), &[(talk, NO)]);
-    }
 }
 
 #[test]

@@ -120,9 +120,11 @@ proptest! {
         level in levels(),
     ) {
         let schema = whole(properties.into_iter().collect(), open);
+        // The tool's own name, which no schema here declares.
+        let is_wrapped = sent.len() == 1 && sent.contains_key("d");
         let sent = Value::Object(sent);
         let how = Coercing { level, tool: "d" };
-        let was_valid = schema.is_valid(&sent);
+        let was_valid = !is_wrapped && schema.is_valid(&sent);
         let found = schema.fit(sent.clone(), how);
 
         let again = schema.fit(sent.clone(), how);

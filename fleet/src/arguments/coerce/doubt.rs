@@ -1,0 +1,102 @@
+//! What a mending leaves in doubt when it is looked at as a whole, though each of its changes is certain by itself.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{Rule, crossed, edit::Draft, places, pointer, single::is_single};
+use crate::arguments::{Schema, keywords};
+
+/// Whether something else may have been meant by what was `sent`, without its wrapper, and was mended so.
+pub(super) fn remains(schema: &Schema, sent: &Value, mended: &Draft) -> bool {
+    let is_reading = |change| is_only_a_reading(schema.source(), &mended.args, change);
+    mended.changes.iter().any(is_reading)
+        || (mended.any(is_removal) && has_other_names(schema.source(), &mended.args))
+        || (mended.any(is_text_of_scalar) && may_be_elsewhere(schema, sent, mended))
+}
+
+const fn is_removal(rule: Rule) -> bool {
+    matches!(rule, Rule::NullRemoved | Rule::EmptyRemoved)
+}
+
+const fn is_text_of_scalar(rule: Rule) -> bool {
+    matches!(rule, Rule::IntegerToString | Rule::BooleanToString)
+}
+
+/// Whether a change tells what could be read there, and so makes other readings uncertain, but is never made itself.
+fn is_only_a_reading(root: &Value, args: &Value, (place, rule): &(String, Rule)) -> bool {
+    let schemas = places::schemas_at(root, args, place);
+    match rule {
+        // As free text, and not as one of some words.
+        Rule::BooleanToString => {
+            let lists = |schema: &&Value| keywords::values(schema).is_some();
+            let is_text = |schema: &&Value| keywords::types(schema).contains(&"string");
+            let mut free = schemas.iter().filter(|schema| !lists(schema));
+            free.any(is_text) || !schemas.iter().any(lists)
+        }
+        Rule::ValueToArray => match args.pointer(place).and_then(|list| list.get(0)) {
+            Some(Value::String(text)) => !is_single(text, &places::of_items(root, &schemas)),
+            Some(Value::Object(entries)) => is_box(entries),
+            _other => false,
+        },
+        // Of an item, the brackets may be those of all of them.
+        Rule::ArrayToValue => !pointer::is_property(args, place),
+        _made => false,
+    }
+}
+
+/// Whether an object holds nothing but a list: it may be the list that was to stand there.
+fn is_box(entries: &Map<String, Value>) -> bool {
+    entries.len() == 1 && entries.values().all(Value::is_array)
+}
+
+/// Whether a property stands where its object declares others and not this one: it may be what was sent as nothing.
+fn has_other_names(root: &Value, args: &Value) -> bool {
+    let mut has = false;
+    places::visit(root, args, &mut |schemas, value| {
+        let declared = places::declared(schemas);
+        let mut names = value.as_object().into_iter().flat_map(Map::keys);
+        let is_other = |name: &String| !declared.contains_key(&**name);
+        has |= !declared.is_empty() && names.any(is_other);
+    });
+    has
+}
+
+/// Whether a scalar that became a text may belong somewhere else: something else was wrong too, or a property that could
+/// have it as it was is missing while this one need not be there.
+fn may_be_elsewhere(schema: &Schema, sent: &Value, mended: &Draft) -> bool {
+    if mended.any(|rule| rule != Rule::Unwrap && !is_text_of_scalar(rule)) {
+        return true;
+    }
+    let absent = places::absent(schema.source(), sent);
+    let texts = mended
+        .changes
+        .iter()
+        .filter(|(_, rule)| is_text_of_scalar(*rule));
+    let texts: BTreeSet<&str> = texts.map(|(place, _)| property(sent, place)).collect();
+    texts.into_iter().any(|place| {
+        let value = sent.pointer(place).expect("nothing else was changed");
+        let would_take = |other: &&Value| crossed::fits(schema.source(), value, other);
+        absent.iter().any(would_take) && is_optional(schema, &mended.args, place)
+    })
+}
+
+/// The property at a place, or in which the place is as an item.
+fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
+    while !pointer::is_property(args, place)
+        && let Some((outer, _)) = pointer::split(place)
+    {
+        place = outer;
+    }
+    place
+}
+
+/// Whether the arguments would fit without the property at a place, too.
+fn is_optional(schema: &Schema, args: &Value, place: &str) -> bool {
+    let mut without = args.clone();
+    let left_out = pointer::split(place).and_then(|(outer, name)| {
+        let object = without.pointer_mut(outer)?.as_object_mut()?;
+        object.remove(&*name)
+    });
+    left_out.is_some() && schema.is_valid(&without)
+}
