@@ -1244,6 +1244,7 @@ CREATE TABLE toolfleet.fleet (
     timeline integer,
     wal_lsn pg_lsn,
     quarantines integer DEFAULT 0 NOT NULL,
+    ledger_id uuid DEFAULT gen_random_uuid() NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -1290,6 +1291,17 @@ CREATE TABLE toolfleet.open_counts (
     n bigint NOT NULL
 )
 WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
+
+CREATE TABLE toolfleet.prefix_takeovers (
+    takeover_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    asked_at timestamp with time zone DEFAULT now() NOT NULL,
+    taken_at timestamp with time zone,
+    prefix text NOT NULL,
+    former_ledger_id uuid NOT NULL,
+    former_place text,
+    taken_by text NOT NULL,
+    note text NOT NULL
+);
 
 CREATE TABLE toolfleet.tool_slots (
     tool text NOT NULL,
@@ -1370,6 +1382,8 @@ ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
     ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend);
+ALTER TABLE ONLY toolfleet.prefix_takeovers
+    ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
 ALTER TABLE ONLY toolfleet.tool_slots
     ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
 ALTER TABLE ONLY toolfleet.tool_versions

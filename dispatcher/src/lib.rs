@@ -29,7 +29,9 @@ use std::{sync::Arc, time::Duration};
 
 pub use config::Config;
 use fleet::{
-    bus::{BusError, connect::Bus, events::Events, mark, publish::Publisher, topology},
+    bus::{
+        BusError, connect::Bus, events::Events, prefix::PrefixClaim, publish::Publisher, topology,
+    },
     config::ConfigError,
     http::{self, HttpState, Readiness},
     ids::DispatcherId,
@@ -81,12 +83,12 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a dispatcher until `shutdown` is done.
 ///
-/// Order of the start: server and schema, NATS, ground, tools, stream, waiters, service, sweep. Order of the stop: intake, the
+/// Order of the start: server and schema, NATS, ground, prefix, tools, stream, waiters, service, sweep. Order of the stop: intake, the
 /// requests in hand, the sweep, the ledger's lanes.
 ///
 /// # Errors
 ///
-/// It cannot start; once it runs it waits for whatever is missing.
+/// It cannot start, or its prefix turns out to be another ledger's; otherwise it waits for whatever is missing once it runs.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -114,9 +116,14 @@ pub async fn run(
     )
     .await?;
     readiness.set("nats", true);
-    postgres.recalled(mark::recall(&bus).await?);
+    let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
+    postgres.recalled(prefix.recall().await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     drop(postgres.connect().await?);
+    let mark = postgres.mark();
+    prefix
+        .hold(&mark.expect("a process that has connected knows a mark"))
+        .await?;
     let pool = postgres.pool(config.read_connections);
     readiness.set("postgres", true);
 
@@ -161,6 +168,7 @@ pub async fn run(
         events: events.clone(),
         completing,
         registry: registry.clone(),
+        prefix: prefix.clone(),
         dispatcher,
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
@@ -207,14 +215,18 @@ pub async fn run(
     // A task: on a runtime of several threads, whoever is polled by the one that waits for the end is woken by a system call each time.
     let mut serving = JoinSet::new();
     serving.spawn(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
-    tokio::select! {
+    let held = tokio::select! {
         Some(_ended) = serving.join_next() => return Err(RunError::PartEnded),
         Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),
         Some(_ended) = tasks.join_next() => return Err(RunError::PartEnded),
-        () = shutdown => {
+        held = prefix.held_until(shutdown) => {
             tracing::info!("dispatcher takes no new requests");
             readiness.set("service", false);
             intake.cancel();
+            if held.is_err() {
+                // What lies there now is another ledger's: nothing is published or purged any more.
+                stop.cancel();
+            }
             if timeout(GRACE, serving.join_next()).await.is_err() {
                 work.cancel();
                 // Without NATS the endpoints never hear that they have ended.
@@ -222,8 +234,9 @@ pub async fn run(
                     tracing::debug!("the NATS service was left as it was");
                 }
             }
+            held
         }
-    }
+    };
     drop(serving);
     stop.cancel();
     while tasks.join_next().await.is_some() {}
@@ -231,7 +244,7 @@ pub async fn run(
     while lanes.join_next().await.is_some() {}
     bus.flush().await;
     tracing::info!(%dispatcher, "dispatcher has stopped");
-    Ok(())
+    Ok(held?)
 }
 
 /// Says in `/readyz` whether both servers answer, and Postgres on ground that is safe.

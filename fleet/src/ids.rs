@@ -38,6 +38,10 @@ uuid_id! {
     /// One start of a dispatcher process. Workers address completed calls to it.
     DispatcherId
 }
+uuid_id! {
+    /// One ledger. Random, made with it, and kept by every copy of it.
+    LedgerId
+}
 
 impl CallId {
     /// A new id, ordered by time of creation.

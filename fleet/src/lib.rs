@@ -23,6 +23,8 @@ pub mod hold;
 
 pub mod standing;
 
+pub mod owner;
+
 // What may come in.
 pub mod arguments;
 pub mod canonical;

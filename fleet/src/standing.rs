@@ -9,6 +9,7 @@
 //!   the row names another timeline       a replica or a backup was promoted                              other_timeline
 //!   the row's mark is older than ours    an old copy was started again                                   behind
 //!   the row has no mark                  a new ledger: nothing is remembered, nothing is lost            first
+//!   the row has another ledger's name    not the database that this process works with                   other_ledger
 //! ```
 //!
 //! A switch to a replica that had everything changes the timeline too. From here nobody can tell it from one that lacked the
@@ -24,7 +25,7 @@ use std::{fmt, num::ParseIntError, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::words;
+use crate::{call::words, ids::LedgerId};
 
 /// A position in the WAL, as Postgres writes it: `16/B374D848`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -69,6 +70,9 @@ impl From<WalPosition> for String {
 /// A place that the ledger has reached. Also what is kept in NATS: fields may be added, none is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
+    /// The ledger; `None` where a program of the release before left it in NATS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger_id: Option<LedgerId>,
     /// The cluster, as `initdb` named it.
     pub system_identifier: String,
     /// Raised by every promotion.
@@ -89,6 +93,7 @@ impl Mark {
 impl fmt::Display for Mark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            ledger_id: _,
             system_identifier,
             timeline,
             quarantines,
@@ -104,6 +109,8 @@ impl fmt::Display for Mark {
 /// What one connection sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
+    /// The ledger that is there.
+    pub ledger_id: LedgerId,
     /// The cluster that answers.
     pub system_identifier: String,
     /// The timeline that it writes now.
@@ -157,6 +164,8 @@ words! {
         OtherTimeline = "other_timeline",
         /// The ledger was moved into another cluster.
         OtherCluster = "other_cluster",
+        /// It is another ledger, of which the memory says nothing.
+        OtherLedger = "other_ledger",
     }
 }
 
@@ -164,7 +173,7 @@ impl Standing {
     /// Whether calls may have been run of which this ledger knows nothing.
     pub const fn lost_writes(self) -> bool {
         match self {
-            Self::Same | Self::First => false,
+            Self::Same | Self::First | Self::OtherLedger => false,
             Self::Behind | Self::OtherTimeline | Self::OtherCluster => true,
         }
     }
@@ -183,12 +192,17 @@ impl Standing {
             Self::OtherCluster => {
                 "Postgres may have lost writes: the ledger was restored into another cluster"
             }
+            Self::OtherLedger => "this database has another ledger than the one that was known",
         }
     }
 }
 
 /// Compares.
 pub fn judge(remembered: Option<&Mark>, seen: &Seen) -> Standing {
+    let known = remembered.and_then(|mark| mark.ledger_id);
+    if known.is_some_and(|known| known != seen.ledger_id) {
+        return Standing::OtherLedger;
+    }
     let Some(ledger) = &seen.ledger else {
         return Standing::First;
     };
@@ -214,10 +228,15 @@ pub fn judge(remembered: Option<&Mark>, seen: &Seen) -> Standing {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+
+    const LEDGER: LedgerId = LedgerId(Uuid::from_u128(7));
 
     fn mark(timeline: i32, quarantines: i32, wal_lsn: u64) -> Mark {
         Mark {
+            ledger_id: Some(LEDGER),
             system_identifier: "7001".to_owned(),
             timeline,
             quarantines,
@@ -228,6 +247,7 @@ mod tests {
     /// A server that has written a little since the mark.
     fn server(mark: &Mark) -> Seen {
         Seen {
+            ledger_id: LEDGER,
             system_identifier: mark.system_identifier.clone(),
             timeline: mark.timeline,
             wal_lsn: WalPosition(mark.wal_lsn.0 + 10),
@@ -330,6 +350,31 @@ mod tests {
     }
 
     #[test]
+    fn what_another_ledger_left_is_never_taken_for_a_loss() {
+        let foreign = Mark {
+            ledger_id: Some(LedgerId(Uuid::from_u128(8))),
+            system_identifier: "7002".to_owned(),
+            ..mark(3, 2, 900)
+        };
+        let own = server(&mark(1, 0, 100));
+        let new = Seen {
+            ledger: None,
+            ..own.clone()
+        };
+        for seen in [own.clone(), new] {
+            let standing = judge(Some(&foreign), &seen);
+            assert_eq!(standing, Standing::OtherLedger);
+            assert!(!standing.lost_writes());
+        }
+        // Without an identity it is taken for this ledger's.
+        let nameless = Mark {
+            ledger_id: None,
+            ..mark(1, 0, 900)
+        };
+        assert_eq!(judge(Some(&nameless), &own), Standing::Behind);
+    }
+
+    #[test]
     fn a_position_reads_as_postgres_writes_it() {
         for text in ["0/0", "16/B374D848", "FFFFFFFF/FFFFFFFF"] {
             assert_eq!(text.parse::<WalPosition>().unwrap().to_string(), text);
@@ -338,13 +383,5 @@ mod tests {
         for text in ["", "16", "x/1", "1/", "1/2/3", "100000000/0"] {
             assert!(text.parse::<WalPosition>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_mark_survives_its_way_through_nats() {
-        let mark = mark(2, 1, 0x16_0000_00AB);
-        let text = serde_json::to_string(&mark).unwrap();
-        assert!(text.contains("\"16/AB\""), "{text}");
-        assert_eq!(serde_json::from_str::<Mark>(&text).unwrap(), mark);
     }
 }

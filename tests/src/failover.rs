@@ -9,7 +9,10 @@ use nix::{
 use sqlx::{Connection, Executor, PgConnection};
 use toolfleet::servers::find::{self, Ground};
 
-use crate::postgres::{Cluster, output, split};
+use crate::{
+    postgres::{Cluster, Database, output, split},
+    run_folder::RunFolder,
+};
 
 impl Cluster {
     /// Ends the server in the middle of whatever it does. Nothing is flushed, nobody is told.
@@ -30,13 +33,8 @@ impl Cluster {
     ///
     /// The server refuses.
     pub async fn back_up(&self) {
-        let bin = find::postgres_bin(&Ground::of_this_process())
-            .await
-            .expect("find Postgres");
-        // On a PATH there may be links to some of a server's programs only.
-        let server = fs::canonicalize(bin.join("postgres")).expect("find Postgres's programs");
         let (front, _) = split(&self.url);
-        let mut backup = Command::new(server.with_file_name("pg_basebackup"));
+        let mut backup = program("pg_basebackup").await;
         backup.args(["--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
         backup.arg("--pgdata").arg(self.copy_folder());
         backup.args(["--dbname", front]);
@@ -102,4 +100,33 @@ impl Cluster {
     fn copy_folder(&self) -> PathBuf {
         self.folder.path().join("copy")
     }
+}
+
+impl Database {
+    /// Dumps this database, and restores it into an empty one.
+    ///
+    /// # Panics
+    ///
+    /// A server refuses.
+    pub async fn dump_into(&self, empty: &Self) {
+        let folder = RunFolder::create().expect("a folder for the dump");
+        let file = folder.path().join("dump.sql");
+        let mut dump = program("pg_dump").await;
+        dump.args(["--dbname", &self.url, "--file"]).arg(&file);
+        output(&mut dump).expect("dump the database");
+        let mut restore = program("psql").await;
+        restore.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"]);
+        restore.args(["--dbname", &empty.url, "--file"]).arg(&file);
+        output(&mut restore).expect("restore the dump");
+    }
+}
+
+/// A program that comes with the server.
+async fn program(name: &str) -> Command {
+    let bin = find::postgres_bin(&Ground::of_this_process())
+        .await
+        .expect("find Postgres");
+    // On a PATH there may be links to some of a server's programs only.
+    let server = fs::canonicalize(bin.join("postgres")).expect("find Postgres's programs");
+    Command::new(server.with_file_name(name))
 }

@@ -178,16 +178,21 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_dispatcher_with(&mut self, flags: &[&str]) -> &mut Process {
+        let mut process = self.dispatcher_of(&self.database, flags).await;
+        process.ready().await;
+        self.dispatchers.push(process);
+        self.dispatchers.last_mut().expect("one was just added")
+    }
+
+    /// Starts a dispatcher of this database with these flags on the fleet's nats-server, and waits for nothing.
+    pub async fn dispatcher_of(&self, database: &Database, flags: &[&str]) -> Process {
         let name = format!("dispatcher-{}", self.dispatchers.len() + 1);
-        let config: dispatcher::Config = self.settings(&name, flags);
+        let config: dispatcher::Config = self.settings(&name, database, flags);
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
         });
-        let mut process = process.await;
-        process.ready().await;
-        self.dispatchers.push(process);
-        self.dispatchers.last_mut().expect("one was just added")
+        process.await
     }
 
     /// Starts one more worker with these flags and waits until it is ready. Unless they say otherwise, it is on a machine
@@ -206,21 +211,31 @@ impl Fleet {
     ///
     /// It does not start.
     pub async fn add_worker_with(&mut self, builder: Builder, flags: &[&str]) -> &mut Process {
+        let mut process = self.worker_of(&self.database, builder, flags).await;
+        process.ready().await;
+        self.workers.push(process);
+        self.workers.last_mut().expect("one was just added")
+    }
+
+    /// Starts a worker of this database with these flags on the fleet's nats-server, and waits for nothing.
+    pub async fn worker_of(
+        &self,
+        database: &Database,
+        builder: Builder,
+        flags: &[&str],
+    ) -> Process {
         let name = format!("worker-{}", self.workers.len() + 1);
-        let mut config: worker::Config = self.settings(&name, flags);
+        let mut config: worker::Config = self.settings(&name, database, flags);
         config.guard_program = Some(built("fleet_tests_guard"));
         let alone = || self.nats_folder.path().join(format!("state of {name}"));
         config.state_dir.get_or_insert_with(alone);
-        let tools = || self.database.tool_url().into();
+        let tools = || database.tool_url().into();
         config.tool_database_url.get_or_insert_with(tools);
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(builder.serve(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
         });
-        let mut process = process.await;
-        process.ready().await;
-        self.workers.push(process);
-        self.workers.last_mut().expect("one was just added")
+        process.await
     }
 
     /// Applies a manifest as an operator does, bell included.
@@ -407,12 +422,10 @@ impl Fleet {
         self.nats_folder.path()
     }
 
-    fn settings<C: Args>(&self, name: &str, flags: &[&str]) -> C {
+    fn settings<C: Args>(&self, name: &str, database: &Database, flags: &[&str]) -> C {
         let nats_url = self.nats_url();
         let own = ["fleet-tests", "--name", name, "--nats-url", &nats_url];
-        let own = own
-            .into_iter()
-            .chain(["--database-url", &self.database.url]);
+        let own = own.into_iter().chain(["--database-url", &database.url]);
         let flags = Flags::<C>::try_parse_from(own.chain(flags.iter().copied()));
         flags.expect("the flags of a test are good").config
     }

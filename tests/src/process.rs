@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::wait::{LONG, until_so};
+use crate::wait::{LONG, until};
 
 /// A dispatcher or worker that runs in this process. Dropping it is a kill.
 #[derive(Debug)]
@@ -84,6 +84,19 @@ impl Process {
         self.running.shutdown().await;
     }
 
+    /// Waits until it has ended by itself, and returns what it said.
+    ///
+    /// # Panics
+    ///
+    /// It does not end in time, or was asked to.
+    pub async fn until_failed(&mut self) -> String {
+        let ended = timeout(LONG, self.running.join_next()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{} goes on", self.name));
+        let ended = ended.expect("it has not been waited for");
+        let said = ended.expect("a process does not panic");
+        said.expect_err("it was not asked to end")
+    }
+
     /// What it answers to a GET: status and body. `None` while nobody answers.
     pub async fn get(&self, path: &str) -> Option<(u16, String)> {
         get(self.address, path).await
@@ -95,16 +108,31 @@ impl Process {
     ///
     /// It ends, or is not ready in time.
     pub async fn ready(&mut self) {
+        if let Err(said) = self.starts().await {
+            panic!("{} ended while it started: {said}", self.name);
+        }
+    }
+
+    /// Waits until it says that it is ready, or has ended before that: then with what it said.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    ///
+    /// # Panics
+    ///
+    /// It does neither in time.
+    pub async fn starts(&mut self) -> Result<(), String> {
         let what = format!("{} to be ready", self.name);
-        until_so(&what, async || {
+        until(&what, async || {
             if let Some(ended) = self.running.try_join_next() {
-                panic!("{} ended while it started: {ended:?}", self.name);
+                return Some(ended.expect("a process does not panic"));
             }
-            self.get("/readyz")
-                .await
-                .is_some_and(|(status, _)| status == 200)
+            let said = self.get("/readyz").await;
+            said.is_some_and(|(status, _)| status == 200)
+                .then_some(Ok(()))
         })
-        .await;
+        .await
     }
 }
 

@@ -97,7 +97,7 @@ pub use builder::{Builder, Worker};
 pub use config::Config;
 pub use fleet::call::Effect;
 use fleet::{
-    bus::{BusError, connect::Bus, events::Events, mark},
+    bus::{BusError, connect::Bus, events::Events, prefix::PrefixClaim},
     config::ConfigError,
     fencing::FencingError,
     http::{self, HttpState, Readiness},
@@ -165,13 +165,13 @@ pub enum RunError {
 
 /// Runs a worker until `shutdown` is done and what it runs has ended.
 ///
-/// Order of the start: server and schema, NATS, ground, tools, lock, registration, heartbeat, intake. Order of the stop, in two
+/// Order of the start: server and schema, NATS, ground, prefix, tools, lock, registration, heartbeat, intake. Order of the stop, in two
 /// speeds: first `intake` (nothing new is pulled, what was not claimed goes back), then, when the drain timeout is over,
 /// `work` (running attempts are told to end); then everything is written, and the row says what it leaves behind.
 ///
 /// # Errors
 ///
-/// It cannot start; once it runs it waits for whatever is missing.
+/// It cannot start, or its prefix turns out to be another ledger's; otherwise it waits for whatever is missing once it runs.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -214,9 +214,14 @@ async fn run_with(
         config.bus.prefix.clone(),
     )
     .await?;
-    postgres.recalled(mark::recall(&bus).await?);
+    let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
+    postgres.recalled(prefix.recall().await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     let mut connection = postgres.connect().await?;
+    let mark = postgres.mark();
+    prefix
+        .hold(&mark.expect("a process that has connected knows a mark"))
+        .await?;
     apply::apply(&mut connection, &bus, &built.manifests, &config.name).await?;
     let pool = postgres.pool(4);
     let registry = Registry::default();
@@ -283,7 +288,7 @@ async fn run_with(
     tasks.spawn(watch(Arc::clone(&worker), readiness, stop.clone()));
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
-    let mut ended = true;
+    let (mut ended, mut held) = (true, Ok(()));
     // A task: on a runtime of several threads, whoever is polled by the one that waits for the end is woken by a system call each time.
     let mut task = JoinSet::new();
     task.spawn({
@@ -299,7 +304,8 @@ async fn run_with(
         },
         Some(_ended) = lanes.join_next() => return Err(leave::in_disorder(lock)),
         Some(_ended) = tasks.join_next() => return Err(leave::in_disorder(lock)),
-        () = shutdown => {
+        until = prefix.held_until(shutdown) => {
+            held = until;
             tracing::info!("worker takes nothing new and finishes what it runs");
             leave::announce(&postgres, id).await;
             intake.cancel();
@@ -334,7 +340,7 @@ async fn run_with(
     };
     leave::leave(&postgres, id, own, &state_dir).await;
     tokio::join!(bus.flush(), tools_bus.flush());
-    Ok(())
+    Ok(held?)
 }
 
 /// Refuses to run sql tools on a connection from which they could reach the ledger.

@@ -6,14 +6,18 @@
 use std::time::Duration;
 
 use fleet::{
-    bus,
+    standing::Mark,
     store::{PgConnection, StoreError, session::within, standing},
+    telemetry::report,
 };
+use tokio::time::timeout;
 
 use super::{Sweep, every, warn};
 
 /// How long moving the mark may take before its connection is given up.
 const ADVANCE_MAX: Duration = Duration::from_secs(5);
+/// How long leaving it may hold up the next; that one is left then.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 impl Sweep {
     /// Keeps the mark. Cancel-safe: each is one statement.
@@ -40,9 +44,23 @@ impl Sweep {
         if let Some(mark) = within("move the ledger's mark", ADVANCE_MAX, moving).await? {
             self.postgres.remember(mark.clone());
             if self.bus.is_connected() {
-                bus::mark::leave(&self.bus, &mark).await;
+                self.leave_mark(&mark).await;
             }
         }
         Ok(connection)
+    }
+
+    /// Leaves a mark for those who start later. Another ledger's stays: `held_until` ends the process for it.
+    async fn leave_mark(&self, mark: &Mark) {
+        match timeout(LEAVE_MAX, self.prefix.hold(mark)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(
+                    error = report(&error),
+                    "the ledger's mark was not left in NATS"
+                );
+            }
+            Err(_elapsed) => tracing::debug!("the ledger's mark was not left in NATS in time"),
+        }
     }
 }

@@ -30,7 +30,7 @@ mod upkeep;
 use std::time::Duration;
 
 use fleet::{
-    bus::{connect::Bus, events::Events, publish::Publisher},
+    bus::{connect::Bus, events::Events, prefix::PrefixClaim, publish::Publisher},
     checkpoint::{Checkpoint, reached},
     ids::{CallId, DispatcherId},
     registry::Registry,
@@ -59,6 +59,7 @@ pub(crate) struct Sweep {
     pub(crate) events: Events,
     pub(crate) completing: Completing,
     pub(crate) registry: Registry,
+    pub(crate) prefix: PrefixClaim,
     pub(crate) dispatcher: DispatcherId,
     pub(crate) meter: Meter,
     /// Days of history to keep; `None` keeps all.

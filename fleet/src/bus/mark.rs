@@ -1,54 +1,89 @@
-//! Where the ledger was last seen, kept outside Postgres: a process that starts after a failover remembers it from here.
+//! Where the ledger was last seen, and which ledger it is, kept outside Postgres.
+//!
+//! A process that starts after a failover remembers it from here, and one of another ledger finds whose the prefix is
+//! ([`super::prefix`]).
 //!
 //! One message in a small stream of its own, replaced every second. Losing it loses only that memory: processes that run
 //! still have theirs, and a promotion is seen from the ledger's own row.
 
-use std::time::Duration;
-
 use async_nats::jetstream::{
-    self,
+    self, ErrorCode,
+    context::PublishErrorKind,
+    message::PublishMessage,
     stream::{Config, LastRawMessageErrorKind, RetentionPolicy, StorageType},
 };
 
 use super::{BusError, connect::Bus, topology};
-use crate::{standing::Mark, wire::subjects::Subjects};
+use crate::{owner::LeftMark, wire::subjects::Subjects};
 
-/// How long leaving it may hold up who does; the next second leaves it again.
-const SEND_MAX: Duration = Duration::from_secs(1);
+/// What lies in NATS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recalled {
+    /// The mark; none in a new fleet, or where it cannot be read.
+    pub left: Option<LeftMark>,
+    /// The place in the stream of whatever lies there; 0: nothing does.
+    pub sequence: u64,
+}
 
-/// What the fleet remembers. `None`: nothing, as in a new fleet.
+/// What the fleet remembers.
 ///
 /// # Errors
 ///
 /// NATS does not answer, or does not allow it.
-pub async fn recall(bus: &Bus) -> Result<Option<Mark>, BusError> {
+pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let doing = "recall where the ledger was last seen";
     let jetstream = jetstream::new(bus.client.clone());
-    let stream = match jetstream.get_stream(bus.subjects.ground_stream()).await {
-        Ok(stream) => stream,
-        Err(error) if topology::is_missing(&error) => return Ok(None),
-        Err(error) => return Err(BusError::unavailable(doing, error)),
-    };
+    let stream = jetstream.get_stream_no_info(bus.subjects.ground_stream());
+    let stream = stream
+        .await
+        .map_err(|error| BusError::unavailable(doing, error))?;
     let subject = bus.subjects.ground();
     match stream.get_last_raw_message_by_subject(&subject).await {
-        Ok(message) => match serde_json::from_slice(&message.payload) {
-            Ok(mark) => Ok(Some(mark)),
-            Err(error) => {
+        Ok(message) => {
+            let left = serde_json::from_slice(&message.payload).inspect_err(|error| {
                 tracing::error!(%error, "what NATS keeps of the ledger's place cannot be read; going on without it");
-                Ok(None)
-            }
-        },
-        Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
+            });
+            Ok(Recalled {
+                left: left.ok(),
+                sequence: message.sequence,
+            })
+        }
+        Err(error) if is_nothing(&error.kind()) => Ok(Recalled::default()),
         Err(error) => Err(BusError::unavailable(doing, error)),
     }
 }
 
-/// Leaves a mark for those who start later. Not acknowledged; cancel-safe.
-pub async fn leave(bus: &Bus, mark: &Mark) {
+/// Whether there is no message, or not even a stream.
+fn is_nothing(kind: &LastRawMessageErrorKind) -> bool {
+    match kind {
+        LastRawMessageErrorKind::NoMessageFound => true,
+        LastRawMessageErrorKind::JetStream(answer) => {
+            answer.error_code() == ErrorCode::STREAM_NOT_FOUND
+        }
+        LastRawMessageErrorKind::InvalidSubject | LastRawMessageErrorKind::Other => false,
+    }
+}
+
+/// Leaves a mark in the place of what was recalled. False: something else lies there by now, and stays.
+///
+/// Cancel-safe: it is left or it is not, and the next look finds out.
+///
+/// # Errors
+///
+/// NATS does not answer, does not allow it, or has no stream for it.
+pub(super) async fn replace(bus: &Bus, mark: &LeftMark, sequence: u64) -> Result<bool, BusError> {
+    let doing = "leave the ledger's mark";
     let payload = serde_json::to_vec(mark).expect("a mark has only string keys");
-    let sending = bus.client.publish(bus.subjects.ground(), payload.into());
-    if !matches!(tokio::time::timeout(SEND_MAX, sending).await, Ok(Ok(()))) {
-        tracing::debug!("the ledger's mark was not left in NATS; the next one is");
+    let message = PublishMessage::build()
+        .payload(payload.into())
+        .expected_last_subject_sequence(sequence);
+    let jetstream = jetstream::new(bus.client.clone());
+    let sent = jetstream.send_publish(bus.subjects.ground(), message).await;
+    let sent = sent.map_err(|error| BusError::unavailable(doing, error))?;
+    match sent.await {
+        Ok(_left) => Ok(true),
+        Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(false),
+        Err(error) => Err(BusError::unavailable(doing, error)),
     }
 }
 

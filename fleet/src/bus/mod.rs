@@ -6,9 +6,12 @@ pub mod drift;
 pub mod events;
 pub mod mark;
 pub mod orphans;
+pub mod prefix;
 pub mod publish;
 pub mod pull;
 pub mod topology;
+
+use crate::owner::ForeignLedger;
 
 /// What can go wrong with NATS.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,9 @@ pub enum BusError {
     /// The URL cannot be read.
     #[error("NATS_URL is not a nats:// URL")]
     BadUrl,
+    /// What lies under the prefix is not ours to touch.
+    #[error(transparent)]
+    ForeignLedger(Box<ForeignLedger>),
 }
 
 impl BusError {

@@ -45,7 +45,10 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
         );
     }
     if let Some(problem) = cause.downcast_ref::<BusError>() {
-        return matches!(problem, BusError::UnfitServer(_) | BusError::BadUrl);
+        return matches!(
+            problem,
+            BusError::UnfitServer(_) | BusError::BadUrl | BusError::ForeignLedger(_)
+        );
     }
     match cause.downcast_ref::<StoreError>() {
         Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_)) => true,

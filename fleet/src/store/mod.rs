@@ -31,6 +31,7 @@ pub mod session;
 pub mod settle;
 pub mod standing;
 pub mod sweep;
+pub mod takeover;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;

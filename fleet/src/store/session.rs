@@ -19,6 +19,7 @@ use tokio::time::{Instant, error::Elapsed, sleep, timeout};
 
 use super::{StoreError, ground, migrate, standing};
 use crate::{
+    owner::LedgerName,
     standing::{Mark, Seen, Standing, judge},
     telemetry::metrics,
 };
@@ -120,12 +121,37 @@ impl Postgres {
     /// The ledger has been seen there. An older mark than the one that is remembered changes nothing.
     pub fn remember(&self, mark: Mark) {
         let mut memory = self.memory();
-        if memory
-            .mark
-            .as_ref()
-            .is_none_or(|known| mark.is_after(known))
-        {
+        let tells_more = |known: &Mark| {
+            let names_it = known.ledger_id.is_none() && mark.ledger_id.is_some();
+            mark.is_after(known) || names_it && !known.is_after(&mark)
+        };
+        if memory.mark.as_ref().is_none_or(tells_more) {
             memory.mark = Some(mark);
+        }
+    }
+
+    /// Which ledger is here, and where that is. For the start, before anything is known of what the fleet remembers; nothing
+    /// is written.
+    ///
+    /// # Errors
+    ///
+    /// Postgres cannot be reached within five seconds, or has no ledger.
+    pub async fn name(&self) -> Result<LedgerName, StoreError> {
+        let doing = "ask which ledger this is";
+        let mut connection = self.connect_to_look().await?;
+        let asking = standing::ledger_id(&mut connection);
+        let id = within(doing, Self::CONNECT_TIMEOUT, asking).await?;
+        let place = Some(self.place());
+        Ok(LedgerName { id, place })
+    }
+
+    /// The host and the database, for people: `db.example:5432/toolfleet`.
+    pub fn place(&self) -> String {
+        let options = &self.options;
+        let database = options.get_database().unwrap_or(options.get_username());
+        match options.get_socket() {
+            Some(socket) => format!("{}/{database}", socket.display()),
+            None => format!("{}:{}/{database}", options.get_host(), options.get_port()),
         }
     }
 
@@ -327,6 +353,17 @@ impl Postgres {
                         self.remember(mark);
                     }
                     return Ok(());
+                }
+                other @ Standing::OtherLedger => {
+                    let known = remembered.and_then(|mark| mark.ledger_id);
+                    let known = known.map_or_else(String::new, |id| format!(" {id}"));
+                    return Err(StoreError::UnsafeGround(format!(
+                        "{}: this process works for ledger{known}, and {} has ledger {}; put the right database back, or \
+                         start the process anew",
+                        other.what(),
+                        self.place(),
+                        seen.ledger_id
+                    )));
                 }
                 Standing::First if acts => {
                     standing::adopt(connection, &seen, remembered.as_ref()).await?;

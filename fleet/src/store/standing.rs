@@ -7,6 +7,7 @@ use sqlx::{Executor as _, PgConnection, Row as _, postgres::PgRow};
 use super::{StoreError, session::within};
 use crate::{
     call::Language,
+    ids::LedgerId,
     outcome::ToolFailure,
     standing::{Mark, Seen, Standing},
     wire::{code::Code, error::ErrorBody, message::Message},
@@ -15,7 +16,8 @@ use crate::{
 /// How long a quarantine may take, or waiting for the one of somebody else.
 const QUARANTINE_MAX: Duration = Duration::from_secs(600);
 /// Text of a mark's columns.
-const MARK: &str = "f.system_identifier, f.timeline, f.quarantines, f.wal_lsn::text AS wal_lsn";
+const MARK: &str =
+    "f.ledger_id, f.system_identifier, f.timeline, f.quarantines, f.wal_lsn::text AS wal_lsn";
 
 /// Looks. One statement, which takes no lock; on a primary only. `None`: the server has no ledger yet.
 ///
@@ -43,6 +45,7 @@ pub async fn look(connection: &mut PgConnection) -> Result<Option<Seen>, StoreEr
     };
     let read = |row: &PgRow| -> Result<Seen, sqlx::Error> {
         Ok(Seen {
+            ledger_id: LedgerId(row.try_get("ledger_id")?),
             system_identifier: row.try_get("server_system")?,
             timeline: row.try_get("server_timeline")?,
             wal_lsn: position(row, "server_lsn")?,
@@ -69,6 +72,19 @@ pub async fn mark(connection: &mut PgConnection) -> Result<Option<Mark>, StoreEr
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_mark(&row).map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// Which ledger this is. Own statement; takes no lock.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn ledger_id(connection: &mut PgConnection) -> Result<LedgerId, StoreError> {
+    sqlx::query_scalar("SELECT ledger_id FROM toolfleet.fleet")
+        .fetch_one(connection)
+        .await
+        .map(LedgerId)
+        .map_err(|error| StoreError::from_sqlx("ask which ledger this is", error))
 }
 
 /// How many open calls are in doubt because writes were lost. Reads all open calls; for people who ask.
@@ -206,6 +222,7 @@ fn read_mark(row: &PgRow) -> Result<Option<Mark>, sqlx::Error> {
         return Ok(None);
     };
     Ok(Some(Mark {
+        ledger_id: Some(LedgerId(row.try_get("ledger_id")?)),
         system_identifier,
         timeline,
         quarantines: row.try_get("quarantines")?,

@@ -20,6 +20,11 @@ impl Subjects {
         Self { prefix }
     }
 
+    /// The first token of them all.
+    pub const fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
     /// Where callers submit: `<prefix>.v1.<tenant>.call.<tool>`. The tail is open so that a bad name gets an answer.
     pub fn call_endpoint(&self) -> String {
         format!("{}.v1.*.call.>", self.prefix)

@@ -311,6 +311,30 @@ async fn a_ledger_in_another_cluster_is_noticed_without_any_memory() {
 }
 
 #[tokio::test]
+async fn another_ledger_in_the_place_of_the_known_one_is_refused_and_nothing_is_put_in_doubt() {
+    let ledger = Ledger::fresh().await;
+    let known = process(&ledger, None);
+    let here = connects(&known).await;
+    let call = queued(&ledger, Effect::Once).await;
+    // Another database behind the same address, behind what was reached in the first one.
+    let replaced = "UPDATE toolfleet.fleet SET ledger_id = gen_random_uuid()";
+    let replaced = sqlx::query(replaced).execute(&ledger.database.pool).await;
+    replaced.unwrap();
+    set_back(&ledger, &here).await;
+    let refused = known.connect().await.unwrap_err();
+    let expected = here.ledger_id.unwrap().to_string();
+    assert!(
+        matches!(&refused, StoreError::UnsafeGround(why) if why.contains("another ledger") && why.contains(&expected)),
+        "{refused}"
+    );
+    assert!(known.refuses());
+    assert_eq!(ledger.state(call).await, State::Queued);
+    // One that starts anew works with what is there.
+    assert_eq!(connects(&process(&ledger, None)).await.quarantines, 0);
+    assert_eq!(ledger.state(call).await, State::Queued);
+}
+
+#[tokio::test]
 async fn whoever_cannot_know_what_the_fleet_remembers_refuses_and_changes_nothing() {
     let ledger = Ledger::fresh().await;
     let command = ledger.database.postgres.clone();

@@ -64,6 +64,7 @@ mod pages;
 mod transaction;
 mod transfer;
 
+mod prefix;
 mod promotion;
 
 mod nats;

@@ -60,7 +60,15 @@ mod tests {
     use std::io;
 
     use anyhow::anyhow;
-    use fleet::{bus::BusError, config::ConfigError, store::StoreError, telemetry::TelemetryError};
+    use fleet::{
+        bus::BusError,
+        config::ConfigError,
+        ids::LedgerId,
+        owner::{ForeignLedger, LedgerName},
+        store::StoreError,
+        telemetry::TelemetryError,
+    };
+    use uuid::Uuid;
 
     use super::*;
 
@@ -78,6 +86,17 @@ mod tests {
         let silent = || BusError::Unavailable {
             doing: "connect to NATS",
             source: None,
+        };
+        let foreign = || {
+            let name = LedgerName {
+                id: LedgerId(Uuid::nil()),
+                place: None,
+            };
+            BusError::ForeignLedger(Box::new(ForeignLedger {
+                prefix: "toolfleet".parse().expect("a prefix"),
+                theirs: name.clone(),
+                ours: name,
+            }))
         };
         let cases: Vec<(anyhow::Error, u8)> = vec![
             (anyhow!("anything"), FAILED),
@@ -104,6 +123,7 @@ mod tests {
                 CONFIGURATION,
             ),
             (anyhow!(BusError::BadUrl), CONFIGURATION),
+            (anyhow!(::worker::RunError::from(foreign())), CONFIGURATION),
             (anyhow!(TelemetryError::Endpoint), CONFIGURATION),
             (anyhow!(::worker::RunError::from(lost())), UNREACHABLE),
             (

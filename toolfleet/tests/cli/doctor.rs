@@ -11,7 +11,7 @@ use fleet::store::{
     lane::{Locks, Statement},
     migrate::migrate,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::PgConnection;
 use toolfleet::servers::free_ports;
 
@@ -166,6 +166,104 @@ async fn lost_writes_are_explained_and_no_command_writes_before_they_are_dealt_w
     let ran = run(apply);
     assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("lost writes"), "{}", ran.err);
+    nats.stop().await;
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn a_prefix_of_another_ledger_is_found_left_alone_and_taken_only_by_word() {
+    let folder = folder();
+    let (postgres, nats) = (
+        postgres(folder.path(), true).await,
+        nats(folder.path()).await,
+    );
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let ours = ledger.name().await.unwrap();
+    let examine = |flags: &[&str]| run(doctor(&postgres.url(), &nats.url(), flags));
+    let ran = examine(&["--json"]);
+    let free = format!("ok: toolfleet is no ledger's yet; the first process takes it for {ours}");
+    assert_eq!(said(&ran, "prefix"), [free], "{}", ran.out);
+    let ran = examine(&["--take-prefix", "--note", "it was a trial"]);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (
+            0,
+            "prefix toolfleet is no ledger's; the next process takes it\n"
+        ),
+        "{}",
+        ran.err
+    );
+
+    // As a dispatcher of another ledger left it.
+    let theirs = "11111111-2222-4333-8444-555555555555 (db.example:5432/other)";
+    let mark = json!({
+        "ledger_id": "11111111-2222-4333-8444-555555555555", "place": "db.example:5432/other",
+        "system_identifier": "7001", "timeline": 9, "quarantines": 3, "wal_lsn": "FF/0",
+    });
+    let jetstream = jetstream::new(async_nats::connect(nats.url()).await.unwrap());
+    let stream = Config {
+        name: "TOOLFLEET_GROUND".to_owned(),
+        subjects: vec!["toolfleet.ground".to_owned()],
+        max_messages_per_subject: 1,
+        ..Config::default()
+    };
+    jetstream.create_stream(stream).await.unwrap();
+    let leaving = jetstream.publish("toolfleet.ground", mark.to_string().into());
+    leaving.await.unwrap().await.unwrap();
+
+    let ran = examine(&["--json"]);
+    assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
+    let foreign =
+        format!("fail: toolfleet belongs to ledger {theirs}, and DATABASE_URL names ledger {ours}");
+    assert_eq!(said(&ran, "prefix"), [foreign], "{}", ran.out);
+    assert_eq!(
+        said(&ran, "ground"),
+        ["ok: a new ledger, which the first process adopts"],
+        "what another ledger left is not held against this one"
+    );
+    let ran = examine(&["--rebuild-stream"]);
+    assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{}", ran.err);
+    for part in [theirs, &ours.to_string(), "--take-prefix"] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let ran = examine(&["--take-prefix"]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+    assert!(ran.err.contains("--note"), "{}", ran.err);
+
+    let taking = [
+        "--take-prefix",
+        "--by",
+        "ada",
+        "--note",
+        "it was a trial",
+        "--json",
+    ];
+    let ran = examine(&taking);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.json()["result"], "taken");
+    let kept = "SELECT prefix, former_ledger_id::text, former_place, taken_by, note, taken_at >= asked_at \
+                FROM toolfleet.prefix_takeovers";
+    let kept: (String, String, String, String, String, bool) = sqlx::query_as(kept)
+        .fetch_one(&mut ledger.connect().await.unwrap())
+        .await
+        .unwrap();
+    let text = str::to_owned;
+    let expected = (
+        text("toolfleet"),
+        text("11111111-2222-4333-8444-555555555555"),
+        text("db.example:5432/other"),
+        text("ada"),
+        text("it was a trial"),
+        true,
+    );
+    assert_eq!(kept, expected);
+    let ran = examine(&taking);
+    assert_eq!(ran.json()["result"], "ours", "{}", ran.err);
+    let ran = examine(&["--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let own = format!("ok: toolfleet belongs to this ledger, {ours}");
+    assert_eq!(said(&ran, "prefix"), [own], "{}", ran.out);
     nats.stop().await;
     postgres.stop().await;
 }

@@ -2,33 +2,63 @@
 
 use super::facts::Moment;
 
+/// A move of Postgres's time of day.
+///
+/// It took effect at once, somewhere between two looks of the harness at the monotonic
+/// clock, which may have been kept waiting on either side of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockMove {
+    /// Until here it had not been moved.
+    pub begun: Moment,
+    /// From here on it had.
+    pub done: Moment,
+    /// By how many milliseconds.
+    pub by: i64,
+}
+
 /// How Postgres's clock went.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Clock {
-    /// From when on, and by how many milliseconds it was ahead then; in the order of time, the first from the beginning.
-    pieces: Vec<(Moment, i64)>,
+    /// In the order of time.
+    stretches: Vec<Stretch>,
+}
+
+/// A time in which it was not moved. It overlaps its neighbours by as long as each move took.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    from: Moment,
+    until: Moment,
+    /// By how many milliseconds it was ahead.
+    ahead: i64,
 }
 
 impl Clock {
-    /// From how far it is ahead at the end, and when it was moved on the way by how much, in the order of time.
-    pub(super) fn new(ahead: i64, moves: &[(Moment, i64)]) -> Self {
-        let moved: i64 = moves.iter().map(|(_, by)| by).sum();
-        let mut pieces = vec![(Moment::MIN, ahead - moved)];
-        for (at, by) in moves {
-            let (_, before) = pieces[pieces.len() - 1];
-            pieces.push((*at, before + by));
+    /// From how far it is ahead at the end, and how it was moved on the way, in the order of time.
+    pub(super) fn new(ahead: i64, moves: &[ClockMove]) -> Self {
+        let moved: i64 = moves.iter().map(|one| one.by).sum();
+        let mut stretches = vec![Stretch {
+            from: Moment::MIN,
+            until: Moment::MAX,
+            ahead: ahead - moved,
+        }];
+        for one in moves {
+            let last = stretches.len() - 1;
+            stretches[last].until = one.done;
+            stretches.push(Stretch {
+                from: one.begun,
+                until: Moment::MAX,
+                ahead: stretches[last].ahead + one.by,
+            });
         }
-        Self { pieces }
+        Self { stretches }
     }
 
     /// The moment at which it showed this; where it showed it twice, the first of them. What it never showed, because it
     /// was moved past it, is the moment of that move.
     pub(super) fn moment(&self, shown: i64) -> Moment {
-        let ends = self.pieces.iter().skip(1).map(|(at, _)| *at);
-        let mut pieces = self.pieces.iter().zip(ends.chain([Moment::MAX]));
-        let found = pieces.find_map(|((from, ahead), until)| {
-            let moment = shown - ahead;
-            (moment < until).then(|| moment.max(*from))
+        let found = self.stretches.iter().find_map(|stretch| {
+            let moment = shown - stretch.ahead;
+            (moment <= stretch.until).then(|| moment.max(stretch.from))
         });
         found.unwrap_or(shown)
     }
@@ -37,6 +67,14 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at_once(at: Moment, by: i64) -> ClockMove {
+        ClockMove {
+            begun: at,
+            done: at,
+            by,
+        }
+    }
 
     #[test]
     fn a_clock_that_was_not_moved_is_ahead_by_the_same_all_the_time() {
@@ -47,11 +85,26 @@ mod tests {
     #[test]
     fn a_clock_that_was_moved_is_followed() {
         // 500 ahead at the end; at 100 it was moved forward by 90, at 200 back by 10.
-        let clock = Clock::new(500, &[(100, 90), (200, -10)]);
+        let clock = Clock::new(500, &[at_once(100, 90), at_once(200, -10)]);
         assert_eq!(clock.moment(420 + 99), 99);
         assert_eq!(clock.moment(420 + 150), 100, "it never showed this");
         assert_eq!(clock.moment(510 + 101), 101);
         assert_eq!(clock.moment(510 + 195), 195, "it showed this twice");
         assert_eq!(clock.moment(500 + 300), 300);
+    }
+
+    #[test]
+    fn what_was_shown_while_the_harness_was_kept_waiting_has_its_moment() {
+        // It was moved by 90 s at some time between 1,000 and 1,250.
+        let slow = ClockMove {
+            begun: 1_000,
+            done: 1_250,
+            by: 90_000,
+        };
+        let clock = Clock::new(90_000, &[slow]);
+        for moment in [1_000, 1_010, 1_249] {
+            assert_eq!(clock.moment(moment), moment, "before it was moved");
+            assert_eq!(clock.moment(90_000 + moment), moment, "after it");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sqlx::PgPool;
 
 use super::{
-    clock::Clock,
+    clock::{Clock, ClockMove},
     facts::{
         Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Session, ToolRow,
         WorkerRow,
@@ -41,8 +41,8 @@ pub struct Ends {
     pub leftover_processes: Vec<String>,
     /// A text that no log may hold.
     pub secret_marker: Option<String>,
-    /// When Postgres's time of day was moved, and by how many milliseconds.
-    pub clock_moves: Vec<(Moment, i64)>,
+    /// How Postgres's time of day was moved, in the order of time.
+    pub clock_moves: Vec<ClockMove>,
     /// When the last fault was over, where clients went on after that.
     pub healed_at: Option<Moment>,
     /// Processes that ended although nobody had killed them or told them to leave.

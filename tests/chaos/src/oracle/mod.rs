@@ -23,6 +23,7 @@ pub mod verdict;
 #[cfg(test)]
 mod sample;
 
+pub use clock::ClockMove;
 pub use facts::{Exit, Facts, How, Injected, Process, Struck};
 pub use load::{Ends, load};
 pub use verdict::{Breach, Verdict};

@@ -23,7 +23,7 @@ use self::{
 use crate::{
     effects,
     moment::{Moment, as_ms, moment},
-    oracle::{self, How, Struck},
+    oracle::{self, ClockMove, How, Struck},
     plan::{Member, Server},
     wire::{nats, postgres},
 };
@@ -60,8 +60,8 @@ pub struct World {
     /// Processes that ended without our doing.
     pub exits: Vec<Left>,
     started: BTreeMap<Member, Moment>,
-    /// When Postgres's time of day was moved, and by how many milliseconds.
-    pub clock_moves: Vec<(Moment, i64)>,
+    /// How Postgres's time of day was moved, in the order of time.
+    pub clock_moves: Vec<ClockMove>,
     /// Every process of the fleet that was started.
     pub processes: Vec<oracle::Process>,
 }

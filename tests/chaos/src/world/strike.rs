@@ -11,7 +11,7 @@ use super::{Undo, World, hog, servers::Keep};
 use crate::{
     effects,
     moment::moment,
-    oracle::How,
+    oracle::{ClockMove, How},
     plan::{Member, Server, What},
     wire::Side,
 };
@@ -179,8 +179,13 @@ impl World {
                 }
             }
             What::MovePostgresClock(seconds) => {
+                let begun = moment();
                 self.servers.clock.jump(seconds)?;
-                self.clock_moves.push((moment(), seconds * 1_000));
+                self.clock_moves.push(ClockMove {
+                    begun,
+                    done: moment(),
+                    by: seconds * 1_000,
+                });
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
-//! Whether Postgres lost writes: where the ledger stands, and what the fleet remembers of it.
+//! Whether Postgres lost writes: where the ledger stands, and what the fleet remembers of it. And whose the prefix is.
 
 use std::time::Duration;
 
 use fleet::{
     bus::{connect::Bus, mark},
+    owner::{LedgerName, PrefixOwner, owner},
     standing::{Mark, Seen, Standing, judge},
     store::{
         StoreError,
@@ -13,7 +14,10 @@ use fleet::{
     telemetry,
 };
 
-use super::check::{Check, count};
+use super::{
+    check::{Check, count},
+    prefix,
+};
 
 /// How long the look may take.
 const LOOK_MAX: Duration = Duration::from_secs(6);
@@ -22,10 +26,10 @@ const SECTION: &str = "docs/operations.md, Postgres lost writes";
 
 pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
     let mut checks = Vec::new();
-    let mut remembered = None;
+    let mut recalled = None;
     if let Some(bus) = bus {
         match mark::recall(bus).await {
-            Ok(mark) => remembered = mark,
+            Ok(found) => recalled = Some((found, bus.subjects.prefix())),
             Err(problem) => {
                 let advice = "Let this user read the stream that keeps the mark ($JS.API.>)";
                 checks.push(Check::warn(NAME, telemetry::report(&problem), advice));
@@ -34,8 +38,23 @@ pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
     }
     match within("look where the ledger stands", LOOK_MAX, see(postgres)).await {
         Ok(Some((seen, quarantined))) => {
+            let mut asked = false;
+            let mut remembered = None;
+            if let Some((found, name)) = recalled {
+                let ours = LedgerName {
+                    id: seen.ledger_id,
+                    place: Some(postgres.place()),
+                };
+                let owner = owner(ours.id, found.left);
+                checks.push(prefix::judge(name, &ours, &owner));
+                asked = !matches!(owner, PrefixOwner::Foreign(_));
+                remembered = match owner {
+                    PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => Some(mark),
+                    PrefixOwner::Free | PrefixOwner::Foreign(_) => None,
+                };
+            }
             checks.push(place(&seen, remembered.as_ref()));
-            checks.extend(memory(&seen, remembered.as_ref(), bus.is_some()));
+            checks.extend(memory(&seen, remembered.as_ref(), asked));
             checks.extend(doubts(&seen, quarantined));
         }
         // The check of the schema says more.
@@ -63,6 +82,8 @@ fn place(seen: &Seen, remembered: Option<&Mark>) -> Check {
             Check::ok(NAME, found)
         }
         Standing::First => Check::ok(NAME, "a new ledger, which the first process adopts"),
+        // The mark of another ledger is not held against this one: the check of the prefix says more.
+        Standing::OtherLedger => Check::unfit(NAME, standing.what(), "Look at DATABASE_URL"),
         Standing::Behind | Standing::OtherTimeline | Standing::OtherCluster => {
             let remembered = remembered.map_or_else(
                 || "NATS remembers nothing".to_owned(),
@@ -106,10 +127,14 @@ fn doubts(seen: &Seen, quarantined: i64) -> Option<Check> {
 
 #[cfg(test)]
 mod tests {
+    use fleet::ids::LedgerId;
+    use uuid::Uuid;
+
     use super::{super::check::Status, *};
 
     fn mark(wal_lsn: &str) -> Mark {
         Mark {
+            ledger_id: None,
             system_identifier: "7001".to_owned(),
             timeline: 1,
             quarantines: 0,
@@ -119,6 +144,7 @@ mod tests {
 
     fn seen(timeline: i32, ledger: Option<Mark>) -> Seen {
         Seen {
+            ledger_id: LedgerId(Uuid::nil()),
             system_identifier: "7001".to_owned(),
             timeline,
             wal_lsn: "0/9000".parse().unwrap(),

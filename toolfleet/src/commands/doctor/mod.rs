@@ -1,15 +1,18 @@
-//! `toolfleet doctor`: checks what the fleet stands on, a line each, and rebuilds the stream when it is told to.
+//! `toolfleet doctor`: checks what the fleet stands on, a line each; rebuilds the stream or takes the prefix when it is told to.
 //!
-//! `check` is a line; `postgres`, `nats`, `ground`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
-//! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` is the one that changes something.
+//! `check` is a line; `postgres`, `nats`, `prefix`, `ground`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
+//! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` and `take` are those that
+//! change something.
 
 mod check;
 mod fleet;
 mod ground;
 mod nats;
 mod postgres;
+mod prefix;
 mod rebuild;
 mod stream;
+mod take;
 mod tools;
 
 use std::process::ExitCode;
@@ -21,7 +24,7 @@ use ::fleet::{
 use serde_json::json;
 
 use self::check::{Check, Status};
-use super::{connect, output};
+use super::{connect, output, words};
 
 /// What `doctor` is told.
 #[derive(Debug, clap::Args)]
@@ -34,6 +37,16 @@ pub struct Doctor {
     /// Costs time, never a call; safe while the fleet runs, and to repeat
     #[arg(long)]
     rebuild_stream: bool,
+    /// Give the prefix to this ledger although it belongs to another one, which is gone for good. Refused while a dispatcher of
+    /// that one is seen to live
+    #[arg(long, requires = "note", conflicts_with = "rebuild_stream")]
+    take_prefix: bool,
+    /// With --take-prefix: how you know that the other ledger is gone. It is kept in `toolfleet.prefix_takeovers`
+    #[arg(long, value_name = "TEXT", requires = "take_prefix", value_parser = words::note)]
+    note: Option<String>,
+    /// With --take-prefix: who says so, as it is kept
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    by: String,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -51,6 +64,10 @@ impl Doctor {
         }
         if self.rebuild_stream {
             return rebuild::run(&self.store, &self.bus, self.json).await;
+        }
+        if let Some(note) = self.note.filter(|_| self.take_prefix) {
+            let reason = take::Testimony { by: self.by, note };
+            return take::run(&self.store, &self.bus, &reason, self.json).await;
         }
         let checks = examine(&self.store, &self.bus).await?;
         if self.json {

@@ -6,7 +6,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use fleet::{
-    bus::{publish::publish_all, topology},
+    bus::{prefix::PrefixClaim, publish::publish_all, topology},
     config::{BusArgs, StoreArgs},
     ids::QueueName,
     registry::Registry,
@@ -23,6 +23,9 @@ const READ_MAX: Duration = Duration::from_secs(10);
 pub(super) async fn run(store: &StoreArgs, bus: &BusArgs, json: bool) -> anyhow::Result<ExitCode> {
     let pool = connect::reader(store).await?;
     let bus = connect::bus(bus).await?;
+    // What is another ledger's is not thrown away.
+    let ours = connect::postgres(&store.database_url)?.name().await?;
+    drop(PrefixClaim::new(bus.clone(), ours).recall().await?);
     let registry = Registry::default();
     within("read tools", READ_MAX, registry.refresh(&pool)).await?;
     let mut queues = registry.queues();

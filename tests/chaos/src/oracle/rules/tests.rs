@@ -10,7 +10,8 @@ use crate::{
     effects::{Did, Mode},
     history::{Op, Phase},
     oracle::{
-        facts::{Exit, Facts, How, Session},
+        clock::{Clock, ClockMove},
+        facts::{Exit, Facts, How, Moment, Session},
         judge,
         sample::{
             at, attempt, call, clean, doubt, event, id, late_after_settlement, mark, say, set_mode,
@@ -382,6 +383,36 @@ fn an_effect_after_its_settlement_is_nobodys_fault_and_only_then() {
     }
 }
 
+/// Postgres's clock was moved forward by 90 s, and the harness was kept waiting for 250 ms after that. Meanwhile a call
+/// was claimed, and its tool asked: so many milliseconds after it was accepted.
+fn claimed_while_the_clock_was_moved(claimed: Moment) -> Facts {
+    let slow = ClockMove {
+        begun: at(1),
+        done: at(1) + 250,
+        by: 90_000,
+    };
+    let clock = Clock::new(90_000, &[slow]);
+    let mut facts = clean();
+    let attempts = facts.ledger.attempts.iter_mut();
+    for attempt in attempts.filter(|attempt| attempt.call_id == id(1)) {
+        attempt.started_at = clock.moment(at(1) + claimed + 90_000);
+    }
+    facts
+}
+
+#[test]
+fn what_runs_while_the_clock_of_postgres_is_moved_was_claimed_before() {
+    // Its tool is asked 11 ms after it was accepted.
+    let facts = claimed_while_the_clock_was_moved(10);
+    assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    let facts = claimed_while_the_clock_was_moved(11 + 101);
+    assert_eq!(
+        rules_broken(&facts),
+        BTreeSet::from([attempts::CLAIMED]),
+        "the rule is as sharp as at any other time"
+    );
+}
+
 #[test]
 fn what_never_started_may_be_tried_again() {
     let mut facts = clean();
@@ -436,7 +467,7 @@ fn a_question_that_came_twice_may_be_refused_and_accepted() {
     assert!(rules_broken(&facts).contains(accepted::REFUSED));
     let answered = facts.history.iter().filter(|entry| entry.n == 3);
     let last = answered.map(|entry| entry.at_ms).max().unwrap();
-    let at = facts.injected.clients_began + crate::moment::Moment::try_from(last).unwrap();
+    let at = facts.injected.clients_began + Moment::try_from(last).unwrap();
     facts.injected.asked_again = vec![at + 60_000..=at + 60_000];
     assert!(
         rules_broken(&facts).contains(accepted::REFUSED),

@@ -1,0 +1,153 @@
+//! Holding a prefix for a ledger: no other ledger's process hears its callers or pulls its pointers. [`crate::owner`] decides.
+
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{
+    BusError,
+    connect::Bus,
+    mark::{self, Recalled},
+};
+use crate::{
+    owner::{ForeignLedger, LedgerName, LeftMark, PrefixOwner, owner},
+    standing::Mark,
+    telemetry::report,
+};
+
+/// How often a process looks whose its prefix is while it runs.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a mark is left again because another came between. Only dispatchers of this ledger do that, each with a mark
+/// that does as well.
+const TRIES_MAX: usize = 16;
+
+/// A prefix, as this process claims it for its ledger. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct PrefixClaim {
+    bus: Bus,
+    ledger: LedgerName,
+}
+
+impl PrefixClaim {
+    /// Of the bus's prefix for this ledger. Nothing is asked yet.
+    pub const fn new(bus: Bus, ledger: LedgerName) -> Self {
+        Self { bus, ledger }
+    }
+
+    /// What the fleet remembers of this ledger, before anything is written to it.
+    ///
+    /// # Errors
+    ///
+    /// The prefix is another ledger's; or NATS does not answer, or does not allow it.
+    pub async fn recall(&self) -> Result<Option<Mark>, BusError> {
+        let left = mark::recall(&self.bus).await?.left;
+        match owner(self.ledger.id, left) {
+            PrefixOwner::Free => Ok(None),
+            PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => Ok(Some(mark)),
+            PrefixOwner::Foreign(theirs) => Err(self.foreign(theirs)),
+        }
+    }
+
+    /// Leaves this mark, unless a later one of this ledger lies there: from then on the prefix is this ledger's.
+    ///
+    /// Of several ledgers that do it at once, one succeeds. Cancel-safe, and safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// The prefix is another ledger's; or NATS does not answer, or does not allow it.
+    pub async fn hold(&self, mark: &Mark) -> Result<(), BusError> {
+        for _ in 0..TRIES_MAX {
+            let Recalled { left, sequence } = mark::recall(&self.bus).await?;
+            match owner(self.ledger.id, left) {
+                PrefixOwner::Foreign(theirs) => return Err(self.foreign(theirs)),
+                PrefixOwner::Ours(left) if !mark.is_after(&left) => return Ok(()),
+                PrefixOwner::Ours(_) | PrefixOwner::Unnamed(_) => {}
+                PrefixOwner::Free => mark::ensure(&self.bus).await?,
+            }
+            if mark::replace(&self.bus, &self.left(mark), sequence).await? {
+                return Ok(());
+            }
+        }
+        let busy = "others leave theirs all the time";
+        Err(BusError::unavailable("leave the ledger's mark", busy))
+    }
+
+    /// Takes the prefix from the ledger whose mark was recalled, for this one.
+    ///
+    /// False: something else lies there by now, and stays; where it is a mark of the same ledger, that one lives.
+    /// Cancel-safe: it is taken or it is not, and the next look finds out.
+    ///
+    /// # Errors
+    ///
+    /// NATS does not answer, or does not allow it.
+    pub async fn take_over(&self, recalled: &Recalled, mark: &Mark) -> Result<bool, BusError> {
+        mark::replace(&self.bus, &self.left(mark), recalled.sequence).await
+    }
+
+    /// Waits until the process is told to stop, or finds that its prefix is another ledger's: nats-server was replaced, say.
+    /// Looks every second, and at once after a reconnection.
+    ///
+    /// # Errors
+    ///
+    /// [`BusError::ForeignLedger`].
+    pub async fn held_until(&self, told: impl Future<Output = ()>) -> Result<(), BusError> {
+        tokio::select! {
+            () = told => Ok(()),
+            foreign = self.until_foreign() => Err(foreign),
+        }
+    }
+
+    async fn until_foreign(&self) -> BusError {
+        let mut epoch = self.bus.epoch();
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = true;
+        loop {
+            let look = async {
+                ticks.tick().await;
+                if self.bus.is_connected() {
+                    self.recall().await.map(drop)
+                } else {
+                    Ok(())
+                }
+            };
+            tokio::select! {
+                looked = look => match looked {
+                    Ok(()) => {}
+                    Err(foreign @ BusError::ForeignLedger(_)) => {
+                        tracing::error!(error = report(&foreign), "this process stops");
+                        return foreign;
+                    }
+                    Err(error) => tracing::debug!(
+                        error = report(&error),
+                        "NATS does not say whose the prefix is; the next look does"
+                    ),
+                },
+                // A question that was under way is not answered any more.
+                changed = epoch.changed(), if told => {
+                    told = changed.is_ok();
+                    ticks.reset_immediately();
+                }
+            }
+        }
+    }
+
+    fn left(&self, mark: &Mark) -> LeftMark {
+        LeftMark {
+            mark: Mark {
+                ledger_id: Some(self.ledger.id),
+                ..mark.clone()
+            },
+            place: self.ledger.place.clone(),
+        }
+    }
+
+    fn foreign(&self, theirs: LedgerName) -> BusError {
+        let foreign = ForeignLedger {
+            prefix: self.bus.subjects.prefix().clone(),
+            theirs,
+            ours: self.ledger.clone(),
+        };
+        BusError::ForeignLedger(Box::new(foreign))
+    }
+}

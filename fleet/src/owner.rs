@@ -1,0 +1,177 @@
+//! **Whose prefix is it?**
+//!
+//! A prefix of NATS belongs to one ledger: its calls are those that callers ask for there, and its pointers lie in the
+//! stream. The ledger's mark says whose it is, for it carries the ledger's identity. A process that leaves one names the mark
+//! that it replaces, so of two that come at once one comes second.
+//!
+//! ```text
+//!   there is no mark                        a new nats-server, or one that lost its files   free
+//!   the mark has no identity                left by a program of the release before         unnamed
+//!   the mark has this ledger's identity     this fleet's                                    ours
+//!   the mark has another identity           another fleet's: it stays where it is           foreign
+//! ```
+//!
+//! A dump, a backup and a replica are the same ledger as what they were made of, which may have lost writes; that is
+//! [`crate::standing`]'s question. Nothing that another ledger left says anything about this one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::{LedgerId, Prefix},
+    standing::Mark,
+};
+
+/// What is kept in NATS: fields may be added, none is renamed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftMark {
+    /// Where the ledger was, and which one it is.
+    #[serde(flatten)]
+    pub mark: Mark,
+    /// Its host and database, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+/// A ledger, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerName {
+    /// Which one.
+    pub id: LedgerId,
+    /// Its host and database, where that is known.
+    pub place: Option<String>,
+}
+
+impl fmt::Display for LedgerName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(formatter)?;
+        match &self.place {
+            Some(place) => write!(formatter, " ({place})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whose a prefix is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PrefixOwner {
+    /// No ledger's.
+    Free,
+    /// A mark without an identity lies there.
+    Unnamed(Mark),
+    /// This ledger's.
+    Ours(Mark),
+    /// Another ledger's.
+    Foreign(LedgerName),
+}
+
+/// Compares.
+pub fn owner(ours: LedgerId, left: Option<LeftMark>) -> PrefixOwner {
+    let Some(LeftMark { mark, place }) = left else {
+        return PrefixOwner::Free;
+    };
+    match mark.ledger_id {
+        None => PrefixOwner::Unnamed(mark),
+        Some(id) if id == ours => PrefixOwner::Ours(mark),
+        Some(id) => PrefixOwner::Foreign(LedgerName { id, place }),
+    }
+}
+
+/// The prefix is another ledger's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "prefix {prefix} belongs to ledger {theirs}, and DATABASE_URL names ledger {ours}: set the DATABASE_URL of that ledger, or \
+     another --prefix (TOOLFLEET_PREFIX) for this one; where the other is gone for good, `toolfleet doctor --take-prefix` gives \
+     the prefix to this one"
+)]
+pub struct ForeignLedger {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// Whose it is.
+    pub theirs: LedgerName,
+    /// Whose this process is.
+    pub ours: LedgerName,
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::standing::WalPosition;
+
+    const OURS: LedgerId = LedgerId(Uuid::from_u128(1));
+    const THEIRS: LedgerId = LedgerId(Uuid::from_u128(2));
+
+    fn left(ledger_id: Option<LedgerId>) -> LeftMark {
+        LeftMark {
+            mark: Mark {
+                ledger_id,
+                system_identifier: "7001".to_owned(),
+                timeline: 2,
+                quarantines: 1,
+                wal_lsn: WalPosition(0x16_0000_00AB),
+            },
+            place: Some("db.example:5432/toolfleet".to_owned()),
+        }
+    }
+
+    #[test]
+    fn the_identity_alone_decides_whose_a_prefix_is() {
+        assert_eq!(owner(OURS, None), PrefixOwner::Free);
+        let (nameless, own) = (left(None), left(Some(OURS)));
+        let unnamed = PrefixOwner::Unnamed(nameless.mark.clone());
+        assert_eq!(owner(OURS, Some(nameless)), unnamed);
+        let ours = PrefixOwner::Ours(own.mark.clone());
+        assert_eq!(owner(OURS, Some(own)), ours);
+        let foreign = owner(OURS, Some(left(Some(THEIRS))));
+        let place = Some("db.example:5432/toolfleet".to_owned());
+        let theirs = LedgerName { id: THEIRS, place };
+        assert_eq!(foreign, PrefixOwner::Foreign(theirs));
+    }
+
+    #[test]
+    fn a_mark_survives_its_way_through_nats() {
+        let mark = left(Some(OURS));
+        let text = serde_json::to_string(&mark).unwrap();
+        assert!(text.contains("\"16/AB\""), "{text}");
+        assert_eq!(serde_json::from_str::<LeftMark>(&text).unwrap(), mark);
+    }
+
+    #[test]
+    fn marks_of_the_release_before_are_read_and_have_no_identity() {
+        let before =
+            r#"{"system_identifier":"7001","timeline":2,"quarantines":1,"wal_lsn":"16/AB"}"#;
+        let expected = LeftMark {
+            place: None,
+            ..left(None)
+        };
+        assert_eq!(serde_json::from_str::<LeftMark>(before).unwrap(), expected);
+        assert_eq!(serde_json::to_string(&expected).unwrap(), before);
+    }
+
+    #[test]
+    fn who_is_refused_is_told_by_what_and_what_to_do() {
+        let name = |id, place: Option<&str>| LedgerName {
+            id,
+            place: place.map(ToOwned::to_owned),
+        };
+        let refused = ForeignLedger {
+            prefix: "toolfleet".parse().unwrap(),
+            theirs: name(THEIRS, Some("db.example:5432/toolfleet")),
+            ours: name(OURS, None),
+        };
+        let said = refused.to_string();
+        for part in [
+            "prefix toolfleet",
+            "00000000-0000-0000-0000-000000000002 (db.example:5432/toolfleet)",
+            "00000000-0000-0000-0000-000000000001:",
+            "DATABASE_URL",
+            "--prefix",
+            "toolfleet doctor --take-prefix",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whose the prefix is.
+
+use fleet::{
+    ids::Prefix,
+    owner::{LedgerName, PrefixOwner},
+};
+
+use super::check::Check;
+
+const NAME: &str = "prefix";
+
+pub(super) fn judge(prefix: &Prefix, ours: &LedgerName, owner: &PrefixOwner) -> Check {
+    match owner {
+        PrefixOwner::Free => {
+            let found =
+                format!("{prefix} is no ledger's yet; the first process takes it for {ours}");
+            Check::ok(NAME, found)
+        }
+        PrefixOwner::Unnamed(_) => {
+            let found = format!(
+                "{prefix} has a mark without an identity, as the release before leaves it; the next process takes it for {ours}"
+            );
+            Check::ok(NAME, found)
+        }
+        PrefixOwner::Ours(_) => {
+            let found = format!("{prefix} belongs to this ledger, {ours}");
+            Check::ok(NAME, found)
+        }
+        PrefixOwner::Foreign(theirs) => {
+            let found = format!(
+                "{prefix} belongs to ledger {theirs}, and DATABASE_URL names ledger {ours}"
+            );
+            let advice = "Set the DATABASE_URL of that ledger, or another --prefix for this one. \
+                          Where the other is gone for good: toolfleet doctor --take-prefix --note WHY";
+            Check::unfit(NAME, found, advice)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::ids::LedgerId;
+    use uuid::Uuid;
+
+    use super::{super::check::Status, *};
+
+    fn ledger(number: u128, place: &str) -> LedgerName {
+        LedgerName {
+            id: LedgerId(Uuid::from_u128(number)),
+            place: Some(place.to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_another_ledger_fails_with_both_names_and_what_to_do() {
+        let prefix = "toolfleet".parse().unwrap();
+        let (ours, theirs) = (ledger(1, "a:5432/x"), ledger(2, "b:5432/y"));
+        let check = judge(&prefix, &ours, &PrefixOwner::Foreign(theirs));
+        assert_eq!(check.status, Status::Fail);
+        assert_eq!(
+            check.found,
+            "toolfleet belongs to ledger 00000000-0000-0000-0000-000000000002 (b:5432/y), and DATABASE_URL names ledger \
+             00000000-0000-0000-0000-000000000001 (a:5432/x)"
+        );
+        let advice = check.advice.unwrap();
+        assert!(advice.contains("--prefix") && advice.contains("--take-prefix"));
+        assert_eq!(judge(&prefix, &ours, &PrefixOwner::Free).status, Status::Ok);
+    }
+}
