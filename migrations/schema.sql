@@ -869,6 +869,7 @@ CREATE TABLE toolfleet.worker_processes (
     fenced_at timestamp with time zone,
     fenced_by text,
     fence_note text,
+    leaving_since timestamp with time zone,
     CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
@@ -1042,7 +1043,9 @@ CREATE TABLE toolfleet.tool_versions (
     schema_hash bytea NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL,
     applied_by text NOT NULL,
+    losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
+    CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
 );
 

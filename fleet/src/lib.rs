@@ -11,6 +11,8 @@ pub mod state;
 
 pub mod outcome;
 
+pub mod taken_back;
+
 pub mod retry;
 
 pub mod delay;

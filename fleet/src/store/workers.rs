@@ -75,7 +75,8 @@ pub async fn beat(connection: &mut PgConnection, worker: WorkerId) -> Result<boo
 /// Postgres does not answer.
 pub async fn drain(connection: &mut PgConnection, worker: WorkerId) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE toolfleet.worker_processes SET state = 'draining' WHERE worker_id = $1 AND state = 'live'",
+        "UPDATE toolfleet.worker_processes SET state = 'draining', leaving_since = now() \
+         WHERE worker_id = $1 AND state = 'live'",
     )
     .bind(worker.0)
     .execute(connection)

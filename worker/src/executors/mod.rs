@@ -10,6 +10,7 @@ pub mod nats;
 pub mod output;
 pub mod process;
 mod refusal;
+mod resources;
 pub mod sql;
 mod stop;
 mod veil;
@@ -35,6 +36,7 @@ use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+pub(crate) use self::resources::lacks_resources;
 pub use self::stop::{Stop, StopReason};
 pub use crate::{answer::Promise, progress::Progress};
 
