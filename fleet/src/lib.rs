@@ -25,6 +25,8 @@ pub mod hold;
 
 pub mod standing;
 
+pub mod obstacle;
+
 // What may come in.
 pub mod arguments;
 pub mod canonical;

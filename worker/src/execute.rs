@@ -127,6 +127,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         tool,
         args_hash,
         prepared,
+        program,
         claim_sent,
         entry,
     } = running;
@@ -207,6 +208,8 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         }
         Err(taken_back) => taken_back,
     };
+    // The next program may start while what this one came to is written.
+    drop(program);
     Executed {
         claimed,
         attempt_id,

@@ -189,7 +189,9 @@ impl Circuit {
 
 /// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
 fn expired(call: Expired) -> Ending {
-    let what = if call.waited_too_long {
+    let what = if let Some(obstacle) = &call.obstacle {
+        obstacle.kept_it_from_running()
+    } else if call.waited_too_long {
         Message::fixed(
             "the call waited longer for its first attempt than its tool allows",
             "这次调用等待第一次尝试的时间超过了工具允许的上限",

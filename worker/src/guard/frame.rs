@@ -144,7 +144,7 @@ mod tests {
                 why: "x\ny".into(),
                 taken_back: Some(TakenBack::NoResources),
             })),
-            r#"{"not_started":"x\ny"}"#
+            r#"{"not_started":{"why":"x\ny","taken_back":"no_resources"}}"#
         );
     }
 }

@@ -162,11 +162,15 @@ impl From<io::Error> for NotStarted {
 
 /// Starts the tool and those who watch it.
 fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted> {
-    let incomplete = |_| NotStarted {
-        why: "the worker took its order back before it was complete".to_owned(),
+    let order_taken_back = || NotStarted {
+        why: "the worker took its order back before the program was started".to_owned(),
         taken_back: Some(TakenBack::OrderTakenBack),
     };
-    let (start, input) = frame::read(&mut *control).map_err(incomplete)?;
+    let (start, input) = frame::read(&mut *control).map_err(|_incomplete| order_taken_back())?;
+    // On a busy machine this guard may be as late as that: what is not wanted any more is not started.
+    if has_let_go(control)? {
+        return Err(order_taken_back());
+    }
     let leash = control.try_clone()?;
     let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
     let (to_feeder, stdin) = mpsc::sync_channel(1);
@@ -182,6 +186,18 @@ fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted>
     to_feeder.send(stdin).expect("the feeder waits for it");
     to_reaper.send(()).expect("the reaper waits for it");
     Ok((tool, inbox))
+}
+
+/// Whether the worker has let go of its leash already. It writes nothing behind its order.
+fn has_let_go(control: &mut UnixStream) -> io::Result<bool> {
+    control.set_nonblocking(true)?;
+    let read = control.read(&mut [0]);
+    control.set_nonblocking(false)?;
+    match read {
+        Ok(bytes) => Ok(bytes == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Never joined: the threads end with the process, and the process ends when the tree is empty.
