@@ -382,6 +382,7 @@ CREATE TABLE toolfleet.open_calls (
     probe_id uuid,
     probes integer DEFAULT 0 NOT NULL,
     probe_state text,
+    obstacle json,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -869,6 +870,8 @@ CREATE TABLE toolfleet.worker_processes (
     fenced_at timestamp with time zone,
     fenced_by text,
     fence_note text,
+    leaving_since timestamp with time zone,
+    cannot_run json,
     CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
@@ -1042,7 +1045,9 @@ CREATE TABLE toolfleet.tool_versions (
     schema_hash bytea NOT NULL,
     applied_at timestamp with time zone DEFAULT now() NOT NULL,
     applied_by text NOT NULL,
+    losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
+    CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
 );
 
@@ -1093,7 +1098,8 @@ CREATE VIEW toolfleet.calls AS
     c.queue_until,
     c.probe_of,
     (v.sensitive IS NOT NULL) AS sensitive,
-    c.line
+    c.line,
+    c.obstacle
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,
@@ -1129,7 +1135,11 @@ CREATE VIEW toolfleet.calls AS
             open_calls.cancel_requested,
             open_calls.queue_until,
             open_calls.probe_of,
-            open_calls.line
+            open_calls.line,
+                CASE
+                    WHEN (open_calls.state = 'queued'::toolfleet.call_state) THEN open_calls.obstacle
+                    ELSE NULL::json
+                END AS obstacle
            FROM toolfleet.open_calls
         UNION ALL
          SELECT finished_calls.call_id,
@@ -1167,7 +1177,8 @@ CREATE VIEW toolfleet.calls AS
             false,
             NULL::timestamp with time zone,
             finished_calls.probe_of,
-            NULL::text
+            NULL::text,
+            NULL::json
            FROM toolfleet.finished_calls) c
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
@@ -1357,7 +1368,8 @@ CREATE VIEW toolfleet.workers AS
     w.fence_note,
     ( SELECT count(*) AS count
            FROM toolfleet.open_calls o
-          WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running
+          WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running,
+    COALESCE(w.cannot_run, '[]'::json) AS cannot_run
    FROM toolfleet.worker_processes w;
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;

@@ -11,6 +11,8 @@ pub mod state;
 
 pub mod outcome;
 
+pub mod taken_back;
+
 pub mod retry;
 
 pub mod delay;
@@ -24,6 +26,8 @@ pub mod hold;
 pub mod standing;
 
 pub mod owner;
+
+pub mod obstacle;
 
 // What may come in.
 pub mod arguments;

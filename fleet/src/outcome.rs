@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     call::{Language, words},
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 
@@ -131,6 +132,8 @@ pub struct ToolFailure {
     pub details: Option<serde_json::Value>,
     /// Whether the tool's answer is there all the same: see [`ToolFailure::mended`].
     pub(crate) is_mark: bool,
+    /// Why the platform ended the attempt, where it was not the tool.
+    pub(crate) taken_back: Option<TakenBack>,
 }
 
 /// A [`ToolFailure`] in one language, as it is stored.
@@ -184,6 +187,7 @@ impl ToolFailure {
             retry_after_ms: None,
             details: None,
             is_mark: false,
+            taken_back: None,
         }
     }
 
@@ -195,6 +199,18 @@ impl ToolFailure {
             retry_after_ms: self.retry_after_ms,
             details: self.details.as_ref(),
         }
+    }
+
+    /// Of an attempt that the platform ended and not its tool: it counts for nothing against `max_attempts`.
+    #[must_use]
+    pub const fn taken_back(mut self, why: TakenBack) -> Self {
+        self.taken_back = Some(why);
+        self
+    }
+
+    /// Why the platform ended the attempt, where it was not the tool.
+    pub const fn why_taken_back(&self) -> Option<TakenBack> {
+        self.taken_back
     }
 
     /// With diagnostics for people. NUL characters, which Postgres cannot read out of JSON, are replaced.

@@ -12,7 +12,8 @@
 //! earlier unknown: it recognises the key, so what it says is about that key (but for 409, see [`Outcome::after_unknown`]).
 //! That a later attempt never started settles nothing. A `transaction` leaves nothing unknown: whatever moves its call locks
 //! the row that its COMMIT needs, so a move says that the effect is not there and never will be (see [`Effect::may_doubt`]).
-//! An attempt is spent by a tool: one that a worker's death or drain cut short is not counted here (see [`after_loss`]).
+//! An attempt is spent by a tool: what the platform took back ([`crate::taken_back`]) is tried again whatever the policy
+//! says, and one that was lost with its worker has a table of its own ([`after_loss`]).
 //! A call that was taken back has a table of its own (`cancelled`).
 
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -29,6 +30,7 @@ use crate::{
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord, ToolFailure},
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 
@@ -62,7 +64,9 @@ pub struct Situation<'a> {
     pub policy: &'a RetryPolicy,
     /// How many attempts tools have spent, this one included.
     pub attempts_spent: u32,
-    /// The pause before the next attempt, from [`crate::delay::after_attempt`].
+    /// Why the platform ended the attempt, where it was not the tool.
+    pub taken_back: Option<TakenBack>,
+    /// The pause before the next attempt, from [`crate::delay::after_attempt`] or [`TakenBack::pause`].
     pub pause: Duration,
     /// How much of the call's time is left.
     pub remaining: Duration,
@@ -87,6 +91,9 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
             after_cancel(situation.effect, outcome.word(), situation.earlier_unknown)
         };
     }
+    if situation.taken_back.is_some() {
+        return after_taken_back(situation, outcome.word());
+    }
     match outcome {
         Outcome::Applied { .. } => match outcome.useless() {
             Some(flaw) if read => again(situation, flaw, OutcomeWord::Applied),
@@ -108,6 +115,25 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
             }
             Effect::Once => RetryDecision::Doubt,
         },
+    }
+}
+
+/// What follows an attempt that the platform ended. No policy is asked: the tool has not failed. Nor is the time that is left,
+/// for a call that waits beyond its deadline expires.
+fn after_taken_back(situation: &Situation<'_>, word: OutcomeWord) -> RetryDecision {
+    let unknown = word == OutcomeWord::Unknown;
+    let forgotten = || {
+        let left = situation.key_remaining;
+        left.is_some_and(|left| situation.pause >= left)
+    };
+    match situation.effect {
+        Effect::Once if unknown => RetryDecision::Doubt,
+        Effect::Idempotent if (unknown || situation.earlier_unknown) && forgotten() => {
+            RetryDecision::Doubt
+        }
+        Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction => {
+            RetryDecision::Again(situation.pause)
+        }
     }
 }
 
@@ -160,36 +186,42 @@ pub fn key_is_forgotten(
     effect.may_doubt() && earlier_unknown && key_remaining.is_some_and(|left| left.is_zero())
 }
 
-/// A call that has lost this many workers is set aside: one that kills its workers must not go on.
-pub const LOST_ATTEMPTS_MAX: u32 = 2;
+/// An attempt that was lost with its worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// How many of the call's workers were lost, this one included. One that was leaving in order does not count.
+    pub lost: u32,
+    /// How many the tool allows, [`crate::manifest::Manifest::losses`].
+    pub allowed: u32,
+    /// Whether somebody has asked the call to stop.
+    pub cancelled: bool,
+}
 
-/// Whether a call has lost so many workers that it is set aside. A `once` call is in doubt after the first one.
-pub const fn is_poison(effect: Effect, lost_attempts: u32) -> bool {
-    match effect {
-        Effect::Read | Effect::Idempotent | Effect::Transaction => {
-            lost_attempts >= LOST_ATTEMPTS_MAX
-        }
+/// Whether a call has lost more workers than its tool allows: one that kills its workers must not go on. A `once` call is in
+/// doubt after the first one.
+pub const fn is_poison(loss: Loss) -> bool {
+    match loss.effect {
+        Effect::Read | Effect::Idempotent | Effect::Transaction => loss.lost > loss.allowed,
         Effect::Once => false,
     }
 }
 
 /// What follows when the worker of a running call died: nobody knows how far it came.
 ///
-/// The attempt is not spent: the platform lost it, not the tool. `lost_attempts` counts this one; `cancelled`: somebody has
-/// asked the call to stop.
-pub fn after_loss(effect: Effect, lost_attempts: u32, cancelled: bool) -> RetryDecision {
-    if cancelled {
-        return after_cancel(effect, OutcomeWord::Unknown, false);
+/// The attempt is not spent: the platform lost it, not the tool.
+pub fn after_loss(loss: Loss) -> RetryDecision {
+    if loss.cancelled {
+        return after_cancel(loss.effect, OutcomeWord::Unknown, false);
     }
-    match effect {
+    match loss.effect {
         Effect::Once if mutant::on(Mutant::OnceAgainAfterLoss) => {
             RetryDecision::Again(Duration::ZERO)
         }
         Effect::Once => RetryDecision::Doubt,
-        Effect::Read | Effect::Transaction if is_poison(effect, lost_attempts) => {
-            RetryDecision::Fail
-        }
-        Effect::Idempotent if is_poison(effect, lost_attempts) => RetryDecision::Doubt,
+        Effect::Read | Effect::Transaction if is_poison(loss) => RetryDecision::Fail,
+        Effect::Idempotent if is_poison(loss) => RetryDecision::Doubt,
         Effect::Read | Effect::Idempotent | Effect::Transaction => {
             RetryDecision::Again(Duration::ZERO)
         }

@@ -40,6 +40,18 @@ pub enum SecretError {
     Unusable(String),
 }
 
+impl SecretError {
+    /// The name of the secret, where the reference has one.
+    pub fn secret(&self) -> Option<&str> {
+        match self {
+            Self::Missing(name) | Self::Unusable(name) | Self::Unreadable { name, .. } => {
+                Some(name)
+            }
+            Self::InvalidName => None,
+        }
+    }
+}
+
 impl Default for Secrets {
     fn default() -> Self {
         Self::new(None)

@@ -35,6 +35,8 @@ PROOFS = [
     "kill_each",
     "restart_all",
     "dev_lifecycle",
+    "many_programs",
+    "workers_killed",
 ]
 PROOF_SECONDS = 600
 TAIL_LINES = 30

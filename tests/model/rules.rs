@@ -8,7 +8,7 @@ use fleet::{
     call::Effect,
     manifest::RetryPolicy,
     outcome::{Outcome, ToolFailure},
-    retry::{self, RetryDecision, Situation},
+    retry::{self, Loss, RetryDecision, Situation},
     wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
@@ -132,6 +132,8 @@ pub(crate) struct Decisions {
     after: Vec<RetryDecision>,
 }
 
+/// How many workers a call of this model may lose before it is set aside: the fewest that show both sides.
+const LOSSES: u8 = 1;
 /// How many attempts the tools of this model may spend.
 pub(crate) const ATTEMPTS_MAX: u8 = 2;
 const RAN: [Ran; 5] = [
@@ -158,6 +160,7 @@ impl Decisions {
                         effect,
                         policy: &policy,
                         attempts_spent: u32::from(spent_before) + 1,
+                        taken_back: None,
                         pause: Duration::ZERO,
                         remaining: Duration::from_secs(60),
                         earlier_unknown,
@@ -189,7 +192,12 @@ impl Decisions {
 
     /// What follows an attempt that was lost with its worker.
     pub(crate) fn after_loss(&self, lost_before: u8, cancelled: bool) -> RetryDecision {
-        retry::after_loss(self.effect, u32::from(lost_before) + 1, cancelled)
+        retry::after_loss(Loss {
+            effect: self.effect,
+            lost: u32::from(lost_before) + 1,
+            allowed: LOSSES.into(),
+            cancelled,
+        })
     }
 }
 

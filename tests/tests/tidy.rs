@@ -16,12 +16,14 @@ const LINES_MAX: usize = 500;
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
 const CRATES: [&str; 4] = ["fleet", "dispatcher", "worker", "toolfleet"];
 /// Decisions: the same answer everywhere, because they ask nobody.
-const PURE: [&str; 15] = [
+const PURE: [&str; 17] = [
     "fleet/src/ids.rs",
     "fleet/src/call.rs",
     "fleet/src/state.rs",
     "fleet/src/outcome.rs",
     "fleet/src/retry.rs",
+    "fleet/src/taken_back.rs",
+    "fleet/src/obstacle.rs",
     "fleet/src/retry",
     "fleet/src/delay.rs",
     "fleet/src/lease.rs",

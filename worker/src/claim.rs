@@ -16,7 +16,10 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use crate::{dispose::Skip, executors::Prepared, gate::Gated, running::Entry, worker::Worker};
+use crate::{
+    dispose::Skip, executors::Prepared, gate::Gated, programs::ProgramSlot, running::Entry,
+    worker::Worker,
+};
 
 /// A claimed call.
 pub(crate) struct Running {
@@ -26,6 +29,8 @@ pub(crate) struct Running {
     /// Hash of the arguments that were prepared; the row's are the truth.
     pub(crate) args_hash: [u8; 32],
     pub(crate) prepared: Box<dyn Prepared>,
+    /// Of a program: its slot, until it is over.
+    pub(crate) program: Option<ProgramSlot>,
     /// When the claim was sent, before the ledger's clock started: the attempt ends by it.
     pub(crate) claim_sent: Instant,
     pub(crate) entry: Entry,
@@ -38,6 +43,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         tool,
         args_hash,
         prepared,
+        program,
     } = gated;
     if !worker.may_start() {
         return Err(Skip::NoLease);
@@ -96,6 +102,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         tool,
         args_hash,
         prepared,
+        program,
         claim_sent,
         entry,
     })

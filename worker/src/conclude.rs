@@ -6,13 +6,11 @@ use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     delay,
     ids::CallId,
-    manifest::{Manifest, Sensitive},
+    manifest::Sensitive,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     retry::{self, RetryDecision, Situation},
-    store::{
-        claim::Claimed,
-        complete::{AttemptCost, Ended, EndedAttempt, Ending, EndingKind, Guard},
-    },
+    store::complete::{AttemptCost, Ended, EndedAttempt, Ending, EndingKind, Guard},
+    taken_back::TakenBack,
     wire::{
         code::Code,
         envelope::{Envelope, EnvelopeState, Timing, is_error, no_coercions},
@@ -22,10 +20,7 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-use crate::{
-    execute::{Executed, Execution},
-    executors::StopReason,
-};
+use crate::execute::{Executed, Execution};
 
 /// What is known of a call besides what its attempt came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,29 +50,25 @@ pub(crate) fn conclude(
         Execution::Ran(outcome)
         | Execution::Committed(outcome, _)
         | Execution::Abandoned(outcome) => {
-            let manifest = &executed.tool.manifest;
-            // Whoever was told to end because the worker leaves had no fair try: the platform took it, so nobody pays.
-            let drained = executed.entry.stop.asked() == Some(StopReason::Drained)
-                && outcome.word() == OutcomeWord::Unknown;
-            let mut situation = situation(claimed, manifest, elapsed, learned, outcome);
-            if drained {
-                situation.attempts_spent = situation.attempts_spent.saturating_sub(1);
-            }
+            let situation = situation(executed, elapsed, learned, outcome);
             let decision = retry::decide(&situation, outcome);
-            let spent = situation.attempts_spent;
-            let kind = after(decision, outcome, spent, attempt.effect, language);
-            let kind = if drained { unspent(kind) } else { kind };
+            let kind = after(decision, outcome, &situation, attempt.effect, language);
+            let own_reason = situation
+                .taken_back
+                .filter(|_| matches!(decision, RetryDecision::Again(_)))
+                .map_or(own_reason, TakenBack::as_str);
             (kind, reason(decision, own_reason))
         }
-        Execution::TakenBack(failure) if learned.cancelled => {
+        Execution::TakenBack(_, failure) if learned.cancelled => {
             never_started(claimed.effect, learned.earlier_unknown, failure, language)
         }
-        Execution::TakenBack(_) => {
+        Execution::TakenBack(why, _) => {
+            let pause = why.pause(claimed.unspent_attempts);
             let again = EndingKind::Again {
-                pause_ms: TAKEN_BACK_PAUSE_MS,
-                cost: AttemptCost::Unspent,
+                pause_ms: millis_of(pause),
+                cost: why.cost(),
             };
-            (again, own_reason)
+            (again, why.as_str())
         }
         Execution::KeyForgotten(failure) => (doubt(failure, language), own_reason),
     };
@@ -128,16 +119,18 @@ pub(crate) fn ended_attempt(
     }
 }
 
-/// Before a call that the platform took back is tried again: long enough for the reason to pass.
-const TAKEN_BACK_PAUSE_MS: i64 = 500;
+fn millis_of(pause: Duration) -> i64 {
+    i64::try_from(pause.as_millis()).unwrap_or(i64::MAX)
+}
 
 fn situation<'a>(
-    claimed: &Claimed,
-    manifest: &'a Manifest,
+    executed: &'a Executed,
     elapsed: Duration,
     learned: Learned,
     outcome: &Outcome,
 ) -> Situation<'a> {
+    let (claimed, manifest) = (&executed.claimed, &executed.tool.manifest);
+    let taken_back = executed.why_taken_back();
     let attempts_spent = claimed
         .attempt
         .saturating_sub(claimed.unspent_attempts)
@@ -148,10 +141,15 @@ fn situation<'a>(
         effect: claimed.effect,
         policy: &manifest.retry,
         attempts_spent,
-        // Nothing is tried again where nothing failed.
-        pause: outcome.failure().map_or(Duration::ZERO, |_failed| {
-            delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent)
-        }),
+        taken_back,
+        pause: match (taken_back, outcome.failure()) {
+            (Some(why), _) => why.pause(claimed.unspent_attempts),
+            (None, Some(_failed)) => {
+                delay::after_attempt(&manifest.retry, claimed.call_id, attempts_spent)
+            }
+            // Nothing is tried again where nothing failed.
+            (None, None) => Duration::ZERO,
+        },
         remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
         earlier_unknown: learned.earlier_unknown,
         key_remaining: manifest
@@ -162,22 +160,11 @@ fn situation<'a>(
     }
 }
 
-/// The same, and no tool pays for the attempt.
-fn unspent(kind: EndingKind) -> EndingKind {
-    match kind {
-        EndingKind::Again { pause_ms, .. } => EndingKind::Again {
-            pause_ms,
-            cost: AttemptCost::Unspent,
-        },
-        EndingKind::End { .. } | EndingKind::Doubt { .. } => kind,
-    }
-}
-
 /// What follows what the tool did.
 fn after(
     decision: RetryDecision,
     outcome: &Outcome,
-    attempts_spent: u32,
+    situation: &Situation<'_>,
     effect: EffectKnown,
     language: Language,
 ) -> EndingKind {
@@ -189,12 +176,14 @@ fn after(
     match decision {
         RetryDecision::Succeed => succeeded(outcome, effect, language),
         RetryDecision::Again(pause) => EndingKind::Again {
-            pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
-            cost: AttemptCost::Spent,
+            pause_ms: millis_of(pause),
+            cost: situation
+                .taken_back
+                .map_or(AttemptCost::Spent, TakenBack::cost),
         },
         RetryDecision::Fail => failed(&failure(), effect, language),
         RetryDecision::Exhausted => {
-            let exhausted = retry::exhausted(attempts_spent, &failure(), language);
+            let exhausted = retry::exhausted(situation.attempts_spent, &failure(), language);
             failed(&exhausted, effect, language)
         }
         RetryDecision::OutOfTime => {
@@ -315,14 +304,14 @@ pub(crate) fn settling(
             return Some(ending.clone());
         }
         Execution::Ran(Outcome::DefiniteFailure(failure)) => failure,
-        Execution::Ran(Outcome::NotStarted(failure)) | Execution::TakenBack(failure)
+        Execution::Ran(Outcome::NotStarted(failure)) | Execution::TakenBack(_, failure)
             if !earlier_unknown =>
         {
             failure
         }
         Execution::Ran(Outcome::NotStarted(_) | Outcome::Unknown(_))
         | Execution::Abandoned(_)
-        | Execution::TakenBack(_)
+        | Execution::TakenBack(..)
         | Execution::KeyForgotten(_) => return None,
     };
     Some(Ending {
@@ -473,7 +462,10 @@ mod tests {
         for earlier_unknown in [false, true] {
             let proven = !earlier_unknown;
             assert_eq!(
-                settles(Execution::TakenBack(failure()), earlier_unknown),
+                settles(
+                    Execution::TakenBack(TakenBack::LeaseOver, failure()),
+                    earlier_unknown
+                ),
                 proven
             );
             let not_started = Execution::Ran(Outcome::NotStarted(failure()));

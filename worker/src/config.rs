@@ -1,6 +1,7 @@
 //! The settings of a worker.
 
 use std::{
+    num::NonZero,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -48,6 +49,10 @@ pub struct Config {
     /// take what their tools came to.
     #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 256)]
     pub concurrency: usize,
+    /// How many of them may be programs (process tools); four for each core without it. Too low leaves cores idle, too high has
+    /// every program run out of its time. A call that finds none free waits or is put back, which spends no attempt.
+    #[arg(long, env = "WORKER_PROGRAMS", value_name = "N")]
+    pub programs: Option<usize>,
     /// How long running attempts may go on after SIGTERM; what is left then is stopped, and a write goes in doubt.
     /// At least the longest timeout of the tools it runs.
     #[arg(long, env = "WORKER_DRAIN_TIMEOUT", value_parser = duration, default_value = "60s")]
@@ -80,6 +85,12 @@ impl Config {
         if !(1..=4096).contains(&self.concurrency) {
             wrong.push("WORKER_CONCURRENCY must be 1 to 4096".to_owned());
         }
+        if self
+            .programs
+            .is_some_and(|programs| !(1..=4096).contains(&programs))
+        {
+            wrong.push("WORKER_PROGRAMS must be 1 to 4096".to_owned());
+        }
         if self.queues.is_empty() {
             wrong.push("WORKER_QUEUES must name at least one queue".to_owned());
         }
@@ -101,6 +112,15 @@ impl Config {
         } else {
             Err(ConfigError(wrong))
         }
+    }
+
+    /// How many programs may run at a time.
+    pub fn programs(&self) -> usize {
+        const PER_CORE: usize = 4;
+        self.programs.unwrap_or_else(|| {
+            let cores = std::thread::available_parallelism();
+            cores.map_or(1, NonZero::get).saturating_mul(PER_CORE)
+        })
     }
 
     /// The folder for the locks of this machine's workers: the one that was named, or the usual one.

@@ -26,6 +26,8 @@ pub(crate) enum Skip {
     Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
+    /// As many programs run here as may. The call waits in the ledger.
+    NoProgramSlot,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
     /// The ledger did not answer.
@@ -55,7 +57,8 @@ impl Skip {
             | Self::Overdue
             | Self::Held
             | Self::Limited
-            | Self::CannotRun => Disposal::Ack,
+            | Self::CannotRun
+            | Self::NoProgramSlot => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             // As often as the lanes try to reach the ledger: at its return these are the first to run.
             Self::StoreSilent | Self::NoLease => Disposal::Again(SOON),
@@ -73,6 +76,7 @@ impl Skip {
             Self::Overdue => "overdue",
             Self::Limited => "limited",
             Self::CannotRun => "cannot_run",
+            Self::NoProgramSlot => "no_program_slot",
             Self::Refused => "refused",
             Self::StoreSilent => "store_silent",
             Self::NoLease => "no_lease",

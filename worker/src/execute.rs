@@ -12,6 +12,7 @@ use fleet::{
     registry::Tool,
     retry,
     store::{claim::Claimed, complete::Ended},
+    taken_back::TakenBack,
     telemetry::{
         metrics,
         spans::{self, Step},
@@ -55,8 +56,8 @@ pub(crate) enum Execution {
     Committed(Outcome, Box<Ended>),
     /// The executor did not come back, or came back by a panic, or left something behind: what it started may still act.
     Abandoned(Outcome),
-    /// The platform took the attempt back before anything was started: no tool has spent it.
-    TakenBack(ToolFailure),
+    /// The platform took the attempt back before anything was started, for this reason: no tool has spent it.
+    TakenBack(TakenBack, ToolFailure),
     /// Nothing was started, for an attempt before may have had its effect and the tool would not recognise its key.
     KeyForgotten(ToolFailure),
 }
@@ -68,14 +69,16 @@ impl Execution {
             Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
                 outcome.word()
             }
-            Self::TakenBack(_) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
+            Self::TakenBack(..) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
         }
     }
 
     /// Whether nothing that was started for the attempt can act any more.
     pub(crate) const fn is_over(&self) -> bool {
         match self {
-            Self::Ran(_) | Self::Committed(..) | Self::TakenBack(_) | Self::KeyForgotten(_) => true,
+            Self::Ran(_) | Self::Committed(..) | Self::TakenBack(..) | Self::KeyForgotten(_) => {
+                true
+            }
             Self::Abandoned(_) => false,
         }
     }
@@ -86,7 +89,29 @@ impl Execution {
             Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
                 outcome.failure()
             }
-            Self::TakenBack(failure) | Self::KeyForgotten(failure) => Some(failure),
+            Self::TakenBack(_, failure) | Self::KeyForgotten(failure) => Some(failure),
+        }
+    }
+}
+
+impl Executed {
+    /// Why the platform ended the attempt, where it was not the tool: what was found before it was started, what the executor
+    /// says, or that it was told to end because the worker leaves and has no answer of the tool.
+    pub(crate) fn why_taken_back(&self) -> Option<TakenBack> {
+        let said = || self.execution.failure()?.why_taken_back();
+        let drained = || {
+            let unanswered = match self.execution.word() {
+                OutcomeWord::NotStarted | OutcomeWord::Unknown => true,
+                OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
+            };
+            unanswered && self.entry.stop.asked() == Some(StopReason::Drained)
+        };
+        match &self.execution {
+            Execution::TakenBack(why, _) => Some(*why),
+            Execution::KeyForgotten(_) => None,
+            Execution::Ran(_) | Execution::Committed(..) | Execution::Abandoned(_) => {
+                said().or_else(|| drained().then_some(TakenBack::WorkerLeft))
+            }
         }
     }
 }
@@ -102,6 +127,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         tool,
         args_hash,
         prepared,
+        program,
         claim_sent,
         entry,
     } = running;
@@ -114,21 +140,30 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
             let context = context(&entry, &claimed, attempt_id, &tool, until, &span);
             // Checked right before the first byte: the claim may have taken long.
             if !worker.may_start() {
-                taken_back(Message::fixed(
-                    "the worker's lease ran out before the tool was started",
-                    "工具还没有启动，worker 的租约就到期了",
-                ))
+                taken_back(
+                    TakenBack::LeaseOver,
+                    Message::fixed(
+                        "the worker's lease ran out before the tool was started",
+                        "工具还没有启动，worker 的租约就到期了",
+                    ),
+                )
             } else if entry.stop.asked() == Some(StopReason::Cancelled) {
                 let what = Message::fixed(
                     "the call was cancelled before the tool was started",
                     "这次调用在工具启动之前被取消",
                 );
-                Execution::TakenBack(ToolFailure::new(Code::Cancelled, what))
+                Execution::TakenBack(
+                    TakenBack::CancelledBefore,
+                    ToolFailure::new(Code::Cancelled, what),
+                )
             } else if Instant::now() >= until {
-                taken_back(Message::fixed(
-                    "the claim took longer than the attempt may",
-                    "认领所用的时间超过了这次尝试允许的时间",
-                ))
+                taken_back(
+                    TakenBack::StartedTooLate,
+                    Message::fixed(
+                        "the claim took longer than the attempt may",
+                        "认领所用的时间超过了这次尝试允许的时间",
+                    ),
+                )
             } else if forgotten(&claimed, &tool, claim_sent.elapsed()) {
                 let what = Message::fixed(
                     "an earlier attempt may have done it, and the tool no longer recognises the call's key",
@@ -173,6 +208,8 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         }
         Err(taken_back) => taken_back,
     };
+    // The next program may start while what this one came to is written.
+    drop(program);
     Executed {
         claimed,
         attempt_id,
@@ -217,10 +254,13 @@ async fn ready(
 ) -> Result<Box<dyn Prepared>, Execution> {
     let manifest = &tool.manifest;
     if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
-        return Err(taken_back(Message::fixed(
-            "the message named another tool than the call",
-            "消息里的工具与这次调用的工具不同",
-        )));
+        return Err(taken_back(
+            TakenBack::WrongMessage,
+            Message::fixed(
+                "the message named another tool than the call",
+                "消息里的工具与这次调用的工具不同",
+            ),
+        ));
     }
     if claimed.args_hash == args_hash {
         return Ok(prepared);
@@ -232,15 +272,18 @@ async fn ready(
         .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
         .and_then(|args| gate::prepare(worker, tool, &args).ok());
     prepared.ok_or_else(|| {
-        taken_back(Message::fixed(
-            "the call's arguments could not be read",
-            "无法读取这次调用的参数",
-        ))
+        taken_back(
+            TakenBack::ArgumentsUnread,
+            Message::fixed(
+                "the call's arguments could not be read",
+                "无法读取这次调用的参数",
+            ),
+        )
     })
 }
 
-fn taken_back(why: Message) -> Execution {
-    Execution::TakenBack(ToolFailure::new(Code::Unavailable, why))
+fn taken_back(why: TakenBack, what: Message) -> Execution {
+    Execution::TakenBack(why, ToolFailure::new(Code::Unavailable, what))
 }
 
 fn forgotten(claimed: &Claimed, tool: &Tool, elapsed: Duration) -> bool {

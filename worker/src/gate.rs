@@ -9,16 +9,19 @@ use fleet::{
     call::{Effect, State},
     canonical,
     ids::CallId,
+    manifest::ExecutorSpec,
+    obstacle::{Lack, Obstacle},
     outcome::{OutcomeWord, ToolFailure},
     registry::Tool,
     said,
     sensitive::masked,
     store::{
         complete::{Ending, EndingKind, Guard},
+        postpone::{self, Postponed},
         read::{self, CallRow},
     },
     telemetry::report,
-    wire::{code::Code, error::ErrorBody, pointer::Pointer},
+    wire::{code::Code, error::ErrorBody, message::Message, pointer::Pointer},
 };
 
 use crate::{
@@ -27,6 +30,7 @@ use crate::{
     discreet::Discreet,
     dispose::Skip,
     executors::Prepared,
+    programs::{ProgramSlot, Turn},
     worker::Worker,
 };
 
@@ -36,31 +40,62 @@ pub(crate) struct Gated {
     pub(crate) tool: Arc<Tool>,
     pub(crate) args_hash: [u8; 32],
     pub(crate) prepared: Box<dyn Prepared>,
+    /// Of a program: its slot, until it is over.
+    pub(crate) program: Option<ProgramSlot>,
 }
 
 /// Takes a pointer through the gate.
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
     let call = pointer.call_id;
     let Some(tool) = find_tool(worker, &pointer).await? else {
-        return Err(Box::pin(postpone(worker, call)).await);
+        let version = pointer.tool_version;
+        let what = said!(
+            "it does not have version {version} of the tool",
+            "它没有这个工具的版本 {version}"
+        );
+        let obstacle = Obstacle::new(Lack::ToolVersion, &what, &worker.name);
+        return Err(Box::pin(cannot_run(worker, call, &obstacle)).await);
     };
     let args = match &pointer.args {
         Some(args) => args.get().to_owned(),
         None => Box::pin(read_args(worker, call)).await?,
     };
     match prepare(worker, &tool, &args) {
-        Ok(prepared) => Ok(Gated {
-            call,
-            args_hash: canonical::hash_text(&args),
-            tool,
-            prepared,
-        }),
+        Ok(prepared) => {
+            let program = match &tool.manifest.executor {
+                ExecutorSpec::Process(_) => Some(Box::pin(program_slot(worker, call)).await?),
+                ExecutorSpec::Http(_)
+                | ExecutorSpec::Nats(_)
+                | ExecutorSpec::Sql(_)
+                | ExecutorSpec::Native(_) => None,
+            };
+            Ok(Gated {
+                call,
+                args_hash: canonical::hash_text(&args),
+                tool,
+                prepared,
+                program,
+            })
+        }
         // It would fail the same way everywhere.
         Err(failure) if is_final(failure.code) => Err(Box::pin(refuse(worker, call, &tool)).await),
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
-            Err(Box::pin(postpone(worker, call)).await)
+            let obstacle = Obstacle::of(&failure, &worker.name);
+            Err(Box::pin(cannot_run(worker, call, &obstacle)).await)
         }
+    }
+}
+
+/// A slot for a program, before the claim: waiting for one costs no attempt.
+async fn program_slot(worker: &Worker, call: CallId) -> Result<ProgramSlot, Skip> {
+    match worker.programs.turn().await {
+        Turn::Now(slot) => Ok(slot),
+        Turn::Later(pause) => Err(if worker.putting_back.put_back(call, pause).await {
+            Skip::NoProgramSlot
+        } else {
+            Skip::StoreSilent
+        }),
     }
 }
 
@@ -75,13 +110,21 @@ const fn is_final(code: Code) -> bool {
 /// How long a call waits that this worker cannot run; another worker may get it then.
 const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
-/// Lets the call wait in the ledger rather than in NATS, where it would hold a place in front of others.
-async fn postpone(worker: &Worker, call: CallId) -> Skip {
+/// Lets a call wait that another worker may be able to run: in the ledger rather than in NATS, where it would hold a place in
+/// front of others.
+async fn cannot_run(worker: &Worker, call: CallId, obstacle: &Obstacle) -> Skip {
     let row = match queued(worker, call).await {
         Ok(row) => row,
         Err(skip) => return skip,
     };
-    match fleet::store::postpone::postpone(&worker.pool, call, row.rev, POSTPONED_FOR).await {
+    let postponed = Postponed {
+        call,
+        rev: row.rev,
+        pause: POSTPONED_FOR,
+        obstacle,
+        actor: &worker.actor(),
+    };
+    match postpone::postpone(&worker.pool, postponed).await {
         Ok(_waits_or_has_moved) => Skip::CannotRun,
         Err(error) => {
             tracing::debug!(error = report(&error), "the call was not postponed");
@@ -177,7 +220,14 @@ async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
                 Skip::StoreSilent
             }
         },
-        Ok(None) => postpone(worker, call).await,
+        Ok(None) => {
+            let what = Message::fixed(
+                "its message said other things than the call",
+                "它收到的消息与这次调用不一致",
+            );
+            let obstacle = Obstacle::new(Lack::Ability, &what, &worker.name);
+            cannot_run(worker, call, &obstacle).await
+        }
         Err(skip) => skip,
     }
 }

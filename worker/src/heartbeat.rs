@@ -20,11 +20,12 @@ use fleet::{
     outcome::{OutcomeWord, ToolFailure},
     store::{
         PgConnection, StoreError,
-        complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
+        complete::{EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
         standing,
         workers::{self, OwnRow},
     },
+    taken_back::TakenBack,
     telemetry::{metrics, report},
     wire::{code::Code, message::Message},
 };
@@ -161,11 +162,12 @@ fn returned(actor: String, row: &OwnRow) -> Ending {
     let (kind, reason) = if row.cancel_requested {
         never_started(row.effect, row.effect_unknown, &failure, row.language)
     } else {
+        let why = TakenBack::ClaimGivenUp;
         let again = EndingKind::Again {
             pause_ms: 0,
-            cost: AttemptCost::Unspent,
+            cost: why.cost(),
         };
-        (again, "claim_given_up")
+        (again, why.as_str())
     };
     Ending {
         call_id: row.call_id,

@@ -56,7 +56,7 @@
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first. `gate`, `executors`,
 //! `conclude` and `dispose` are its parts, `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this
 //! machine that are gone; `cancel` hears that a call is to stop, `progress` tells how far one is, `late` keeps what came too
-//! late to decide; `guard` is the small process that runs between the worker and a process tool; `builder` and `apply` are for
+//! late to decide; `programs` has the slots of process tools, `inability` tells which tools could not run here; `guard` is the small process that runs between the worker and a process tool; `builder` and `apply` are for
 //! tools of one's own.
 
 mod answer;
@@ -77,11 +77,14 @@ pub mod executors;
 mod gate;
 pub mod guard;
 mod heartbeat;
+mod inability;
 mod intake;
 mod late;
 mod leave;
 mod neighbours;
+mod programs;
 mod progress;
+mod put_back;
 mod reply;
 mod running;
 pub mod tool;
@@ -103,7 +106,9 @@ use fleet::{
     http::{self, HttpState, Readiness},
     ids::WorkerId,
     lease::Lease,
+    obstacle::{Lack, Obstacle},
     registry::Registry,
+    said,
     secrets::Secrets,
     store::{
         StoreError,
@@ -130,6 +135,8 @@ use crate::{
         Executors, LINGER_MAX, http::HttpExecutor, nats::NatsExecutor, process::ProcessExecutor,
         sql::SqlExecutor,
     },
+    programs::Programs,
+    put_back::PuttingBack,
     reply::Replies,
     running::Attempts,
 };
@@ -246,6 +253,7 @@ async fn run_with(
     };
     let worker = Arc::new(worker::Worker {
         id,
+        name: config.name.clone(),
         bus: bus.clone(),
         events: Events::start(&bus, &mut lanes),
         replies: Replies::start(&bus, &mut lanes),
@@ -268,6 +276,8 @@ async fn run_with(
         ))),
         postgres: postgres.clone(),
         endings: Semaphore::new(config.concurrency),
+        programs: Programs::new(config.programs(), config.concurrency),
+        putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
         attempts: Attempts::default(),
         given_up: Mutex::new(HashMap::new()),
     });
@@ -277,6 +287,11 @@ async fn run_with(
         Arc::clone(&worker),
         postgres.clone(),
         intake.clone(),
+        stop.clone(),
+    ));
+    tasks.spawn(inability::run(
+        Arc::clone(&worker),
+        config.queues.clone(),
         stop.clone(),
     ));
     tasks.spawn(neighbours::run(
@@ -309,6 +324,7 @@ async fn run_with(
             tracing::info!("worker takes nothing new and finishes what it runs");
             leave::announce(&postgres, id).await;
             intake.cancel();
+            worker.programs.close();
             let in_time = timeout(config.drain_timeout, &mut working).await;
             if in_time == Ok(false) {
                 return Err(leave::in_disorder(lock));
@@ -341,6 +357,16 @@ async fn run_with(
     leave::leave(&postgres, id, own, &state_dir).await;
     tokio::join!(bus.flush(), tools_bus.flush());
     Ok(held?)
+}
+
+/// What a call is told that finds no slot for its program.
+fn no_program_slot(config: &Config) -> Obstacle {
+    let all = config.programs();
+    let what = said!(
+        "all of its {all} slots for programs are taken",
+        "它的 {all} 个程序槽位都被占用"
+    );
+    Obstacle::new(Lack::ProgramSlot, &what, &config.name)
 }
 
 /// Refuses to run sql tools on a connection from which they could reach the ledger.

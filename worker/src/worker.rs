@@ -18,11 +18,16 @@ use fleet::{
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::{executors::Executors, reply::Replies, running::Attempts};
+use crate::{
+    executors::Executors, programs::Programs, put_back::PuttingBack, reply::Replies,
+    running::Attempts,
+};
 
 /// One worker process.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
+    /// A label for people.
+    pub(crate) name: String,
     pub(crate) bus: Bus,
     pub(crate) events: Events,
     pub(crate) replies: Replies,
@@ -39,6 +44,10 @@ pub(crate) struct Worker {
     pub(crate) lease: Mutex<Option<(Lease, i32)>>,
     /// As many attempts as there are slots may be written without one.
     pub(crate) endings: Semaphore,
+    /// How many programs run at a time.
+    pub(crate) programs: Programs,
+    /// Where calls go that find no slot for a program.
+    pub(crate) putting_back: PuttingBack,
     /// What runs here now.
     pub(crate) attempts: Attempts,
     /// Claims whose answer never came, by when they were given up.

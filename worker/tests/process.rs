@@ -25,6 +25,7 @@ use fleet::{
     fencing::StateDir,
     ids::WorkerId,
     outcome::{Outcome, OutcomeWord, ToolFailure},
+    taken_back::TakenBack,
     wire::code::Code,
 };
 use nix::{
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             a_tool_says_no_with_exit_10,
             garbage_is_an_effect_with_a_flaw,
             what_cannot_be_started_has_not_started,
+            what_the_machine_does_not_start_is_not_the_tools_fault,
             a_relative_program_is_found_in_its_folder,
             a_crash_leaves_doubt_and_its_reason,
             a_tool_that_ignores_term_is_killed,
@@ -238,6 +240,42 @@ fn what_cannot_be_started_has_not_started() {
             failure.message.english().contains(hint),
             "{} lacks {hint:?}",
             failure.message
+        );
+    }
+}
+
+fn what_the_machine_does_not_start_is_not_the_tools_fault() {
+    let second = Duration::from_secs(1);
+    let no_guard = Scene::new(&["cat"]).guard_after("");
+    fs::set_permissions(
+        no_guard.path().join("guard"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o644),
+    )
+    .unwrap();
+    for (scene, why) in [
+        (
+            Scene::new(&["cat"])
+                .guard_after("sleep 2")
+                .limit(second / 5),
+            Some(TakenBack::OrderTakenBack),
+        ),
+        (
+            Scene::new(&["cat"]).guard_after("ulimit -n 5"),
+            Some(TakenBack::NoResources),
+        ),
+        (no_guard, Some(TakenBack::GuardFailed)),
+        (
+            Scene::new(&["cat"]).limit(Duration::ZERO),
+            Some(TakenBack::StartedTooLate),
+        ),
+        (Scene::new(&["no-such-program-here"]), None),
+    ] {
+        let outcome = scene.outcome(json!({}));
+        let (word, _, failure) = failure(&outcome);
+        assert_eq!(
+            (word, failure.why_taken_back()),
+            (OutcomeWord::NotStarted, why),
+            "{outcome:?}"
         );
     }
 }

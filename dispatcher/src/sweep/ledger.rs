@@ -10,7 +10,8 @@ use fleet::{
     ids::{CallId, QueueName},
     lease::{OBSERVATION_GAP_MAX, Observations},
     outcome::{OutcomeWord, ToolFailure},
-    retry::{self, RetryDecision},
+    retry::{self, Loss, RetryDecision},
+    said,
     store::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
@@ -19,6 +20,7 @@ use fleet::{
         walk::{self, Expired, Worth},
         workers,
     },
+    taken_back::TakenBack,
     telemetry::metrics,
     wire::{code::Code, error::ErrorBody, message::Message},
 };
@@ -187,7 +189,9 @@ impl Circuit {
 
 /// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
 fn expired(call: Expired) -> Ending {
-    let what = if call.waited_too_long {
+    let what = if let Some(obstacle) = &call.obstacle {
+        obstacle.kept_it_from_running()
+    } else if call.waited_too_long {
         Message::fixed(
             "the call waited longer for its first attempt than its tool allows",
             "这次调用等待第一次尝试的时间超过了工具允许的上限",
@@ -219,17 +223,30 @@ fn expired(call: Expired) -> Ending {
 
 /// A running call that nobody runs.
 fn lost_attempt(lost: &Lost) -> Ending {
-    let mut reason = if lost.overdue {
-        "attempt_overdue"
-    } else {
-        "worker_lost"
+    let why = match (lost.overdue, lost.leaving) {
+        (true, _) => TakenBack::AttemptOverdue,
+        (false, true) => TakenBack::WorkerLeft,
+        (false, false) => TakenBack::WorkerLost,
     };
-    let lost_attempts = lost.lost_attempts.saturating_add(1);
-    let what = if retry::is_poison(lost.effect, lost_attempts) {
+    let mut reason = why.as_str();
+    let counts = u32::from(why.cost() == AttemptCost::Lost);
+    let loss = Loss {
+        effect: lost.effect,
+        lost: lost.lost_attempts.saturating_add(counts),
+        allowed: lost.allowed,
+        cancelled: lost.cancel_requested,
+    };
+    let what = if retry::is_poison(loss) {
         reason = "poison";
+        let Loss { lost, allowed, .. } = loss;
+        said!(
+            "its worker was lost {lost} times while it ran, and its tool allows {allowed}, so it is not tried again",
+            "执行它的 worker 在运行期间丢失了 {lost} 次，而工具只允许 {allowed} 次，因此不再尝试"
+        )
+    } else if why == TakenBack::WorkerLeft {
         Message::fixed(
-            "its workers died or fell silent twice, so the call is set aside",
-            "执行它的 worker 已两次终止或失去联系，因此这次调用被搁置",
+            "the worker that ran the tool left before the tool had answered",
+            "工具还没有响应，执行它的 worker 就离开了",
         )
     } else {
         Message::fixed(
@@ -238,7 +255,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
         )
     };
     let failure = ToolFailure::new(Code::ToolCrashed, what);
-    let decision = retry::after_loss(lost.effect, lost_attempts, lost.cancel_requested);
+    let decision = retry::after_loss(loss);
     // What this ending takes a transaction's row from cannot commit any more.
     let (outcome, undone) = match lost.effect {
         Effect::Transaction => (OutcomeWord::DefiniteFailure, EffectKnown::NotApplied),
@@ -253,7 +270,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
             (
                 EndingKind::Again {
                     pause_ms,
-                    cost: AttemptCost::Lost,
+                    cost: why.cost(),
                 },
                 undone,
             )

@@ -77,6 +77,13 @@ pub struct Manifest {
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
+    /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
+    /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
+    #[serde(
+        default = "Manifest::default_losses",
+        skip_serializing_if = "Manifest::are_default_losses"
+    )]
+    pub losses: u32,
     /// How a call in doubt is looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<ProbeSpec>,
@@ -111,6 +118,9 @@ impl Manifest {
     /// The longest time a call may take.
     pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
+    /// How often a call may lose its worker where its tool does not say.
+    pub const LOSSES: u32 = 5;
+
     fn default_queue() -> QueueName {
         "default"
             .parse()
@@ -127,6 +137,18 @@ impl Manifest {
 
     const fn default_deadline() -> Duration {
         Duration::from_secs(300)
+    }
+
+    const fn default_losses() -> u32 {
+        Self::LOSSES
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde asks with a reference"
+    )]
+    const fn are_default_losses(losses: &u32) -> bool {
+        *losses == Self::LOSSES
     }
 
     fn default_business_statuses() -> Vec<u16> {

@@ -95,6 +95,9 @@ fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
              leave one out"
                 .to_owned()
         }
+        ("/losses", _) => {
+            "a call may lose its worker 0 to 100 times before it is set aside; leave losses out for 5".to_owned()
+        }
         ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
         (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
             "write a duration such as 500ms, 30s, 5m or 24h".to_owned()

@@ -73,6 +73,7 @@ mod tests {
             effect,
             policy: &RetryPolicy::default(),
             attempts_spent: 1,
+            taken_back: None,
             pause: std::time::Duration::ZERO,
             remaining: std::time::Duration::MAX,
             earlier_unknown,
@@ -121,7 +122,12 @@ mod tests {
                 }
             }
             for lost in 1..4 {
-                let decided = retry::after_loss(*effect, lost, true);
+                let decided = retry::after_loss(retry::Loss {
+                    effect: *effect,
+                    lost,
+                    allowed: 2,
+                    cancelled: true,
+                });
                 let expected = if effect.may_doubt() {
                     RetryDecision::Doubt
                 } else {

@@ -26,6 +26,7 @@ fn decide_with(
         effect,
         policy: &policy,
         attempts_spent: 1,
+        taken_back: None,
         pause: Duration::from_secs(1),
         remaining: Duration::from_secs(60),
         earlier_unknown: false,
@@ -298,6 +299,7 @@ fn the_remote_is_not_asked_again_before_it_said() {
         effect: Effect::Read,
         policy: &policy,
         attempts_spent: 1,
+        taken_back: None,
         pause: Duration::from_secs(1),
         remaining: Duration::from_secs(60),
         earlier_unknown: false,
@@ -313,23 +315,75 @@ fn the_remote_is_not_asked_again_before_it_said() {
 }
 
 #[test]
-fn a_call_that_kills_its_workers_is_set_aside() {
-    assert_eq!(
-        after_loss(Effect::Read, 1, false),
-        RetryDecision::Again(Duration::ZERO)
-    );
-    assert_eq!(after_loss(Effect::Read, 2, false), RetryDecision::Fail);
-    assert_eq!(
-        after_loss(Effect::Idempotent, 2, false),
-        RetryDecision::Doubt
-    );
-    assert_eq!(after_loss(Effect::Once, 1, false), RetryDecision::Doubt);
-    assert_eq!(
-        after_loss(Effect::Transaction, 1, false),
-        RetryDecision::Again(Duration::ZERO)
-    );
-    assert_eq!(
-        after_loss(Effect::Transaction, 2, false),
-        RetryDecision::Fail
-    );
+fn a_call_that_kills_more_workers_than_its_tool_allows_is_set_aside() {
+    let after = |effect, lost, allowed| {
+        after_loss(Loss {
+            effect,
+            lost,
+            allowed,
+            cancelled: false,
+        })
+    };
+    let again = RetryDecision::Again(Duration::ZERO);
+    for allowed in [0, 1, 5, 100] {
+        for (effect, aside) in [
+            (Effect::Read, RetryDecision::Fail),
+            (Effect::Transaction, RetryDecision::Fail),
+            (Effect::Idempotent, RetryDecision::Doubt),
+        ] {
+            for lost in 1..=allowed {
+                assert_eq!(after(effect, lost, allowed), again, "{effect} {lost}");
+            }
+            assert_eq!(after(effect, allowed + 1, allowed), aside, "{effect}");
+        }
+        assert_eq!(after(Effect::Once, 1, allowed), RetryDecision::Doubt);
+    }
+}
+
+#[test]
+fn what_the_platform_took_back_is_tried_again_whatever_the_policy_says() {
+    let never = RetryPolicy {
+        strategy: crate::manifest::RetryStrategy::None,
+        on: Some(Vec::new()),
+        ..RetryPolicy::default()
+    };
+    let again = RetryDecision::Again(Duration::from_secs(1));
+    for cause in TakenBack::ALL {
+        for effect in Effect::ALL {
+            for word in [OutcomeWord::NotStarted, OutcomeWord::Unknown] {
+                let situation = Situation {
+                    effect: *effect,
+                    policy: &never,
+                    attempts_spent: 20,
+                    taken_back: Some(*cause),
+                    pause: Duration::from_secs(1),
+                    remaining: Duration::from_secs(60),
+                    earlier_unknown: false,
+                    key_remaining: None,
+                    cancelled: false,
+                };
+                let decided = decide(&situation, &outcome(word, Code::Timeout));
+                let in_doubt = *effect == Effect::Once && word == OutcomeWord::Unknown;
+                let expected = if in_doubt {
+                    RetryDecision::Doubt
+                } else {
+                    again
+                };
+                assert_eq!(decided, expected, "{cause} {effect} {word}");
+                let forgotten = Situation {
+                    key_remaining: Some(Duration::ZERO),
+                    earlier_unknown: true,
+                    ..situation
+                };
+                let decided = decide(&forgotten, &outcome(word, Code::Timeout));
+                let in_doubt = in_doubt || *effect == Effect::Idempotent;
+                let expected = if in_doubt {
+                    RetryDecision::Doubt
+                } else {
+                    again
+                };
+                assert_eq!(decided, expected, "{cause} {effect} {word}, key forgotten");
+            }
+        }
+    }
 }

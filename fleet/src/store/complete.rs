@@ -11,6 +11,7 @@ use super::{
     columns::{Columns, sparse},
     lane::{Locks, Statement},
 };
+pub use crate::taken_back::AttemptCost;
 use crate::{
     call::{CallOutcome, EffectKnown, Source, State},
     checkpoint::Checkpoint,
@@ -78,17 +79,6 @@ pub enum EndingKind {
         /// The error as callers will read it, JSON text.
         error: String,
     },
-}
-
-/// Who pays for an attempt that is followed by another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptCost {
-    /// The tool: it was run.
-    Spent,
-    /// Nobody: the platform took it back before anything was started.
-    Unspent,
-    /// The platform: the worker died under it. Counted apart, for a call that kills its workers must not go on.
-    Lost,
 }
 
 impl EndingKind {

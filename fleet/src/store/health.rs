@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{StoreError, session::within};
+use crate::obstacle::Inability;
 
 /// How long each statement may take, a connection included.
 const READ_MAX: Duration = Duration::from_secs(6);
@@ -124,6 +125,17 @@ pub struct Worker {
     pub silent_s: f64,
     /// Its calls that are in doubt.
     pub in_doubt: i64,
+    /// The tools of its queues that it could not run, JSON text.
+    pub cannot_run: Option<String>,
+}
+
+impl Worker {
+    /// The tools of its queues that it could not run; none that a newer release has written in its own words.
+    pub fn inabilities(&self) -> Vec<Inability> {
+        let told = self.cannot_run.as_deref();
+        told.and_then(|told| serde_json::from_str(told).ok())
+            .unwrap_or_default()
+    }
 }
 
 /// Workers at most that are looked at.
@@ -138,7 +150,8 @@ pub async fn workers(pool: &PgPool) -> Result<Vec<Worker>, StoreError> {
     let sql = "WITH doubts AS (SELECT worker_id, count(*) AS calls FROM toolfleet.open_calls \
                                WHERE state = 'in_doubt' GROUP BY worker_id) \
          SELECT worker_id, name, state::text AS state, queues, \
-                extract(epoch FROM now() - beat_at)::float8 AS silent_s, coalesce(calls, 0) AS in_doubt \
+                extract(epoch FROM now() - beat_at)::float8 AS silent_s, coalesce(calls, 0) AS in_doubt, \
+                cannot_run::text AS cannot_run \
          FROM toolfleet.worker_processes LEFT JOIN doubts USING (worker_id) \
          WHERE state IN ('live', 'draining') OR state = 'dead' AND calls > 0 \
          ORDER BY started_at LIMIT $1";

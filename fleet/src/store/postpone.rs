@@ -8,31 +8,91 @@ use std::time::Duration;
 use sqlx::PgPool;
 
 use super::StoreError;
-use crate::ids::CallId;
+use crate::{ids::CallId, obstacle::Obstacle};
 
-/// Lets a queued call wait. Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved;
-/// repeating it only prolongs the wait. It is no move, so the revision stays.
+/// A call that is to wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Postponed<'a> {
+    /// The call.
+    pub call: CallId,
+    /// How often it had moved when it was looked at.
+    pub rev: i32,
+    /// How long it waits.
+    pub pause: Duration,
+    /// Why.
+    pub obstacle: &'a Obstacle,
+    /// Who says so: `worker <id>`.
+    pub actor: &'a str,
+}
+
+/// Lets a queued call wait, and writes down why. Where that is news, it is a remark in the call's history too; what
+/// [passes](crate::obstacle::Lack::passes) by itself never is.
+///
+/// Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved; repeating it only
+/// prolongs the wait. It is no move, so the revision stays, but for a remark.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn postpone(
-    pool: &PgPool,
-    call: CallId,
-    rev: i32,
-    pause: Duration,
-) -> Result<bool, StoreError> {
-    let done = sqlx::query(
+pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, StoreError> {
+    let doing = "postpone a call";
+    let passes = postponed.obstacle.lack.passes();
+    let sql = if passes {
         "UPDATE toolfleet.open_calls \
          SET not_before = now() + make_interval(secs => $3), due_at = now() + make_interval(secs => $3), \
-             publish_n = publish_n + 1 \
-         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held",
+             publish_n = publish_n + 1, obstacle = $4::text::json \
+         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held \
+         RETURNING call_id"
+    } else {
+        include_str!("sql/postpone.sql")
+    };
+    let obstacle = serde_json::to_string(postponed.obstacle)
+        .map_err(|error| StoreError::unreadable(doing, error))?;
+    let query = sqlx::query(sql)
+        .bind(postponed.call.0)
+        .bind(postponed.rev)
+        .bind(postponed.pause.as_secs_f64())
+        .bind(obstacle);
+    let query = if passes {
+        query
+    } else {
+        query.bind(postponed.actor)
+    };
+    let done = query.fetch_optional(pool).await;
+    done.map(|done| done.is_some())
+        .map_err(|error| StoreError::from_sqlx(doing, error))
+}
+
+/// Lets calls wait for so long each, for something that passes by itself, and writes down what.
+///
+/// Own autocommit statement; guard: queued, not held and not waiting already; what has moved is left as it is; repeating it
+/// changes nothing. It is no move, so the revisions stay, and no remark.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn put_back(
+    pool: &PgPool,
+    calls: &[(CallId, Duration)],
+    obstacle: &Obstacle,
+) -> Result<(), StoreError> {
+    let doing = "put calls back";
+    let obstacle =
+        serde_json::to_string(obstacle).map_err(|error| StoreError::unreadable(doing, error))?;
+    let millis = |pause: Duration| i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+    sqlx::query(
+        "UPDATE toolfleet.open_calls o \
+         SET not_before = now() + i.pause_ms * interval '1 millisecond', \
+             due_at = now() + i.pause_ms * interval '1 millisecond', \
+             publish_n = o.publish_n + 1, obstacle = $3::text::json \
+         FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::bigint[]) AS pause_ms) AS i \
+         WHERE o.call_id = ANY($1) AND o.call_id = i.call_id AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL",
     )
-    .bind(call.0)
-    .bind(rev)
-    .bind(pause.as_secs_f64())
+    .bind(calls.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
+    .bind(calls.iter().map(|(_, pause)| millis(*pause)).collect::<Vec<_>>())
+    .bind(obstacle)
     .execute(pool)
-    .await;
-    done.map(|done| done.rows_affected() == 1)
-        .map_err(|error| StoreError::from_sqlx("postpone a call", error))
+    .await
+    .map(drop)
+    .map_err(|error| StoreError::from_sqlx(doing, error))
 }

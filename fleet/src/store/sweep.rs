@@ -10,6 +10,7 @@ use crate::{
     call::{Effect, Language, State},
     hold::Line,
     ids::{AttemptId, CallId, QueueName},
+    manifest::Manifest,
     telemetry::LedgerFigures,
     wire::{pointer::Pointer, trace::TraceContext},
 };
@@ -108,8 +109,12 @@ pub struct Lost {
     pub attempt_id: AttemptId,
     /// What running it again would mean.
     pub effect: Effect,
-    /// How many attempts were lost before.
+    /// How many attempts were lost with their workers before.
     pub lost_attempts: u32,
+    /// How many the version of its tool allows.
+    pub allowed: u32,
+    /// Whether its worker was leaving in order when it ended: then it does not count as lost.
+    pub leaving: bool,
     /// Whether somebody has asked it to stop.
     pub cancel_requested: bool,
     /// Whether its worker still lives and only this attempt is overdue.
@@ -132,6 +137,9 @@ pub async fn lost_behind(
     let doing = "look for calls without a worker";
     let sql = format!(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, o.cancel_requested, o.language, \
+                (SELECT v.losses FROM toolfleet.tool_versions v \
+                 WHERE v.tool = o.tool AND v.version = o.tool_version) AS losses, \
+                w.leaving_since IS NOT NULL AS leaving, \
                 coalesce(w.state IN ('live', 'draining'), false) AS overdue \
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
          WHERE o.state = 'running' AND o.call_id > $2 \
@@ -156,6 +164,12 @@ pub async fn lost_behind(
                 .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
             lost_attempts: u32::try_from(row.try_get::<i32, _>("lost_attempts")?)
                 .unwrap_or(u32::MAX),
+            allowed: row
+                .try_get::<Option<i32>, _>("losses")?
+                .map_or(Manifest::LOSSES, |losses| {
+                    u32::try_from(losses).unwrap_or(Manifest::LOSSES)
+                }),
+            leaving: row.try_get("leaving")?,
             cancel_requested: row.try_get("cancel_requested")?,
             overdue: row.try_get("overdue")?,
             language: language(row)?,

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     call::{Effect, Language},
     ids::{CallId, QueueName},
+    obstacle::Obstacle,
     wire::pointer::Pointer,
 };
 
@@ -51,7 +52,7 @@ impl Worth {
 }
 
 /// A queued call whose deadline has passed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Expired {
     /// The call.
     pub call_id: CallId,
@@ -63,6 +64,8 @@ pub struct Expired {
     pub unknown: bool,
     /// Whether it is only that its first attempt did not start in time.
     pub waited_too_long: bool,
+    /// What a worker lacked that put it back last.
+    pub obstacle: Option<Obstacle>,
     /// The language of messages.
     pub language: Language,
 }
@@ -101,7 +104,8 @@ pub async fn step(
          whole AS MATERIALIZED ( \
              SELECT count(*) AS rows, (SELECT id FROM step ORDER BY id DESC LIMIT 1) AS last, \
                     array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues FROM told) \
-         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, j.over, j.waited_too_long, j.again, \
+         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
+                CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, \
                 j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues \
          FROM judged j CROSS JOIN whole w \
          CROSS JOIN LATERAL (SELECT * FROM toolfleet.open_calls o WHERE o.ctid = j.place LIMIT 1) o \
@@ -153,6 +157,10 @@ pub async fn step(
                 effect: decoded(&row.try_get::<String, _>("effect")?)?,
                 unknown: row.try_get("effect_unknown")?,
                 waited_too_long: row.try_get("waited_too_long")?,
+                // What a newer release has written says nothing here.
+                obstacle: row
+                    .try_get::<Option<String>, _>("obstacle")?
+                    .and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
                 language: language(row)?,
             });
         } else if row.try_get("again")? {

@@ -8,6 +8,7 @@ use crate::{
     call::{Effect, Language},
     ids::{AttemptId, CallId, QueueName, WorkerId},
     lease::LEASE,
+    obstacle::Inability,
 };
 
 /// What a worker says of itself.
@@ -68,6 +69,31 @@ pub async fn beat(connection: &mut PgConnection, worker: WorkerId) -> Result<boo
         .map_err(|error| StoreError::from_sqlx("beat", error))
 }
 
+/// Writes which tools this worker could not run. Own statement; a row that has ended keeps what it says.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn cannot_run(
+    executor: impl PgExecutor<'_>,
+    worker: WorkerId,
+    tools: &[Inability],
+) -> Result<(), StoreError> {
+    let doing = "write what the worker cannot run";
+    let tools =
+        serde_json::to_string(tools).map_err(|error| StoreError::unreadable(doing, error))?;
+    sqlx::query(
+        "UPDATE toolfleet.worker_processes SET cannot_run = nullif($2, '[]')::json \
+         WHERE worker_id = $1 AND state IN ('live', 'draining')",
+    )
+    .bind(worker.0)
+    .bind(tools)
+    .execute(executor)
+    .await
+    .map(drop)
+    .map_err(|error| StoreError::from_sqlx(doing, error))
+}
+
 /// Says that it takes nothing new.
 ///
 /// # Errors
@@ -75,7 +101,8 @@ pub async fn beat(connection: &mut PgConnection, worker: WorkerId) -> Result<boo
 /// Postgres does not answer.
 pub async fn drain(connection: &mut PgConnection, worker: WorkerId) -> Result<(), StoreError> {
     sqlx::query(
-        "UPDATE toolfleet.worker_processes SET state = 'draining' WHERE worker_id = $1 AND state = 'live'",
+        "UPDATE toolfleet.worker_processes SET state = 'draining', leaving_since = now() \
+         WHERE worker_id = $1 AND state = 'live'",
     )
     .bind(worker.0)
     .execute(connection)

@@ -117,6 +117,8 @@ definitions! {
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
+    PROGRAMS = gauge("toolfleet.programs", "{program}", &[],
+        "Slots for programs that are taken on this worker");
     EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],
         "How long tools ran, per attempt");
     ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME],

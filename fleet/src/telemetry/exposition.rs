@@ -114,6 +114,7 @@ mod tests {
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
+        metrics.programs(3);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
         metrics.ended(&echo, OutcomeWord::Applied);
         metrics.retried(&echo);

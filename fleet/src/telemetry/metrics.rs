@@ -31,6 +31,7 @@ pub struct Metrics {
     held_wait: Histogram<f64>,
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
+    programs: Gauge<u64>,
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
@@ -86,6 +87,11 @@ impl Metrics {
     /// A pointer did not become an attempt.
     pub fn skipped(&self, reason: &'static str) {
         self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
+    }
+
+    /// This many slots for programs are taken here.
+    pub fn programs(&self, taken: usize) {
+        self.programs.record(taken as u64, &[]);
     }
 
     /// A tool ran this long.
@@ -183,6 +189,7 @@ impl Metrics {
             held_wait: seconds(meter, define::HELD_WAIT),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
+            programs: gauge(meter, define::PROGRAMS),
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),

@@ -14,17 +14,19 @@ use std::{
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, State},
     ids::{AttemptId, CallId, DispatcherId, WorkerId},
+    obstacle::{Lack, Obstacle},
     outcome::OutcomeWord,
     state::is_legal,
     store::{
         StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard as LedgerGuard},
         ledger::Completing,
-        postpone::postpone,
+        postpone::{Postponed, postpone},
         probe::{self, Doubted, NewProbe, ProbeState, Remark},
         settle::{self, Finding, Settlement},
         sweep, workers,
     },
+    wire::message::Message,
 };
 use fleet_tests::wait;
 use futures_util::{StreamExt, stream};
@@ -410,7 +412,15 @@ impl World {
             }
             Op::Postpone { rev, long } => {
                 let pause = Duration::from_secs(if *long { 3600 } else { 0 });
-                moved(postpone(pool, id, *rev, pause).await.unwrap())
+                let obstacle = Obstacle::new(Lack::ProgramSlot, &Message::fixed("x", "x"), "test");
+                let postponed = Postponed {
+                    call: id,
+                    rev: *rev,
+                    pause,
+                    obstacle: &obstacle,
+                    actor: "test",
+                };
+                moved(postpone(pool, postponed).await.unwrap())
             }
             Op::Cancel => {
                 let answer = sqlx::query("SELECT verdict, state FROM toolfleet.cancel($1, 'test')")

@@ -6,14 +6,16 @@ use fleet::{
     call::Priority,
     hold::Line,
     ids::{CallId, Label, ToolName},
+    obstacle::{Lack, Obstacle},
     store::{
         accept::NewCall,
         limited,
-        postpone::postpone,
+        postpone::{Postponed, postpone},
         release::{self, Released},
         sweep,
         walk::{self, Worth},
     },
+    wire::message::Message,
 };
 use sqlx::PgConnection;
 
@@ -357,11 +359,15 @@ async fn a_held_call_is_not_postponed_and_its_doubt_is_not_held() {
     let ledger = Ledger::fresh().await;
     let call = ledger.accepted(held("a", Priority::Normal)).await;
     let pool = &ledger.database.pool;
-    assert!(
-        !postpone(pool, call, 0, Duration::from_secs(1))
-            .await
-            .unwrap()
-    );
+    let obstacle = Obstacle::new(Lack::Secret, &Message::fixed("x", "x"), "test");
+    let postponed = Postponed {
+        call,
+        rev: 0,
+        pause: Duration::from_secs(1),
+        obstacle: &obstacle,
+        actor: "test",
+    };
+    assert!(!postpone(pool, postponed).await.unwrap());
     let nonsense = "UPDATE toolfleet.open_calls SET state = 'in_doubt', doubt_since = now(), doubt_reason = 'x' WHERE call_id = $1";
     let refused = sqlx::query(nonsense).bind(call.0).execute(pool).await;
     assert!(
@@ -375,6 +381,59 @@ async fn a_held_call_is_not_postponed_and_its_doubt_is_not_held() {
         .ends(ending(call, guard, crate::support::doubt()))
         .await;
     assert!(!ledger.find(call).await.held);
+}
+
+#[tokio::test]
+async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
+    let ledger = Ledger::fresh().await;
+    let call = ledger.accepted(new_call()).await;
+    let pool = &ledger.database.pool;
+    let secret = Message::fixed("secret TOKEN is not here", "x");
+    let slot = Message::fixed("all slots are taken", "x");
+    let mut rev = 0;
+    // What is lacking, on which worker, and whether it is told.
+    for (lack, why, worker, is_news) in [
+        (Lack::ProgramSlot, &slot, "a", false),
+        (Lack::Secret, &secret, "a", true),
+        (Lack::Secret, &secret, "a", false),
+        (Lack::Secret, &secret, "b", false),
+        (Lack::Ability, &Message::fixed("no handler", "x"), "b", true),
+    ] {
+        let obstacle = Obstacle::new(lack, why, worker);
+        let postponed = Postponed {
+            call,
+            rev,
+            pause: Duration::from_secs(1),
+            obstacle: &obstacle,
+            actor: "worker test",
+        };
+        assert!(postpone(pool, postponed).await.unwrap());
+        rev += i32::from(is_news);
+        assert_eq!(ledger.find(call).await.rev, rev, "{lack} of {worker}");
+        let kept: String =
+            sqlx::query_scalar("SELECT obstacle->>'why' FROM toolfleet.calls WHERE call_id = $1")
+                .bind(call.0)
+                .fetch_one(pool)
+                .await
+                .unwrap();
+        assert_eq!(kept, obstacle.why);
+    }
+    let told: Vec<(i32, String, String, String)> = sqlx::query_as(
+        "SELECT revision, actor, details->>'why', details->>'worker' FROM toolfleet.call_events \
+         WHERE call_id = $1 AND reason = 'cannot_run' ORDER BY revision",
+    )
+    .bind(call.0)
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let actor = || "worker test".to_owned();
+    assert_eq!(
+        told,
+        [
+            (1, actor(), secret.english().to_owned(), "a".to_owned()),
+            (2, actor(), "no handler".to_owned(), "b".to_owned()),
+        ]
+    );
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ mod sweep;
 mod concurrency;
 mod fairness;
 mod fencing;
+mod lacking;
 
 mod cancel;
 

@@ -218,12 +218,29 @@ async fn a_call_whose_first_attempt_does_not_start_in_time_expires() {
     assert_eq!(witness.asked("a"), 0);
 }
 
+/// Kills every worker and says so, as a supervisor does; then starts as many anew.
+async fn replace_killed_workers(fleet: &mut Fleet) {
+    let workers = fleet.workers.len();
+    for worker in fleet.workers.drain(..) {
+        worker.kill().await;
+    }
+    fleet
+        .sql(
+            "UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test' \
+             WHERE state IN ('live', 'draining')",
+        )
+        .await;
+    for _ in 0..workers {
+        fleet.add_worker(&[]).await;
+    }
+}
+
 #[tokio::test]
-async fn a_call_whose_workers_die_twice_is_set_aside() {
+async fn a_call_that_loses_more_workers_than_its_tool_allows_is_set_aside() {
     let witness = Witness::start().await;
     let tools = [
-        witness.tool("look", "read"),
-        witness.tool("put", "idempotent"),
+        witness.tool("look", "read") + "losses: 1\n",
+        witness.tool("put", "idempotent") + "losses: 1\n",
     ];
     let mut fleet = Fleet::start(Spec::with(tools)).await;
     let mut calls = Vec::new();
@@ -236,18 +253,18 @@ async fn a_call_whose_workers_die_twice_is_set_aside() {
         for what in ["l", "p"] {
             witness.until_asked(what, times).await;
         }
-        drop(fleet.workers.pop());
-        fleet
-            .sql(
-                "UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test' \
-                 WHERE worker_id IN (SELECT worker_id FROM toolfleet.open_calls)",
-            )
-            .await;
-        fleet.add_worker(&[]).await;
+        replace_killed_workers(&mut fleet).await;
     }
     for (call, state) in calls.into_iter().zip(["failed", "in_doubt"]) {
         let row = fleet.until_state(call, state).await;
         assert_eq!(row["attempts"], 2, "{row}");
+        let message = row["error"]["message"].as_str().unwrap_or_default();
+        assert!(
+            message.starts_with(
+                "Its worker was lost 2 times while it ran, and its tool allows 1, so it is not tried again."
+            ),
+            "{message}"
+        );
         let last = fleet.events(call).await.pop().expect("events");
         assert_eq!(
             (&last["reason"], &last["to_state"]),
@@ -256,5 +273,64 @@ async fn a_call_whose_workers_die_twice_is_set_aside() {
         );
     }
     assert_eq!((witness.asked("l"), witness.asked("p")), (2, 2));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn reads_bear_that_all_workers_are_killed_five_times() {
+    const READS: usize = 400;
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).workers(2, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    witness.always("a", Reply::DoneWhenReleased);
+    for _ in 0..READS {
+        let call = fleet.submit("look", &json!({"what": "a"}));
+        call.asynchronous().await;
+    }
+    // The worst case: each of them runs at each of the kills.
+    for times in 1..=5 {
+        witness.until_asked("a", READS * times).await;
+        replace_killed_workers(&mut fleet).await;
+    }
+    witness.until_asked("a", READS * 6).await;
+    witness.release("a");
+    let open = "SELECT count(*) FROM toolfleet.open_calls";
+    until_so("all reads to be over", async || {
+        fleet.count(open).await == 0
+    })
+    .await;
+    let succeeded =
+        "SELECT count(*) FROM toolfleet.calls WHERE state = 'succeeded' AND attempts = 6";
+    assert_eq!(fleet.count(succeeded).await, i64::try_from(READS).unwrap());
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_worker_that_was_leaving_is_not_lost() {
+    let witness = Witness::start().await;
+    let tool = witness.tool("look", "read") + "losses: 0\n";
+    let mut fleet = Fleet::start(Spec::with([tool])).await;
+    witness.always("a", Reply::Hang);
+    let call = fleet.submit("look", &json!({"what": "a"}));
+    let call = call.asynchronous().await.call_id();
+    witness.until_asked("a", 1).await;
+    fleet.workers[0].ask_to_stop();
+    let leaving = "SELECT count(*) FROM toolfleet.workers WHERE state = 'draining'";
+    until_so("the worker to leave", async || {
+        fleet.count(leaving).await == 1
+    })
+    .await;
+    replace_killed_workers(&mut fleet).await;
+    witness.until_asked("a", 2).await;
+    let left = fleet.events(call).await;
+    let left = left.iter().find(|event| event["reason"] == "worker_left");
+    assert_eq!(
+        left.map(|event| (&event["to_state"], &event["details"]["spent"])),
+        Some((&json!("queued"), &json!(false)))
+    );
+    replace_killed_workers(&mut fleet).await;
+    let row = fleet.until_state(call, "failed").await;
+    let message = row["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("lost 1 times"), "{message}");
     invariants::hold(&fleet, &witness).await;
 }

@@ -170,7 +170,7 @@ pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>,
                              SELECT o.tenant FROM toolfleet.calls o
                              WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
                              LIMIT 10000) others) END AS others,
-                    c.error->>'code' AS error_code, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
+                    c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
                     EXISTS (SELECT FROM toolfleet.tools t
                             WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
                     (SELECT row_to_json(l) FROM (

@@ -10,6 +10,7 @@ pub mod nats;
 pub mod output;
 pub mod process;
 mod refusal;
+mod resources;
 pub mod sql;
 mod stop;
 mod veil;
@@ -35,7 +36,9 @@ use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+pub(crate) use self::resources::lacks_resources;
 pub use self::stop::{Stop, StopReason};
+use self::veil::no_secret;
 pub use crate::{answer::Promise, progress::Progress};
 
 /// One executor of each kind.
@@ -62,6 +65,15 @@ impl Executors {
 
 /// How one kind of tool is run.
 pub trait Executor: Send + Sync {
+    /// Whether this worker could run the tool at all, whatever its arguments are. Touches nothing outside this process.
+    ///
+    /// # Errors
+    ///
+    /// What this worker lacks, in the words of [`Self::prepare`].
+    fn could_run(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+        has_secrets(manifest, secrets)
+    }
+
     /// Renders the request and resolves its secrets. Touches nothing outside this process.
     ///
     /// # Errors
@@ -73,6 +85,23 @@ pub trait Executor: Send + Sync {
         arguments: &Value,
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure>;
+}
+
+/// Whether every secret that the tool names can be had here.
+fn has_secrets(manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+    let spec = serde_json::to_value(&manifest.executor).unwrap_or_default();
+    let mut open = vec![&spec];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::String(text) if text.starts_with(Secrets::SCHEME) => {
+                secrets.resolve(text).map_err(|error| no_secret(&error))?;
+            }
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => open.extend(members.values()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// A rendered request, ready to go out once.

@@ -3,6 +3,7 @@
 use fleet::{
     outcome::ToolFailure,
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use tokio_util::sync::CancellationToken;
@@ -75,6 +76,14 @@ impl StopReason {
         }
     }
 
+    /// Why the platform ended an attempt because of it.
+    pub const fn taken_back(self) -> TakenBack {
+        match self {
+            Self::Cancelled => TakenBack::CancelledBefore,
+            Self::Drained => TakenBack::WorkerLeft,
+        }
+    }
+
     /// The failure of an attempt that ended because of it before it had sent anything.
     pub(crate) fn before_anything_was_sent(self) -> ToolFailure {
         let word = self.word();
@@ -83,6 +92,6 @@ impl StopReason {
             "这次尝试还没有发出任何内容就{word}",
             word
         );
-        ToolFailure::new(self.code(), what)
+        ToolFailure::new(self.code(), what).taken_back(self.taken_back())
     }
 }

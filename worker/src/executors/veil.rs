@@ -1,12 +1,18 @@
 //! Tools like to repeat the secret that they were given or refuse; what is told of a failure must not carry it on.
 
-use fleet::{outcome::ToolFailure, said, secrets::SecretError, wire::code::Code};
+use fleet::{
+    obstacle::Obstacle, outcome::ToolFailure, said, secrets::SecretError, wire::code::Code,
+};
 use secrecy::{ExposeSecret, SecretString};
 
 /// The failure of a tool whose secret cannot be had: another worker may have it.
 pub(crate) fn no_secret(error: &SecretError) -> ToolFailure {
     let what = said!("{error}", "工具需要的密钥不可用：{error}");
-    ToolFailure::new(Code::Unavailable, what)
+    let failure = ToolFailure::new(Code::Unavailable, what);
+    match error.secret() {
+        Some(name) => failure.with_details(Obstacle::details_of_secret(name)),
+        None => failure,
+    }
 }
 
 /// The text with every known secret in it replaced; `None` where there is none.

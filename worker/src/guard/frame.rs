@@ -6,6 +6,7 @@
 
 use std::io::{self, Read};
 
+use fleet::taken_back::TakenBack;
 use serde::{Deserialize, Serialize};
 
 /// The tool to start.
@@ -27,8 +28,17 @@ pub(crate) struct Start {
 pub(crate) enum Report {
     /// It ended by itself, before anybody asked for that.
     Exited(Ending),
-    /// It was never started, and why.
-    NotStarted(String),
+    /// It was never started.
+    NotStarted(NotStarted),
+}
+
+/// Why a tool was never started.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NotStarted {
+    /// For people.
+    pub(crate) why: String,
+    /// Where it was not the tool's fault.
+    pub(crate) taken_back: Option<TakenBack>,
 }
 
 /// How a process ended.
@@ -130,8 +140,11 @@ mod tests {
             r#"{"exited":{"signal":9}}"#
         );
         assert_eq!(
-            line(&Report::NotStarted("x\ny".into())),
-            r#"{"not_started":"x\ny"}"#
+            line(&Report::NotStarted(NotStarted {
+                why: "x\ny".into(),
+                taken_back: Some(TakenBack::NoResources),
+            })),
+            r#"{"not_started":{"why":"x\ny","taken_back":"no_resources"}}"#
         );
     }
 }

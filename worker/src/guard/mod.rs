@@ -31,7 +31,7 @@ mod tree;
 use std::time::Duration;
 
 pub(crate) use self::{
-    frame::{Ending, Report, Start, encode},
+    frame::{Ending, NotStarted, Report, Start, encode},
     orphans::{Registered, end_orphans, is_adopting, register},
 };
 pub use self::{orphans::adopt_orphans, serve::main};

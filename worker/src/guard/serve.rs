@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fleet::fencing;
+use fleet::{fencing, taken_back::TakenBack};
 use nix::{
     errno::Errno,
     sys::{
@@ -25,9 +25,10 @@ use tokio::signal::unix::SignalKind;
 
 use super::{
     LEFTOVER_GRACE, TERM_GRACE,
-    frame::{self, Ending, Report, Start},
+    frame::{self, Ending, NotStarted, Report, Start},
     tree,
 };
+use crate::executors::lacks_resources;
 
 /// The whole life of a guard process; what the program calls for its hidden `guard` command, before anything else.
 ///
@@ -69,7 +70,7 @@ const KILL_PAUSE_LATER: Duration = Duration::from_secs(1);
 fn serve() -> io::Result<()> {
     let kept = close_inherited(worker_lock());
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let started = kept.and_then(|lock| {
+    let started = kept.map_err(NotStarted::from).and_then(|lock| {
         isolate()?;
         // The tool gets the lent one, and may let go of it; this one lasts until the kernel takes it.
         std::mem::forget(fencing::own_share(lock)?);
@@ -77,7 +78,7 @@ fn serve() -> io::Result<()> {
     });
     let (tool, inbox) = match started {
         Ok(started) => started,
-        Err(problem) => return report(&mut control, &Report::NotStarted(problem.to_string())),
+        Err(problem) => return report(&mut control, &Report::NotStarted(problem)),
     };
     let Some(ending) = wait_for_tool(tool, &inbox) else {
         tree::term(tool);
@@ -144,10 +145,32 @@ fn isolate() -> io::Result<()> {
     Ok(())
 }
 
+/// What the guard itself cannot do is not the tool's fault.
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        let lacking = lacks_resources(&error);
+        Self {
+            why: error.to_string(),
+            taken_back: Some(if lacking {
+                TakenBack::NoResources
+            } else {
+                TakenBack::GuardFailed
+            }),
+        }
+    }
+}
+
 /// Starts the tool and those who watch it.
-fn begin(control: &mut UnixStream) -> io::Result<(Pid, Receiver<Event>)> {
-    let incomplete = |_| io::Error::other("the worker took its order back before it was complete");
-    let (start, input) = frame::read(&mut *control).map_err(incomplete)?;
+fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted> {
+    let order_taken_back = || NotStarted {
+        why: "the worker took its order back before the program was started".to_owned(),
+        taken_back: Some(TakenBack::OrderTakenBack),
+    };
+    let (start, input) = frame::read(&mut *control).map_err(|_incomplete| order_taken_back())?;
+    // On a busy machine this guard may be as late as that: what is not wanted any more is not started.
+    if has_let_go(control)? {
+        return Err(order_taken_back());
+    }
     let leash = control.try_clone()?;
     let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
     let (to_feeder, stdin) = mpsc::sync_channel(1);
@@ -165,6 +188,18 @@ fn begin(control: &mut UnixStream) -> io::Result<(Pid, Receiver<Event>)> {
     Ok((tool, inbox))
 }
 
+/// Whether the worker has let go of its leash already. It writes nothing behind its order.
+fn has_let_go(control: &mut UnixStream) -> io::Result<bool> {
+    control.set_nonblocking(true)?;
+    let read = control.read(&mut [0]);
+    control.set_nonblocking(false)?;
+    match read {
+        Ok(bytes) => Ok(bytes == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Never joined: the threads end with the process, and the process ends when the tree is empty.
 fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new()
@@ -173,11 +208,13 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(drop)
 }
 
-fn start_tool(start: &Start) -> io::Result<(Pid, ChildStdin)> {
+fn start_tool(start: &Start) -> Result<(Pid, ChildStdin), NotStarted> {
     if let Some(folder) = &start.cwd {
         // Here and not in the child, so that a relative program and a relative PATH mean what they say.
-        let missing =
-            |err| io::Error::other(format!("its folder {folder} cannot be entered: {err}"));
+        let missing = |err| NotStarted {
+            why: format!("its folder {folder} cannot be entered: {err}"),
+            taken_back: None,
+        };
         std::env::set_current_dir(folder).map_err(missing)?;
     }
     let mut child = Command::new(&start.program)
@@ -185,7 +222,10 @@ fn start_tool(start: &Start) -> io::Result<(Pid, ChildStdin)> {
         .stdin(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|err| io::Error::other(why_not(&start.program, &err)))?;
+        .map_err(|err| NotStarted {
+            why: why_not(&start.program, &err),
+            taken_back: lacks_resources(&err).then_some(TakenBack::NoResources),
+        })?;
     let stdin = child.stdin.take().expect("stdin was asked for as a pipe");
     let pid = i32::try_from(child.id()).expect("a pid is a positive i32");
     Ok((Pid::from_raw(pid), stdin))

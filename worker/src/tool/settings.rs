@@ -60,6 +60,12 @@ impl Settings {
         self.field("retry", retry)
     }
 
+    /// How often a call may lose the worker that runs it, 0 to 100, before it is set aside; 5 if not set.
+    #[must_use]
+    pub fn losses(self, losses: u32) -> Self {
+        self.field("losses", losses)
+    }
+
     /// Where the idempotency key of a call comes from; required for `once`, else optional, if not set.
     #[must_use]
     pub fn key(self, key: KeyPolicy) -> Self {

@@ -793,3 +793,26 @@ fn a_limit_is_a_number_that_a_fleet_can_have() {
         );
     }
 }
+
+#[test]
+fn losses_are_a_number_and_the_default_is_not_written_down() {
+    let manifest = parse(&with(&json!({}))).unwrap();
+    assert_eq!(manifest.losses, Manifest::LOSSES);
+    // The release before reads every manifest that does not use it.
+    let written = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(written.get("losses"), None);
+    for losses in [0, 1, 100] {
+        let manifest = parse(&with(&json!({"losses": losses}))).unwrap();
+        assert_eq!(manifest.losses, losses);
+        let written = serde_json::to_value(&manifest).unwrap();
+        assert_eq!(written["losses"], losses);
+    }
+    for refused in [json!(-1), json!(101), json!(1.5), json!("5")] {
+        let problems = parse(&with(&json!({"losses": refused}))).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!(problem.path, "/losses");
+        assert!(problem.message.contains("0 to 100"), "{problem:?}");
+    }
+}

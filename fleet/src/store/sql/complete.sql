@@ -64,7 +64,7 @@ WITH input AS MATERIALIZED (
             WHEN 'unknown' THEN true
             WHEN 'definite_failure' THEN toolfleet.applied_late(o.call_id)
             ELSE o.effect_unknown END,
-        last_error = m.error::json
+        last_error = m.error::json, obstacle = NULL
     FROM mine m
     WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND m.kind = 'again'
     RETURNING o.*

@@ -36,6 +36,9 @@ pub fn manifests(places: &Places) -> Vec<String> {
         .collect()
 }
 
+/// So few that a run of minutes sets calls aside.
+pub(super) const LOSSES: u32 = 1;
+
 /// Short pauses, so that a call is over in seconds.
 pub(super) fn retry() -> Value {
     json!({"strategy": "jittered", "max_attempts": 5, "base": "100ms", "factor": 2.0, "cap": "1s"})
@@ -52,6 +55,7 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
         "deadline": "10m",
         "output_limit": "64KiB",
         "retry": retry(),
+        "losses": LOSSES,
         "executor": executor(tool, places),
     });
     match tool.executor {

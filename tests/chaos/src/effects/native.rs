@@ -8,7 +8,7 @@ use worker::{Builder, Effect, Tool, ToolContext, ToolError, tool::Settings};
 
 use super::{
     Did, File, HUGE, LATE, Mode, SLOW,
-    manifests::retry,
+    manifests::{LOSSES, retry},
     script::{Applies, Says, Script, script},
     service::FOR_EVER,
     told::Told,
@@ -98,6 +98,7 @@ fn settings() -> Settings {
         .deadline(Duration::from_mins(10))
         .output_limit(64 * 1024)
         .field("retry", retry())
+        .losses(LOSSES)
         .without_output_schema()
 }
 

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet::{
     call::Effect,
     ids::{AttemptId, CallId, WorkerId},
-    retry::{RetryDecision, after_loss},
+    retry::{Loss, RetryDecision, after_loss},
     store::{
         PgConnection,
         accept::Accept,
@@ -281,9 +281,17 @@ async fn some_accepted_calls_are_lost_by_the_mutant() {
     assert!((1_900..2_000).contains(&left), "{left}");
 }
 
+/// Of a call that must not run again.
+const FIRST_LOSS: Loss = Loss {
+    effect: Effect::Once,
+    lost: 1,
+    allowed: 5,
+    cancelled: false,
+};
+
 #[test]
 fn a_process_makes_the_mistake_it_is_told_to_make() {
-    assert_eq!(after_loss(Effect::Once, 1, false), RetryDecision::Doubt);
+    assert_eq!(after_loss(FIRST_LOSS), RetryDecision::Doubt);
     let mutant = Mutant::named("once_again_after_loss").unwrap();
     let told = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "mutants::tests::told_to_run_once_again"])
@@ -299,5 +307,5 @@ fn a_process_makes_the_mistake_it_is_told_to_make() {
 #[ignore = "run by the test above, in a process that is told to make the mistake"]
 fn told_to_run_once_again() {
     let again = RetryDecision::Again(std::time::Duration::ZERO);
-    assert_eq!(after_loss(Effect::Once, 1, false), again);
+    assert_eq!(after_loss(FIRST_LOSS), again);
 }

@@ -82,7 +82,7 @@ counters! {
         |case| moves(case, "claim_given_up");
     attempt_lost_with_its_worker: "an attempt's worker was gone", "view call_events",
         |case| moves(case, "worker_lost");
-    set_aside_as_poison: "a call lost two workers", "view call_events",
+    set_aside_as_poison: "a call lost more workers than its tool allows", "view call_events",
         |case| moves(case, "poison");
     retries_exhausted: "all attempts failed", "view calls",
         |case| len(case.calls.values().filter(|call| call.code.as_deref() == Some("retries_exhausted")));

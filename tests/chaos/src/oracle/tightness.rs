@@ -203,7 +203,7 @@ pub fn cause(case: &Case<'_>, call: &Call, attempt: &Attempt) -> Option<Cause> {
     };
     let platform = matches!(
         reason(case, attempt),
-        Some("worker_lost" | "attempt_overdue" | "poison")
+        Some("worker_lost" | "worker_left" | "attempt_overdue" | "poison")
     );
     // A worker is lost to what happened to it or to its ledger; how the tool behaves explains nothing of it.
     if platform {

@@ -1,6 +1,10 @@
 //! **Why is this call not running, or not finished?** One reason, the first that holds, from what the views say of it.
 
-use fleet::call::State;
+use fleet::{
+    call::State,
+    obstacle::{Lack, Obstacle},
+    secrets::Secrets,
+};
 use serde::Deserialize;
 use time::{Duration, OffsetDateTime};
 
@@ -26,6 +30,9 @@ pub(super) struct Facts {
     pub(super) cancel_requested: bool,
     pub(super) attempts: i32,
     pub(super) error_code: Option<String>,
+    /// What a worker lacked that put it back last.
+    #[serde(default)]
+    pub(super) obstacle: Option<Obstacle>,
     #[serde(with = "time::serde::rfc3339")]
     pub(super) now: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339")]
@@ -158,6 +165,9 @@ fn queued(facts: &Facts) -> Explanation {
     let ready = facts.not_before.unwrap_or(facts.accepted_at);
     if ready > facts.now {
         let at = instant(ready);
+        if let Some(obstacle) = &facts.obstacle {
+            return put_back(obstacle, &at);
+        }
         let code = facts.error_code.as_deref().unwrap_or("an error");
         return if facts.attempts > 0 && facts.last.reason != "accepted" {
             let what = format!(
@@ -202,6 +212,35 @@ fn queued(facts: &Facts) -> Explanation {
         format!("a worker of its queue {queue} is free and has not taken it"),
         "look whether NATS is up and at toolfleet_skipped_claims_total of the workers; \
          a dispatcher publishes its pointer again every few seconds",
+    )
+}
+
+/// A worker could not run it: which one, what it lacks, and where that comes from.
+fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
+    let (worker, why) = (&obstacle.worker, &obstacle.why);
+    let next = match (obstacle.lack, &obstacle.secret) {
+        (Lack::Secret, Some(secret)) => format!(
+            "put a file {secret} into the folder of the workers' --secrets, or start them with {}{secret}; \
+             toolfleet doctor lists what no worker can run",
+            Secrets::VARIABLE_PREFIX
+        ),
+        (Lack::ProgramSlot, _) => {
+            "wait; more workers, or a higher --programs where the machine bears it, let more run"
+                .to_owned()
+        }
+        (Lack::Secret | Lack::Ability | Lack::ToolVersion, _) => {
+            "start a worker that has it; toolfleet doctor lists what no worker can run".to_owned()
+        }
+    };
+    let reason = match obstacle.lack {
+        Lack::Secret => "missing_secret",
+        Lack::ProgramSlot => "no_program_slot",
+        Lack::ToolVersion | Lack::Ability => "postponed",
+    };
+    because(
+        reason,
+        format!("worker {worker} could not run it and put it back until {until}: {why}"),
+        next,
     )
 }
 

@@ -1,7 +1,12 @@
 //! Who works, what waits for nobody, and what only a person can settle. Judged from what the ledger says.
 
+use std::collections::BTreeMap;
+
 use fleet::{
+    ids::QueueName,
     lease::LEASE,
+    obstacle::{Inability, Lack, Obstacle},
+    secrets::Secrets,
     store::health::{Doubts, Waiting, Worker},
 };
 use uuid::Uuid;
@@ -30,6 +35,7 @@ pub(super) fn judge(ledger: &Ledger) -> Vec<Check> {
     if checks.is_empty() {
         checks.push(Check::ok("workers", "no queue has tools yet"));
     }
+    checks.extend(judge_tools(&ledger.queues, &ledger.workers));
     checks.extend(judge_dead(&ledger.workers));
     checks.push(judge_doubts(&ledger.doubts));
     checks
@@ -82,6 +88,73 @@ fn judge_queue(
     let found = format!("queue {queue} has no worker{silent} {tools}{wait}");
     let advice = format!("Start one with --queues {queue}");
     Some(Check::warn(name, found, advice))
+}
+
+/// A tool that no living worker of its queue could run, and what they lack. One without workers is told of with its queue.
+fn judge_tools(queues: &BTreeMap<QueueName, Vec<String>>, workers: &[Worker]) -> Vec<Check> {
+    let name = "tools";
+    let mut found = Vec::new();
+    for (queue, tools) in queues {
+        let living = workers.iter().filter(|worker| {
+            let pulls = worker.queues.iter().any(|of| of == queue.as_str());
+            worker.state == "live" && worker.silent_s <= LEASE.as_secs_f64() && pulls
+        });
+        let lacking: Vec<Vec<Inability>> = living.map(Worker::inabilities).collect();
+        for tool in tools {
+            let of_tool = |told: &Vec<Inability>| {
+                let mut told = told.iter();
+                told.find(|inability| inability.tool.as_str() == tool)
+                    .map(|inability| inability.obstacle.clone())
+            };
+            // Of each living worker: what it lacks, and none where it lacks nothing.
+            let all: Option<Vec<Obstacle>> = lacking.iter().map(of_tool).collect();
+            if let Some([first, others @ ..]) = all.as_deref() {
+                found.push(judge_tool(tool, first, others.len()));
+            }
+        }
+    }
+    let more = found.len().saturating_sub(LISTED_MAX);
+    found.truncate(LISTED_MAX);
+    if more > 0 {
+        let found_more = format!("no live worker can run {} either", count(more, "more tool"));
+        found.push(Check::warn(
+            name,
+            found_more,
+            "toolfleet.workers.cannot_run has them all",
+        ));
+    }
+    if found.is_empty() && queues.values().any(|tools| !tools.is_empty()) {
+        found.push(Check::ok(
+            name,
+            "each that has a live worker can be run by one",
+        ));
+    }
+    found
+}
+
+fn judge_tool(tool: &str, first: &Obstacle, others: usize) -> Check {
+    let (worker, why) = (&first.worker, &first.why);
+    let others = match others {
+        0 => String::new(),
+        others => format!(", nor can {} of its queue", count(others, "other worker")),
+    };
+    let found = format!("no live worker can run {tool}: worker {worker}: {why}{others}");
+    Check::warn("tools", found, remedy(first))
+}
+
+/// What a person does about what a worker lacks.
+fn remedy(obstacle: &Obstacle) -> String {
+    match (obstacle.lack, &obstacle.secret) {
+        (Lack::Secret, Some(secret)) => format!(
+            "Put a file {secret} into the folder of the workers' --secrets, or start them with {}{secret}",
+            Secrets::VARIABLE_PREFIX
+        ),
+        (Lack::Secret, None) | (Lack::Ability, _) => {
+            "Start a worker that has it, or give it to the workers of the queue".to_owned()
+        }
+        (Lack::ToolVersion, _) => "Upgrade the workers to the release that reads it".to_owned(),
+        (Lack::ProgramSlot, _) => "Wait, or start more workers".to_owned(),
+    }
 }
 
 fn listed(names: &[String]) -> String {
@@ -143,6 +216,7 @@ mod tests {
             queues: vec![queue.to_owned()],
             silent_s,
             in_doubt: 2,
+            cannot_run: None,
         }
     }
 
@@ -179,6 +253,44 @@ mod tests {
             check.found,
             "queue q has no worker for look; 3 calls may run, the oldest since 60 s"
         );
+    }
+
+    #[test]
+    fn a_tool_that_no_living_worker_can_run_is_named_with_what_it_lacks() {
+        let queue: QueueName = "q".parse().unwrap();
+        let queues = BTreeMap::from([(queue, vec!["look".to_owned(), "pay".to_owned()])]);
+        let lacks = |name: &str| Worker {
+            name: name.to_owned(),
+            cannot_run: Some(format!(
+                r#"[{{"tool":"pay","version":1,"lack":"secret","secret":"TOKEN","why":"secret TOKEN is not here","why_zh":"x","worker":"{name}"}}]"#
+            )),
+            ..worker("live", "q", 1.0)
+        };
+        let judge = |workers: &[Worker]| judge_tools(&queues, workers);
+        let [check] = judge(&[lacks("a"), lacks("b")]).try_into().unwrap();
+        assert_eq!(check.status, Status::Warn);
+        assert_eq!(
+            check.found,
+            "no live worker can run pay: worker a: secret TOKEN is not here, nor can 1 other worker of its queue"
+        );
+        assert_eq!(
+            check.advice.as_deref(),
+            Some(
+                "Put a file TOKEN into the folder of the workers' --secrets, or start them with TOOLFLEET_SECRET_TOKEN"
+            )
+        );
+        // One that can is enough; one that is gone cannot, and says nothing.
+        for workers in [
+            vec![lacks("a"), worker("live", "q", 1.0)],
+            vec![worker("live", "q", 1.0)],
+            vec![worker("dead", "q", 1.0)],
+        ] {
+            let [check] = judge(&workers).try_into().unwrap();
+            assert_eq!(check.status, Status::Ok, "{}", check.found);
+        }
+        let checks = judge(&[lacks("a"), worker("live", "q", 60.0)]);
+        assert_eq!(checks[0].status, Status::Warn);
+        assert!(judge_tools(&BTreeMap::new(), &[]).is_empty());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use fleet::{
     outcome::{Outcome, ToolFailure},
     said,
     secrets::Secrets,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use futures_util::future::BoxFuture;
@@ -187,7 +188,8 @@ impl HttpAttempt {
                 "the attempt's time was over before anything was sent",
                 "这次尝试还没有发出任何内容，时间就到了",
             );
-            return Outcome::NotStarted(ToolFailure::new(Code::Timeout, message));
+            let failure = ToolFailure::new(Code::Timeout, message);
+            return Outcome::NotStarted(failure.taken_back(TakenBack::StartedTooLate));
         }
         exchange(&self.client, request, &self.rules, &context).await
     }

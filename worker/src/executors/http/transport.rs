@@ -11,9 +11,12 @@ use std::{error::Error, io, time::Duration};
 use fleet::{
     outcome::{Outcome, ToolFailure},
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use reqwest::{Client, ClientBuilder, redirect, retry};
+
+use crate::executors::lacks_resources;
 
 /// How long resolving, connecting and the TLS handshake may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -78,14 +81,19 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     }
     if error.is_connect() {
         let why = connect_cause(&error);
-        return Outcome::NotStarted(ToolFailure::new(
+        let failure = ToolFailure::new(
             Code::Unavailable,
             said!(
                 "{origin} cannot be reached: {why}",
                 "无法连接 {origin}：{why}",
                 why
             ),
-        ));
+        );
+        return Outcome::NotStarted(if io_causes(&error).any(lacks_resources) {
+            failure.taken_back(TakenBack::NoResources)
+        } else {
+            failure
+        });
     }
     if error.is_timeout() {
         return Outcome::Unknown(ToolFailure::new(
@@ -100,6 +108,12 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     Outcome::Unknown(ToolFailure::new(Code::Unavailable, message))
 }
 
+/// What the system said, the outermost first.
+fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.filter_map(|cause| cause.downcast_ref::<io::Error>())
+}
+
 fn connect_cause(error: &reqwest::Error) -> Message {
     if error.is_dns() {
         return Message::fixed("its name cannot be resolved", "无法解析它的名字");
@@ -107,11 +121,7 @@ fn connect_cause(error: &reqwest::Error) -> Message {
     if error.is_timeout() {
         return Message::fixed("no connection within 3 s", "3 秒内没有连上");
     }
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    let kinds = causes
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .map(io::Error::kind);
-    match kinds.last() {
+    match io_causes(error).map(io::Error::kind).last() {
         Some(io::ErrorKind::ConnectionRefused) => {
             Message::fixed("connection refused", "连接被拒绝")
         }

@@ -71,7 +71,30 @@ impl NativeExecutor {
     }
 }
 
+impl NativeExecutor {
+    fn handler(&self, name: &str) -> Result<&Arc<dyn Handler>, ToolFailure> {
+        self.handlers.get(name).ok_or_else(|| {
+            // Another worker may have it: the call waits for that one.
+            let message = said!(
+                "this worker has no handler {name}",
+                "这个 worker 没有处理程序 {name}"
+            );
+            ToolFailure::new(Code::Unavailable, message)
+        })
+    }
+}
+
 impl Executor for NativeExecutor {
+    fn could_run(&self, manifest: &Manifest, _secrets: &Secrets) -> Result<(), ToolFailure> {
+        match &manifest.executor {
+            ExecutorSpec::Native(spec) => self.handler(&spec.handler).map(drop),
+            ExecutorSpec::Http(_)
+            | ExecutorSpec::Process(_)
+            | ExecutorSpec::Nats(_)
+            | ExecutorSpec::Sql(_) => Ok(()),
+        }
+    }
+
     fn prepare(
         &self,
         manifest: &Manifest,
@@ -85,15 +108,7 @@ impl Executor for NativeExecutor {
             );
             return Err(ToolFailure::new(Code::ToolGone, what));
         };
-        let handler = self.handlers.get(&spec.handler).ok_or_else(|| {
-            // Another worker may have it: the call waits for that one.
-            let name = &spec.handler;
-            let message = said!(
-                "this worker has no handler {name}",
-                "这个 worker 没有处理程序 {name}"
-            );
-            ToolFailure::new(Code::Unavailable, message)
-        })?;
+        let handler = self.handler(&spec.handler)?;
         Ok(Box::new(PreparedNative {
             handler: Arc::clone(handler),
             arguments: arguments.clone(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fleet::{
     bus::connect::Bus,
     outcome::ToolFailure,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use futures_util::StreamExt;
@@ -59,13 +60,12 @@ pub(super) async fn exchange(
     // Looked at before the connection, so that losing it afterwards is a change.
     let mut epoch = bus.epoch();
     if !bus.is_connected() {
-        return Heard::NotSent(ToolFailure::new(
-            Code::Unavailable,
-            Message::fixed(
-                "this worker has no connection to NATS at the moment; nothing was sent",
-                "这个 worker 目前没有连上 NATS；没有发出任何内容",
-            ),
-        ));
+        let what = Message::fixed(
+            "this worker has no connection to NATS at the moment; nothing was sent",
+            "这个 worker 目前没有连上 NATS；没有发出任何内容",
+        );
+        let failure = ToolFailure::new(Code::Unavailable, what);
+        return Heard::NotSent(failure.taken_back(TakenBack::BusAway));
     }
     let body = request.body.len();
     let sent = tokio::select! {
@@ -185,7 +185,7 @@ fn not_begun(end: End) -> ToolFailure {
                 "the attempt's time was over before anything was sent",
                 "这次尝试还没有发出任何内容，时间就到了",
             );
-            ToolFailure::new(Code::Timeout, message)
+            ToolFailure::new(Code::Timeout, message).taken_back(TakenBack::StartedTooLate)
         }
     }
 }

@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{
-    AttemptContext, Executor, Prepared,
+    AttemptContext, Executor, Prepared, has_secrets,
     veil::{no_secret, veil},
 };
 
@@ -64,7 +64,24 @@ impl ProcessExecutor {
     }
 }
 
+impl ProcessExecutor {
+    fn guard(&self) -> Result<&Arc<GuardCommand>, ToolFailure> {
+        self.guard.as_ref().ok_or_else(|| {
+            let what = Message::fixed(
+                "this worker has no guard_program, so it runs no programs",
+                "这个 worker 没有 guard_program，不能运行程序",
+            );
+            ToolFailure::new(Code::Unavailable, what)
+        })
+    }
+}
+
 impl Executor for ProcessExecutor {
+    fn could_run(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+        self.guard()?;
+        has_secrets(manifest, secrets)
+    }
+
     fn prepare(
         &self,
         manifest: &Manifest,
@@ -78,13 +95,7 @@ impl Executor for ProcessExecutor {
             );
             return Err(ToolFailure::new(Code::ToolGone, what));
         };
-        let Some(guard) = &self.guard else {
-            let what = Message::fixed(
-                "this worker has no guard_program, so it runs no programs",
-                "这个 worker 没有 guard_program，不能运行程序",
-            );
-            return Err(ToolFailure::new(Code::Unavailable, what));
-        };
+        let guard = self.guard()?;
         let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
             Ok(secret) => Ok((name.clone(), secret)),
             Err(error) => Err(no_secret(&error)),

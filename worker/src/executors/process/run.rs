@@ -17,6 +17,7 @@ use fleet::{
     call::Effect,
     fencing::{Withdrawn, WorkerLock},
     said,
+    taken_back::TakenBack,
     wire::message::Message,
 };
 use tokio::{
@@ -34,8 +35,8 @@ use super::{
     verdict::{End, Observed, Reason},
 };
 use crate::{
-    executors::AttemptContext,
-    guard::{self, Registered, Report, Start},
+    executors::{AttemptContext, StopReason, lacks_resources},
+    guard::{self, NotStarted, Registered, Report, Start},
 };
 
 /// How much of stderr is kept: its end, where the reason usually stands.
@@ -58,20 +59,24 @@ const STDERR_REST_MAX: usize = 1024 * 1024;
 
 /// Runs the program once, and returns when it is gone with all that it started.
 pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Observed {
-    if context.stop.asked().is_some() || Instant::now() >= context.until {
-        return Observed::not_started(Message::fixed(
+    let stopped = context.stop.asked().map(StopReason::taken_back);
+    let late = || (Instant::now() >= context.until).then_some(TakenBack::StartedTooLate);
+    if let Some(taken_back) = stopped.or_else(late) {
+        let what = Message::fixed(
             "the attempt was over before the program could be started",
             "程序还没有启动，这次尝试就已结束",
-        ));
+        );
+        return Observed::not_started(what, Some(taken_back));
     }
     let running = order(tool).and_then(|order| Ok((order, Running::start(tool, context)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
         Err(err) => {
-            return Observed::not_started(said!(
+            let what = said!(
                 "its guard could not be started: {err}",
                 "它的守护进程无法启动：{err}"
-            ));
+            );
+            return Observed::not_started(what, whose_fault(&err));
         }
     };
     let end = running.watch(&order, context).await;
@@ -87,15 +92,31 @@ pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Obs
     }
 }
 
+/// Why a guard could not be started, where it was not for what the tool is to be given.
+fn whose_fault(err: &io::Error) -> Option<TakenBack> {
+    if lacks_resources(err) {
+        return Some(TakenBack::NoResources);
+    }
+    match err.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong => None,
+        _ => Some(TakenBack::GuardFailed),
+    }
+}
+
 /// The message that tells the guard what to run.
 fn order(tool: &PreparedProcess) -> io::Result<Vec<u8>> {
     let input = serde_json::to_vec(&tool.arguments)?;
-    let too_large = || io::Error::other("the arguments are too large for a program");
+    let too_large = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the arguments are too large for a program",
+        )
+    };
     let (program, args) = tool
         .spec
         .command
         .split_first()
-        .ok_or_else(|| io::Error::other("its command is empty"))?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its command is empty"))?;
     let start = Start {
         program: program.clone(),
         args: args.to_vec(),
@@ -181,9 +202,9 @@ impl Running {
                 report = read_report(&mut self.reports, &mut self.report) => {
                     return match (report, asked) {
                         (Some(Report::Exited(ending)), _) => End::Exited(ending),
-                        (Some(Report::NotStarted(why)), _) => {
+                        (Some(Report::NotStarted(NotStarted { why, taken_back })), _) => {
                             let chinese = format!("程序没有启动：{why}");
-                            End::NotStarted(Message::new(why, chinese))
+                            End::NotStarted(Message::new(why, chinese), taken_back)
                         }
                         (None, Some(reason)) => End::Ended(reason),
                         (None, None) => End::GuardLost,

@@ -6,6 +6,7 @@ use fleet::{
     manifest::ExitCodes,
     outcome::{Outcome, ToolFailure},
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use serde_json::{Map, Value, value::RawValue};
@@ -33,8 +34,8 @@ pub(super) struct Observed {
 pub(super) enum End {
     /// The program ended by itself.
     Exited(Ending),
-    /// It was never started.
-    NotStarted(Message),
+    /// It was never started; the platform's reason, where it was not the tool's fault.
+    NotStarted(Message, Option<TakenBack>),
     /// We ended it.
     Ended(Reason),
     /// Its guard is gone and said nothing.
@@ -53,8 +54,8 @@ pub(super) enum Reason {
 }
 
 impl Observed {
-    pub(super) const fn not_started(why: Message) -> Self {
-        let end = End::NotStarted(why);
+    pub(super) const fn not_started(why: Message, taken_back: Option<TakenBack>) -> Self {
+        let end = End::NotStarted(why, taken_back);
         Self {
             end,
             stdout: Vec::new(),
@@ -91,7 +92,13 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
         failure(code, message, facts, &observed.stderr)
     };
     match observed.end {
-        End::NotStarted(why) => Outcome::NotStarted(ToolFailure::new(Code::Unavailable, why)),
+        End::NotStarted(why, taken_back) => {
+            let failure = ToolFailure::new(Code::Unavailable, why);
+            Outcome::NotStarted(match taken_back {
+                Some(taken_back) => failure.taken_back(taken_back),
+                None => failure,
+            })
+        }
         End::Exited(Ending::Code(0)) => match answer(&observed.stdout, observed.overflow) {
             Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
             Err((code, message)) => Outcome::Applied {
@@ -286,7 +293,7 @@ mod tests {
                 Some(Code::ToolCrashed),
             ),
             (
-                Observed::not_started(Message::verbatim("x")),
+                Observed::not_started(Message::verbatim("x"), None),
                 NotStarted,
                 Some(Code::Unavailable),
             ),

@@ -21,6 +21,7 @@ use tokio::{
 };
 
 use super::statement::Statement;
+use crate::executors::lacks_resources;
 
 /// Idle connections that are kept to one database, and for how long.
 const IDLE_MAX: usize = 32;
@@ -81,6 +82,8 @@ pub struct BadUrl(&'static str);
 pub enum NoConnection {
     /// It cannot be opened.
     Unreachable(Message),
+    /// It cannot be opened, for this machine has nothing left to open it with.
+    NoResources(Message),
     /// Its role may do what no tool may.
     Role(String),
 }
@@ -361,6 +364,11 @@ const fn not_in_time() -> NoConnection {
 }
 
 fn unreachable(error: &sqlx::Error) -> NoConnection {
+    if let sqlx::Error::Io(cause) = error
+        && lacks_resources(cause)
+    {
+        return NoConnection::NoResources(Message::verbatim(cause.to_string()));
+    }
     NoConnection::Unreachable(match error {
         sqlx::Error::Io(cause) => Message::verbatim(cause.to_string()),
         sqlx::Error::Database(answer) => Message::verbatim(answer.message().to_owned()),

@@ -82,6 +82,16 @@ impl SqlExecutor {
 }
 
 impl Executor for SqlExecutor {
+    fn could_run(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+        match &manifest.executor {
+            ExecutorSpec::Sql(spec) => self.database(spec, secrets).map(drop),
+            ExecutorSpec::Http(_)
+            | ExecutorSpec::Process(_)
+            | ExecutorSpec::Nats(_)
+            | ExecutorSpec::Native(_) => Ok(()),
+        }
+    }
+
     fn prepare(
         &self,
         manifest: &Manifest,

@@ -17,6 +17,7 @@
 use fleet::{
     outcome::{Outcome, ToolFailure},
     said,
+    taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
 use serde_json::json;
@@ -79,6 +80,15 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
                 ToolFailure::new(Code::Unavailable, what)
             }
         }),
+        Ended::NoConnection(NoConnection::NoResources(why)) => {
+            let what = said!(
+                "no connection to the database could be opened here: {why}",
+                "在这里无法打开与数据库的连接：{why}",
+                why
+            );
+            let failure = ToolFailure::new(Code::Unavailable, what);
+            Outcome::NotStarted(failure.taken_back(TakenBack::NoResources))
+        }
         Ended::NoConnection(NoConnection::Role(why)) => {
             let what = said!("{why}", "这个数据库角色不能用于工具：{why}");
             Outcome::NotStarted(ToolFailure::new(Code::Unavailable, what))

@@ -45,6 +45,30 @@ fn doubt(change: &Value) -> Value {
 }
 
 #[test]
+fn a_call_that_was_put_back_is_told_what_is_lacking_where_and_what_to_do() {
+    let put_back = |lack: &str, secret: Option<&str>| {
+        found(
+            &json!({"not_before": "2026-11-20T12:00:40Z", "attempts": 1, "last": {"reason": "timeout"},
+            "obstacle": {"lack": lack, "secret": secret, "why": "it is not here", "why_zh": "x", "worker": "worker-2"}}),
+        )
+    };
+    let secret = put_back("secret", Some("TOKEN"));
+    assert_eq!(secret.reason, "missing_secret");
+    assert_eq!(
+        secret.because,
+        "worker worker-2 could not run it and put it back until 2026-11-20T12:00:40.000Z: it is not here"
+    );
+    assert!(
+        secret.next.contains("a file TOKEN") && secret.next.contains("TOOLFLEET_SECRET_TOKEN"),
+        "{}",
+        secret.next
+    );
+    assert_eq!(put_back("program_slot", None).reason, "no_program_slot");
+    assert_eq!(put_back("tool_version", None).reason, "postponed");
+    assert_eq!(put_back("ability", None).reason, "postponed");
+}
+
+#[test]
 fn a_call_that_waits_has_one_reason() {
     let later = "2026-11-20T12:00:40Z";
     let cases = [

@@ -1,0 +1,144 @@
+//! **Why can no attempt of this call be begun here and now?** What a worker finds before the claim, and what it writes down:
+//! on the call that it puts back, and on its own row for the tools that it could not run at all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    call::{Language, words},
+    ids::ToolName,
+    outcome::ToolFailure,
+    said,
+    wire::message::Message,
+};
+
+words! {
+    /// What is in the way.
+    Lack {
+        /// The worker does not have the version of the tool.
+        ToolVersion = "tool_version",
+        /// A secret that the tool needs is missing or cannot be used.
+        Secret = "secret",
+        /// As many programs run on the worker as may.
+        ProgramSlot = "program_slot",
+        /// Anything else that another worker may have: a handler, a database, a guard for programs.
+        Ability = "ability",
+    }
+}
+
+impl Lack {
+    /// Whether it passes by itself within moments: then it is no event of the call.
+    pub const fn passes(self) -> bool {
+        match self {
+            Self::ProgramSlot => true,
+            Self::ToolVersion | Self::Secret | Self::Ability => false,
+        }
+    }
+}
+
+/// What is in the way of an attempt. Names secrets, and never has their values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// What kind of thing is lacking.
+    pub lack: Lack,
+    /// The name of the secret, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// One clause for people, about the worker.
+    pub why: String,
+    /// The same in Chinese.
+    pub why_zh: String,
+    /// The name of the worker.
+    pub worker: String,
+}
+
+/// A tool that a worker could not run, whatever the arguments of a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inability {
+    /// The tool.
+    pub tool: ToolName,
+    /// Its current version, as the worker knows it.
+    pub version: i32,
+    /// What the worker lacks.
+    #[serde(flatten)]
+    pub obstacle: Obstacle,
+}
+
+/// Where a failure that is about a secret has its name.
+const SECRET: &str = "secret";
+
+impl Obstacle {
+    /// What keeps this worker from a call, or a tool.
+    pub fn new(lack: Lack, why: &Message, worker: impl Into<String>) -> Self {
+        Self {
+            lack,
+            secret: None,
+            why: why.told(Language::En).to_owned(),
+            why_zh: why.told(Language::Zh).to_owned(),
+            worker: worker.into(),
+        }
+    }
+
+    /// What an executor says before anything was sent.
+    pub fn of(failure: &ToolFailure, worker: impl Into<String>) -> Self {
+        let details = failure.details.as_ref();
+        let secret = details.and_then(|details| details.get(SECRET)?.as_str());
+        let lack = if secret.is_some() {
+            Lack::Secret
+        } else {
+            Lack::Ability
+        };
+        Self {
+            secret: secret.map(ToOwned::to_owned),
+            ..Self::new(lack, &failure.message, worker)
+        }
+    }
+
+    /// The details of a failure that is about this secret.
+    pub fn details_of_secret(name: &str) -> serde_json::Value {
+        serde_json::json!({ SECRET: name })
+    }
+
+    /// Whether it is the same thing that is lacking, here or on another worker.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        self.lack == other.lack && self.why == other.why
+    }
+
+    /// Why a call whose deadline has passed did not run.
+    pub fn kept_it_from_running(&self) -> Message {
+        let worker = &self.worker;
+        let why = Message::new(self.why.clone(), self.why_zh.clone());
+        said!(
+            "no worker could run the call before its deadline; worker {worker}: {why}",
+            "在截止时间之前没有 worker 能执行这次调用；worker {worker}：{why}",
+            why
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::code::Code;
+
+    #[test]
+    fn a_missing_secret_is_told_by_name_and_elsewhere_is_the_same() {
+        let what = Message::fixed("secret TOKEN is not here", "密钥 TOKEN 不在这里");
+        let failure = ToolFailure::new(Code::Unavailable, what)
+            .with_details(Obstacle::details_of_secret("TOKEN"));
+        let obstacle = Obstacle::of(&failure, "a");
+        assert_eq!(obstacle.lack, Lack::Secret);
+        assert_eq!(obstacle.secret.as_deref(), Some("TOKEN"));
+        assert!(obstacle.is_same_as(&Obstacle::of(&failure, "b")));
+        let text = serde_json::to_string(&obstacle).unwrap();
+        assert_eq!(serde_json::from_str::<Obstacle>(&text).unwrap(), obstacle);
+        let message = obstacle.kept_it_from_running();
+        assert_eq!(
+            message.english(),
+            "no worker could run the call before its deadline; worker a: secret TOKEN is not here"
+        );
+        let other = ToolFailure::new(Code::Unavailable, Message::fixed("no handler", "x"));
+        let other = Obstacle::of(&other, "a");
+        assert_eq!(other.lack, Lack::Ability);
+        assert!(!other.is_same_as(&obstacle));
+    }
+}

@@ -1,0 +1,22 @@
+-- A call that this worker cannot run: it waits, and the first time, or when the reason is another one, its history says why.
+WITH found AS MATERIALIZED (
+    SELECT call_id, obstacle->>'why' IS DISTINCT FROM $4::text::json->>'why' AS is_news
+    FROM toolfleet.open_calls
+    WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held
+    FOR UPDATE
+), postponed AS (
+    UPDATE toolfleet.open_calls o
+    SET not_before = now() + make_interval(secs => $3), due_at = now() + make_interval(secs => $3),
+        publish_n = o.publish_n + 1, rev = o.rev + f.is_news::integer, obstacle = $4::text::json
+    FROM found f
+    WHERE o.call_id = $1 AND o.call_id = f.call_id AND o.state = 'queued'
+    RETURNING o.call_id, o.rev, f.is_news
+), told AS (
+    INSERT INTO toolfleet.call_notes (call_id, rev, from_state, to_state, actor, reason, details)
+    SELECT call_id, rev, 'queued', 'queued', $5, 'cannot_run', json_build_object(
+        'why', $4::text::json->>'why', 'worker', $4::text::json->>'worker', 'lack', $4::text::json->>'lack',
+        'secret', $4::text::json->>'secret')
+    FROM postponed
+    WHERE is_news
+)
+SELECT call_id FROM postponed

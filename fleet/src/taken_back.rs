@@ -1,0 +1,143 @@
+//! **Who pays for an attempt?** Every reason for which the platform ends an attempt that its tool did not end, and its price.
+//!
+//! An attempt is spent by its tool: it was asked, and it answered, failed or kept silent. What the platform took back counts
+//! for nothing against `max_attempts`, whatever the retry policy says. It is bounded all the same: each reason that can
+//! come back at once waits longer each time, lost workers are counted apart ([`crate::retry::is_poison`]), and no attempt is
+//! begun behind the call's deadline.
+
+use std::time::Duration;
+
+use crate::call::words;
+
+words! {
+    /// Why the platform ended an attempt. The word is the reason in the call's history.
+    TakenBack {
+        /// The worker may not start anything: its lease was over before the tool was started.
+        LeaseOver = "lease_over",
+        /// The attempt's time was over before the tool was started: the claim, or the machine, took all of it.
+        StartedTooLate = "started_too_late",
+        /// Nobody answered the claim, and it was committed all the same.
+        ClaimGivenUp = "claim_given_up",
+        /// The message named another tool than its call.
+        WrongMessage = "wrong_message",
+        /// The call's arguments could not be read.
+        ArgumentsUnread = "arguments_unread",
+        /// The call was cancelled before the tool was started.
+        CancelledBefore = "cancelled_before_start",
+        /// The worker left, and its grace was over.
+        WorkerLeft = "worker_left",
+        /// The guard of a program lost its worker's order before it was complete.
+        OrderTakenBack = "order_taken_back",
+        /// The machine had no process, thread, descriptor or memory left to start the tool with.
+        NoResources = "no_resources",
+        /// The guard of a program could not do its work.
+        GuardFailed = "guard_failed",
+        /// The worker had no connection to NATS to ask the tool over.
+        BusAway = "bus_away",
+        /// The worker died or fell silent.
+        WorkerLost = "worker_lost",
+        /// The attempt did not end long after it must have.
+        AttemptOverdue = "attempt_overdue",
+    }
+}
+
+/// Who pays for an attempt that is followed by another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptCost {
+    /// The tool: it was asked.
+    Spent,
+    /// Nobody: the platform took it back.
+    Unspent,
+    /// The platform: the worker was lost under it. Counted apart, for a call that kills its workers must not go on.
+    Lost,
+}
+
+/// The first pause before a call that the platform took back is tried again: long enough for the reason to pass.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The longest one.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+impl TakenBack {
+    /// What the attempt costs: never one of the tool's.
+    pub const fn cost(self) -> AttemptCost {
+        match self {
+            Self::WorkerLost | Self::AttemptOverdue => AttemptCost::Lost,
+            Self::LeaseOver
+            | Self::StartedTooLate
+            | Self::ClaimGivenUp
+            | Self::WrongMessage
+            | Self::ArgumentsUnread
+            | Self::CancelledBefore
+            | Self::WorkerLeft
+            | Self::OrderTakenBack
+            | Self::NoResources
+            | Self::GuardFailed
+            | Self::BusAway => AttemptCost::Unspent,
+        }
+    }
+
+    /// How long the call waits before it is tried again; `before`: how many of its attempts were taken back already.
+    ///
+    /// What was lost or given up with a worker is tried elsewhere at once. Everything else may meet the same reason again,
+    /// so the pause doubles each time, up to half a minute.
+    pub fn pause(self, before: u32) -> Duration {
+        match self {
+            Self::ClaimGivenUp | Self::WorkerLost | Self::AttemptOverdue => Duration::ZERO,
+            Self::LeaseOver
+            | Self::StartedTooLate
+            | Self::WrongMessage
+            | Self::ArgumentsUnread
+            | Self::CancelledBefore
+            | Self::WorkerLeft
+            | Self::OrderTakenBack
+            | Self::NoResources
+            | Self::GuardFailed
+            | Self::BusAway => PAUSE.saturating_mul(1 << before.min(6)).min(PAUSE_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_the_platform_took_back_costs_the_tool_an_attempt() {
+        for cause in TakenBack::ALL {
+            assert_ne!(cause.cost(), AttemptCost::Spent, "{cause}");
+        }
+    }
+
+    #[test]
+    fn the_page_for_users_says_what_each_costs() {
+        let page = include_str!("../../docs/attempts.md");
+        for cause in TakenBack::ALL {
+            let line = page
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{cause}` |")));
+            let costs = line.and_then(|line| line.rsplit('|').nth(1)).map(str::trim);
+            let expected = match cause.cost() {
+                AttemptCost::Lost => "a loss",
+                AttemptCost::Unspent | AttemptCost::Spent => "nothing",
+            };
+            assert_eq!(costs, Some(expected), "{cause}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_stays_is_met_ever_less_often() {
+        for cause in TakenBack::ALL {
+            let pauses: Vec<Duration> = (0..10).map(|before| cause.pause(before)).collect();
+            assert!(pauses.is_sorted(), "{cause}: {pauses:?}");
+            let last = pauses.last().copied();
+            match cause.cost() {
+                AttemptCost::Unspent if *cause != TakenBack::ClaimGivenUp => {
+                    assert_eq!(last, Some(PAUSE_MAX), "{cause}");
+                }
+                AttemptCost::Unspent | AttemptCost::Lost | AttemptCost::Spent => {
+                    assert_eq!(last, Some(Duration::ZERO), "{cause}");
+                }
+            }
+        }
+    }
+}

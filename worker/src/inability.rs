@@ -1,0 +1,63 @@
+//! Which tools this worker could not run, whatever their arguments: written on its row for `toolfleet doctor`, when it changes.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    ids::QueueName,
+    obstacle::{Inability, Obstacle},
+    store::workers,
+    telemetry::report,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::worker::Worker;
+
+/// How often it looks: a secret may come or go at any time.
+const LOOK: Duration = Duration::from_secs(10);
+/// Tools that are told of at most.
+const TOLD_MAX: usize = 1_000;
+
+/// Looks until `stop` is cancelled. Cancel-safe: what it writes is one statement.
+pub(crate) async fn run(worker: Arc<Worker>, queues: Vec<QueueName>, stop: CancellationToken) {
+    let mut told = Vec::new();
+    while !stop.is_cancelled() {
+        let found = found(&worker, &queues);
+        if found != told {
+            for inability in &found {
+                let (tool, why) = (&inability.tool, &inability.obstacle.why);
+                tracing::warn!(%tool, why, "this worker cannot run a tool of its queues");
+            }
+            match workers::cannot_run(&worker.pool, worker.id, &found).await {
+                Ok(()) => told = found,
+                Err(error) => tracing::debug!(
+                    error = report(&error),
+                    "what this worker cannot run was not written; the next look does it"
+                ),
+            }
+        }
+        stop.run_until_cancelled(tokio::time::sleep(LOOK)).await;
+    }
+}
+
+/// The current tools of its queues that this worker could not run, by name.
+fn found(worker: &Worker, queues: &[QueueName]) -> Vec<Inability> {
+    let mut found: Vec<Inability> = worker
+        .registry
+        .all_current()
+        .iter()
+        .map(|tool| &tool.manifest)
+        .filter(|manifest| queues.contains(&manifest.queue))
+        .filter_map(|manifest| {
+            let executor = worker.executors.of(&manifest.executor);
+            let failure = executor.could_run(manifest, &worker.secrets).err()?;
+            Some(Inability {
+                tool: manifest.name.clone(),
+                version: manifest.version,
+                obstacle: Obstacle::of(&failure, &worker.name),
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| a.tool.cmp(&b.tool));
+    found.truncate(TOLD_MAX);
+    found
+}
