@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ::fleet::ids::WorkerId;
+use ::fleet::ids::{ToolName, WorkerId};
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,6 +72,8 @@ pub struct DevHooks {
     /// Applies one manifest file, as the next version if its content is new and its version is not;
     /// answers with lines for the person. Its error is shown once and the file tried again.
     pub apply_tools: fn(String, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
+    /// The name of the tool in a manifest file; none when the file is no manifest.
+    pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers
     /// that are not fenced yet. Repeated only after an error.
     pub worker_died: fn(String, u32) -> BoxFuture<'static, anyhow::Result<Vec<WorkerId>>>,

@@ -321,6 +321,7 @@ fn options(folder: &Path) -> DevOptions {
 async fn start(options: &DevOptions, hurry: &CancellationToken) -> anyhow::Result<Option<Dev>> {
     let hooks = DevHooks {
         migrate: |database_url| Box::pin(migrate(database_url)),
+        tool_of: |_| None,
         apply_tools: |_, _| Box::pin(async { Ok(Vec::new()) }),
         worker_died: |database_url, pid| {
             DEATHS.lock().unwrap().push((database_url, pid));
