@@ -219,7 +219,7 @@ fn is_absent(reason: &io::Error) -> bool {
     )
 }
 
-/// Whoever may write it could lead our arguments and results elsewhere.
+/// Another user who may write it could lead our arguments and results elsewhere.
 fn trusted(what: &str, metadata: &fs::Metadata) -> Result<(), String> {
     if metadata.uid() != geteuid().as_raw() {
         return Err(format!("{what} belongs to another user"));

@@ -191,6 +191,11 @@ impl Layout {
                     .mode(0o700)
                     .create(data.join(private))?;
             }
+            // It stands in a project, as a rule, and passwords and a database are nothing to commit.
+            let ignore = data.join(".gitignore");
+            if !ignore.exists() {
+                std::fs::write(ignore, "*\n")?;
+            }
             Ok(data)
         };
         let data =

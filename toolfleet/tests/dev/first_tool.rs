@@ -97,7 +97,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         if let Some(pid) = self.shell.id() {
             let group = Pid::from_raw(i32::try_from(pid).unwrap());
-            // It may have ended by itself, and then there is nobody to tell.
+            // It may have ended by itself, and then the signal has no address.
             killpg(group, Signal::SIGTERM).unwrap_or_default();
         }
     }
@@ -177,7 +177,7 @@ async fn the_page_of_the_first_tool_works_word_for_word() {
                 }
                 files += 1;
             }
-            other => panic!("nobody knows what to do with a block of {other:?}"),
+            other => panic!("the test has no rule for a block of {other:?}"),
         }
     }
     assert_eq!((answers, files), (5, 6));
@@ -207,7 +207,7 @@ async fn answered(there: &Path, subject: &str, text: &str) {
     let state: DevState = serde_json::from_slice(&state).unwrap();
     let client = async_nats::connect(&state.nats_url).await.unwrap();
     let waiting = async {
-        // With nobody there it is refused at once.
+        // Without a service there it is refused at once.
         loop {
             let answer = client.request(subject.to_owned(), "{}".into()).await;
             let said = answer.map(|answer| String::from_utf8_lossy(&answer.payload).into_owned());

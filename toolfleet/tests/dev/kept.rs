@@ -71,6 +71,8 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
         let mode = fs::metadata(data.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+    let ignored = fs::read_to_string(data.join(".gitignore")).unwrap();
+    assert_eq!(ignored, "*\n", "nothing of it is committed by accident");
     let env = data.join("env");
     let sourced = shell(&format!(
         ". '{}' && printf '%s %s' \"$NATS_URL\" \"$DATABASE_URL\"",

@@ -322,7 +322,7 @@ async fn start(options: &DevOptions, hurry: &CancellationToken) -> anyhow::Resul
     start_on(options, Screen::new(std::io::sink()), hurry).await
 }
 
-/// The same with a screen that somebody reads.
+/// The same with a screen that the test reads.
 pub(crate) async fn start_on(
     options: &DevOptions,
     screen: Screen,

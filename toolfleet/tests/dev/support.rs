@@ -54,12 +54,12 @@ pub(crate) struct DevProcess {
 }
 
 impl DevProcess {
-    /// Starts it on `data` in this folder, on ports that nobody else has.
+    /// Starts it on `data` in this folder, on free ports.
     pub(crate) async fn start(folder: &Path, more: &[&str]) -> Self {
         Self::start_free(&folder.join("data"), more).await
     }
 
-    /// Starts it on this data folder, on ports that nobody else has.
+    /// Starts it on this data folder, on free ports.
     pub(crate) async fn start_free(data: &Path, more: &[&str]) -> Self {
         Self::spawned(dev_free(data, more), data.to_path_buf()).await
     }
@@ -149,7 +149,7 @@ impl Drop for DevProcess {
     }
 }
 
-/// A `dev` on `data` in this folder, on ports that nobody else has unless the test names some.
+/// A `dev` on `data` in this folder, on free ports unless the test names others.
 pub(crate) fn dev(folder: &Path, more: &[&str]) -> Command {
     dev_free(&folder.join("data"), more)
 }
