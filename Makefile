@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench bench-arguments
+.PHONY: help setup build program install demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -19,6 +19,9 @@ SECONDS ?= 60
 MODE ?= safety
 CHAOS ?=
 SHORT ?=
+# Where `make install` puts the program: PREFIX/bin, or beside cargo.
+PREFIX ?=
+BIN = $(DESTDIR)$(if $(PREFIX),$(PREFIX),$(or $(CARGO_HOME),$(HOME)/.cargo))/bin
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -29,10 +32,19 @@ setup: ## install what is missing: C compiler, Postgres, nats-server, Python and
 build: setup ## compile everything
 	cargo build --workspace --locked
 
-demo: build ## the whole thing on this machine in a minute, with workers killed on the way
+program: setup
+	cargo build --locked -p toolfleet
+
+install: setup ## the optimised program on your PATH: beside cargo, or in PREFIX/bin
+	cargo build --release --locked -p toolfleet
+	install -d "$(BIN)"
+	install -m 755 "$(RELEASE)/toolfleet" "$(BIN)/toolfleet"
+	@echo "installed $(BIN)/toolfleet; \`. $(CURDIR)/.tools/env\` tells it where the servers are that \`toolfleet dev\` starts"
+
+demo: program ## the whole thing on this machine in a minute, with workers killed on the way
 	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
 
-dev: build ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=
+dev: program ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=
 	$(TOOLS) "$(TOOLFLEET)" dev $(ARGS)
 
 test: build ## every test, then the black-box proofs in their short form

@@ -98,6 +98,8 @@ class Story:
 
         command = [self.program, "dev", "--data", str(self.folder / "data"), "--workers", "2"]
         command += ["--tools", str(self.folder / "tools")]
+        # Free ports: the usual ones are for a fleet that stays.
+        command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0"]
         began = time.monotonic()
         with (self.folder / "dev.log").open("wb") as log:
             self.fleet = subprocess.Popen(

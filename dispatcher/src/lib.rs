@@ -180,7 +180,9 @@ pub async fn run(
             .map(drop),
     );
     let scrape = gauges(pool.clone());
-    let state = HttpState::new(readiness.clone()).before_scrape(scrape);
+    let state = HttpState::new(readiness.clone())
+        .instance(config.http.instance)
+        .before_scrape(scrape);
     let (http_stop, watched) = (stop.clone(), bus.clone());
     tasks.spawn(async move {
         if let Err(error) = http::serve(listener, state, http_stop.cancelled_owned()).await {

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use clap::Args;
 use secrecy::SecretString;
+use uuid::Uuid;
 
 use crate::{ids::Prefix, manifest::parse_duration};
 
@@ -33,6 +34,9 @@ pub struct HttpArgs {
     /// Address of `/healthz`, `/readyz` and `/metrics`; port 0 lets the system pick one. Keep it off public networks.
     #[arg(long, env = "TOOLFLEET_HTTP", default_value = "127.0.0.1:0")]
     pub http: SocketAddr,
+    /// What `/readyz` names this process with, so that who started it can tell it from a stranger on the same port.
+    #[arg(long, hide = true)]
+    pub instance: Option<Uuid>,
 }
 
 /// For one that stops when whoever started it is gone.

@@ -15,7 +15,7 @@ use std::{
 use axum::{
     Router,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::get,
     serve::Listener,
@@ -28,8 +28,12 @@ use tokio::{
     time::{Instant, Sleep, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::telemetry;
+
+/// The header of `/readyz` that names the process.
+pub const INSTANCE: &str = "toolfleet-instance";
 
 /// The most connections at a time; others wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -86,6 +90,7 @@ pub type BeforeScrape = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 pub struct HttpState {
     readiness: Readiness,
     before_scrape: Option<BeforeScrape>,
+    instance: Option<Uuid>,
     scraping: Arc<Mutex<()>>,
     idle_max: Duration,
 }
@@ -96,6 +101,7 @@ impl HttpState {
         Self {
             readiness,
             before_scrape: None,
+            instance: None,
             scraping: Arc::default(),
             idle_max: IDLE_MAX,
         }
@@ -105,6 +111,13 @@ impl HttpState {
     #[must_use]
     pub fn idle_max(mut self, idle_max: Duration) -> Self {
         self.idle_max = idle_max;
+        self
+    }
+
+    /// Names the process in the header [`INSTANCE`] of `/readyz`, if it has a name.
+    #[must_use]
+    pub fn instance(mut self, instance: Option<Uuid>) -> Self {
+        self.instance = instance;
         self
     }
 
@@ -161,7 +174,16 @@ fn unmet(conditions: &BTreeMap<&'static str, bool>) -> Vec<&'static str> {
 }
 
 async fn readyz(State(state): State<HttpState>) -> Response {
-    let unmet = state.readiness.unmet();
+    let mut answer = readiness(&state.readiness);
+    if let Some(instance) = state.instance {
+        let name = HeaderValue::try_from(instance.to_string()).expect("an id is plain text");
+        answer.headers_mut().insert(INSTANCE, name);
+    }
+    answer
+}
+
+fn readiness(readiness: &Readiness) -> Response {
+    let unmet = readiness.unmet();
     if unmet.is_empty() {
         return "ready\n".into_response();
     }

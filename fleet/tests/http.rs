@@ -117,6 +117,19 @@ async fn readiness_names_every_unmet_condition() {
 }
 
 #[tokio::test]
+async fn readiness_names_the_process_only_when_it_was_given_a_name() {
+    let named = uuid::Uuid::from_u128(7);
+    let header = format!("\r\n{}: {named}\r\n", http::INSTANCE);
+    let server = serve(ready().instance(Some(named))).await;
+    assert!(server.get("/readyz").await.contains(&header));
+    let unready = HttpState::new(Readiness::new(["postgres"]));
+    let server = serve(unready.instance(Some(named))).await;
+    assert!(server.get("/readyz").await.contains(&header));
+    let server = serve(ready()).await;
+    assert!(!server.get("/readyz").await.contains(http::INSTANCE));
+}
+
+#[tokio::test]
 async fn a_scrape_shows_what_was_read_for_it() {
     let state = ready().before_scrape(Arc::new(|| {
         Box::pin(async {

@@ -27,6 +27,8 @@ class Dev:
         self.data, self.log = self.folder / "data", self.folder / "dev.log"
         self.command = [program, "dev", "--data", str(self.data), "--tools", str(self.folder / "tools")]
         self.command += ["--workers", str(workers), "--dispatchers", str(dispatchers)]
+        # Free ports: the usual ones are for a fleet that stays.
+        self.command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0"]
         self.sizes = {"worker": workers, "dispatcher": dispatchers, "nats": 1, "postgres": 1}
         self.process = None
         self.named = {}

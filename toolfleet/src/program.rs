@@ -2,10 +2,9 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
-use clap::Parser;
 use tokio::runtime;
 
-use crate::commands::{self, Program};
+use crate::commands;
 
 /// How long what still blocks a thread may hold up the end of the process.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
@@ -23,7 +22,11 @@ pub fn main() -> ExitCode {
     {
         return worker::guard::main();
     }
-    let program = Program::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let program = match commands::parse(&arguments) {
+        Ok(program) => program,
+        Err(problem) => return refuse(&problem),
+    };
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing has installed a provider before main");

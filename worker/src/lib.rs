@@ -299,7 +299,8 @@ async fn run_with(
         state_dir.clone(),
         stop.clone(),
     ));
-    tasks.spawn(serve_probes(listener, readiness.clone(), stop.clone()));
+    let state = HttpState::new(readiness.clone()).instance(config.http.instance);
+    tasks.spawn(serve_probes(listener, state, stop.clone()));
     tasks.spawn(watch(Arc::clone(&worker), readiness, stop.clone()));
 
     tracing::info!(worker = %id, name = config.name, "worker is ready");
@@ -382,10 +383,8 @@ async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunErr
     Err(ConfigError(sentences.collect()).into())
 }
 
-async fn serve_probes(listener: TcpListener, readiness: Readiness, stop: CancellationToken) {
-    if let Err(error) =
-        http::serve(listener, HttpState::new(readiness), stop.cancelled_owned()).await
-    {
+async fn serve_probes(listener: TcpListener, state: HttpState, stop: CancellationToken) {
+    if let Err(error) = http::serve(listener, state, stop.cancelled_owned()).await {
         tracing::error!(error = report(&error), "probes are not answered any more");
     }
 }

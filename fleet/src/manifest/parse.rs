@@ -8,7 +8,10 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::{Manifest, check, document};
-use crate::arguments::{Schema, Violation};
+use crate::{
+    arguments::{Schema, Violation},
+    ids::ToolName,
+};
 
 /// Bytes of one manifest.
 const BYTES_MAX: usize = 256 * 1024;
@@ -30,6 +33,15 @@ pub struct ManifestProblem {
 }
 
 impl ManifestProblem {
+    /// The tool of this file is in that one, too: which of them is meant would depend on their names.
+    pub fn duplicate(tool: &ToolName, other: &str) -> Self {
+        let remedy = "keep one of the two files, or give one of the tools another name";
+        Self::new(
+            "/name",
+            format!("the tool {tool} is in {other} too: {remedy}"),
+        )
+    }
+
     pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             path: path.into(),

@@ -39,6 +39,7 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
 pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
+        tool_of: |file| Some(files::read(file).ok()?.name),
         apply_tools: |url, file| Box::pin(apply_file(url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
         fence: |url, worker| Box::pin(note_fence(url, worker)),

@@ -4,7 +4,10 @@ use std::error::Error;
 
 use fleet::{process, telemetry};
 
-use super::output::{OutputError, plain};
+use super::{
+    nearby::DevEnded,
+    output::{OutputError, plain},
+};
 
 /// It worked.
 pub const OK: u8 = 0;
@@ -52,7 +55,7 @@ fn is_nobody_listening(cause: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
-    cause.is::<NoResponders>() || process::is_unreachable(cause)
+    cause.is::<NoResponders>() || cause.is::<DevEnded>() || process::is_unreachable(cause)
 }
 
 #[cfg(test)]

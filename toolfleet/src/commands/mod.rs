@@ -16,6 +16,7 @@ mod given;
 mod history;
 mod json;
 mod migrate;
+mod nearby;
 mod output;
 mod tools;
 mod words;
@@ -26,7 +27,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub use self::exit::{OK, describe, exit_code};
+pub use self::{
+    exit::{OK, describe, exit_code},
+    nearby::parse,
+};
 use crate::dev::DevOptions;
 
 /// Takes tool calls out of AI agents: checks them, commits them to Postgres, runs them, records what happened

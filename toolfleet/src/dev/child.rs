@@ -8,8 +8,12 @@ use std::{
 
 use nix::sys::signal::Signal;
 use tokio::process::Command;
+use uuid::Uuid;
 
-use super::state::{DevState, Role};
+use super::{
+    ready::Awaited,
+    state::{DevState, Role},
+};
 use crate::servers::{
     ServerError,
     process::{self, Ending, Launch, Process},
@@ -35,6 +39,8 @@ pub(crate) struct ChildSpec {
     pub(crate) role: Role,
     pub(crate) program: PathBuf,
     pub(crate) http_port: u16,
+    /// What it names itself with.
+    pub(crate) instance: Uuid,
     pub(crate) nats_url: String,
     pub(crate) database_url: String,
     /// The same as sql tools reach it; for workers.
@@ -46,6 +52,15 @@ pub(crate) struct ChildSpec {
 }
 
 impl ChildSpec {
+    /// How it is told that it is the one.
+    pub(crate) fn awaited(&self) -> Awaited {
+        Awaited {
+            role: self.role,
+            address: self.address(),
+            instance: self.instance,
+        }
+    }
+
     /// Where its `/readyz` is.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.http_port).into()
@@ -77,6 +92,7 @@ impl ChildSpec {
         let mut arguments = vec![subcommand.to_owned(), "--parent-pipe".to_owned()];
         let mut flag = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         flag("--http", self.address().to_string());
+        flag("--instance", self.instance.to_string());
         if is_worker {
             flag("--name", self.role.to_string());
             flag("--concurrency", self.concurrency.to_string());
@@ -124,6 +140,7 @@ mod tests {
             role,
             program: "toolfleet".into(),
             http_port: 8080,
+            instance: Uuid::nil(),
             nats_url: String::new(),
             database_url: "postgres://secret".into(),
             tool_database_url: "postgres://tools".into(),
@@ -134,11 +151,11 @@ mod tests {
         };
         assert_eq!(
             spec(Role::Dispatcher(1)).arguments().join(" "),
-            "dispatcher --parent-pipe --http 127.0.0.1:8080"
+            "dispatcher --parent-pipe --http 127.0.0.1:8080 --instance 00000000-0000-0000-0000-000000000000"
         );
         assert_eq!(
             spec(Role::Worker(2)).arguments().join(" "),
-            "worker --parent-pipe --http 127.0.0.1:8080 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
+            "worker --parent-pipe --http 127.0.0.1:8080 --instance 00000000-0000-0000-0000-000000000000 --name dev-worker-2 --concurrency 4 --drain-timeout 10s \
              --secrets /data/secrets --state-dir /data/workers"
         );
     }

@@ -11,21 +11,23 @@ use fleet::fencing::StateDir;
 use futures_util::future::BoxFuture;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{
     DevHooks, DevOptions, Layout, Screen,
     child::{self, ChildSpec},
     deaths::{Deaths, Reporter},
+    engines::{Engines, restart_postgres},
     keep::{Around, Tier},
     lock::DevLock,
-    logs, ready,
+    logs,
+    ports::{Choice, IsKept, Ports},
+    private, ready,
     state::{self, Board, DevState, Role, Urls},
     tools::Tools,
+    ways::Ways,
 };
-use crate::servers::{
-    self, Nats, NatsOptions, Postgres, PostgresOptions, free_ports, nats::MAX_PAYLOAD,
-    process::Process,
-};
+use crate::servers::{self, Nats, Postgres, find::Ground, free_ports};
 
 /// How long the migrations may take.
 const MIGRATE_MAX: Duration = Duration::from_secs(300);
@@ -46,6 +48,7 @@ pub struct Dev {
     watchers: JoinSet<()>,
     tools: String,
     notes: Vec<String>,
+    postgres_bin: Option<PathBuf>,
     ready_after: Duration,
     // Last: nobody else may have the folder before everything above is gone.
     _lock: DevLock,
@@ -80,6 +83,7 @@ impl Dev {
             watchers: JoinSet::new(),
             tools: "none (--tools DIR applies a folder of manifests)".to_owned(),
             notes: Vec::new(),
+            postgres_bin: None,
             ready_after: Duration::ZERO,
             _lock: lock,
         };
@@ -111,18 +115,19 @@ impl Dev {
     /// What a person wants to know once it is up.
     pub fn summary(&self) -> Vec<String> {
         let state = self.state();
+        let data = self.layout.path();
         let mut lines = vec![format!(
             "toolfleet dev is ready after {:.1} s",
             self.ready_after.as_secs_f32()
         )];
         lines.extend(self.notes.iter().map(|note| format!("  note      {note}")));
+        lines.extend(Ways::new(data, &state, self.postgres_bin.as_deref()).lines());
         lines.extend([
-            format!("  NATS      {}", state.nats_url),
-            format!("  Postgres  psql {}", state.database_url),
-            format!("  sql tools psql {}", state.tool_database_url),
-            format!("  HTTP      {}", state.http_url),
             format!("  tools     {}", self.tools),
-            format!("  logs      {}", self.layout.at("logs").display()),
+            format!(
+                "  kept      {}: data, ports, passwords and logs; the next run goes on with them",
+                data.display()
+            ),
             "Ctrl-C stops everything".to_owned(),
         ]);
         lines
@@ -159,7 +164,16 @@ impl Dev {
         self.watchers
             .spawn(logs::keep_small(self.layout.at("logs")));
         let left = self.clear_leftovers().await?;
-        let (database_url, nats_url, deaths) = self.start_servers(options, hooks).await?;
+        let (kept, is_kept) = Ports::kept(&self.layout.at("ports.json"));
+        let http = Choice::of(
+            "the first dispatcher",
+            options.http_port,
+            kept.http_port,
+            is_kept,
+        )?;
+        self.notes.extend(http.note.clone());
+        let servers = self.start_servers(options, hooks, (kept, is_kept)).await?;
+        let (database_url, nats_url, deaths) = servers;
         let migrated = timeout(MIGRATE_MAX, (hooks.migrate)(database_url.clone())).await;
         migrated
             .context("the migrations take too long")?
@@ -177,17 +191,37 @@ impl Dev {
             self.tools = tools.summary();
             self.watchers.spawn(tools.watch());
         }
-        let password = uuid::Uuid::new_v4().simple().to_string();
+        let file = self.layout.at("tools.password");
+        let password = private::password(&file)
+            .with_context(|| format!("keep the password of sql tools in {}", file.display()))?;
         let tool_database_url = servers::tools::provision(&database_url, &password).await?;
         self.start_children(
             options,
             &database_url,
             &tool_database_url,
             &nats_url,
+            http,
             deaths,
         )
         .await?;
+        self.keep_ways()?;
         self.board.publish().context("write dev.json")
+    }
+
+    /// Writes down what the next run begins with, and the ways in.
+    fn keep_ways(&self) -> anyhow::Result<()> {
+        let state = self.state();
+        let data = self.layout.path();
+        let ports = Ports {
+            nats_port: port_of(&state.nats_url)?,
+            postgres_port: port_of(&state.database_url)?,
+            http_port: port_of(&state.http_url)?,
+        };
+        let write = || {
+            ports.keep(&data.join("ports.json"))?;
+            Ways::new(data, &state, self.postgres_bin.as_deref()).write()
+        };
+        write().with_context(|| format!("write down ports and ways in {}", data.display()))
     }
 
     /// Ends what a killed predecessor left running; what it had written down is what is left of it.
@@ -226,27 +260,19 @@ impl Dev {
         &mut self,
         options: &DevOptions,
         hooks: DevHooks,
+        kept: (Ports, IsKept),
     ) -> anyhow::Result<(String, String, Deaths)> {
-        let mut postgres_options = PostgresOptions {
-            data: self.layout.at("postgres"),
-            port: given(options.postgres_port),
-            log: self.layout.log("postgres"),
-            fsync: true,
-            variables: Vec::new(),
-        };
-        let mut nats_options = NatsOptions {
-            store: self.layout.at("nats"),
-            port: given(options.nats_port),
-            log: self.layout.log("nats-server"),
-            max_payload: MAX_PAYLOAD,
-        };
-        let (postgres, nats) = tokio::try_join!(
-            Postgres::start(postgres_options.clone()),
-            Nats::start(nats_options.clone())
-        )?;
-        postgres_options.port = Some(postgres.port());
-        nats_options.port = Some(nats.port());
-        self.notes.extend(postgres.note().map(str::to_owned));
+        let Engines {
+            postgres,
+            nats,
+            postgres_options,
+            nats_options,
+            notes,
+        } = Engines::start(&self.layout, options, kept).await?;
+        self.notes.extend(notes);
+        self.postgres_bin = servers::find::postgres_bin(&Ground::of_this_process())
+            .await
+            .ok();
         let (database_url, nats_url) = (postgres.url(), nats.url());
 
         let (url, screen) = (database_url.clone(), self.screen.clone());
@@ -289,6 +315,7 @@ impl Dev {
         database_url: &str,
         tool_database_url: &str,
         nats_url: &str,
+        mut http: Choice,
         deaths: Deaths,
     ) -> anyhow::Result<()> {
         let roles: Vec<Role> = (1..=options.dispatchers)
@@ -296,9 +323,7 @@ impl Dev {
             .chain((1..=options.workers).map(Role::Worker))
             .collect();
         let mut ports = free_ports(roles.len())?;
-        if let Some(port) = given(options.http_port) {
-            ports[0] = port;
-        }
+        ports[0] = http.port;
         let program = program(options)?;
         let specs: Vec<ChildSpec> = roles
             .into_iter()
@@ -307,6 +332,7 @@ impl Dev {
                 role,
                 program: program.clone(),
                 http_port,
+                instance: Uuid::new_v4(),
                 nats_url: nats_url.to_owned(),
                 database_url: database_url.to_owned(),
                 tool_database_url: tool_database_url.to_owned(),
@@ -324,16 +350,14 @@ impl Dev {
             http: http_url,
         });
 
+        http.release();
         let (dispatchers, workers) = specs.split_at(usize::from(options.dispatchers));
         for tier in [dispatchers, workers] {
             for spec in tier {
                 self.keep_child(spec.clone(), &deaths)?;
             }
-            let addresses: Vec<_> = tier
-                .iter()
-                .map(|spec| (spec.role, spec.address()))
-                .collect();
-            ready::wait_for_all(&addresses, &self.board, |role| {
+            let awaited: Vec<_> = tier.iter().map(ChildSpec::awaited).collect();
+            ready::wait_for_all(&awaited, &self.board, |role| {
                 self.layout.log(&role.to_string())
             })
             .await?;
@@ -368,16 +392,6 @@ impl Dev {
     }
 }
 
-/// Never creates a cluster: a new one has another password, and nothing of what was promised to be kept.
-async fn restart_postgres(options: PostgresOptions) -> anyhow::Result<Process> {
-    let data = options.data.display();
-    ensure!(
-        options.data.join("PG_VERSION").exists(),
-        "its data folder {data} is gone: stop this `dev`"
-    );
-    Ok(Postgres::start(options).await?.into_process())
-}
-
 fn program(options: &DevOptions) -> anyhow::Result<PathBuf> {
     match &options.program {
         Some(program) => Ok(program.clone()),
@@ -385,7 +399,9 @@ fn program(options: &DevOptions) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// 0 on the command line means a free port.
-const fn given(port: u16) -> Option<u16> {
-    if port == 0 { None } else { Some(port) }
+/// The port in one of our URLs.
+fn port_of(url: &str) -> anyhow::Result<u16> {
+    let place = url.rsplit(['@', '/']).find(|part| part.contains(':'));
+    let port = place.and_then(|place| place.rsplit(':').next()?.parse().ok());
+    port.context("find the port in a URL of our own")
 }

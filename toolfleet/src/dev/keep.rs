@@ -77,6 +77,7 @@ impl Keeper {
     /// Runs until `stop`, and then until the process is gone.
     async fn run(self, mut process: Process) {
         let mut pause = Pause::new();
+        let mut short_lives = 0;
         loop {
             let (pid, born) = (process.pid(), Instant::now());
             let ended = tokio::select! {
@@ -90,11 +91,25 @@ impl Keeper {
             };
             self.gone(pid, true);
             let how = ended.map_or_else(|reason| reason.to_string(), describe);
-            let wait = pause.next(born.elapsed());
+            let lived = born.elapsed();
+            let wait = pause.next(lived);
+            short_lives = if lived < Pause::HEALTHY {
+                short_lives + 1
+            } else {
+                0
+            };
             let role = self.role;
             self.around.screen.line(&format!(
                 "{role} (pid {pid}) ended: {how}; it is started again in {wait:?}"
             ));
+            // Until everything is up, the start itself says so and fails.
+            if self.around.board.is_published() && is_said(short_lives) {
+                self.around.screen.line(&format!(
+                    "{role} has ended {short_lives} times right after its start; its log {} says:\n{}",
+                    process.log().display(),
+                    process.log_tail()
+                ));
+            }
             let Some(next) = self.start_again(wait, &mut pause).await else {
                 return;
             };
@@ -140,6 +155,11 @@ impl Keeper {
             ));
         }
     }
+}
+
+/// Which deaths in a row are said with their reason: the third, and then one in a while.
+const fn is_said(short_lives: u32) -> bool {
+    short_lives == 3 || (short_lives > 3 && short_lives.is_multiple_of(20))
 }
 
 /// How long to wait before the next start: doubling, and short again after a life of some length.

@@ -2,19 +2,24 @@
 //!
 //! Start: lock → leftovers of a killed predecessor → Postgres and NATS → migrations → deaths of the predecessor's
 //! workers → tools → dispatchers → workers → `dev.json`. Stop is the reverse.
+//! Ports and passwords are those of the last run (`ports`, `private`); `ways` is how people and their programs get in.
 //! Dispatchers and workers are this same program in processes of their own; whatever dies is started again
 //! (`keep`), on the same port, and `dev.json` follows; a dead worker is reported and fenced (`deaths`). They end by themselves when we are killed: their standard
 //! input is a pipe whose other end is ours. The two servers do not, so the next `dev` on the same data ends them.
 
 mod child;
 mod deaths;
+mod engines;
 mod fleet;
 mod keep;
 mod lock;
 mod logs;
+mod ports;
+mod private;
 mod ready;
 mod state;
 mod tools;
+mod ways;
 
 use std::{
     io::Write,
@@ -22,7 +27,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ::fleet::ids::WorkerId;
+use ::fleet::ids::{ToolName, WorkerId};
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,11 +36,12 @@ use tokio_util::sync::CancellationToken;
 pub use fleet::Dev;
 pub(crate) use ready::is_ready;
 pub use state::DevState;
+pub(crate) use ways::FOUND as DATA_FOLDER;
 
 /// What `dev` is told.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DevOptions {
-    /// Where everything is kept: databases, logs, secrets, dev.json
+    /// Where everything is kept: databases, ports, passwords, logs, secrets, dev.json. Client commands find `.toolfleet`
     #[arg(long, value_name = "DIR", default_value = ".toolfleet")]
     pub data: PathBuf,
     /// Tool manifests (*.yaml, *.yml, *.json) to apply; a changed file is applied as the next version
@@ -47,15 +53,16 @@ pub struct DevOptions {
     /// How many dispatchers, each a process of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub dispatchers: u16,
-    /// The port of nats-server on 127.0.0.1; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub nats_port: u16,
-    /// The port of Postgres on 127.0.0.1; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub postgres_port: u16,
-    /// The HTTP port of the first dispatcher on 127.0.0.1; 0 takes a free one
-    #[arg(long, value_name = "PORT", default_value_t = 0)]
-    pub http_port: u16,
+    /// The port of nats-server on 127.0.0.1; 0 takes a free one. Without it that of the last run, at first 14222, or a free one
+    #[arg(long, value_name = "PORT")]
+    pub nats_port: Option<u16>,
+    /// The port of Postgres on 127.0.0.1; 0 takes a free one. Without it that of the last run, at first 15432, or a free one
+    #[arg(long, value_name = "PORT")]
+    pub postgres_port: Option<u16>,
+    /// The HTTP port of the first dispatcher on 127.0.0.1; 0 takes a free one. Without it that of the last run, at first 18080,
+    /// or a free one
+    #[arg(long, value_name = "PORT")]
+    pub http_port: Option<u16>,
     /// How many calls each worker runs at the same time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub concurrency: u32,
@@ -72,6 +79,8 @@ pub struct DevHooks {
     /// Applies one manifest file, as the next version if its content is new and its version is not;
     /// answers with lines for the person. Its error is shown once and the file tried again.
     pub apply_tools: fn(String, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
+    /// The name of the tool in a manifest file; none when the file is no manifest.
+    pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers
     /// that are not fenced yet. Repeated only after an error.
     pub worker_died: fn(String, u32) -> BoxFuture<'static, anyhow::Result<Vec<WorkerId>>>,
@@ -182,11 +191,20 @@ impl Layout {
                     .mode(0o700)
                     .create(data.join(private))?;
             }
+            // It stands in a project, as a rule, and passwords and a database are nothing to commit.
+            let ignore = data.join(".gitignore");
+            if !ignore.exists() {
+                std::fs::write(ignore, "*\n")?;
+            }
             Ok(data)
         };
         let data =
             create().with_context(|| format!("prepare the data folder {}", data.display()))?;
         Ok(Self { data })
+    }
+
+    fn path(&self) -> &Path {
+        &self.data
     }
 
     fn log(&self, name: &str) -> PathBuf {

@@ -2,15 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
+
+use super::private;
 
 /// The content of `dev.json`: a promise to scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +132,11 @@ impl Board {
         }
     }
 
+    /// Whether everything has been up.
+    pub(crate) fn is_published(&self) -> bool {
+        self.lock().published
+    }
+
     pub(crate) fn state(&self) -> DevState {
         self.lock().state()
     }
@@ -174,22 +178,10 @@ pub(crate) fn read(file: &Path) -> Option<DevState> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }
 
-/// Readers see the old content or the new, also after a power cut.
 fn replace(file: &Path, state: &DevState) -> io::Result<()> {
-    let next = file.with_extension("json.new");
     let mut text = serde_json::to_vec_pretty(state)?;
     text.push(b'\n');
-    let mut open = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&next)?;
-    open.write_all(&text)?;
-    open.sync_all()?;
-    fs::rename(&next, file)?;
-    file.parent()
-        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    private::replace(file, &text)
 }
 
 #[cfg(test)]

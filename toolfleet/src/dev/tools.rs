@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
+use fleet::{ids::ToolName, manifest::ManifestProblem};
 use sha2::{Digest, Sha256};
 use tokio::time::{sleep, timeout};
 
@@ -44,6 +45,8 @@ struct Seen {
     /// It looked the same twice: nobody is writing it.
     settled: bool,
     hash: Option<[u8; 32]>,
+    /// The tool in it, if it is a manifest.
+    tool: Option<ToolName>,
 }
 
 /// What changes with every write, in whatever way an editor writes.
@@ -138,13 +141,15 @@ impl Tools {
     /// Takes note of how a file looks now; true when it is settled with a content not seen before.
     fn is_new(&mut self, path: &Path, stamp: Stamp) -> bool {
         let Some(seen) = self.seen.get_mut(path).filter(|seen| seen.stamp == stamp) else {
-            let hash = self.seen.remove(path).and_then(|seen| seen.hash);
+            let before = self.seen.remove(path);
+            let (hash, tool) = before.map_or((None, None), |seen| (seen.hash, seen.tool));
             self.seen.insert(
                 path.to_path_buf(),
                 Seen {
                     stamp,
                     settled: false,
                     hash,
+                    tool,
                 },
             );
             return false;
@@ -155,6 +160,9 @@ impl Tools {
         // Applying an unreadable file tells its person why.
         let hash = hash(path).ok();
         let is_new = hash.is_none() || seen.hash != hash;
+        if is_new {
+            seen.tool = (self.hooks.tool_of)(path);
+        }
         seen.hash = hash;
         is_new
     }
@@ -218,6 +226,9 @@ impl Tools {
             bytes <= BYTES_MAX,
             "it has {bytes} bytes, a manifest at most {BYTES_MAX}"
         );
+        if let Some(problem) = self.twin(path) {
+            bail!(problem.message);
+        }
         match timeout(
             APPLY_MAX,
             (self.hooks.apply_tools)(self.database_url.clone(), path.to_path_buf()),
@@ -227,6 +238,16 @@ impl Tools {
             Ok(lines) => lines,
             Err(_) => bail!("it took longer than {APPLY_MAX:?}"),
         }
+    }
+
+    /// Another file has the same tool: which of them is meant, only their person knows.
+    fn twin(&self, path: &Path) -> Option<ManifestProblem> {
+        let tool = self.seen.get(path)?.tool.as_ref()?;
+        let (other, _) = self
+            .seen
+            .iter()
+            .find(|(other, seen)| *other != path && seen.tool.as_ref() == Some(tool))?;
+        Some(ManifestProblem::duplicate(tool, &name(other)))
     }
 
     fn say_once(&mut self, text: String) {
@@ -299,6 +320,10 @@ mod tests {
             migrate: |_| Box::pin(async { Ok(()) }),
             worker_died: |_, _| Box::pin(async { Ok(Vec::new()) }),
             fence: |_, _| Box::pin(async { Ok(()) }),
+            tool_of: |path| {
+                let text = fs::read_to_string(path).ok()?;
+                text.strip_prefix("tool: ")?.trim().parse().ok()
+            },
             apply_tools: |database_url, path| {
                 Box::pin(async move {
                     let text = fs::read_to_string(&path)?;
@@ -402,6 +427,42 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert!(tools.look().is_empty());
         assert!(paper.take().contains("a.yaml is gone"));
+    }
+
+    #[tokio::test]
+    async fn two_files_with_one_tool_wait_until_one_of_them_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("a.yaml", "tool: look");
+        write("b.yaml", "tool: look");
+        let (mut tools, paper) = watched(folder.path());
+        tools.apply_all().await;
+        let said = paper.take();
+        assert!(
+            said.contains("a.yaml is not applied: the tool look is in b.yaml too"),
+            "{said}"
+        );
+        assert!(
+            said.contains("b.yaml is not applied: the tool look is in a.yaml too"),
+            "{said}"
+        );
+
+        fs::remove_file(folder.path().join("a.yaml")).unwrap();
+        assert!(tools.look().is_empty());
+        let waiting: BTreeSet<PathBuf> = tools.failing.keys().cloned().collect();
+        tools.apply(waiting).await;
+        assert_eq!(paper.take(), "tools: b.yaml: version of 10 bytes\n");
+
+        // What was applied stays, and a copy of it is not.
+        write("c.yaml", "tool: look");
+        assert!(tools.look().is_empty());
+        let found = tools.look();
+        tools.apply(found).await;
+        let said = paper.take();
+        assert!(
+            said.contains("c.yaml is not applied: the tool look is in b.yaml too"),
+            "{said}"
+        );
     }
 
     #[tokio::test]

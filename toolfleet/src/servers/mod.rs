@@ -75,6 +75,12 @@ pub enum ServerError {
 }
 
 impl ServerError {
+    /// Another program has its port.
+    pub(crate) fn is_port_taken(&self) -> bool {
+        // nats-server and Postgres, whose messages are in English.
+        matches!(self, Self::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
+    }
+
     pub(crate) fn prepare(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |source| Self::Prepare { doing, source }

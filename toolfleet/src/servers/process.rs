@@ -171,6 +171,11 @@ impl Process {
         Stopped::Killed
     }
 
+    /// Where it logs.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// What it has logged since it was started, the last lines of it.
     pub fn log_tail(&self) -> String {
         tail(&self.log, self.log_from)

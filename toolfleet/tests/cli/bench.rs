@@ -226,7 +226,10 @@ fn what_cannot_be_measured_is_said_at_once() {
             "--dev",
         ),
     ] {
-        let ran = run(program(arguments));
+        // No `dev` is near.
+        let mut bench = program(arguments);
+        bench.current_dir("/");
+        let ran = run(bench);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains(says), "{arguments:?}: {}", ran.err);
     }

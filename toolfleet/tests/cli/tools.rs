@@ -40,7 +40,8 @@ fn every_problem_of_every_file_is_named_by_file_and_pointer() {
     )
     .unwrap();
     fs::write(folder.path().join("c.yaml"), "name: [").unwrap();
-    fs::write(folder.path().join("d.yaml"), LOOK).unwrap();
+    let good = LOOK.replace("name: look", "name: glance");
+    fs::write(folder.path().join("d.yaml"), good).unwrap();
     let mut lint = program(&["tools", "lint", "."]);
     lint.current_dir(folder.path());
     let ran = run(lint);
@@ -233,4 +234,34 @@ async fn a_version_is_applied_once_and_never_changed() {
     }
     nats.stop().await;
     postgres.stop().await;
+}
+
+#[test]
+fn two_files_with_one_tool_are_a_problem_of_both_and_nothing_is_applied() {
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("a.yaml", LOOK);
+    write("b.yaml", &LOOK.replace("version: 1", "version: 2"));
+    write("c.yaml", &LOOK.replace("name: look", "name: glance"));
+    for verb in ["lint", "apply"] {
+        let mut tools = program(&["tools", verb, "."]);
+        tools.current_dir(folder.path());
+        // There is no server: what is refused asks none.
+        tools.env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nowhere");
+        let ran = run(tools);
+        assert_eq!(ran.code, 1, "{verb}: {}{}", ran.out, ran.err);
+        for (file, other) in [
+            ("./a.yaml:/name: ", "./b.yaml"),
+            ("./b.yaml:/name: ", "./a.yaml"),
+        ] {
+            let named = |line: &str| line.starts_with(file) && line.contains(other);
+            assert!(ran.out.lines().any(named), "{verb}: {}", ran.out);
+        }
+        assert!(!ran.out.contains("c.yaml:"), "{verb}: {}", ran.out);
+    }
+    // The same file by two paths is one file.
+    let mut twice = program(&["tools", "lint", "a.yaml", "./a.yaml"]);
+    twice.current_dir(folder.path());
+    let ran = run(twice);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 }

@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
+mod clients;
+mod first_tool;
+mod identity;
+mod kept;
 mod lifecycle;
 mod servers;
 mod supervision;

@@ -296,22 +296,22 @@ async fn in_a_hurry_nobody_is_waited_for() {
 }
 
 /// A program that is this shell script.
-fn script(folder: &Path, text: &str) -> PathBuf {
+pub(crate) fn script(folder: &Path, text: &str) -> PathBuf {
     let file = folder.join("program");
     fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     file
 }
 
-fn options(folder: &Path) -> DevOptions {
+pub(crate) fn options(folder: &Path) -> DevOptions {
     DevOptions {
         data: folder.join("data"),
         tools: None,
         workers: 1,
         dispatchers: 1,
-        nats_port: 0,
-        postgres_port: 0,
-        http_port: 0,
+        nats_port: Some(0),
+        postgres_port: Some(0),
+        http_port: Some(0),
         concurrency: 4,
         program: Some(PROGRAM.into()),
     }
@@ -319,8 +319,18 @@ fn options(folder: &Path) -> DevOptions {
 
 /// Starts a `dev` in this process; its dispatchers and workers are processes as ever.
 async fn start(options: &DevOptions, hurry: &CancellationToken) -> anyhow::Result<Option<Dev>> {
+    start_on(options, Screen::new(std::io::sink()), hurry).await
+}
+
+/// The same with a screen that the test reads.
+pub(crate) async fn start_on(
+    options: &DevOptions,
+    screen: Screen,
+    hurry: &CancellationToken,
+) -> anyhow::Result<Option<Dev>> {
     let hooks = DevHooks {
         migrate: |database_url| Box::pin(migrate(database_url)),
+        tool_of: |_| None,
         apply_tools: |_, _| Box::pin(async { Ok(Vec::new()) }),
         worker_died: |database_url, pid| {
             DEATHS.lock().unwrap().push((database_url, pid));
@@ -334,13 +344,7 @@ async fn start(options: &DevOptions, hurry: &CancellationToken) -> anyhow::Resul
     let never = CancellationToken::new();
     timeout(
         LONG,
-        Box::pin(Dev::start(
-            options,
-            hooks,
-            Screen::new(std::io::sink()),
-            &never,
-            hurry,
-        )),
+        Box::pin(Dev::start(options, hooks, screen, &never, hurry)),
     )
     .await
     .unwrap()

@@ -2,9 +2,11 @@
 
 use std::{
     fs,
+    io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Output, Stdio},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -24,6 +26,26 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolfleet");
 /// Far more than anything here takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// What a screen shows, kept.
+#[derive(Clone, Default)]
+pub(crate) struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Paper {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The program itself, as a person runs it. Dropping it asks it to stop and waits.
 pub(crate) struct DevProcess {
     pub(crate) child: Child,
@@ -32,12 +54,27 @@ pub(crate) struct DevProcess {
 }
 
 impl DevProcess {
+    /// Starts it on `data` in this folder, on free ports.
     pub(crate) async fn start(folder: &Path, more: &[&str]) -> Self {
-        let file = folder.join("data/dev.json");
+        Self::start_free(&folder.join("data"), more).await
+    }
+
+    /// Starts it on this data folder, on free ports.
+    pub(crate) async fn start_free(data: &Path, more: &[&str]) -> Self {
+        Self::spawned(dev_free(data, more), data.to_path_buf()).await
+    }
+
+    /// Starts it on this data folder and leaves the ports to it.
+    pub(crate) async fn start_on(data: &Path, more: &[&str]) -> Self {
+        Self::spawned(dev_on(data, more), data.to_path_buf()).await
+    }
+
+    async fn spawned(mut command: Command, data: PathBuf) -> Self {
+        let file = data.join("dev.json");
         // Not the inode: the kernel gives the old one to the new file.
         let written_at = |file: &Path| fs::metadata(file).and_then(|found| found.modified()).ok();
         let before = written_at(&file);
-        let child = dev(folder, more).spawn().unwrap();
+        let child = command.spawn().unwrap();
         let mut started = Self {
             pid: child.id().unwrap(),
             child,
@@ -63,6 +100,23 @@ impl DevProcess {
         self.state()
     }
 
+    /// What it has printed up to its last line before it waits for Ctrl-C; it is not in the output of [`Self::stop`] any more.
+    pub(crate) async fn printed(&mut self) -> String {
+        let stdout = self.child.stdout.as_mut().unwrap();
+        let mut printed = Vec::new();
+        while !printed.ends_with(b"stops everything\n") {
+            let read = timeout(LONG, stdout.read_buf(&mut printed)).await;
+            assert_ne!(read.unwrap().unwrap(), 0, "it ended instead");
+        }
+        String::from_utf8(printed).unwrap()
+    }
+
+    /// Looks at something while it runs, then stops it.
+    pub(crate) async fn stop_with<T>(self, look: impl Future<Output = T>) -> (T, Output) {
+        let seen = look.await;
+        (seen, self.stop().await)
+    }
+
     pub(crate) async fn stop(mut self) -> Output {
         send(self.pid, Signal::SIGTERM);
         timeout(LONG, self.child.wait())
@@ -74,13 +128,11 @@ impl DevProcess {
             stdout: Vec::new(),
             stderr: Vec::new(),
         };
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_end(&mut output.stdout)
-            .await
-            .unwrap();
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let read = stdout.unwrap().read_to_end(&mut output.stdout).await;
+        read.unwrap();
+        let read = stderr.unwrap().read_to_end(&mut output.stderr).await;
+        read.unwrap();
         output
     }
 }
@@ -97,13 +149,24 @@ impl Drop for DevProcess {
     }
 }
 
+/// A `dev` on `data` in this folder, on free ports unless the test names others.
 pub(crate) fn dev(folder: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
+    dev_free(&folder.join("data"), more)
+}
+
+fn dev_free(data: &Path, more: &[&str]) -> Command {
+    let mut command = dev_on(data, more);
+    for port in ["--nats-port", "--postgres-port", "--http-port"] {
+        if !more.contains(&port) {
+            command.args([port, "0"]);
+        }
+    }
     command
-        .arg("dev")
-        .arg("--data")
-        .arg(folder.join("data"))
-        .args(more);
+}
+
+fn dev_on(data: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("dev").arg("--data").arg(data).args(more);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

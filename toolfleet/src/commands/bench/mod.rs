@@ -121,7 +121,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", requires = "floor", value_parser = clap::value_parser!(u64).range(1..=3600))]
     floor_seconds: Option<u64>,
     /// The PostgreSQL database of the fleet
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = secret, required_unless_present = "dev")]
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = secret)]
     database_url: Option<SecretString>,
     /// The same database as sql tools see it; without it no transactions are measured
     #[arg(long, env = "WORKER_TOOL_DATABASE_URL", hide_env_values = true, value_parser = secret)]
@@ -148,6 +148,10 @@ bench_…, starts workers for their queue, and keeps effects of transactions in 
 leaves behind are those tools, that table, empty, and the history of its calls.
 
 Exit code 1 when a call that succeeded had no effect, or one had it twice. docs/bench.md says what the figures mean.";
+
+fn no_database() -> UsageError {
+    UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
+}
 
 /// Bytes of the arguments of one batch, of the 8 MiB that a batch may have with all that is around them.
 const BATCH_BYTES: u32 = 6 * 1024 * 1024;
@@ -201,7 +205,7 @@ impl BenchArgs {
             }
         } else {
             let place = Place {
-                database_url: self.database_url.clone().expect("clap asks for it"),
+                database_url: self.database_url.clone().ok_or_else(no_database)?,
                 tool_database_url: self.tool_database_url.clone(),
                 bus: self.bus.clone(),
             };

@@ -19,6 +19,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{ledger::Ledger, processes, processes::Watched, tools};
 use crate::{
@@ -70,9 +71,10 @@ impl Stage {
             tools: None,
             workers: 0,
             dispatchers,
-            nats_port: 0,
-            postgres_port: 0,
-            http_port: 0,
+            // It is one of several on this machine, perhaps, and gone in a minute.
+            nats_port: Some(0),
+            postgres_port: Some(0),
+            http_port: Some(0),
             concurrency: 64,
             program: None,
         };
@@ -162,19 +164,20 @@ impl Stage {
         std::fs::create_dir_all(self.effects()).context("make the folder of effects")?;
         let program = std::env::current_exe().context("find this very program")?;
         let ports = free_ports(usize::from(count))?;
-        let mut addresses = Vec::new();
+        let mut awaited = Vec::new();
         for (number, port) in (1..).zip(ports) {
             let address: SocketAddr = (Ipv4Addr::LOCALHOST, port).into();
             let name = format!("bench-worker-{number}");
-            let process = self.worker(&program, &name, address)?;
+            let instance = Uuid::new_v4();
+            let process = self.worker(&program, &name, address, instance)?;
             self.watched
                 .push(watch(&format!("worker_{number}"), process.pid(), false));
             self.workers.push(process);
-            addresses.push(address);
+            awaited.push((address, instance));
         }
         let until = Instant::now() + READY_MAX;
-        for (process, address) in self.workers.iter_mut().zip(addresses) {
-            while !is_ready(address).await {
+        for (process, (address, instance)) in self.workers.iter_mut().zip(awaited) {
+            while !is_ready(address, instance).await {
                 if process.ended().context("look after a worker")?.is_some()
                     || Instant::now() > until
                 {
@@ -187,11 +190,18 @@ impl Stage {
         Ok(())
     }
 
-    fn worker(&self, program: &Path, name: &str, address: SocketAddr) -> anyhow::Result<Process> {
+    fn worker(
+        &self,
+        program: &Path,
+        name: &str,
+        address: SocketAddr,
+        instance: Uuid,
+    ) -> anyhow::Result<Process> {
         let mut command = Command::new(program);
         command
             .args(["bench-worker", "--parent-pipe", "--name", name])
             .args(["--queues", tools::QUEUE, "--http", &address.to_string()])
+            .args(["--instance", &instance.to_string()])
             .arg("--effects")
             .arg(self.effects())
             .arg("--state-dir")

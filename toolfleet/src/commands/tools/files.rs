@@ -1,6 +1,7 @@
 //! Manifest files: found, read within bounds, and their problems said in one way.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
@@ -48,7 +49,36 @@ pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
         manifest: read(&path),
         path,
     };
-    Ok(files.into_iter().map(read).collect())
+    let mut files: Vec<ManifestFile> = files.into_iter().map(read).collect();
+    refuse_duplicates(&mut files);
+    Ok(files)
+}
+
+/// A tool has one file: with two, which one is meant would depend on their names. Both are told of each other.
+fn refuse_duplicates(files: &mut [ManifestFile]) {
+    let mut homes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for file in files.iter() {
+        if let Ok(manifest) = &file.manifest {
+            let homes = homes.entry(manifest.name.to_string()).or_default();
+            homes.push(file.path.clone());
+        }
+    }
+    for file in files {
+        let Ok(manifest) = &file.manifest else {
+            continue;
+        };
+        let mut others = homes[manifest.name.as_str()].iter();
+        if let Some(other) = others.find(|other| !is_same(other, &file.path)) {
+            let problem = ManifestProblem::duplicate(&manifest.name, &other.display().to_string());
+            file.manifest = Err(vec![problem]);
+        }
+    }
+}
+
+/// The same file by two paths.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other
+        || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Reads one file; whatever prevents it is a problem like others.

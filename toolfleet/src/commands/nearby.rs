@@ -1,0 +1,327 @@
+//! Client commands that were told no address: the fleet of the nearest `.toolfleet/dev.json`.
+//!
+//! Only where neither an option nor the environment has any address: one of this fleet and one of another would be neither.
+//! The command line is read twice, first without what is only needed where no `dev` is near.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, parser::ValueSource};
+use nix::unistd::geteuid;
+
+use super::{Program, exit::UsageError, output};
+use crate::{
+    dev::{DATA_FOLDER, DevState},
+    servers::process::command_line,
+};
+
+/// Those that ask something of a fleet; the others make one.
+const CLIENTS: [&str; 6] = ["bench", "call", "calls", "doctor", "tools", "workers"];
+const DATABASE: &str = "database_url";
+const NATS: &str = "nats_url";
+const TOOLS: &str = "tool_database_url";
+/// Far more than a `dev.json` has.
+const BYTES_MAX: u64 = 64 * 1024;
+
+/// A `dev` that was killed left its `dev.json` behind.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the `toolfleet dev` of {} has ended and left its dev.json: start it again there, or set NATS_URL and DATABASE_URL",
+    .0.display()
+)]
+pub(super) struct DevEnded(PathBuf);
+
+/// Reads the command line; ends the process as clap does where it makes no sense, or asks for help.
+///
+/// # Errors
+///
+/// A client command has no address, and no `dev` that runs is near.
+pub fn parse(arguments: &[OsString]) -> anyhow::Result<Program> {
+    let lenient = for_clients(Program::command(), &|arg| without_address(arg));
+    let matches = lenient.clone().get_matches_from(arguments);
+    let in_environment = ["DATABASE_URL", "NATS_URL"]
+        .into_iter()
+        .any(|name| env::var_os(name).is_some());
+    let command = match wanted(&lenient, &matches).filter(|_| !in_environment) {
+        None => Program::command(),
+        Some(wanted) => told(wanted)?,
+    };
+    let matches = command.get_matches_from(arguments);
+    Ok(Program::from_arg_matches(&matches).unwrap_or_else(|problem| problem.exit()))
+}
+
+/// The command line with the addresses of the fleet that is near.
+fn told(wanted: Wanted) -> anyhow::Result<Command> {
+    let here = env::current_dir().context("find the current folder")?;
+    let found = nearest(&here);
+    for passed in &found.passed_over {
+        output::warn(passed);
+    }
+    let Some((file, state)) = found.fleet else {
+        // Without a database nothing can be looked at; the bus has a usual place.
+        if wanted.database {
+            let what = format!(
+                "no address is given: set DATABASE_URL or --database-url, or run it where `toolfleet dev` runs; \
+                 neither {} nor a folder above it has a {DATA_FOLDER}/dev.json to use",
+                here.display()
+            );
+            return Err(UsageError(what).into());
+        }
+        return Ok(Program::command());
+    };
+    let state = state?;
+    output::warn(&format!(
+        "no address is given: this is the fleet of {}",
+        file.display()
+    ));
+    let known = [
+        (NATS, state.nats_url),
+        (DATABASE, state.database_url),
+        (TOOLS, state.tool_database_url),
+    ];
+    // clap keeps defaults for ever, and so does this process, which ends with its command.
+    let known = known.map(|(id, url)| (id, &*Box::leak(url.into_boxed_str())));
+    Ok(for_clients(Program::command(), &|arg| {
+        let url = known.iter().find(|(id, _)| arg.get_id() == *id);
+        match url {
+            // It may have a password, which no help may show.
+            Some((_, url)) => {
+                let arg = arg.required(false).hide_default_value(true);
+                arg.default_value(*url)
+            }
+            None => arg,
+        }
+    }))
+}
+
+/// Which addresses a command takes that was given none.
+struct Wanted {
+    database: bool,
+}
+
+fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
+    let (name, mut at) = matches.subcommand()?;
+    // A fleet of its own.
+    if !CLIENTS.contains(&name) || (name == "bench" && at.get_flag("dev")) {
+        return None;
+    }
+    let mut command = lenient.find_subcommand(name)?;
+    while let Some((name, below)) = at.subcommand() {
+        command = command.find_subcommand(name)?;
+        at = below;
+    }
+    let has = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
+    let is_given = |id: &str| {
+        let source = has(id).then(|| at.value_source(id)).flatten();
+        // What the environment gives is not this command's alone, and is looked at as a whole.
+        source == Some(ValueSource::CommandLine)
+    };
+    let given = is_given(DATABASE) || is_given(NATS);
+    let database = has(DATABASE);
+    ((database || has(NATS)) && !given).then_some(Wanted { database })
+}
+
+/// Changes every argument of every client command.
+fn for_clients(program: Command, change: &dyn Fn(Arg) -> Arg) -> Command {
+    program.mut_subcommands(|command| {
+        if CLIENTS.contains(&command.get_name()) {
+            all_below(command, change)
+        } else {
+            command
+        }
+    })
+}
+
+fn all_below(command: Command, change: &dyn Fn(Arg) -> Arg) -> Command {
+    command
+        .mut_args(change)
+        .mut_subcommands(|below| all_below(below, change))
+}
+
+/// An address that need not be given, and says where it is looked for.
+fn without_address(arg: Arg) -> Arg {
+    if arg.get_id() != DATABASE && arg.get_id() != NATS {
+        return arg;
+    }
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let help = format!(
+        "{}. Without any address: that of the nearest {DATA_FOLDER}/dev.json",
+        help.trim_end_matches('.')
+    );
+    arg.required(false).help(help)
+}
+
+/// The nearest fleet, and why nearer ones were passed over.
+#[derive(Debug, Default)]
+struct Found {
+    fleet: Option<(PathBuf, Result<DevState, DevEnded>)>,
+    passed_over: Vec<String>,
+}
+
+/// Looks in this folder and in those above it.
+fn nearest(here: &Path) -> Found {
+    let mut found = Found::default();
+    for folder in here.ancestors() {
+        let data = folder.join(DATA_FOLDER);
+        let file = data.join("dev.json");
+        match read(&data, &file) {
+            Ok(None) => {}
+            Ok(Some(state)) if runs(&data) => {
+                found.fleet = Some((file, Ok(state)));
+                break;
+            }
+            Ok(Some(_left)) => {
+                found.fleet = Some((file, Err(DevEnded(folder.to_path_buf()))));
+                break;
+            }
+            Err(reason) => {
+                let file = file.display();
+                found
+                    .passed_over
+                    .push(format!("{file} is not used: {reason}"));
+            }
+        }
+    }
+    found
+}
+
+/// What the file says; none when it is not there.
+fn read(data: &Path, file: &Path) -> Result<Option<DevState>, String> {
+    let open = match File::open(file) {
+        Ok(open) => open,
+        Err(reason) if is_absent(&reason) => return Ok(None),
+        Err(reason) => return Err(reason.to_string()),
+    };
+    // Of what is open: another may stand in its place by now.
+    let metadata = open.metadata().map_err(|reason| reason.to_string())?;
+    trusted("it", &metadata)?;
+    let folder = fs::metadata(data).map_err(|reason| reason.to_string())?;
+    trusted("its folder", &folder)?;
+    let mut text = Vec::new();
+    open.take(BYTES_MAX)
+        .read_to_end(&mut text)
+        .map_err(|reason| reason.to_string())?;
+    let state = serde_json::from_slice(&text);
+    state.map(Some).map_err(|reason| reason.to_string())
+}
+
+fn is_absent(reason: &io::Error) -> bool {
+    matches!(
+        reason.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Another user who may write it could lead our arguments and results elsewhere.
+fn trusted(what: &str, metadata: &fs::Metadata) -> Result<(), String> {
+    if metadata.uid() != geteuid().as_raw() {
+        return Err(format!("{what} belongs to another user"));
+    }
+    if metadata.mode() & 0o002 != 0 {
+        return Err(format!("others may write {what}"));
+    }
+    Ok(())
+}
+
+/// Whether the `dev` of this data folder runs: it writes its process id into its lock.
+fn runs(data: &Path) -> bool {
+    let pid = fs::read_to_string(data.join("dev.lock")).unwrap_or_default();
+    let pid = pid.trim().parse::<u32>();
+    pid.is_ok_and(|pid| !command_line(pid).is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn fleet(folder: &Path, nats_url: &str, pid: u32) -> PathBuf {
+        let data = folder.join(DATA_FOLDER);
+        fs::create_dir_all(&data).unwrap();
+        let state = DevState {
+            nats_url: nats_url.to_owned(),
+            ..DevState::default()
+        };
+        let file = data.join("dev.json");
+        fs::write(&file, serde_json::to_vec(&state).unwrap()).unwrap();
+        fs::write(data.join("dev.lock"), pid.to_string()).unwrap();
+        file
+    }
+
+    fn url(found: &Found) -> Option<&str> {
+        let (_, state) = found.fleet.as_ref()?;
+        Some(&state.as_ref().ok()?.nats_url)
+    }
+
+    #[test]
+    fn the_nearest_is_taken_that_belongs_to_us_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a/b/c");
+        fs::create_dir_all(&deep).unwrap();
+        let of_us = std::process::id();
+        fleet(folder.path(), "nats://far", of_us);
+        assert_eq!(url(&nearest(&deep)), Some("nats://far"));
+        let near = fleet(&folder.path().join("a/b"), "nats://near", of_us);
+        assert_eq!(url(&nearest(&deep)), Some("nats://near"));
+
+        let open = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(&near, open).unwrap();
+        let found = nearest(&deep);
+        assert_eq!(url(&found), Some("nats://far"));
+        assert!(
+            found.passed_over[0].contains("others may write it"),
+            "{found:?}"
+        );
+        fs::set_permissions(&near, fs::Permissions::from_mode(0o600)).unwrap();
+        let open = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(near.parent().unwrap(), open).unwrap();
+        assert!(nearest(&deep).passed_over[0].contains("its folder"));
+    }
+
+    #[test]
+    fn a_dev_that_has_ended_is_no_fleet_and_is_not_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a");
+        fleet(folder.path(), "nats://far", std::process::id());
+        // Process ids end at 2^22.
+        fleet(&deep, "nats://near", 1 << 23);
+        let found = nearest(&deep);
+        let (_, state) = found.fleet.unwrap();
+        let said = state.unwrap_err().to_string();
+        assert!(
+            said.contains("has ended") && said.contains("toolfleet dev"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn only_client_commands_without_any_address_look_around() {
+        let lenient = for_clients(Program::command(), &|arg| without_address(arg));
+        let looks = |line: &str| {
+            let words = line.split(' ');
+            let matches = lenient.clone().try_get_matches_from(words).unwrap();
+            wanted(&lenient, &matches).map(|wanted| wanted.database)
+        };
+        for (line, expected) in [
+            ("toolfleet calls list", Some(true)),
+            ("toolfleet doctor", Some(true)),
+            ("toolfleet call look", Some(false)),
+            ("toolfleet bench", Some(true)),
+            ("toolfleet bench --dev", None),
+            ("toolfleet tools lint .", None),
+            ("toolfleet calls list --database-url x", None),
+            ("toolfleet doctor --nats-url x", None),
+            ("toolfleet dev", None),
+        ] {
+            assert_eq!(looks(line), expected, "{line}");
+        }
+    }
+}

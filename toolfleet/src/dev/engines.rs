@@ -1,0 +1,105 @@
+//! The two servers of a `dev`: started on their ports, and again on the same ones.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+
+use super::{
+    DevOptions, Layout,
+    ports::{Choice, IsKept, Ports},
+};
+use crate::servers::{
+    Nats, NatsOptions, Postgres, PostgresOptions, ServerError, nats::MAX_PAYLOAD, process::Process,
+};
+
+/// Both, up, and how each is started again.
+pub(super) struct Engines {
+    pub(super) postgres: Postgres,
+    pub(super) nats: Nats,
+    pub(super) postgres_options: PostgresOptions,
+    pub(super) nats_options: NatsOptions,
+    /// What their person should know.
+    pub(super) notes: Vec<String>,
+}
+
+impl Engines {
+    /// Starts both at once, on the ports that were asked for, or on those of the last run.
+    ///
+    /// # Errors
+    ///
+    /// One does not start; the other is ended.
+    pub(super) async fn start(
+        layout: &Layout,
+        options: &DevOptions,
+        (kept, is_kept): (Ports, IsKept),
+    ) -> Result<Self, ServerError> {
+        let (asked, before) = (options.postgres_port, kept.postgres_port);
+        let mut postgres_port = Choice::of("Postgres", asked, before, is_kept)?;
+        let mut nats_port = Choice::of("NATS", options.nats_port, kept.nats_port, is_kept)?;
+        let mut postgres_options = PostgresOptions {
+            data: layout.at("postgres"),
+            port: Some(postgres_port.port),
+            log: layout.log("postgres"),
+            fsync: true,
+            variables: Vec::new(),
+        };
+        let mut nats_options = NatsOptions {
+            store: layout.at("nats"),
+            port: Some(nats_port.port),
+            log: layout.log("nats-server"),
+            max_payload: MAX_PAYLOAD,
+        };
+        postgres_port.release();
+        nats_port.release();
+        let (postgres, nats) = tokio::try_join!(
+            start_postgres(&postgres_options, postgres_port.may_move),
+            start_nats(&nats_options, nats_port.may_move)
+        )?;
+        postgres_options.port = Some(postgres.port());
+        nats_options.port = Some(nats.port());
+        let moved = postgres_port.note.into_iter().chain(nats_port.note);
+        let notes = postgres.note().map(str::to_owned).into_iter().chain(moved);
+        Ok(Self {
+            notes: notes.collect(),
+            postgres,
+            nats,
+            postgres_options,
+            nats_options,
+        })
+    }
+}
+
+/// Where another program took the port after we had looked, a free one will do.
+async fn start_postgres(
+    options: &PostgresOptions,
+    may_move: bool,
+) -> Result<Postgres, ServerError> {
+    match Postgres::start(options.clone()).await {
+        Err(problem) if may_move && problem.is_port_taken() => {
+            let (port, options) = (None, options.clone());
+            Postgres::start(PostgresOptions { port, ..options }).await
+        }
+        other => other,
+    }
+}
+
+async fn start_nats(options: &NatsOptions, may_move: bool) -> Result<Nats, ServerError> {
+    match Nats::start(options.clone()).await {
+        Err(problem) if may_move && problem.is_port_taken() => {
+            let (port, options) = (None, options.clone());
+            Nats::start(NatsOptions { port, ..options }).await
+        }
+        other => other,
+    }
+}
+
+/// Never creates a cluster: a new one has another password, and nothing of what was promised to be kept.
+pub(super) async fn restart_postgres(options: PostgresOptions) -> anyhow::Result<Process> {
+    let data: PathBuf = options.data.clone();
+    ensure!(
+        data.join("PG_VERSION").exists(),
+        "its data folder {} is gone: stop this `dev`",
+        data.display()
+    );
+    Ok(Postgres::start(options).await?.into_process())
+}

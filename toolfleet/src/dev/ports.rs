@@ -1,0 +1,161 @@
+//! The ports of a `dev`: the same in every run, as long as no other program has them.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::private;
+use crate::servers::{ServerError, free_ports};
+
+/// What the first run on a data folder tries. They lie below the range of outgoing connections, and are not the usual ports
+/// of these servers: a program that was told no address must not find a `dev` by accident.
+const FIRST: Ports = Ports {
+    nats_port: 14_222,
+    postgres_port: 15_432,
+    http_port: 18_080,
+};
+
+/// The ports of the last run, as `ports.json` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ports {
+    pub(super) nats_port: u16,
+    pub(super) postgres_port: u16,
+    pub(super) http_port: u16,
+}
+
+impl Ports {
+    /// What the last run wrote down, or what a first run tries; a file that makes no sense is as good as none.
+    pub(super) fn kept(file: &Path) -> (Self, IsKept) {
+        let read = fs::read(file).ok();
+        let kept = read.and_then(|text| serde_json::from_slice(&text).ok());
+        kept.map_or((FIRST, IsKept(false)), |kept| (kept, IsKept(true)))
+    }
+
+    /// Writes them down for the next run.
+    pub(super) fn keep(&self, file: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        private::replace(file, &text)
+    }
+}
+
+/// Whether there was a run before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IsKept(bool);
+
+/// The port that a server is to take.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) port: u16,
+    /// Whether another one would do as well.
+    pub(super) may_move: bool,
+    /// What its person should know: it is not where it was.
+    pub(super) note: Option<String>,
+    /// Keeps the port from others until its server is started.
+    held: Option<TcpListener>,
+}
+
+impl Choice {
+    /// The port that was asked for; a free one for 0; else the one before, or a free one where that is taken.
+    ///
+    /// # Errors
+    ///
+    /// No port is free.
+    pub(super) fn of(
+        server: &str,
+        asked: Option<u16>,
+        before: u16,
+        kept: IsKept,
+    ) -> Result<Self, ServerError> {
+        let free = || Ok::<u16, ServerError>(free_ports(1)?[0]);
+        let (port, may_move, note, held) = match asked {
+            Some(0) => (free()?, true, None, None),
+            Some(port) => (port, false, None, None),
+            None => match TcpListener::bind((Ipv4Addr::LOCALHOST, before)) {
+                Ok(held) => (before, true, None, Some(held)),
+                Err(_taken) => {
+                    let port = free()?;
+                    (
+                        port,
+                        true,
+                        kept.0.then(|| moved(server, before, port)),
+                        None,
+                    )
+                }
+            },
+        };
+        Ok(Self {
+            port,
+            may_move,
+            note,
+            held,
+        })
+    }
+
+    /// Lets its server have it.
+    pub(super) fn release(&mut self) {
+        self.held = None;
+    }
+}
+
+/// What is said of a server that is not where it was.
+pub(super) fn moved(server: &str, before: u16, now: u16) -> String {
+    format!("port {before} is taken by another program: {server} is on port {now} from now on")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_goes_before_what_was_before_it() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken_port = taken.local_addr().unwrap().port();
+        let free = free_ports(2).unwrap();
+        let choose = |asked, before| Choice::of("NATS", asked, before, IsKept(true)).unwrap();
+
+        let asked = choose(Some(free[0]), free[1]);
+        assert_eq!((asked.port, asked.may_move), (free[0], false));
+        let before = choose(None, free[1]);
+        assert_eq!((before.port, before.may_move), (free[1], true));
+        assert!(before.note.is_none());
+        let other = choose(None, taken_port);
+        assert!(other.port != taken_port && other.may_move);
+        assert!(
+            other.note.unwrap().contains(&taken_port.to_string()),
+            "the old one is named"
+        );
+        assert!(choose(Some(0), free[1]).may_move);
+        // A first run was nowhere before.
+        let first = Choice::of("NATS", None, taken_port, IsKept(false)).unwrap();
+        assert!(first.note.is_none());
+    }
+
+    #[test]
+    fn a_port_is_held_until_its_server_is_started() {
+        let port = free_ports(1).unwrap()[0];
+        let mut choice = Choice::of("HTTP", None, port, IsKept(false)).unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err());
+        choice.release();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    }
+
+    #[test]
+    fn a_run_begins_where_the_last_one_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ports.json");
+        assert_eq!(Ports::kept(&file).0, FIRST);
+        let ports = Ports {
+            http_port: 20_001,
+            ..FIRST
+        };
+        ports.keep(&file).unwrap();
+        assert_eq!(Ports::kept(&file).0, ports);
+        fs::write(&file, "{").unwrap();
+        assert_eq!(Ports::kept(&file).0, FIRST);
+    }
+}
