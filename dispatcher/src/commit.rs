@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     call::State,
     checkpoint::{Checkpoint, reached},
-    hold::Line,
     ids::CallId,
     store::{
         StoreError,
@@ -33,10 +32,11 @@ use tracing::Instrument;
 
 use crate::{
     accept::Door,
+    admission::Admission,
     answer::{Answer, Refusal},
     check::{Checked, Submission},
     key,
-    quota::Admitted,
+    meter::Permit,
     waiters::Waiting,
 };
 
@@ -47,7 +47,7 @@ pub(crate) const ACCEPTS_MAX: u32 = 3;
 pub(crate) struct Attempted {
     pub(crate) submission: Submission,
     pub(crate) call: Arc<NewCall>,
-    admitted: Admitted,
+    admission: Admission,
     /// The ledger was silent about an earlier try: it may be there.
     silent: bool,
 }
@@ -75,20 +75,30 @@ pub(crate) enum Holder {
 }
 
 impl Attempted {
-    pub(crate) fn new(submission: Submission, call: NewCall, admitted: Admitted) -> Self {
+    pub(crate) fn new(submission: Submission, call: NewCall, admission: Admission) -> Self {
         Self {
             submission,
             call: Arc::new(call),
-            admitted,
+            admission,
             silent: false,
         }
+    }
+
+    /// Leave to publish the call, once.
+    pub(crate) fn take_permit(&mut self) -> Option<Permit> {
+        self.admission.take_permit()
+    }
+
+    /// It is no new call: what it had taken of quota and room is given back at once, however long its caller waits.
+    pub(crate) fn into_submission(self) -> Submission {
+        self.submission
     }
 
     /// The next thing to do after this reply.
     pub(crate) fn told(&mut self, reply: Reply<AcceptedAt>) -> Told {
         match reply {
             Reply::Done(at) => {
-                self.admitted.committed();
+                self.admission.committed();
                 Told::Committed(at)
             }
             Reply::Undecided => Told::Taken,
@@ -114,7 +124,7 @@ impl Attempted {
     pub(crate) fn holder(&mut self, found: Option<KeyRow>) -> Holder {
         match found {
             Some(found) if found.call_id == self.call.call_id => {
-                self.admitted.committed();
+                self.admission.committed();
                 Holder::Ours(found.call_id)
             }
             Some(found) if found.lapsed => {
@@ -150,15 +160,16 @@ impl Door {
         submission: Submission,
         checked: &Checked,
     ) -> Result<Answer, Refusal> {
-        let call = self.new_call(&submission, checked, CallId::generate());
-        let admitted = match self.quota.admit(&call.tenant, call.call_id).await {
-            Ok(admitted) => admitted,
+        let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
+        let admission = match self.admit(&submission.tenant, manifest, id).await {
+            Ok(admission) => admission,
             Err(refusal) => {
-                let key = call.key.map(|key| key.hash);
+                let key = key_of(&submission, checked);
                 return Box::pin(self.known_or(&submission, key, refusal)).await;
             }
         };
-        let mut attempted = Attempted::new(submission, call, admitted);
+        let call = self.new_call(&submission, checked, id, &admission);
+        let mut attempted = Attempted::new(submission, call, admission);
         reached(Checkpoint::Validated);
         for _ in 0..ACCEPTS_MAX {
             let call = &attempted.call;
@@ -171,30 +182,29 @@ impl Door {
             let reply = accepting.instrument(spans::step(Step::Commit)).await;
             match attempted.told(reply) {
                 Told::Committed(at) => {
-                    return Ok(self.committed(&attempted.call, at, waiting).await);
+                    let permit = attempted.take_permit();
+                    return Ok(self.committed(&attempted.call, permit, at, waiting).await);
                 }
                 Told::Taken => {
                     let found = Box::pin(self.find_taken_key(&attempted.call)).await?;
                     match attempted.holder(found) {
                         Holder::Ours(call) => {
-                            Box::pin(self.publish(&attempted.call)).await;
+                            let permit = attempted.take_permit();
+                            Box::pin(self.publish(&attempted.call, permit)).await;
                             let attaching = self.attach(&attempted.submission, call, false);
                             return Box::pin(attaching).await;
                         }
                         Holder::Other(found) => {
-                            return Box::pin(self.replay(&attempted.submission, &found)).await;
+                            let submission = attempted.into_submission();
+                            return Box::pin(self.replay(&submission, &found)).await;
                         }
                         Holder::Nobody => {}
                     }
                 }
                 Told::Again => {}
-                Told::Refused(refusal) => {
-                    self.not_published(&attempted.call);
-                    return Err(refusal);
-                }
+                Told::Refused(refusal) => return Err(refusal),
             }
         }
-        self.not_published(&attempted.call);
         Err(attempted.given_up())
     }
 
@@ -202,12 +212,13 @@ impl Door {
     async fn committed(
         &self,
         call: &NewCall,
+        permit: Option<Permit>,
         at: AcceptedAt,
         waiting: Option<(Waiting, Duration)>,
     ) -> Answer {
         reached(Checkpoint::Committed);
         self.tell_accepted(call, &at);
-        self.publish(call).await;
+        self.publish(call, permit).await;
         reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
             if let Some(envelope) = waiting.decided(wait, None).await {
@@ -241,26 +252,18 @@ impl Door {
         self.events.tell(&call.tenant, call.session.as_ref(), event);
     }
 
+    /// The row of an admitted call.
     pub(crate) fn new_call(
         &self,
         submission: &Submission,
         checked: &Checked,
         call_id: CallId,
+        admission: &Admission,
     ) -> NewCall {
         let Checked { tool, arguments } = checked;
         let (manifest, headers) = (&tool.manifest, &submission.headers);
-        let key = key::hash_for_call(
-            &submission.tenant,
-            &submission.tool,
-            manifest.key_policy(),
-            headers.key.as_ref(),
-            &arguments.hash,
-        );
+        let key = key_of(submission, checked);
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        let line = match manifest.concurrency {
-            Some(_) => Line::Tool(manifest.name.clone()),
-            None => Line::Queue(manifest.queue.clone()),
-        };
         NewCall {
             call_id,
             tenant: submission.tenant.clone(),
@@ -269,8 +272,8 @@ impl Door {
             effect: manifest.effect,
             queue: manifest.queue.clone(),
             priority: headers.priority,
-            held: !self.meter.may_publish(&line),
-            line,
+            held: admission.is_held(),
+            line: admission.line.clone(),
             key: key.map(|hash| NewKey {
                 hash,
                 original_hash: submission.original_hash,
@@ -298,10 +301,10 @@ impl Door {
     }
 
     /// Rings the bell for a call that is there; when it is not heard the sweep finds the call. A held one waits for its turn.
-    pub(crate) async fn publish(&self, call: &NewCall) {
-        if call.held {
-            return self.meter.call_is_held();
-        }
+    pub(crate) async fn publish(&self, call: &NewCall, permit: Option<Permit>) {
+        let Some(permit) = permit else {
+            return self.meter.call_is_held(&call.line);
+        };
         // What is sensitive stays in the ledger.
         let tool = self.registry.version(&call.tool, call.tool_version);
         let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
@@ -328,8 +331,19 @@ impl Door {
             .instrument(sending)
             .instrument(step)
             .await;
-        self.meter.is_published(&call.line);
+        permit.used();
     }
+}
+
+/// The key under which a call is looked up, hashed, if it has one.
+pub(crate) fn key_of(submission: &Submission, checked: &Checked) -> Option<[u8; 32]> {
+    key::hash_for_call(
+        &submission.tenant,
+        &submission.tool,
+        checked.tool.manifest.key_policy(),
+        submission.headers.key.as_ref(),
+        &checked.arguments.hash,
+    )
 }
 
 /// The answer to a new call that nobody has waited for.
@@ -370,7 +384,7 @@ mod tests {
             queue: "default".parse().unwrap(),
             priority: Priority::Normal,
             line: "default".parse().unwrap(),
-            held: false,
+            held: true,
             key: has_key.then_some(NewKey {
                 hash: [1; 32],
                 original_hash: [2; 32],
@@ -392,7 +406,8 @@ mod tests {
             run_deadline: None,
             queue_wait_ms: None,
         };
-        Attempted::new(submission.ok().unwrap(), call, Admitted::default())
+        let admission = Admission::held(call.line.clone());
+        Attempted::new(submission.ok().unwrap(), call, admission)
     }
 
     fn found(call_id: CallId, lapsed: bool) -> KeyRow {

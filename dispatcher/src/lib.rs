@@ -1,10 +1,11 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `commit` gives the call its row, `quota` says whether a tenant may have one more, `meter` whether it is published at once or waits held, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! `batch`, `admission` says whether a call comes in, for which it asks `quota` whether a tenant may have one more and `meter` whether the call is published at once or waits held, `commit` gives it its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
+mod admission;
 mod answer;
 mod batch;
 mod cancel;

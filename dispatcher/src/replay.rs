@@ -159,15 +159,7 @@ impl Door {
         found.map_err(|error| Refusal::unreadable(&error))
     }
 
-    /// A new call that turned out to be none leaves its place in the stream to others.
-    pub(crate) fn not_published(&self, call: &NewCall) {
-        if !call.held {
-            self.meter.give_back(&call.line);
-        }
-    }
-
     pub(crate) async fn find_taken_key(&self, call: &NewCall) -> Result<Option<KeyRow>, Refusal> {
-        self.not_published(call);
         match &call.key {
             Some(key) => self.find_key(&call.tenant, &key.hash).await,
             None => Ok(None),

@@ -36,7 +36,7 @@ use crate::{
     accept::{Door, lines},
     answer::{Answer, Refusal},
     check::Submission,
-    commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted},
+    commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted, key_of},
     key,
     slots::Held,
 };
@@ -148,19 +148,19 @@ impl<'a> Batch<'a> {
             &submission.headers.key,
         ) {
             (Ok(checked), _) => {
-                let mut call = self
-                    .door
-                    .new_call(&submission, &checked, CallId::generate());
-                if own_trace {
-                    call.trace = submission.headers.trace.clone();
-                }
-                match self.door.quota.admit(&call.tenant, call.call_id).await {
-                    Ok(admitted) => {
-                        let attempted = Attempted::new(submission, call, admitted);
+                let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
+                match self.door.admit(&submission.tenant, manifest, id).await {
+                    Ok(admission) => {
+                        let door = self.door;
+                        let mut call = door.new_call(&submission, &checked, id, &admission);
+                        if own_trace {
+                            call.trace = submission.headers.trace.clone();
+                        }
+                        let attempted = Attempted::new(submission, call, admission);
                         self.new.push((place, attempted));
                     }
-                    Err(refusal) => match call.key {
-                        Some(key) => self.old.push((place, submission, key.hash, refusal)),
+                    Err(refusal) => match key_of(&submission, &checked) {
+                        Some(key) => self.old.push((place, submission, key, refusal)),
                         None => self.refuse(place, named(&submission), refusal),
                     },
                 }
@@ -224,29 +224,26 @@ impl<'a> Batch<'a> {
                         self.door.tell_accepted(&sent.call, &at);
                         let accepted = accepted(&sent.call, at);
                         self.outcomes[place] = Some(Outcome::Accepted(accepted));
-                        committed.push(sent.call);
+                        let permit = sent.take_permit();
+                        committed.push((sent.call, permit));
                     }
-                    Told::Taken => {
-                        self.door.not_published(&sent.call);
-                        taken.push((place, sent));
-                    }
+                    Told::Taken => taken.push((place, sent)),
                     Told::Again => self.new.push((place, sent)),
                     Told::Refused(refusal) => {
-                        self.door.not_published(&sent.call);
                         self.refuse(place, named(&sent.submission), refusal);
                     }
                 }
             }
-            for call in &committed {
-                self.door.publish(call).await;
+            let any = !committed.is_empty();
+            for (call, permit) in committed {
+                self.door.publish(&call, permit).await;
             }
-            if !committed.is_empty() {
+            if any {
                 reached(Checkpoint::Published);
             }
             self.look_up(taken).await;
         }
         for (place, attempted) in std::mem::take(&mut self.new) {
-            self.door.not_published(&attempted.call);
             let refusal = attempted.given_up();
             self.refuse(place, named(&attempted.submission), refusal);
         }
@@ -270,10 +267,11 @@ impl<'a> Batch<'a> {
             let named = hash(&taken).and_then(|hash| found.get(&hash)).cloned();
             match taken.holder(named) {
                 Holder::Ours(call) => {
-                    self.door.publish(&taken.call).await;
+                    let permit = taken.take_permit();
+                    self.door.publish(&taken.call, permit).await;
                     self.known.push((place, taken.submission, call, false));
                 }
-                Holder::Other(key) => self.meet(place, taken.submission, &key).await,
+                Holder::Other(key) => self.meet(place, taken.into_submission(), &key).await,
                 Holder::Nobody => self.new.push((place, taken)),
             }
         }

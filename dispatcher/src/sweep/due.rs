@@ -30,7 +30,7 @@ impl Sweep {
             let due = sweep::take_due(&self.pool, &self.room()).await?;
             metrics().swept("due", due.publish.len() as u64 + due.held);
             if due.held > 0 {
-                self.meter.call_is_held();
+                self.meter.look_at_lines();
             }
             if !due.publish.is_empty() {
                 reached(Checkpoint::DueTaken);

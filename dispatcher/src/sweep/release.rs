@@ -30,7 +30,7 @@ const FRESH: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// Queues looked at in one go; the others' turn comes with the next.
 const LOOKS_AT_ONCE: usize = 32;
-/// How often the slots of live workers are counted.
+/// How often the slots of live workers are counted, and the meters are audited.
 const COUNT: Duration = Duration::from_secs(1);
 /// Lines gone through in one round. Each is a queue or a tool.
 const LINES_MAX: u32 = 10_000;
@@ -95,11 +95,7 @@ impl Sweep {
         let looking = release::lines(connection, LINES_MAX);
         let lines = within("look which lines hold calls", STATEMENT_MAX, looking).await?;
         releasing.last.retain(|line, _| lines.contains(line));
-        for (queue, meter) in self.meter.queues() {
-            if meter.holds() && !lines.contains(&Line::Queue(queue)) {
-                meter.set_holds(false);
-            }
-        }
+        self.meter.lines_hold(&lines);
         for line in lines {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;
@@ -199,6 +195,7 @@ impl Sweep {
             ticks.tick().await;
             if counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
                 counted = Some(Instant::now());
+                self.meter.audit();
                 warn("meter", self.count_slots().await);
             }
             if !self.bus.is_connected() {

@@ -113,6 +113,8 @@ definitions! {
         "Held calls handed to NATS when it was their turn");
     HELD_WAIT = histogram("toolfleet.held.wait", "s", &[],
         "From the moment a held call would have run to its release");
+    CORRECTED_PERMITS = counter("toolfleet.corrected.permits", "{permit}", &[],
+        "Pointers that a meter counted as on their way and that nobody was publishing; any is a defect of the dispatcher");
     QUEUE_WAIT = histogram("toolfleet.queue.wait", "s", &[],
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],

@@ -29,6 +29,7 @@ pub struct Metrics {
     publish_lag: Histogram<f64>,
     released_calls: Counter<u64>,
     held_wait: Histogram<f64>,
+    corrected_permits: Counter<u64>,
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
     programs: Gauge<u64>,
@@ -77,6 +78,11 @@ impl Metrics {
     pub fn released(&self, held: Duration) {
         self.released_calls.add(1, &[]);
         self.held_wait.record(held.as_secs_f64(), &[]);
+    }
+
+    /// A meter of the dispatcher was corrected by so many permits.
+    pub fn corrected_permits(&self, permits: u64) {
+        self.corrected_permits.add(permits, &[]);
     }
 
     /// A call was claimed, this long after it might have run.
@@ -187,6 +193,7 @@ impl Metrics {
             publish_lag: seconds(meter, define::PUBLISH_LAG),
             released_calls: counter(meter, define::RELEASED_CALLS),
             held_wait: seconds(meter, define::HELD_WAIT),
+            corrected_permits: counter(meter, define::CORRECTED_PERMITS),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
             programs: gauge(meter, define::PROGRAMS),

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use fleet_tests::{
     caller::{Answer, Submission},
-    fleet::{Fleet, Spec},
+    fleet::{Fleet, Spec, counter},
     invariants,
-    wait::until,
+    wait::{until, until_so},
     witness::{Reply, Witness},
 };
 use serde_json::{Value, json};
@@ -217,5 +217,126 @@ async fn a_dispatcher_that_starts_finds_the_quota_used_up() {
     let open = fleet.count(OPEN).await;
     println!("{open} calls were open when a dispatcher that had just started refused one more");
     assert!(open < 200, "{open}");
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// Callers who send refused calls at a time.
+const REFUSED_AT_ONCE: usize = 50;
+/// Times that a meter had to be put right.
+const CORRECTED: &str = "toolfleet_corrected_permits_total";
+
+/// `acme` has as many open calls as it may have, in a queue that no worker serves; its further calls would go to the queue
+/// that everybody uses.
+async fn at_its_quota(witness: &Witness, dispatchers: usize) -> Fleet {
+    let elsewhere = witness.tool("elsewhere", "once") + "queue: nobody\n";
+    let spec = Spec::with([witness.tool("look", "read"), elsewhere]);
+    let mut fleet = Fleet::start(spec.dispatchers(0).workers(0, &[])).await;
+    for _ in 0..dispatchers {
+        let flags = ["--tenant-quotas", "acme=100"];
+        fleet.add_dispatcher_with(&flags).await;
+    }
+    let call = |n: usize| {
+        let call = fleet.submit("elsewhere", &json!({"what": "a"}));
+        call.tenant("acme").key(&n.to_string())
+    };
+    // So many refusals in a row that every dispatcher has looked by now.
+    let (mut sent, mut refused) = (0, 0);
+    until_so("acme to be at its quota", async || {
+        sent += 1;
+        let answer = call(sent).asynchronous().await;
+        refused = if answer["state"] == "refused" {
+            refused + 1
+        } else {
+            0
+        };
+        refused == 20
+    })
+    .await;
+    fleet
+}
+
+/// So many calls of `acme` to the queue of others, one in each request; all are refused.
+async fn refused_one_by_one(fleet: &Fleet, calls: usize) {
+    let mut callers = JoinSet::new();
+    for _ in 0..REFUSED_AT_ONCE {
+        let call = fleet.submit("look", &json!({"what": "a"})).tenant("acme");
+        callers.spawn(async move {
+            for _ in 0..calls / REFUSED_AT_ONCE {
+                assert_over_quota(&call.clone().asynchronous().await);
+            }
+        });
+    }
+    callers.join_all().await;
+}
+
+/// The same in batches of five hundred.
+async fn refused_in_batches(fleet: &Fleet, calls: usize) {
+    let items = vec![json!({"tool": "look", "args": {"what": "a"}}); 500];
+    let body = json!({"calls": items});
+    for _ in 0..calls / items.len() {
+        let answer = fleet.ask("toolfleet.v1.acme.batch", &body).await;
+        let items = answer["items"].as_array().unwrap();
+        let refused = items
+            .iter()
+            .filter(|item| item["error"]["code"] == "quota_exceeded");
+        assert_eq!(refused.count(), 500, "{}", items[0]);
+    }
+}
+
+/// A quick call of another tenant to the same queue.
+async fn assert_served(fleet: &Fleet) {
+    let began = Instant::now();
+    let quick = fleet.submit("look", &json!({"what": "quick"}));
+    let answer = quick.tenant("beta").wait().await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    println!("another tenant was served after {:?}", began.elapsed());
+    assert_eq!(counter(CORRECTED), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_refused_over_quota_do_not_stop_their_queue() {
+    let witness = Witness::start().await;
+    witness.always("quick", Reply::Done);
+    let mut fleet = at_its_quota(&witness, 1).await;
+    fleet.add_worker(&["--concurrency", "8"]).await;
+    refused_one_by_one(&fleet, 3_000).await;
+    assert_served(&fleet).await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_refused_over_quota_do_not_stop_their_queue() {
+    let witness = Witness::start().await;
+    witness.always("quick", Reply::Done);
+    let mut fleet = at_its_quota(&witness, 1).await;
+    fleet.add_worker(&["--concurrency", "8"]).await;
+    refused_in_batches(&fleet, 3_000).await;
+    assert_served(&fleet).await;
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_refusals_at_two_dispatchers_leave_held_calls_their_turn() {
+    let witness = Witness::start().await;
+    witness.always("quick", Reply::Done);
+    let mut fleet = at_its_quota(&witness, 2).await;
+    // More than the stream may hold of a queue that no worker serves.
+    let items = vec![json!({"tool": "look", "args": {"what": "quick"}}); 400];
+    let body = json!({"calls": items});
+    let answer = fleet.ask("toolfleet.v1.gamma.batch", &body).await;
+    let items = answer["items"].as_array().unwrap();
+    assert!(items.iter().all(|item| item["state"] == "queued"));
+    let held = "SELECT count(*) FROM toolfleet.open_calls WHERE held";
+    assert!(fleet.count(held).await >= 200);
+
+    refused_one_by_one(&fleet, 5_000).await;
+    refused_in_batches(&fleet, 5_000).await;
+    fleet.add_worker(&["--concurrency", "8"]).await;
+    assert_served(&fleet).await;
+    until_so("the held calls to have run", async || {
+        let open = "SELECT count(*) FROM toolfleet.open_calls WHERE tenant = 'gamma'";
+        fleet.count(open).await == 0
+    })
+    .await;
     invariants::hold(&fleet, &witness).await;
 }
