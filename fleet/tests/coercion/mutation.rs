@@ -61,7 +61,7 @@ fn run_all(seed: u64, wanted: usize) -> Report {
             })
             .collect();
         for run in runs {
-            report.add(run.join().unwrap());
+            report.add(run.join().expect("no run panics"));
         }
     });
     report

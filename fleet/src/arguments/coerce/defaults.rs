@@ -255,7 +255,7 @@ impl<'d> Filling<'d> {
 }
 
 /// These schemas and those that apply to the same value in any case.
-fn certain<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
+pub(super) fn certain<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
     let mut all = schemas.to_vec();
     let mut at = 0;
     while let Some(schema) = all.get(at).copied() {

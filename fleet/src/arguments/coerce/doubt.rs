@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Rule, crossed, edit::Draft, places, pointer, single::is_single};
-use crate::arguments::{Schema, keywords};
+use super::{Rule, crossed, defaults, edit::Draft, places, pointer, single::is_single};
+use crate::arguments::keywords;
 
 /// Whether something else may have been meant by what was `sent`, without its wrapper, and was mended so.
-pub(super) fn remains(schema: &Schema, sent: &Value, mended: &Draft) -> bool {
-    let is_reading = |change| is_only_a_reading(schema.source(), &mended.args, change);
+pub(super) fn remains(root: &Value, sent: &Value, mended: &Draft) -> bool {
+    let is_reading = |change| is_only_a_reading(root, &mended.args, change);
     mended.changes.iter().any(is_reading)
-        || (mended.any(is_removal) && has_other_names(schema.source(), &mended.args))
-        || (mended.any(is_text_of_scalar) && may_be_elsewhere(schema, sent, mended))
+        || (mended.any(is_removal) && has_other_names(root, &mended.args))
+        || (mended.any(is_text_of_scalar) && may_be_elsewhere(root, sent, mended))
 }
 
 const fn is_removal(rule: Rule) -> bool {
@@ -64,11 +64,11 @@ fn has_other_names(root: &Value, args: &Value) -> bool {
 
 /// Whether a scalar that became a text may belong somewhere else: something else was wrong too, or a property that could
 /// have it as it was is missing while this one need not be there.
-fn may_be_elsewhere(schema: &Schema, sent: &Value, mended: &Draft) -> bool {
+fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
     if mended.any(|rule| rule != Rule::Unwrap && !is_text_of_scalar(rule)) {
         return true;
     }
-    let absent = places::absent(schema.source(), sent);
+    let absent = places::absent(root, sent);
     let texts = mended
         .changes
         .iter()
@@ -76,8 +76,8 @@ fn may_be_elsewhere(schema: &Schema, sent: &Value, mended: &Draft) -> bool {
     let texts: BTreeSet<&str> = texts.map(|(place, _)| property(sent, place)).collect();
     texts.into_iter().any(|place| {
         let value = sent.pointer(place).expect("nothing else was changed");
-        let would_take = |other: &&Value| crossed::fits(schema.source(), value, other);
-        absent.iter().any(would_take) && is_optional(schema, &mended.args, place)
+        let would_take = |other: &&Value| crossed::fits(root, value, other);
+        !is_required(root, sent, place) && absent.iter().any(would_take)
     })
 }
 
@@ -91,12 +91,15 @@ fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
     place
 }
 
-/// Whether the arguments would fit without the property at a place, too.
-fn is_optional(schema: &Schema, args: &Value, place: &str) -> bool {
-    let mut without = args.clone();
-    let left_out = pointer::split(place).and_then(|(outer, name)| {
-        let object = without.pointer_mut(outer)?.as_object_mut()?;
-        object.remove(&*name)
-    });
-    left_out.is_some() && schema.is_valid(&without)
+/// Whether it is certain that a property must be there: of a branch nobody knows that it is the one that was meant.
+fn is_required(root: &Value, args: &Value, place: &str) -> bool {
+    let requires = |schema: &&Value, name: &str| {
+        let certain = defaults::certain(root, &[schema]);
+        let mut required = certain.iter().flat_map(|schema| keywords::required(schema));
+        required.any(|required| required == name)
+    };
+    pointer::split(place).is_some_and(|(outer, name)| {
+        let around = places::outermost_at(root, args, outer);
+        around.iter().all(|schema| requires(schema, &name))
+    })
 }

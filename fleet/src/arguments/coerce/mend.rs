@@ -36,7 +36,7 @@ pub(super) fn mend(schema: &Schema, args: &Value, how: Coercing<'_>) -> Option<D
     // All rules are tried for every tool: what two of them read differently is not certain for any.
     match mender.read(draft, "", ROUNDS_MAX) {
         Meaning::One(mended) => {
-            let is_certain = !doubt::remains(schema, &sent, &mended);
+            let is_certain = !doubt::remains(schema.source(), &sent, &mended);
             (is_certain && may_be_used(&mended, how.level)).then_some(mended)
         }
         Meaning::None | Meaning::Several => None,

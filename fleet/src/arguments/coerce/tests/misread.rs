@@ -196,6 +196,9 @@ fn an_integer_becomes_a_text_only_where_nothing_speaks_against_it() {
             (r#"{"order":"a","span":5,"count":1}"#, NO),
         ],
     );
+    let mut any_one = schema(json!([]));
+    any_one["minProperties"] = json!(1);
+    check(Level::Safe, any_one, &[(r#"{"order":7}"#, NO)]);
 }
 
 #[test]
