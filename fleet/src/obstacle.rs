@@ -1,5 +1,6 @@
-//! **Why can no attempt of this call be begun here and now?** What a worker finds before the claim, and what it writes down:
-//! on the call that it puts back, and on its own row for the tools that it could not run at all.
+//! **What does a worker lack to run this call?** Found before the claim, and written down.
+//!
+//! On the call that it puts back; and on its own row for the tools that it could not run, whatever their arguments.
 
 use serde::{Deserialize, Serialize};
 
