@@ -58,6 +58,7 @@ mod garbage;
 mod hostile;
 
 mod clocks;
+mod expiry;
 mod leases;
 
 mod pages;
