@@ -24,6 +24,7 @@ use tracing::Instrument;
 use crate::{
     answer::{Answer, Refusal},
     check::Submission,
+    expiry::Expiry,
     key,
     meter::Meter,
     quota::Quota,
@@ -43,6 +44,7 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,
     pub(crate) meter: Meter,
+    pub(crate) expiry: Expiry,
     pub(crate) dispatcher: DispatcherId,
 }
 

@@ -28,6 +28,7 @@ use fleet::{
     },
 };
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
@@ -218,10 +219,16 @@ impl Door {
     ) -> Answer {
         reached(Checkpoint::Committed);
         self.tell_accepted(call, &at);
+        let (left, committed) = (call.lasts(at), Instant::now());
+        // Who waits so long has a timer.
+        if waiting.as_ref().is_none_or(|(_, wait)| left >= *wait) {
+            self.expiry.remember(call.call_id, left);
+        }
         self.publish(call, permit).await;
         reached(Checkpoint::Published);
         if let Some((mut waiting, wait)) = waiting {
-            if let Some(envelope) = waiting.decided(wait, None).await {
+            let left = left.saturating_sub(committed.elapsed());
+            if let Some(envelope) = waiting.decided(wait, left, None).await {
                 reached(Checkpoint::Decided);
                 return Answer::told(envelope, self.payload_max(), call.language);
             }

@@ -1,7 +1,7 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
 //! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `admission` says whether a call comes in, for which it asks `quota` whether a tenant may have one more and `meter` whether the call is published at once or waits held, `commit` gives it its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `answer` is what they get; `cancel` and `settle` decide about a call that is
+//! `batch`, `admission` says whether a call comes in, for which it asks `quota` whether a tenant may have one more and `meter` whether the call is published at once or waits held, `commit` gives it its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `expiry` knows when their calls are over and which others are soon, `answer` is what they get; `cancel` and `settle` decide about a call that is
 //! there; `sweep` runs beside and finds what was lost.
 
 mod accept;
@@ -12,6 +12,7 @@ mod cancel;
 mod check;
 mod commit;
 mod config;
+mod expiry;
 mod get;
 mod key;
 mod listing;
@@ -56,7 +57,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    accept::Door, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep, waiters::Waiters,
+    accept::Door, expiry::Expiry, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep,
+    waiters::Waiters,
 };
 
 /// Why a dispatcher cannot start, or had to stop.
@@ -147,7 +149,8 @@ pub async fn run(
             .run_until_cancelled_owned(count_answers)
             .map(drop),
     );
-    let waiters = Waiters::default();
+    let (expiry, asked) = Expiry::new();
+    let waiters = Waiters::new(expiry.clone());
     tasks.spawn(
         waiters
             .clone()
@@ -162,6 +165,8 @@ pub async fn run(
     let meter = Meter::default();
     let sweep = Sweep {
         meter: meter.clone(),
+        expiry: expiry.clone(),
+        waiters: waiters.clone(),
         bus: bus.clone(),
         postgres: postgres.clone(),
         pool: pool.clone(),
@@ -173,7 +178,7 @@ pub async fn run(
         dispatcher,
         history_days: (config.history_days > 0).then_some(config.history_days),
     };
-    sweep.start(&mut tasks, &stop);
+    sweep.start(&mut tasks, &stop, asked);
     let quota = Quota::new(config.limits(), pool.clone());
     tasks.spawn(
         stop.clone()
@@ -208,6 +213,7 @@ pub async fn run(
         events,
         waiters,
         meter,
+        expiry,
         dispatcher,
     });
     let endpoints = Endpoints::start(&door).await?;

@@ -102,7 +102,7 @@ impl Door {
         self.bus.flush().await;
         let row = self.find(call, tenant).await?;
         if !row.state.answers_waiters()
-            && let Some(envelope) = waiting.decided(wait, elsewhere).await
+            && let Some(envelope) = waiting.decided(wait, row.left, elsewhere).await
             && let Ok(envelope) = envelope.decode()
         {
             let envelope = Envelope {

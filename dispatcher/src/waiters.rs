@@ -1,8 +1,8 @@
 //! Callers who wait for a call to be decided. They are memory of this process and nothing else:
 //! if it dies, a caller's request times out and is sent again with its key.
 //!
-//! A waiter is woken by whichever comes first: the worker's word on NATS, or the poll that reads every call waited for
-//! once a second. So a lost message costs at most that second.
+//! A waiter is woken by whichever comes first: the worker's word on NATS, its own timer when the call is over, or the poll
+//! that reads every call waited for once a second. So a lost message costs at most that second.
 
 use std::{
     collections::HashMap,
@@ -21,21 +21,40 @@ use fleet::{
     wire::{envelope::EncodedEnvelope, subjects::Subjects, words},
 };
 use futures_util::StreamExt;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
+
+use crate::expiry::Expiry;
 
 /// What a waiter is told: the result envelope, not marked as replayed. `None` until the call is decided.
 pub(crate) type Decided = Option<EncodedEnvelope>;
 
 /// Who waits for what.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Waiters(Arc<Mutex<HashMap<CallId, watch::Sender<Decided>>>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Waiters(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    waiting: Mutex<HashMap<CallId, watch::Sender<Decided>>>,
+    expiry: Expiry,
+}
 
 impl Waiters {
     /// How often the ledger is asked about every call that is waited for.
     const POLL: Duration = Duration::from_secs(1);
     /// Calls in one question.
     const POLL_CALLS: usize = 1000;
+
+    /// None yet; those that come ask `expiry` when their calls are over.
+    pub(crate) fn new(expiry: Expiry) -> Self {
+        Self(Arc::new(Shared {
+            waiting: Mutex::default(),
+            expiry,
+        }))
+    }
 
     /// Waits for a call from now on. Register first, look at the row after that: then no decision is missed.
     pub(crate) fn register(&self, call: CallId) -> Waiting {
@@ -75,6 +94,7 @@ impl Waiters {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<CallId, watch::Sender<Decided>>> {
         self.0
+            .waiting
             .lock()
             .expect("nobody panics while holding the waiters")
     }
@@ -130,30 +150,44 @@ impl Waiters {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(Self::POLL) => {}
+                () = sleep(Self::POLL) => {}
             }
             for calls in self.undecided().chunks(Self::POLL_CALLS) {
-                match read::decided(&pool, calls).await {
-                    Ok(rows) => {
-                        for row in rows {
-                            match row.envelope(false) {
-                                Ok(envelope) => {
-                                    let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
-                                    // Whoever has left meanwhile does not want it.
-                                    drop(envelope.and_then(|envelope| self.tell(envelope)));
-                                }
-                                Err(error) => tracing::error!(
-                                    error = report(&error),
-                                    "a decided call cannot be read"
-                                ),
-                            }
-                        }
-                    }
-                    Err(error) => {
-                        tracing::debug!(error = report(&error), "waiters were not polled")
-                    }
+                self.look(&pool, calls).await;
+            }
+        }
+    }
+
+    /// Tells those who wait for one of these calls what the ledger says, if it is decided.
+    pub(crate) async fn look(&self, pool: &PgPool, calls: &[CallId]) {
+        if calls.is_empty() {
+            return;
+        }
+        let rows = match read::decided(pool, calls).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                return tracing::debug!(error = report(&error), "decided calls were not read");
+            }
+        };
+        for row in rows {
+            match row.envelope(false) {
+                Ok(envelope) => {
+                    let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
+                    // Whoever has left meanwhile does not want it.
+                    drop(envelope.and_then(|envelope| self.tell(envelope)));
+                }
+                Err(error) => {
+                    tracing::error!(error = report(&error), "a decided call cannot be read");
                 }
             }
+        }
+    }
+
+    /// Has a call looked at when it is over, `left` from now, and again whenever that is worth it. Never done.
+    async fn look_when_over(&self, call: CallId, mut left: Duration) -> Decided {
+        loop {
+            sleep(left).await;
+            left = self.0.expiry.look(call).await;
         }
     }
 }
@@ -181,10 +215,12 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// The decision, or `None` when the time is over. `elsewhere` hears what workers say to other dispatchers.
+    /// The decision, or `None` when the time is over. The call itself is over `left` from now, unless it ends before.
+    /// `elsewhere` hears what workers say to other dispatchers.
     pub(crate) async fn decided(
         &mut self,
         wait: Duration,
+        left: Duration,
         mut elsewhere: Option<Subscriber>,
     ) -> Decided {
         let call = self.call;
@@ -203,7 +239,9 @@ impl Waiting {
         tokio::select! {
             decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
             envelope = heard => Some(envelope),
-            () = tokio::time::sleep(wait) => None,
+            () = sleep(wait) => None,
+            // Most calls are over long after their callers have left: those set no second timer.
+            never = self.waiters.look_when_over(call, left), if left < wait => never,
         }
     }
 }

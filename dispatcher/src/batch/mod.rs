@@ -222,6 +222,8 @@ impl<'a> Batch<'a> {
                 match sent.told(reply) {
                     Told::Committed(at) => {
                         self.door.tell_accepted(&sent.call, &at);
+                        let left = sent.call.lasts(at);
+                        self.door.expiry.remember(sent.call.call_id, left);
                         let accepted = accepted(&sent.call, at);
                         self.outcomes[place] = Some(Outcome::Accepted(accepted));
                         let permit = sent.take_permit();

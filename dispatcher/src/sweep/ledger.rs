@@ -17,7 +17,7 @@ use fleet::{
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::within,
         sweep::{self, Lost},
-        walk::{self, Expired, Worth},
+        walk::{self, Worth},
         workers,
     },
     taken_back::TakenBack,
@@ -69,11 +69,8 @@ impl Sweep {
             let step = walk::step(&self.pool, circuit.cursor, &circuit.worth()).await?;
             circuit.cursor = step.cursor;
             circuit.waiting.extend(step.queues);
-            if !step.expired.is_empty() {
-                reached(Checkpoint::ExpiredFound);
-            }
-            self.end_all(step.expired.into_iter().map(expired).collect(), "expired")
-                .await;
+            self.expiry.remember_all(step.soon);
+            self.end_expired(step.expired, "expired").await;
             if !step.waiting.is_empty() {
                 reached(Checkpoint::LostPointerFound);
             }
@@ -97,6 +94,9 @@ impl Sweep {
         let reconnected = connection.has_changed().unwrap_or(true);
         connection.mark_unchanged();
         let since = circuit.began.replace(Instant::now());
+        if let Some(since) = since {
+            self.expiry.walk_took(since.elapsed());
+        }
         let suspected = self.publisher.take_suspicion();
         circuit.since = since.filter(|_| !suspected && !reconnected);
         circuit.empty.clear();
@@ -184,40 +184,6 @@ impl Circuit {
             ages: hold::worth_republishing(since.elapsed()),
             empty: empty.collect(),
         }
-    }
-}
-
-/// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
-fn expired(call: Expired) -> Ending {
-    let what = if let Some(obstacle) = &call.obstacle {
-        obstacle.kept_it_from_running()
-    } else if call.waited_too_long {
-        Message::fixed(
-            "the call waited longer for its first attempt than its tool allows",
-            "这次调用等待第一次尝试的时间超过了工具允许的上限",
-        )
-    } else {
-        Message::fixed(
-            "the call's deadline passed before it could run",
-            "这次调用尚未执行就已过了截止时间",
-        )
-    };
-    let failure = ToolFailure::new(Code::DeadlineExceeded, what);
-    let kind = if call.unknown && call.effect.may_doubt() {
-        EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure, call.language)),
-        }
-    } else {
-        let effect = untouched(call.effect);
-        end(State::Expired, effect, &failure, call.language)
-    };
-    Ending {
-        call_id: call.call_id,
-        guard: Guard::Queued(call.rev),
-        kind,
-        attempt: None,
-        actor: "sweep".to_owned(),
-        reason: "deadline_exceeded".to_owned(),
     }
 }
 
@@ -312,7 +278,12 @@ fn lost_attempt(lost: &Lost) -> Ending {
     }
 }
 
-fn end(state: State, effect: EffectKnown, failure: &ToolFailure, language: Language) -> EndingKind {
+pub(super) fn end(
+    state: State,
+    effect: EffectKnown,
+    failure: &ToolFailure,
+    language: Language,
+) -> EndingKind {
     EndingKind::End {
         state,
         outcome: CallOutcome::SystemError,
@@ -324,13 +295,13 @@ fn end(state: State, effect: EffectKnown, failure: &ToolFailure, language: Langu
 }
 
 /// What is known of the effect of a call that never ran, or of which nothing is left.
-const fn untouched(effect: Effect) -> EffectKnown {
+pub(super) const fn untouched(effect: Effect) -> EffectKnown {
     match effect {
         Effect::Read => EffectKnown::None,
         Effect::Idempotent | Effect::Once | Effect::Transaction => EffectKnown::NotApplied,
     }
 }
 
-fn json(value: &impl serde::Serialize) -> String {
+pub(super) fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("errors have only string keys")
 }

@@ -9,7 +9,8 @@
 //! | `due` | queued calls whose pause is over | publishes them, under a new number; holds those for which there is no room |
 //! | `release` | held calls whose turn it is | publishes them, under a new number |
 //! | `lost_pointer` | queued calls older than a pointer takes, seldom; all of them when pointers may have been lost | publishes them again, under the same number: refused while the message is there |
-//! | `expired` | queued calls whose deadline has passed | ends them |
+//! | `expired_waited`, `expired_soon` | queued calls whose time is over, when their waiter's timer or their dispatcher's memory says so | ends them |
+//! | `expired` | queued calls whose time is over, all others | ends them |
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |
@@ -19,6 +20,7 @@
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
+mod expiry;
 mod ground;
 mod ledger;
 mod orphans;
@@ -42,12 +44,17 @@ use fleet::{
 };
 use futures_util::{FutureExt, future::join_all};
 use tokio::{
+    sync::mpsc,
     task::JoinSet,
     time::{Interval, MissedTickBehavior, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::meter::Meter;
+use crate::{
+    expiry::{Expiry, Question},
+    meter::Meter,
+    waiters::Waiters,
+};
 
 /// What the passes need.
 #[derive(Clone)]
@@ -62,6 +69,8 @@ pub(crate) struct Sweep {
     pub(crate) prefix: PrefixClaim,
     pub(crate) dispatcher: DispatcherId,
     pub(crate) meter: Meter,
+    pub(crate) expiry: Expiry,
+    pub(crate) waiters: Waiters,
     /// Days of history to keep; `None` keeps all.
     pub(crate) history_days: Option<i32>,
 }
@@ -70,8 +79,13 @@ pub(crate) struct Sweep {
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Sweep {
-    /// Starts the passes on `tasks`; they end when `stop` is cancelled.
-    pub(crate) fn start(self, tasks: &mut JoinSet<()>, stop: &CancellationToken) {
+    /// Starts the passes on `tasks`; they end when `stop` is cancelled. `asked` is what waiters want to have looked at.
+    pub(crate) fn start(
+        self,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+        asked: mpsc::Receiver<Question>,
+    ) {
         let sweep = || (self.clone(), stop.clone());
         let (due, stopped) = sweep();
         tasks.spawn(stopped.run_until_cancelled_owned(due.sweep_due()).map(drop));
@@ -85,6 +99,18 @@ impl Sweep {
         tasks.spawn(
             stopped
                 .run_until_cancelled_owned(meters.keep_meters())
+                .map(drop),
+        );
+        let (waited, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(waited.expire_waited(asked))
+                .map(drop),
+        );
+        let (soon, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(soon.expire_soon())
                 .map(drop),
         );
         let (ledger, stopped) = sweep();

@@ -1,6 +1,6 @@
 //! Commit a call: its row and its key, in one statement for many callers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use sqlx::{PgConnection, Row as _};
@@ -73,6 +73,19 @@ pub struct NewCall {
     pub run_deadline: Option<OffsetDateTime>,
     /// How long its first attempt may be waited for.
     pub queue_wait_ms: Option<i64>,
+}
+
+impl NewCall {
+    /// How long after its acceptance the call is over unless a worker claims it before; its deadline counts on after that.
+    pub fn lasts(&self, accepted: AcceptedAt) -> Duration {
+        let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        let of_run = self
+            .run_deadline
+            .map(|until| Duration::try_from(until - accepted.accepted_at).unwrap_or_default());
+        let clocks = [self.queue_wait_ms.map(millis), of_run];
+        let clocks = clocks.into_iter().flatten();
+        clocks.fold(millis(self.deadline_ms), Duration::min)
+    }
 }
 
 /// A key that a call takes.

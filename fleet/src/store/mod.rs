@@ -15,6 +15,7 @@ pub mod cancel;
 pub mod claim;
 mod columns;
 pub mod complete;
+pub mod expiry;
 pub mod ground;
 pub mod health;
 pub mod lane;

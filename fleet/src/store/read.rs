@@ -6,7 +6,12 @@ use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, language, session::within};
+use super::{
+    StoreError,
+    expiry::{LEFT_MS, left},
+    language,
+    session::within,
+};
 use crate::{
     call::{CallOutcome, EffectKnown, Language, Source, State},
     ids::{AttemptId, CallId, Label},
@@ -45,6 +50,8 @@ pub struct CallRow {
     pub language: Language,
     /// Whether it is still open although its deadline has passed.
     pub overdue: bool,
+    /// How long until it is over, if it is still queued then; zero for what is over or decided.
+    pub left: Duration,
     /// Whether it runs and somebody has asked it to stop.
     pub cancel_requested: bool,
     /// Whether an attempt before may have had its effect.
@@ -69,7 +76,7 @@ pub struct CallRow {
 }
 
 const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, held, rev, attempt_id, accepted_at, attempts, language, \
-    deadline_at <= now() OR (attempts = 0 AND coalesce(queue_until <= now(), false)) AS overdue, cancel_requested, effect_unknown, \
+    {left_ms} AS left_ms, cancel_requested, effect_unknown, \
     toolfleet.applied_late(o.call_id) AS applied_late, \
     quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
     coercions::text AS coercions, \
@@ -77,7 +84,7 @@ const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::
     (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
     FROM toolfleet.open_calls o";
 const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, false, rev, attempt_id, accepted_at, attempts, language, \
-    false, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
+    NULL, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
@@ -111,9 +118,10 @@ async fn find_many(
     } else {
         ""
     };
+    let open = OPEN.replace("{left_ms}", LEFT_MS);
     let sql = format!(
         // Between them: the days that hold none of these are not opened.
-        "{OPEN} WHERE call_id = ANY($1) {only} \
+        "{open} WHERE call_id = ANY($1) {only} \
          UNION ALL {FINISHED} WHERE call_id = ANY($1) AND call_id BETWEEN $2 AND $3"
     );
     // Made of constants of this file.
@@ -274,6 +282,7 @@ async fn answer<T>(
 fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
     let doing = "read a call";
     let fields = || -> Result<CallRow, sqlx::Error> {
+        let left_ms: Option<f64> = row.try_get("left_ms")?;
         Ok(CallRow {
             call_id: CallId(row.try_get("call_id")?),
             tenant: row
@@ -297,7 +306,8 @@ fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
             attempts: row.try_get("attempts")?,
             language: language(row)?,
             held: row.try_get("held")?,
-            overdue: row.try_get("overdue")?,
+            overdue: left_ms.is_some_and(|ms| ms <= 0.0),
+            left: left_ms.map(left).unwrap_or_default(),
             cancel_requested: row.try_get("cancel_requested")?,
             effect_unknown: row.try_get("effect_unknown")?,
             applied_late: row.try_get("applied_late")?,

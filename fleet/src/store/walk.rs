@@ -6,7 +6,9 @@ use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{
-    StoreError, decoded, language,
+    StoreError, decoded,
+    expiry::{LEFT_MS, WAITED_TOO_LONG, left},
+    language,
     sweep::{POINTER, Publishable, STEP_ROWS, publishable},
 };
 use crate::{
@@ -18,6 +20,8 @@ use crate::{
 
 /// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
 pub const LOST_AFTER_MS: i64 = 3_000;
+/// A queued call whose time is over within this, in milliseconds, is over soon.
+pub const SOON_MS: i64 = 60_000;
 
 /// One step of the walk over open calls in the order of their ids.
 #[derive(Debug, Default)]
@@ -28,6 +32,8 @@ pub struct Step {
     pub queues: Vec<QueueName>,
     /// Queued calls whose deadline has passed.
     pub expired: Vec<Expired>,
+    /// Queued calls whose time is over soon, and how soon.
+    pub soon: Vec<(CallId, Duration)>,
     /// Where the next step starts; `None` at the end of the table.
     pub cursor: Option<CallId>,
 }
@@ -70,6 +76,23 @@ pub struct Expired {
     pub language: Language,
 }
 
+impl Expired {
+    /// From a row that names its columns as the fields here, and whose `obstacle` is a text.
+    pub(super) fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let obstacle: Option<String> = row.try_get("obstacle")?;
+        Ok(Self {
+            call_id: CallId(row.try_get("call_id")?),
+            rev: row.try_get("rev")?,
+            effect: decoded(&row.try_get::<String, _>("effect")?)?,
+            unknown: row.try_get("effect_unknown")?,
+            waited_too_long: row.try_get("waited_too_long")?,
+            // What a newer release has written says nothing here.
+            obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
+            language: language(row)?,
+        })
+    }
+}
+
 /// Walks over at most [`STEP_ROWS`] open calls behind the cursor. Held calls are passed over: no pointer of theirs is missing.
 ///
 /// # Errors
@@ -87,13 +110,14 @@ pub async fn step(
     let sql = format!(
         "WITH step AS MATERIALIZED ( \
              SELECT ctid AS place, call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
-                    attempts = 0 AND coalesce(queue_until <= now(), false) AS waited_too_long, \
+                    {WAITED_TOO_LONG} AS waited_too_long, {LEFT_MS} AS left_ms, \
                     CASE WHEN state = 'queued' AND NOT held AND due_at IS NULL \
                          THEN date_part('epoch', now() - greatest(accepted_at, not_before)) * 1000 END AS age \
              FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}), \
          told AS MATERIALIZED ( \
              SELECT *, queued AND (expired OR waited_too_long) AS over, \
-                    NOT expired AND NOT waited_too_long AND coalesce(age > {LOST_AFTER_MS}, false) AS waiting FROM step), \
+                    NOT expired AND NOT waited_too_long AND coalesce(age > {LOST_AFTER_MS}, false) AS waiting, \
+                    queued AND left_ms > 0 AND left_ms <= {SOON_MS} AS soon FROM step), \
          judged AS MATERIALIZED ( \
              SELECT *, waiting AND ( \
                  EXISTS (SELECT FROM unnest($3::float8[], $4::float8[]) AS worth (since, until) \
@@ -103,10 +127,12 @@ pub async fn step(
              FROM told), \
          whole AS MATERIALIZED ( \
              SELECT count(*) AS rows, (SELECT id FROM step ORDER BY id DESC LIMIT 1) AS last, \
-                    array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues FROM told) \
+                    array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues, \
+                    array_agg(id) FILTER (WHERE soon) AS soon, array_agg(left_ms) FILTER (WHERE soon) AS soon_ms FROM told) \
          SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
                 CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, \
-                j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues \
+                j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues, \
+                CASE WHEN j.id = w.last THEN w.soon END AS soon, CASE WHEN j.id = w.last THEN w.soon_ms END AS soon_ms \
          FROM judged j CROSS JOIN whole w \
          CROSS JOIN LATERAL (SELECT * FROM toolfleet.open_calls o WHERE o.ctid = j.place LIMIT 1) o \
          WHERE j.over OR j.again OR j.id = w.last ORDER BY j.id"
@@ -150,19 +176,13 @@ pub async fn step(
         for queue in queues.into_iter().flatten() {
             step.queues.push(decoded(&queue)?);
         }
+        let (soon, soon_ms): (Option<Vec<Uuid>>, Option<Vec<f64>>) =
+            (row.try_get("soon")?, row.try_get("soon_ms")?);
+        let soon = soon.into_iter().flatten().map(CallId);
+        let soon = soon.zip(soon_ms.into_iter().flatten().map(left));
+        step.soon.extend(soon);
         if row.try_get("over")? {
-            step.expired.push(Expired {
-                call_id: call,
-                rev: row.try_get("rev")?,
-                effect: decoded(&row.try_get::<String, _>("effect")?)?,
-                unknown: row.try_get("effect_unknown")?,
-                waited_too_long: row.try_get("waited_too_long")?,
-                // What a newer release has written says nothing here.
-                obstacle: row
-                    .try_get::<Option<String>, _>("obstacle")?
-                    .and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
-                language: language(row)?,
-            });
+            step.expired.push(Expired::read(row)?);
         } else if row.try_get("again")? {
             step.waiting.push(publishable(row)?);
         }

@@ -4,7 +4,7 @@
 use fleet::{
     call::Priority,
     store::{
-        probe, release, sweep,
+        expiry, probe, release, sweep,
         walk::{self, Worth},
         workers,
     },
@@ -109,6 +109,25 @@ async fn what_is_due_and_what_may_be_lost_is_read_and_nothing_else() {
     for plan in &plans {
         assert_bounded(plan);
     }
+}
+
+#[tokio::test]
+async fn a_look_at_what_is_over_reads_certain_calls() {
+    let ledger = refilled().await;
+    let pool = ledger.database.postgres.pool(1);
+    let call = ledger.queued().await;
+    let look = expiry::look(&pool, &[call]).await.unwrap();
+    assert_eq!(look.left.len(), 1);
+    let mut session = pool.acquire().await.unwrap();
+    let plans = plans(&mut session, "waited_too_long").await;
+    assert_eq!(plans.len(), 1);
+    let by_id = "Index Scan using open_calls_pkey on open_calls";
+    let certain = "Index Cond: (call_id = ANY ($1))";
+    assert!(
+        plans[0].contains(by_id) && plans[0].contains(certain),
+        "{}",
+        plans[0]
+    );
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! What the sweep reads: each call that is due once, each that waits or has expired, each that nobody runs.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use fleet::{
     ids::CallId,
     store::{
         accept::NewCall,
+        expiry,
         sweep::{self, OVERDUE_AFTER_MS, Publishable, STEP_ROWS},
         walk::{self, LOST_AFTER_MS, Worth},
         workers,
@@ -120,6 +124,60 @@ async fn the_walk_finds_what_waits_and_what_has_expired_and_comes_round() {
     assert_eq!(seen.steps, 3);
     ledger.ends(doubted(in_order[2], running)).await;
     assert_eq!(walk(&ledger).await, seen, "the next round sees the same");
+}
+
+#[tokio::test]
+async fn a_look_at_calls_tells_what_is_over_from_what_is_not_yet() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let calls = ledger.many_queued(6).await;
+    let late = "UPDATE toolfleet.open_calls SET queue_until = now() - interval '1 second' WHERE call_id = $1";
+    expire(&ledger, calls[0]).await;
+    ledger.meddle(calls[1], late).await;
+    // Its first attempt has started in time.
+    ledger.meddle(calls[2], late).await;
+    let started = "UPDATE toolfleet.open_calls SET attempts = 1, deadline_at = now() + interval '20 seconds' \
+                   WHERE call_id = $1";
+    ledger.meddle(calls[2], started).await;
+    // What runs is its worker's to end.
+    worker.claims(calls[3]).await;
+    expire(&ledger, calls[3]).await;
+    let attempt = worker.claims(calls[4]).await;
+    ledger.ends(succeeded(calls[4], attempt)).await;
+    let held =
+        "UPDATE toolfleet.open_calls SET held = true, deadline_at = now() WHERE call_id = $1";
+    ledger.meddle(calls[5], held).await;
+
+    let look = expiry::look(&ledger.database.pool, &calls).await.unwrap();
+    let expired = look.expired.iter();
+    let expired: HashSet<_> = expired.map(|e| (e.call_id, e.waited_too_long)).collect();
+    let over = [(calls[0], false), (calls[1], true), (calls[5], false)];
+    assert_eq!(expired, over.into_iter().collect());
+    let left: HashMap<_, _> = look.left.into_iter().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!((1..=20).contains(&left[&calls[2]].as_secs()), "{left:?}");
+    assert!(left[&calls[3]] < Duration::from_secs(1), "{left:?}");
+}
+
+#[tokio::test]
+async fn the_walk_says_what_is_over_soon() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let calls = ledger.many_queued(4).await;
+    let until = "UPDATE toolfleet.open_calls SET deadline_at = now() + interval '50 seconds' WHERE call_id = $1";
+    ledger.meddle(calls[0], until).await;
+    let held = "UPDATE toolfleet.open_calls SET held = true, queue_until = now() + interval '30 seconds' \
+                WHERE call_id = $1";
+    ledger.meddle(calls[1], held).await;
+    let later = "UPDATE toolfleet.open_calls SET deadline_at = now() + interval '5 minutes' WHERE call_id = $1";
+    ledger.meddle(calls[2], later).await;
+    worker.claims(calls[3]).await;
+    ledger.meddle(calls[3], until).await;
+    let step = walk::step(&ledger.database.pool, None, &Worth::all()).await;
+    let soon: HashMap<_, _> = step.unwrap().soon.into_iter().collect();
+    assert_eq!(soon.len(), 2, "{soon:?}");
+    assert!((20..=50).contains(&soon[&calls[0]].as_secs()), "{soon:?}");
+    assert!((1..=30).contains(&soon[&calls[1]].as_secs()), "{soon:?}");
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ mod garbage;
 mod hostile;
 
 mod clocks;
+mod expiry;
 mod leases;
 
 mod pages;

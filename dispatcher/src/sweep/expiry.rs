@@ -1,0 +1,130 @@
+//! Queued calls whose time is over: looked at when they should be, and ended.
+
+use std::{collections::HashMap, time::Duration};
+
+use fleet::{
+    call::State,
+    checkpoint::{Checkpoint, reached},
+    ids::CallId,
+    outcome::ToolFailure,
+    store::{
+        StoreError,
+        complete::{Ending, EndingKind, Guard},
+        expiry,
+        walk::Expired,
+    },
+    telemetry::report,
+    wire::{code::Code, error::ErrorBody, message::Message},
+};
+use tokio::{sync::mpsc, time::sleep};
+
+use super::{
+    Sweep,
+    ledger::{end, json, untouched},
+};
+use crate::expiry::Question;
+
+/// Calls looked at by one statement.
+const AT_ONCE: usize = 500;
+/// What could not be looked at is looked at again after so long.
+const AGAIN: Duration = Duration::from_millis(250);
+/// Between two looks at remembered calls, so that those share one that are over at about the same time.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Sweep {
+    /// Ends calls that are waited for, when their waiters ask. Cancel-safe: each ending is one statement.
+    pub(super) async fn expire_waited(self, mut asked: mpsc::Receiver<Question>) {
+        let mut questions = Vec::new();
+        while asked.recv_many(&mut questions, AT_ONCE).await > 0 {
+            let calls: Vec<CallId> = questions.iter().map(|question| question.call).collect();
+            let open: HashMap<CallId, Duration> = match self.expire(&calls, "expired_waited").await
+            {
+                Ok(left) => left.into_iter().collect(),
+                Err(error) => {
+                    let error = report(&error);
+                    tracing::debug!(error, "calls that are waited for were not looked at");
+                    HashMap::new()
+                }
+            };
+            // What is open no more is decided, here or elsewhere.
+            let decided = calls.into_iter().filter(|call| !open.contains_key(call));
+            let decided: Vec<CallId> = decided.collect();
+            self.waiters.look(&self.pool, &decided).await;
+            for Question { call, again } in questions.drain(..) {
+                // Who asked may have been answered meanwhile.
+                let (Ok(()) | Err(_)) = again.send(open.get(&call).copied().unwrap_or(AGAIN));
+            }
+        }
+    }
+
+    /// Ends calls that no caller waits for, when they are over. Cancel-safe: what was taken is found by the walk.
+    pub(super) async fn expire_soon(self) {
+        loop {
+            let over = self.expiry.until_over(AT_ONCE).await;
+            match self.expire(&over, "expired_soon").await {
+                Ok(left) => self.expiry.remember_all(left),
+                Err(error) => {
+                    tracing::debug!(error = report(&error), "calls that are over were not ended");
+                    let again = over.into_iter().map(|call| (call, AGAIN));
+                    self.expiry.remember_all(again);
+                }
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Ends those of these calls that are over. Returns those that are open still, and when they are worth another look.
+    async fn expire(
+        &self,
+        calls: &[CallId],
+        pass: &'static str,
+    ) -> Result<Vec<(CallId, Duration)>, StoreError> {
+        let look = expiry::look(&self.pool, calls).await?;
+        self.end_expired(look.expired, pass).await;
+        Ok(look.left)
+    }
+
+    /// Ends these.
+    pub(super) async fn end_expired(&self, expired: Vec<Expired>, pass: &'static str) {
+        if expired.is_empty() {
+            return;
+        }
+        reached(Checkpoint::ExpiredFound);
+        self.end_all(expired.into_iter().map(ending).collect(), pass)
+            .await;
+    }
+}
+
+/// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
+fn ending(call: Expired) -> Ending {
+    let what = if let Some(obstacle) = &call.obstacle {
+        obstacle.kept_it_from_running()
+    } else if call.waited_too_long {
+        Message::fixed(
+            "the call waited longer for its first attempt than its tool allows",
+            "这次调用等待第一次尝试的时间超过了工具允许的上限",
+        )
+    } else {
+        Message::fixed(
+            "the call's deadline passed before it could run",
+            "这次调用尚未执行就已过了截止时间",
+        )
+    };
+    let failure = ToolFailure::new(Code::DeadlineExceeded, what);
+    let kind = if call.unknown && call.effect.may_doubt() {
+        EndingKind::Doubt {
+            error: json(&ErrorBody::in_doubt(&failure, call.language)),
+        }
+    } else {
+        let effect = untouched(call.effect);
+        end(State::Expired, effect, &failure, call.language)
+    };
+    Ending {
+        call_id: call.call_id,
+        guard: Guard::Queued(call.rev),
+        kind,
+        attempt: None,
+        actor: "sweep".to_owned(),
+        reason: "deadline_exceeded".to_owned(),
+    }
+}

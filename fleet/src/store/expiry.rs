@@ -1,0 +1,77 @@
+//! Which of these calls are over: asked about single calls, by a dispatcher that knows when they would be.
+
+use std::time::Duration;
+
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+use uuid::Uuid;
+
+use super::{StoreError, session::within, walk::Expired};
+use crate::ids::CallId;
+
+/// How calls stand towards their clocks. One that is not there is decided.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Queued calls whose time is over.
+    pub expired: Vec<Expired>,
+    /// Open calls whose time is not over, and when they are worth another look.
+    pub left: Vec<(CallId, Duration)>,
+}
+
+/// A call that is over but runs is its worker's to end; it is looked at again after so long.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How long a look waits, for a connection and for its answer.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+
+/// When the first of a call's clocks runs out, in milliseconds from now: its deadline, or before its first attempt the end
+/// of its queue wait.
+pub(super) const LEFT_MS: &str = "(extract(epoch FROM least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) - now()) * 1000)::float8";
+
+/// Whether it is only that the first attempt did not start in time.
+pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
+
+/// Looks at certain calls.
+///
+/// Changes nothing; a call may be given up between this and its ending, which therefore names the revision that was seen.
+///
+/// # Errors
+///
+/// Postgres does not answer within two seconds.
+pub async fn look(pool: &PgPool, calls: &[CallId]) -> Result<Look, StoreError> {
+    let doing = "look which calls are over";
+    let sql = format!(
+        "SELECT call_id, rev, state = 'queued' AS queued, effect::text AS effect, effect_unknown, language, obstacle::text AS obstacle, \
+                {WAITED_TOO_LONG} AS waited_too_long, {LEFT_MS} AS left_ms \
+         FROM toolfleet.open_calls WHERE call_id = ANY($1) AND state IN ('queued', 'running')"
+    );
+    let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
+    let looking = async {
+        // Made of constants of this file.
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(ids);
+        let rows = rows.fetch_all(pool).await;
+        rows.map_err(|error| StoreError::from_sqlx(doing, error))
+    };
+    let rows = within(doing, LOOK_MAX, looking).await?;
+    let mut look = Look::default();
+    for row in &rows {
+        read(row, &mut look).map_err(|error| StoreError::unreadable(doing, error))?;
+    }
+    Ok(look)
+}
+
+fn read(row: &PgRow, look: &mut Look) -> Result<(), sqlx::Error> {
+    let call_id = CallId(row.try_get("call_id")?);
+    let left = left(row.try_get("left_ms")?);
+    if row.try_get("queued")? && left.is_zero() {
+        look.expired.push(Expired::read(row)?);
+    } else {
+        let again = if left.is_zero() { AGAIN } else { left };
+        look.left.push((call_id, again));
+    }
+    Ok(())
+}
+
+/// Zero when it is over.
+pub(super) fn left(ms: f64) -> Duration {
+    // A moment that no process lives to see is as good as never.
+    Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 1e9)).unwrap_or_default()
+}
