@@ -2,7 +2,8 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
+use fleet::explain::Servers;
 use tokio::runtime;
 
 use crate::commands::{self, Program};
@@ -23,7 +24,19 @@ pub fn main() -> ExitCode {
     {
         return worker::guard::main();
     }
-    let program = Program::parse();
+    let mut command = Program::command();
+    let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(wrong) => match commands::refusal(&wrong, &command) {
+            Some(line) => return say(commands::CONFIGURATION, &line),
+            None => wrong.exit(),
+        },
+    };
+    let servers = commands::servers(&matches);
+    let program = match Program::from_arg_matches(&matches) {
+        Ok(program) => program,
+        Err(wrong) => wrong.exit(),
+    };
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing has installed a provider before main");
@@ -33,20 +46,26 @@ pub fn main() -> ExitCode {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(problem) => return refuse(&anyhow::Error::new(problem).context("start the runtime")),
+        Err(problem) => {
+            let problem = anyhow::Error::new(problem).context("start the runtime");
+            return refuse(&problem, &servers);
+        }
     };
     let ended = runtime.block_on(program.command.run());
     runtime.shutdown_timeout(LEFTOVERS_MAX);
-    ended.unwrap_or_else(|problem| refuse(&problem))
+    ended.unwrap_or_else(|problem| refuse(&problem, &servers))
 }
 
 /// Says what went wrong, in one line, and how the process ends.
-fn refuse(problem: &anyhow::Error) -> ExitCode {
-    let exit = commands::exit_code(problem);
-    if exit != commands::OK {
-        let line = commands::describe(problem);
-        // Nobody reads it: the exit code has to do.
-        writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
+fn refuse(problem: &anyhow::Error, servers: &Servers) -> ExitCode {
+    match commands::exit_code(problem) {
+        commands::OK => ExitCode::SUCCESS,
+        exit => say(exit, &commands::describe(problem, servers)),
     }
+}
+
+fn say(exit: u8, line: &str) -> ExitCode {
+    // Nobody reads it: the exit code has to do.
+    writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
     ExitCode::from(exit)
 }

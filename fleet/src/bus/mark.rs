@@ -27,7 +27,7 @@ pub async fn recall(bus: &Bus) -> Result<Option<Mark>, BusError> {
     let stream = match jetstream.get_stream(bus.subjects.ground_stream()).await {
         Ok(stream) => stream,
         Err(error) if topology::is_missing(&error) => return Ok(None),
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+        Err(error) => return Err(bus.failed(doing, error)),
     };
     let subject = bus.subjects.ground();
     match stream.get_last_raw_message_by_subject(&subject).await {
@@ -39,7 +39,7 @@ pub async fn recall(bus: &Bus) -> Result<Option<Mark>, BusError> {
             }
         },
         Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+        Err(error) => Err(bus.failed(doing, error)),
     }
 }
 
@@ -59,13 +59,13 @@ pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
     match jetstream.get_stream(bus.subjects.ground_stream()).await {
         Ok(_there) => return Ok(()),
         Err(error) if topology::is_missing(&error) => {}
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+        Err(error) => return Err(bus.failed(doing, error)),
     }
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.
         Err(error) if topology::is_taken(&error) => Ok(()),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+        Err(error) => Err(bus.failed(doing, error)),
     }
 }
 

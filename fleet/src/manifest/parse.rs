@@ -5,10 +5,8 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
-
-use super::{Manifest, check, document};
-use crate::arguments::{Schema, Violation};
+use super::{Manifest, advice, check, document};
+use crate::arguments::Schema;
 
 /// Bytes of one manifest.
 const BYTES_MAX: usize = 256 * 1024;
@@ -57,7 +55,10 @@ pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
         let mut problems: Vec<_> = unfit
             .items()
             .iter()
-            .map(|violation| explain(violation, &value))
+            .map(|violation| {
+                let message = advice::sentence(violation, &value, SCHEMA.source());
+                ManifestProblem::new(violation.path.clone(), message)
+            })
             .collect();
         if unfit.left_out() > 0 {
             let message = format!(
@@ -76,27 +77,6 @@ pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
     } else {
         Err(problems)
     }
-}
-
-/// What is known about a violation beyond what the schema says.
-fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
-    let found = value.pointer(&violation.path).and_then(Value::as_str);
-    let message = match (violation.path.as_str(), found) {
-        ("/name", Some(_)) => "a tool's name has 1 to 64 characters of a-z, 0-9 and _".to_owned(),
-        ("/queue", Some(_)) => {
-            "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()
-        }
-        ("/concurrency", _) => {
-            "a tool runs 1 to 1000 at a time over the whole fleet; leave concurrency out where nothing limits it"
-                .to_owned()
-        }
-        ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
-        (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
-            "write a duration such as 500ms, 30s, 5m or 24h".to_owned()
-        }
-        _other => violation.sentence().english().to_owned(),
-    };
-    ManifestProblem::new(violation.path.clone(), message)
 }
 
 #[cfg(test)]

@@ -482,7 +482,7 @@ async fn a_role_that_could_do_more_is_found_out() {
         ),
         (
             format!("REVOKE pg_read_all_data FROM {boss}; GRANT toolfleet TO {boss}"),
-            "has SUPERUSER by its membership",
+            "may become, the owner of schema toolfleet",
         ),
         (
             format!("REVOKE toolfleet FROM {boss}; ALTER ROLE {name} NOINHERIT"),

@@ -8,6 +8,7 @@ mod bench;
 mod call;
 mod calls;
 mod connect;
+mod destinations;
 mod dev;
 mod dispatcher;
 mod doctor;
@@ -17,7 +18,9 @@ mod history;
 mod json;
 mod migrate;
 mod output;
+
 mod tools;
+mod variable;
 mod words;
 mod worker;
 mod workers;
@@ -26,7 +29,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub use self::exit::{OK, describe, exit_code};
+pub use self::{
+    destinations::servers,
+    exit::{CONFIGURATION, OK, describe, exit_code},
+    variable::refusal,
+};
 use crate::dev::DevOptions;
 
 /// Takes tool calls out of AI agents: checks them, commits them to Postgres, runs them, records what happened
