@@ -46,6 +46,7 @@ pub mod store;
 // What a process is made of.
 pub mod checkpoint;
 pub mod config;
+pub mod explain;
 pub mod fencing;
 pub mod http;
 pub mod mutant;

@@ -2,6 +2,7 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
+use fleet::explain::Servers;
 use tokio::runtime;
 
 use crate::commands;
@@ -23,9 +24,9 @@ pub fn main() -> ExitCode {
         return worker::guard::main();
     }
     let arguments: Vec<_> = std::env::args_os().collect();
-    let program = match commands::parse(&arguments) {
-        Ok(program) => program,
-        Err(problem) => return refuse(&problem),
+    let (program, servers) = match commands::parse(&arguments) {
+        Ok(parsed) => parsed,
+        Err(problem) => return refuse(&problem, &Servers::default()),
     };
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -36,20 +37,25 @@ pub fn main() -> ExitCode {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(problem) => return refuse(&anyhow::Error::new(problem).context("start the runtime")),
+        Err(problem) => {
+            let problem = anyhow::Error::new(problem).context("start the runtime");
+            return refuse(&problem, &servers);
+        }
     };
     let ended = runtime.block_on(program.command.run());
     runtime.shutdown_timeout(LEFTOVERS_MAX);
-    ended.unwrap_or_else(|problem| refuse(&problem))
+    ended.unwrap_or_else(|problem| refuse(&problem, &servers))
 }
 
 /// Says what went wrong, in one line, and how the process ends.
-fn refuse(problem: &anyhow::Error) -> ExitCode {
-    let exit = commands::exit_code(problem);
-    if exit != commands::OK {
-        let line = commands::describe(problem);
-        // Nobody reads it: the exit code has to do.
-        writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
+fn refuse(problem: &anyhow::Error, servers: &Servers) -> ExitCode {
+    match commands::exit_code(problem) {
+        commands::OK => ExitCode::SUCCESS,
+        exit => {
+            let line = commands::describe(problem, servers);
+            // Nobody reads it: the exit code has to do.
+            writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
+            ExitCode::from(exit)
+        }
     }
-    ExitCode::from(exit)
 }

@@ -5,9 +5,9 @@ use std::{error::Error, io::Write, process::ExitCode, thread, time::Duration};
 use clap::{CommandFactory, FromArgMatches, Parser, parser::ValueSource};
 use fleet::{
     config::ConfigError,
+    explain::{Servers, explain},
     manifest::{Manifest, ManifestProblem},
     process::{Settings, StartError, asked_to_stop, exit_code, finish},
-    telemetry::report,
 };
 use tokio::{net::TcpListener, runtime};
 
@@ -132,6 +132,7 @@ impl Builder {
         };
         // Somebody else's provider will do as well.
         drop(rustls::crypto::ring::default_provider().install_default());
+        let servers = Servers::of_variables(&config.store.database_url, &config.bus.nats_url);
         let threads = thread::available_parallelism().map_or(THREADS_MIN, usize::from);
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(threads.max(THREADS_MIN))
@@ -139,13 +140,13 @@ impl Builder {
             .build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(problem) => return refuse(&problem),
+            Err(problem) => return refuse(&problem, &servers),
         };
         let ended = runtime.block_on(Box::pin(self.process(config, queues_given, set_up)));
         runtime.shutdown_timeout(LEFTOVERS_MAX);
         match ended {
             Ok(()) => ExitCode::SUCCESS,
-            Err(problem) => refuse(&problem),
+            Err(problem) => refuse(&problem, &servers),
         }
     }
 
@@ -232,8 +233,8 @@ fn from_line() -> (Config, bool) {
 }
 
 /// Says what went wrong, in one line, and how the process ends.
-fn refuse(problem: &(dyn Error + 'static)) -> ExitCode {
-    let line = report(problem).to_string().replace('\n', "\n  ");
+fn refuse(problem: &(dyn Error + 'static), servers: &Servers) -> ExitCode {
+    let line = explain(problem, servers).to_string().replace('\n', "\n  ");
     // Nobody reads it: the exit code has to do.
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
     ExitCode::from(exit_code(problem))

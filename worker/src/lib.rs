@@ -102,6 +102,7 @@ pub use fleet::call::Effect;
 use fleet::{
     bus::{BusError, connect::Bus, events::Events, prefix::PrefixClaim},
     config::ConfigError,
+    explain::{Destination, Located},
     fencing::FencingError,
     http::{self, HttpState, Readiness},
     ids::WorkerId,
@@ -151,8 +152,8 @@ pub enum RunError {
     #[error("ledger")]
     Store(#[from] StoreError),
     /// Postgres, as sql tools reach it.
-    #[error("the database of sql tools (WORKER_TOOL_DATABASE_URL)")]
-    Tools(#[source] StoreError),
+    #[error("the database of sql tools")]
+    Tools(#[source] Located),
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
@@ -372,14 +373,20 @@ fn no_program_slot(config: &Config) -> Obstacle {
 
 /// Refuses to run sql tools on a connection from which they could reach the ledger.
 async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunError> {
-    let found = tool_role::unfit(ledger, url)
-        .await
-        .map_err(RunError::Tools)?;
+    let setting = "WORKER_TOOL_DATABASE_URL";
+    let found = match (
+        tool_role::unfit(ledger, url).await,
+        Destination::of_postgres(setting, url),
+    ) {
+        (Ok(found), _) => found,
+        (Err(source), Some(place)) => return Err(RunError::Tools(Located { place, source })),
+        (Err(source), None) => return Err(source.into()),
+    };
     if found.is_empty() {
         return Ok(());
     }
     let found = found.iter();
-    let sentences = found.map(|finding| format!("WORKER_TOOL_DATABASE_URL: {finding}"));
+    let sentences = found.map(|finding| format!("{setting}: {finding}"));
     Err(ConfigError(sentences.collect()).into())
 }
 

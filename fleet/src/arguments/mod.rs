@@ -32,6 +32,7 @@ pub use self::{
 };
 pub(crate) use self::{
     defaults::unfit_defaults,
+    nearest::nearest,
     walk::{Inner, inner},
 };
 

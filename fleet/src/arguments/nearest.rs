@@ -1,7 +1,7 @@
 //! Which of several words was probably meant.
 
 /// The candidate with the fewest edits, when those are at most half of its letters; case does not count.
-pub(super) fn nearest<'c>(
+pub(crate) fn nearest<'c>(
     found: &str,
     candidates: impl Iterator<Item = &'c str>,
 ) -> Option<&'c str> {

@@ -1,6 +1,9 @@
 //! Connecting, and knowing whether we are connected.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use bytes::Bytes;
@@ -13,6 +16,10 @@ use uuid::Uuid;
 use super::BusError;
 use crate::{delay, ids::Prefix, wire::subjects::Subjects};
 
+/// How JetStream's answer begins where the account may not use it (10039). The client's errors have the code in a type for
+/// each request, and in their texts alike.
+const NO_JETSTREAM: &str = "not enabled for account";
+
 /// One connection to NATS and the subjects of the fleet.
 #[derive(Debug, Clone)]
 pub struct Bus {
@@ -22,6 +29,8 @@ pub struct Bus {
     pub subjects: Subjects,
     /// Counts the times we were connected; odd: connected now, even: not.
     epoch: watch::Receiver<u64>,
+    /// What the server last said that this user may not do.
+    denied: Arc<Mutex<Option<String>>>,
 }
 
 impl Bus {
@@ -38,6 +47,8 @@ impl Bus {
     pub async fn connect(url: &SecretString, name: &str, prefix: Prefix) -> Result<Self, BusError> {
         let doing = "connect to NATS";
         let (sender, mut epoch) = watch::channel(0);
+        let denied = Arc::<Mutex<Option<String>>>::default();
+        let heard = Arc::clone(&denied);
         // Its message may quote the URL.
         let address: Result<ServerAddr, _> = url.expose_secret().parse();
         let address = address.map_err(|_has_the_url| BusError::BadUrl)?;
@@ -53,6 +64,11 @@ impl Bus {
             .reconnect_delay_callback(delay::reconnect)
             .event_callback(move |event| {
                 notice(&event, &sender);
+                if let Event::ServerError(error) = &event
+                    && let Some(what) = permission(&error.to_string())
+                {
+                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+                }
                 std::future::ready(())
             });
         let connecting =
@@ -77,7 +93,7 @@ impl Bus {
             .collect();
         if version.as_slice() < Self::SERVER_MIN.as_slice() {
             let what = format!(
-                "nats-server {} is too old; 2.12.6 or newer is needed",
+                "nats-server is too old ({}); install 2.12.6 or newer",
                 server.version
             );
             return Err(BusError::UnfitServer(what));
@@ -91,7 +107,31 @@ impl Bus {
             client,
             subjects: Subjects::new(prefix),
             epoch,
+            denied,
         })
+    }
+
+    /// What the server last said that this user may not do: what is not allowed is not answered either.
+    pub fn denied(&self) -> Option<String> {
+        let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        denied.clone()
+    }
+
+    /// What we were doing did not work out: the server does not allow it, if it said so, or it did not answer.
+    pub fn failed(
+        &self,
+        doing: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> BusError {
+        if let Some(what) = self.denied() {
+            return BusError::Denied { doing, what };
+        }
+        let source = source.into();
+        if source.to_string().contains(NO_JETSTREAM) {
+            let what = "nats-server has JetStream, but not for the account of this user; enable JetStream in that account";
+            return BusError::UnfitServer(what.to_owned());
+        }
+        BusError::unavailable(doing, source)
     }
 
     /// Waits, a few seconds at most, until the server has taken what was sent before; a flush only waits for the socket.
@@ -161,6 +201,14 @@ fn credentials(address: &ServerAddr) -> Option<(String, Option<String>)> {
     Some((user, address.password().map(plain)))
 }
 
+/// What a server's error says of a permission: `publish to "a.b"`.
+fn permission(error: &str) -> Option<String> {
+    let (_, what) = error.split_once("Permissions Violation for ")?;
+    let what = what.trim_end_matches('\'');
+    let (verb, rest) = what.split_once(' ')?;
+    Some(format!("{} {rest}", verb.to_lowercase()))
+}
+
 fn notice(event: &Event, epoch: &watch::Sender<u64>) {
     match event {
         Event::Connected => {
@@ -190,6 +238,17 @@ mod tests {
 
     fn read(url: &str) -> Option<(String, Option<String>)> {
         credentials(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn a_missing_permission_is_read_from_what_the_server_says() {
+        let said = "nats: Permissions Violation for Publish to \"$JS.API.STREAM.INFO.X\"";
+        let what = permission(said);
+        assert_eq!(
+            what.as_deref(),
+            Some("publish to \"$JS.API.STREAM.INFO.X\"")
+        );
+        assert_eq!(permission("nats: maximum connections exceeded"), None);
     }
 
     #[test]

@@ -34,9 +34,7 @@ pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let doing = "recall where the ledger was last seen";
     let jetstream = jetstream::new(bus.client.clone());
     let stream = jetstream.get_stream_no_info(bus.subjects.ground_stream());
-    let stream = stream
-        .await
-        .map_err(|error| BusError::unavailable(doing, error))?;
+    let stream = stream.await.map_err(|error| bus.failed(doing, error))?;
     let subject = bus.subjects.ground();
     match stream.get_last_raw_message_by_subject(&subject).await {
         Ok(message) => {
@@ -49,7 +47,7 @@ pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
             })
         }
         Err(error) if is_nothing(&error.kind()) => Ok(Recalled::default()),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+        Err(error) => Err(bus.failed(doing, error)),
     }
 }
 
@@ -79,11 +77,11 @@ pub(super) async fn replace(bus: &Bus, mark: &LeftMark, sequence: u64) -> Result
         .expected_last_subject_sequence(sequence);
     let jetstream = jetstream::new(bus.client.clone());
     let sent = jetstream.send_publish(bus.subjects.ground(), message).await;
-    let sent = sent.map_err(|error| BusError::unavailable(doing, error))?;
+    let sent = sent.map_err(|error| bus.failed(doing, error))?;
     match sent.await {
         Ok(_left) => Ok(true),
         Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => Ok(false),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+        Err(error) => Err(bus.failed(doing, error)),
     }
 }
 
@@ -94,13 +92,13 @@ pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
     match jetstream.get_stream(bus.subjects.ground_stream()).await {
         Ok(_there) => return Ok(()),
         Err(error) if topology::is_missing(&error) => {}
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+        Err(error) => return Err(bus.failed(doing, error)),
     }
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.
         Err(error) if topology::is_taken(&error) => Ok(()),
-        Err(error) => Err(BusError::unavailable(doing, error)),
+        Err(error) => Err(bus.failed(doing, error)),
     }
 }
 

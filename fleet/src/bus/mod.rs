@@ -25,6 +25,14 @@ pub enum BusError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+    /// The user's permissions do not allow it.
+    #[error("{doing}: NATS does not allow it: {what}")]
+    Denied {
+        /// What we were doing.
+        doing: &'static str,
+        /// What the server said.
+        what: String,
+    },
     /// The server is too old, or lacks JetStream.
     #[error("{0}")]
     UnfitServer(String),

@@ -44,17 +44,17 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
                     jetstream
                         .get_stream(&name)
                         .await
-                        .map_err(|error| BusError::unavailable(doing, error))?
+                        .map_err(|error| bus.failed(doing, error))?
                 }
                 // Another dispatcher made it at the same moment.
                 Err(error) if is_taken(&error) => jetstream
                     .get_stream(&name)
                     .await
-                    .map_err(|error| BusError::unavailable(doing, error))?,
-                Err(error) => return Err(BusError::unavailable(doing, error)),
+                    .map_err(|error| bus.failed(doing, error))?,
+                Err(error) => return Err(bus.failed(doing, error)),
             }
         }
-        Err(error) => return Err(BusError::unavailable(doing, error)),
+        Err(error) => return Err(bus.failed(doing, error)),
     };
     for queue in queues {
         let consumer = consumer_config(&bus.subjects, queue);
@@ -62,7 +62,7 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
         if let Err(error) = made
             && !error.to_string().contains("already exists")
         {
-            return Err(BusError::unavailable("make a queue's consumer", error));
+            return Err(bus.failed("make a queue's consumer", error));
         }
     }
     Ok(missing)
@@ -78,7 +78,7 @@ pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
     match jetstream.get_stream(bus.subjects.jobs_stream()).await {
         Ok(stream) => Ok(Some(stream)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(BusError::unavailable("look for the stream", error)),
+        Err(error) => Err(bus.failed("look for the stream", error)),
     }
 }
 
@@ -94,7 +94,7 @@ pub async fn rebuild(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     match jetstream.delete_stream(bus.subjects.jobs_stream()).await {
         Ok(_deleted) => {}
         Err(error) if is_gone(&error) => {}
-        Err(error) => return Err(BusError::unavailable("delete the stream", error)),
+        Err(error) => return Err(bus.failed("delete the stream", error)),
     }
     ensure(bus, queues).await.map(drop)
 }
@@ -108,12 +108,10 @@ pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusErro
     let doing = "delete a queue's consumer";
     let jetstream = jetstream::new(bus.client.clone());
     let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
-    let stream = stream
-        .await
-        .map_err(|error| BusError::unavailable(doing, error))?;
+    let stream = stream.await.map_err(|error| bus.failed(doing, error))?;
     let consumer = Subjects::jobs_consumer(queue);
     let deleted = stream.delete_consumer(&consumer).await;
-    deleted.map_err(|error| BusError::unavailable(doing, error))?;
+    deleted.map_err(|error| bus.failed(doing, error))?;
     ensure(bus, std::slice::from_ref(queue)).await.map(drop)
 }
 

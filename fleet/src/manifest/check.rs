@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, format_duration, probe,
-    request, sql,
+    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, advice, format_duration,
+    probe, request, sql,
 };
 use crate::{
     arguments::{Schema, keywords, pointer_segment, unfit_defaults},
@@ -24,13 +24,15 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         Err(found) => found,
     };
     for problem in found {
-        problems.add(format!("/input_schema{}", problem.path), problem.message);
+        let message = advice::schema::sentence(&manifest.input_schema, &problem);
+        problems.add(format!("/input_schema{}", problem.path), message);
     }
     if let Some(schema) = &manifest.output_schema
         && let Err(found) = Schema::compile(schema)
     {
         for problem in found {
-            problems.add(format!("/output_schema{}", problem.path), problem.message);
+            let message = advice::schema::sentence(schema, &problem);
+            problems.add(format!("/output_schema{}", problem.path), message);
         }
     }
     effect(manifest, &mut problems);
@@ -166,16 +168,19 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
 
 fn times(manifest: &Manifest, problems: &mut Problems) {
     if manifest.timeout < Duration::from_millis(1) {
-        problems.add("/timeout", "an attempt needs at least 1ms");
+        problems.add("/timeout", "an attempt needs some time; write 1ms or more");
     }
     if manifest.deadline > Manifest::DEADLINE_MAX {
-        problems.add("/deadline", "a call may take at most 24h");
+        problems.add(
+            "/deadline",
+            "a call may take at most a day; write at most 24h",
+        );
     }
     if manifest.timeout > manifest.deadline {
         let deadline = format_duration(manifest.deadline);
         problems.add(
             "/timeout",
-            format!("an attempt cannot take longer than the call; the deadline is {deadline}"),
+            format!("an attempt cannot take longer than the call; the deadline is {deadline}: write at most that, or a later deadline"),
         );
     }
     if let Some(wait) = manifest.max_queue_wait
@@ -189,7 +194,7 @@ fn times(manifest: &Manifest, problems: &mut Problems) {
     if manifest.key_retention < Manifest::KEY_RETENTION_MIN || manifest.key_retention > YEAR {
         problems.add(
             "/key_retention",
-            "a key lives at least 24h and at most 8784h (366 days)",
+            "a key lives a day to 366 days; write at least 24h and at most 8784h",
         );
     }
     let retry = &manifest.retry;
@@ -200,13 +205,19 @@ fn times(manifest: &Manifest, problems: &mut Problems) {
         );
     }
     if retry.cap > Manifest::DEADLINE_MAX {
-        problems.add("/retry/cap", "a pause may take at most 24h");
+        problems.add(
+            "/retry/cap",
+            "a pause may take at most a day; write at most 24h",
+        );
     }
 }
 
 fn answers(manifest: &Manifest, problems: &mut Problems) {
     if !(1..=Manifest::OUTPUT_LIMIT_MAX).contains(&manifest.output_limit) {
-        problems.add("/output_limit", "an answer may have 1B to 8MiB");
+        problems.add(
+            "/output_limit",
+            "an answer is too large or empty by that; write 1B to 8MiB",
+        );
     }
     let lists = [
         ("business_statuses", &manifest.business_statuses),
@@ -286,7 +297,7 @@ fn service(spec: &NatsSpec, manifest: &Manifest, problems: &mut Problems) {
     if !spec.subject.split('.').all(token) {
         problems.add(
             place,
-            "a subject is made of tokens with dots between them, without * and >",
+            "a service is asked by its own subject; write tokens with dots between them, without * and >, such as weather.get",
         );
     }
     let header = manifest.idempotency.as_ref();

@@ -15,7 +15,31 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     let nodes = Cell::new(0);
     Node { nodes: &nodes }
         .deserialize(yaml_serde::Deserializer::from_str(text))
-        .map_err(|error| format!("this is not a manifest in YAML or JSON: {error}"))
+        .map_err(|error| explain(&error.to_string(), text))
+}
+
+/// What the parser says, and what to write where that is known.
+fn explain(error: &str, text: &str) -> String {
+    let tab = |line: &str| {
+        let indent = line.len() - line.trim_start().len();
+        line[..indent].contains('\t')
+    };
+    let tabbed = text.lines().position(tab).map(|line| line + 1);
+    if let Some(line) = tabbed.filter(|_| error.contains("cannot start any token")) {
+        return format!(
+            "line {line} is indented with a tab, which YAML does not allow; write spaces"
+        );
+    }
+    if error.contains("more than one document") {
+        return "there is more than one manifest in the file, with --- between them; write a file for each".to_owned();
+    }
+    let is_ours = error.contains("; ");
+    let advice = if is_ours {
+        ""
+    } else {
+        "; close what is open there, and put a text with : # , or brackets in quotes"
+    };
+    format!("this is not a manifest in YAML or JSON: {error}{advice}")
 }
 
 #[derive(Clone, Copy)]
@@ -149,9 +173,10 @@ mod tests {
             ("a: .inf\n", "finite"),
             ("a: 340282366920938463463374607431768211455\n", "64 bits"),
             ("a: \"\\0\"\n", "U+0000"),
-            ("a: 1\n---\nb: 2\n", "more than one document"),
+            ("a: 1\n---\nb: 2\n", "more than one manifest"),
             ("a: *nowhere\n", "unknown anchor"),
             ("a: [\n", "line 2"),
+            ("a:\n\tb: 1\n", "line 2 is indented with a tab"),
             ("a: &a [*a]\n", "recursion limit"),
             ("\"$serde_json::private::Number\": \"1\"\n", "reserved"),
             (bomb.as_str(), "aliases followed"),

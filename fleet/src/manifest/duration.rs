@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serializer, de::Error};
 ///
 /// A sentence that says what a duration looks like.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("{text:?} is not a duration such as 500ms, 30s, 5m or 24h");
+    let refuse = || explain(text);
     let (digits, unit) = text.split_at(
         text.find(|c: char| !c.is_ascii_digit())
             .ok_or_else(refuse)?,
@@ -27,6 +27,44 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .checked_mul(millis)
         .map(Duration::from_millis)
         .ok_or_else(refuse)
+}
+
+/// What is wrong with a text that is no duration, and what to write: with its unit where only that is missing, in whole
+/// numbers, and in units that there are.
+pub(super) fn explain(text: &str) -> String {
+    let shown: String = text.chars().take(40).collect();
+    let (number, unit) = text.trim().split_at(
+        text.trim()
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.trim().len()),
+    );
+    let Ok(amount) = number.parse::<f64>() else {
+        return format!("{shown:?} is not a duration; write one such as 500ms, 30s, 5m or 24h");
+    };
+    let millis = match unit.trim().to_lowercase().as_str() {
+        "" if !number.contains('.') => {
+            return format!("{shown} has no unit; write {number}s, or {number} with ms, m or h");
+        }
+        "ms" | "msec" | "millis" | "millisecond" | "milliseconds" => 1.0,
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+        "h" | "hr" | "hour" | "hours" => 3_600_000.0,
+        "d" | "day" | "days" => 86_400_000.0,
+        "w" | "week" | "weeks" => 604_800_000.0,
+        _other => {
+            return format!("{shown:?} is not a duration; write one such as 500ms, 30s, 5m or 24h");
+        }
+    };
+    let exact = Duration::try_from_secs_f64(amount * millis / 1_000.0);
+    match exact {
+        Ok(meant) if !meant.is_zero() && meant.as_secs() < 1_000_000_000 => {
+            format!(
+                "{shown:?} is not a duration; write {}",
+                format_duration(meant)
+            )
+        }
+        _absurd => format!("{shown:?} is not a duration; write one such as 500ms, 30s, 5m or 24h"),
+    }
 }
 
 /// Writes a duration as [`parse_duration`] reads it, in the largest unit that is exact.
@@ -75,6 +113,33 @@ mod tests {
             "99999999999999999999h",
         ] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_was_meant_is_said() {
+        for (wrong, meant) in [
+            ("30", "30 has no unit; write 30s, or 30 with ms, m or h"),
+            ("30 seconds", "\"30 seconds\" is not a duration; write 30s"),
+            ("1.5s", "\"1.5s\" is not a duration; write 1500ms"),
+            ("7d", "\"7d\" is not a duration; write 168h"),
+            ("2 Min", "\"2 Min\" is not a duration; write 2m"),
+            (
+                "-1s",
+                "\"-1s\" is not a duration; write one such as 500ms, 30s, 5m or 24h",
+            ),
+            (
+                "99999999999999999999h",
+                "\"99999999999999999999h\" is not a duration; write one such as 500ms, 30s, 5m or 24h",
+            ),
+        ] {
+            assert_eq!(parse_duration(wrong), Err(meant.to_owned()));
+            if let Some((_, write)) = meant
+                .split_once("; write ")
+                .filter(|(_, write)| !write.contains(' '))
+            {
+                assert!(parse_duration(write).is_ok(), "{write}");
+            }
         }
     }
 }

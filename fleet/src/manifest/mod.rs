@@ -2,10 +2,12 @@
 //!
 //! `parse` reads and checks one file; this file holds what it becomes.
 
+mod advice;
 mod check;
 mod document;
 mod duration;
 mod executor;
+mod flow;
 mod lint;
 mod parse;
 mod probe;

@@ -5,13 +5,8 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
-
-use super::{Manifest, check, document};
-use crate::{
-    arguments::{Schema, Violation},
-    ids::ToolName,
-};
+use super::{Manifest, advice, check, document};
+use crate::{arguments::Schema, ids::ToolName};
 
 /// Bytes of one manifest.
 const BYTES_MAX: usize = 256 * 1024;
@@ -69,7 +64,10 @@ pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
         let mut problems: Vec<_> = unfit
             .items()
             .iter()
-            .map(|violation| explain(violation, &value))
+            .map(|violation| {
+                let message = advice::sentence(violation, &value, SCHEMA.source());
+                ManifestProblem::new(violation.path.clone(), message)
+            })
             .collect();
         if unfit.left_out() > 0 {
             let message = format!(
@@ -88,35 +86,6 @@ pub fn parse(text: &str) -> Result<Manifest, Vec<ManifestProblem>> {
     } else {
         Err(problems)
     }
-}
-
-/// What is known about a violation beyond what the schema says.
-fn explain(violation: &Violation, value: &Value) -> ManifestProblem {
-    let found = value.pointer(&violation.path).and_then(Value::as_str);
-    let message = match (violation.path.as_str(), found) {
-        ("/name", Some(_)) => "a tool's name has 1 to 64 characters of a-z, 0-9 and _".to_owned(),
-        ("/queue", Some(_)) => {
-            "a queue's name has 1 to 64 characters of a-z, 0-9, _ and -".to_owned()
-        }
-        ("/concurrency", _) => {
-            "a tool runs 1 to 1000 at a time over the whole fleet; leave concurrency out where nothing limits it"
-                .to_owned()
-        }
-        ("/executor/sql/rows" | "/executor/sql/rows/min" | "/executor/sql/rows/max", _) => {
-            "rows says how many rows the statement must return or change: write {min: 1, max: 1}, each from 0 to 10000, or \
-             leave one out"
-                .to_owned()
-        }
-        ("/losses", _) => {
-            "a call may lose its worker 0 to 100 times before it is set aside; leave losses out for 5".to_owned()
-        }
-        ("/output_limit", Some(_)) => "write a size such as 64KiB or 1MiB".to_owned(),
-        (_, Some(_)) if violation.expected.english().contains("(ms|s|m|h)") => {
-            "write a duration such as 500ms, 30s, 5m or 24h".to_owned()
-        }
-        _other => violation.sentence().english().to_owned(),
-    };
-    ManifestProblem::new(violation.path.clone(), message)
 }
 
 #[cfg(test)]

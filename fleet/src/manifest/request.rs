@@ -181,9 +181,13 @@ fn check_url(url: &str, manifest: &Manifest) -> Result<(), String> {
         .strip_prefix("http://")
         .or_else(|| url.strip_prefix("https://"))
     else {
-        return Err(
-            "write the scheme literally: the URL begins with http:// or https://".to_owned(),
-        );
+        let rest = url.split_once("://").map_or(url, |(_scheme, rest)| rest);
+        return Err(match rest.starts_with('{') {
+            false => format!("the URL begins with http:// or https://; write https://{rest}"),
+            true => {
+                "the URL begins with http:// or https:// and a literal host; write them".to_owned()
+            }
+        });
     };
     let (authority, path) = rest.split_at(
         rest.find(['/', '?', '#', '{', '}', '\\'])
@@ -206,7 +210,7 @@ fn check_url(url: &str, manifest: &Manifest) -> Result<(), String> {
 fn check_authority(authority: &str) -> Result<(), String> {
     if authority.contains('@') {
         return Err(
-            "a user or password in a URL is not kept secret; use a header with secret://NAME"
+            "a user or password in a URL is not kept secret; write a header with secret://NAME instead"
                 .to_owned(),
         );
     }
@@ -224,11 +228,12 @@ fn check_authority(authority: &str) -> Result<(), String> {
     };
     if !valid {
         return Err(
-            "the host must be a literal name or address, such as api.example.com".to_owned(),
+            "the host must be literal; write a name or an address, such as api.example.com"
+                .to_owned(),
         );
     }
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-        return Err("the port must be a literal number, 1 to 65535".to_owned());
+        return Err("the port must be literal; write a number, 1 to 65535".to_owned());
     }
     Ok(())
 }

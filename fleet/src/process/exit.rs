@@ -1,9 +1,10 @@
 //! What kind of trouble ended a process, as its exit code. An error is sorted by its whole chain, so the kind decides, not its place.
 
-use std::{error::Error, iter};
+use std::{borrow::Cow, error::Error, io, iter};
 
 use async_nats::{ConnectError, ConnectErrorKind};
 
+use super::StartError;
 use crate::{bus::BusError, config::ConfigError, store::StoreError, telemetry::TelemetryError};
 
 /// It failed.
@@ -30,6 +31,14 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
     if cause.is::<ConfigError>() {
         return true;
     }
+    if let Some(StartError::Bind { source, .. }) = cause.downcast_ref() {
+        // A port that is taken may be free a moment later.
+        let kinds = [
+            io::ErrorKind::AddrNotAvailable,
+            io::ErrorKind::PermissionDenied,
+        ];
+        return kinds.contains(&source.kind());
+    }
     if let Some(problem) = cause.downcast_ref::<TelemetryError>() {
         return matches!(
             problem,
@@ -45,13 +54,18 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
         );
     }
     if let Some(problem) = cause.downcast_ref::<BusError>() {
-        return matches!(
-            problem,
-            BusError::UnfitServer(_) | BusError::BadUrl | BusError::ForeignLedger(_)
-        );
+        return match problem {
+            BusError::UnfitServer(_)
+            | BusError::BadUrl
+            | BusError::Denied { .. }
+            | BusError::ForeignLedger(_) => true,
+            BusError::Unavailable { .. } => false,
+        };
     }
     match cause.downcast_ref::<StoreError>() {
-        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_)) => true,
+        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_) | StoreError::BadUrl) => {
+            true
+        }
         Some(StoreError::Refused { source, .. }) => is_turned_away(source),
         Some(
             StoreError::Unavailable { .. }
@@ -64,6 +78,9 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
 
 /// Whether this cause is a server that does not answer.
 pub fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
+    if let Some(StoreError::Refused { source, .. }) = cause.downcast_ref() {
+        return code(source).is_some_and(|code| code == "53300");
+    }
     let ledger = cause.downcast_ref();
     matches!(
         ledger,
@@ -71,8 +88,12 @@ pub fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
     ) || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
 }
 
-/// A wrong user or password (class 28), or a database that does not exist (3D000).
+/// A wrong user or password (class 28), a database that does not exist (3D000), or a role that may not (42501).
 fn is_turned_away(source: &sqlx::Error) -> bool {
-    let code = source.as_database_error().and_then(|answer| answer.code());
-    code.is_some_and(|code| code.starts_with("28") || code.starts_with("3D"))
+    code(source)
+        .is_some_and(|code| code.starts_with("28") || code.starts_with("3D") || code == "42501")
+}
+
+fn code(source: &sqlx::Error) -> Option<Cow<'_, str>> {
+    source.as_database_error().and_then(|answer| answer.code())
 }

@@ -16,6 +16,7 @@ pub use self::exit::{
 use crate::{
     bus::BusError,
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
+    explain::{Servers, explain},
     store::session::Postgres,
     telemetry::{self, FLUSH_MAX, Telemetry, TelemetryError, TelemetryOptions},
 };
@@ -133,11 +134,17 @@ pub fn ledger(url: &SecretString, name: &str) -> Result<Postgres, ConfigError> {
         .iter()
         .any(|scheme| url.expose_secret().starts_with(scheme))
     {
-        return Err(ConfigError(vec![
-            "DATABASE_URL is not a postgres:// URL".to_owned(),
-        ]));
+        return Err(not_a_url());
     }
-    Postgres::new(url, name).map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
+    Postgres::new(url, name).map_err(|_has_the_url| not_a_url())
+}
+
+fn not_a_url() -> ConfigError {
+    let advice =
+        "write postgres://user:password@host:port/database, with %40 for an @ in the password";
+    ConfigError(vec![format!(
+        "DATABASE_URL is not a postgres:// URL; {advice}"
+    )])
 }
 
 /// Whether the bus's URL is one.
@@ -157,6 +164,7 @@ pub fn check_urls(store: &StoreArgs, bus: &BusArgs) -> Vec<String> {
     let store = store
         .map(|ConfigError(sentences)| sentences)
         .unwrap_or_default();
-    let bus = check_bus_url(bus).err().map(|problem| problem.to_string());
+    let bus = check_bus_url(bus).err();
+    let bus = bus.map(|problem| explain(&problem, &Servers::default()).to_string());
     store.into_iter().chain(bus).collect()
 }

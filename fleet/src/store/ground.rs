@@ -40,13 +40,16 @@ pub struct Ground {
 pub struct Finding {
     /// What was found and what it leads to.
     pub what: String,
-    /// What to do.
+    /// What to do; empty where `what` says it.
     pub advice: String,
 }
 
 impl std::fmt::Display for Finding {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}; {}", self.what, self.advice)
+        match self.advice.as_str() {
+            "" => formatter.write_str(&self.what),
+            advice => write!(formatter, "{}; {advice}", self.what),
+        }
     }
 }
 

@@ -5,7 +5,10 @@
 
 use std::borrow::Cow;
 
-use sqlx::{Connection, PgConnection, migrate::Migrator};
+use sqlx::{
+    Connection, PgConnection,
+    migrate::{MigrateError, Migrator},
+};
 
 use super::{StoreError, session::Postgres};
 
@@ -107,9 +110,22 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     }
     // `run` is generic over what it acquires from, which makes a future that cannot be sent between threads.
     let done = migrator.run_direct(None, &mut connection, false).await;
-    done.map_err(|error| StoreError::UnknownSchema(format!("{doing}: {error}")))?;
+    done.map_err(|error| misfit(doing, error))?;
     let after = applied(&mut connection).await?;
     Ok(after.len().saturating_sub(before.len()))
+}
+
+/// What keeps a migration from being applied: trouble with Postgres, or files that do not follow from those before.
+fn misfit(doing: &'static str, problem: MigrateError) -> StoreError {
+    match problem {
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
+            StoreError::from_sqlx(doing, source)
+        }
+        MigrateError::VersionMismatch(version) => StoreError::UnknownSchema(format!(
+            "migration {version} was changed after it was applied; use the release that applied it"
+        )),
+        other => StoreError::UnknownSchema(format!("{doing}: {other}")),
+    }
 }
 
 /// Refuses to go on with a schema that lacks what this program needs, or that has moved on too far.

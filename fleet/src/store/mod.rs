@@ -75,6 +75,9 @@ pub enum StoreError {
         /// What is not understood.
         what: String,
     },
+    /// The URL cannot be read.
+    #[error("it is not a postgres:// URL")]
+    BadUrl,
     /// The server's settings do not keep what it commits, or it is not the one that takes writes.
     #[error("the ground is not safe: {0}")]
     UnsafeGround(String),

@@ -69,9 +69,7 @@ impl Postgres {
     /// It is not one. The message does not contain the URL.
     pub fn new(url: &SecretString, application_name: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url.expose_secret())
-            .map_err(|_has_the_url| {
-                StoreError::unreadable("read DATABASE_URL", "it is not a postgres:// URL")
-            })?
+            .map_err(|_has_the_url| StoreError::BadUrl)?
             .application_name(application_name)
             .options([
                 (

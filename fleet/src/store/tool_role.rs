@@ -32,6 +32,10 @@ pub struct ToolRole {
 
 const DOING: &str = "look at the role of the tools";
 const LOOK_MAX: Duration = Duration::from_secs(6);
+/// What a role for tools is called in advice.
+const FRESH: &str = "toolfleet_tool";
+/// Things of the ledger that are named in one sentence.
+const SHOWN_MAX: usize = 3;
 
 /// Whatever is wrong with a role, one row each; none: it does not exist is a row too. Tables come last, for there may be more
 /// of them than are shown.
@@ -106,14 +110,56 @@ impl ToolRole {
     /// What makes it unfit, whatever it is granted. Empty: it may be granted what it needs.
     pub fn findings(&self) -> Vec<Finding> {
         let flaws = self.flaws.iter().filter(|flaw| flaw.kind != "ungranted");
-        // A superuser reaches everything: one sentence says it.
-        if let Some(all) = flaws.clone().find(|flaw| flaw.kind == "SUPERUSER") {
-            return vec![self.finding(all)];
+        let name = quoted(&self.name);
+        let another = |what: String| Finding {
+            what,
+            advice: format!("name another role: CREATE ROLE {FRESH} LOGIN PASSWORD '…' makes one"),
+        };
+        // What reaches everything, nothing can be taken from: one sentence says it.
+        if flaws
+            .clone()
+            .any(|flaw| flaw.kind == "SUPERUSER" && flaw.of == self.name)
+        {
+            let what = format!("role {name} is a superuser, from whom nothing can be kept");
+            return vec![another(what)];
+        }
+        if let Some(owned) = flaws.clone().find(|flaw| flaw.kind == "owns") {
+            let what = format!(
+                "role {name} is, or may become, the owner of schema {}",
+                owned.of
+            );
+            return vec![another(what)];
         }
         if let Some(missing) = flaws.clone().find(|flaw| flaw.kind == "missing") {
             return vec![self.finding(missing)];
         }
-        flaws.map(|flaw| self.finding(flaw)).collect()
+        let (reaches, others): (Vec<&Flaw>, Vec<&Flaw>) =
+            flaws.partition(|flaw| flaw.kind == "reaches");
+        let mut found: Vec<Finding> = others.into_iter().map(|flaw| self.finding(flaw)).collect();
+        found.extend(self.reaching(&reaches));
+        found
+    }
+
+    /// All of the ledger that it reaches, in one sentence.
+    fn reaching(&self, flaws: &[&Flaw]) -> Option<Finding> {
+        let name = quoted(&self.name);
+        let shown: Vec<&str> = flaws
+            .iter()
+            .take(SHOWN_MAX)
+            .map(|flaw| flaw.of.as_str())
+            .collect();
+        let more = match flaws.len().saturating_sub(SHOWN_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let what = format!(
+            "role {name} reaches {}{more} of the ledger",
+            shown.join(", ")
+        );
+        let advice = format!(
+            "REVOKE what it was granted there, directly or by a membership, FROM {name}, or name another role"
+        );
+        (!flaws.is_empty()).then_some(Finding { what, advice })
     }
 
     /// Whether it has been granted what it needs.
@@ -156,16 +202,6 @@ impl ToolRole {
             "owns_database" => (
                 format!("role {name} owns the database{through}"),
                 "let another role own it".to_owned(),
-            ),
-            "owns" => (
-                format!("role {name} owns schema {of}, or may become its owner"),
-                "use a role that is no member of the owner".to_owned(),
-            ),
-            "reaches" => (
-                format!("role {name} reaches {of} of the ledger"),
-                format!(
-                    "REVOKE what it was granted there, directly or by a membership, FROM {name}"
-                ),
             ),
             power => (format!("role {name} has {power}{through}"), member()),
         };
@@ -348,8 +384,8 @@ mod tests {
             (
                 "owns",
                 "toolfleet",
-                "owns schema toolfleet",
-                "no member of the owner",
+                "the owner of schema toolfleet",
+                "name another role",
             ),
             (
                 "reaches",
@@ -378,6 +414,23 @@ mod tests {
     fn of_a_superuser_one_thing_is_said() {
         let found = role(&[("SUPERUSER", "tools"), ("reaches", "schema toolfleet")]).findings();
         assert_eq!(found.len(), 1);
-        assert!(found[0].what.contains("SUPERUSER"));
+        assert!(found[0].what.contains("is a superuser"), "{}", found[0]);
+        assert!(
+            found[0].advice.starts_with("name another role"),
+            "{}",
+            found[0]
+        );
+    }
+
+    #[test]
+    fn everything_that_it_reaches_is_one_sentence() {
+        let tables: Vec<String> = (0..40).map(|n| format!("table t{n}")).collect();
+        let flaws: Vec<(&str, &str)> = tables.iter().map(|of| ("reaches", of.as_str())).collect();
+        let found = role(&flaws).findings();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].what,
+            "role \"tools\" reaches table t0, table t1, table t2 and 37 more of the ledger"
+        );
     }
 }

@@ -25,6 +25,8 @@ use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 pub use exposition::{metrics, metrics_text};
 pub use figures::LedgerFigures;
 
+use crate::explain::chain;
+
 /// How long [`Telemetry::shutdown`] waits for the last spans to leave.
 pub const FLUSH_MAX: Duration = Duration::from_secs(5);
 
@@ -183,15 +185,8 @@ pub fn start(
 }
 
 /// The error with its causes on one line, for a log field: `claim call: connection closed: broken pipe`.
-pub fn report(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
+pub fn report(error: &(dyn Error + 'static)) -> String {
+    chain(error)
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ async fn a_role_that_reaches_the_ledger_is_refused() {
         ),
         (
             "REVOKE pg_read_all_data FROM @tool; ALTER USER @tool SUPERUSER",
-            "has SUPERUSER",
+            "is a superuser",
         ),
     ] {
         bench.admin(grant).await;

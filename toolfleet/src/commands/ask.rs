@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_nats::{HeaderMap, StatusCode};
-use fleet::bus::connect::Bus;
+use fleet::bus::{BusError, connect::Bus};
 use futures_util::StreamExt;
 use serde::Deserialize;
 
@@ -45,7 +45,14 @@ pub(super) async fn ask(bus: &Bus, question: Question) -> anyhow::Result<String>
         client.flush().await?;
         anyhow::Ok(answers.next().await)
     });
+    let denied = || {
+        let doing = "send this request";
+        bus.denied().map(|what| BusError::Denied { doing, what })
+    };
     let Ok(answer) = asked.await else {
+        if let Some(denied) = denied() {
+            return Err(denied.into());
+        }
         bail!("no answer within {} s; {advice}", wait.as_secs());
     };
     match answer.context("send the request")? {

@@ -2,17 +2,22 @@
 
 use std::error::Error;
 
-use fleet::{process, telemetry};
+use fleet::{
+    explain::{Servers, explain},
+    process,
+};
 
 use super::{
     nearby::DevEnded,
     output::{OutputError, plain},
+    variable::BadVariable,
 };
 
 /// It worked.
 pub const OK: u8 = 0;
 pub(super) const FAILED: u8 = process::FAILED;
 const USAGE: u8 = 2;
+/// Its settings are wrong, or a server is not one to work with.
 pub(super) const CONFIGURATION: u8 = process::CONFIGURATION;
 pub(super) const UNREACHABLE: u8 = process::UNREACHABLE;
 
@@ -23,7 +28,9 @@ pub(super) struct UsageError(pub(super) String);
 
 /// Nobody is there to answer, although the servers are.
 #[derive(Debug, thiserror::Error)]
-#[error("no dispatcher answers on {0}; start one, or look at its /readyz")]
+#[error(
+    "no dispatcher answers on {0}; start one, or look at its /readyz and at the prefix and tenant of both"
+)]
 pub(super) struct NoResponders(pub(super) String);
 
 /// What the process ends with after this error.
@@ -33,7 +40,7 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
         OK
     } else if any(|cause| cause.is::<UsageError>()) {
         USAGE
-    } else if any(process::is_configuration) {
+    } else if any(|cause| cause.is::<BadVariable>() || process::is_configuration(cause)) {
         CONFIGURATION
     } else if any(is_unreachable) {
         UNREACHABLE
@@ -42,10 +49,10 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
     }
 }
 
-/// The error with its causes for a person. Further lines, such as those of a server's log, are indented.
-pub fn describe(problem: &anyhow::Error) -> String {
-    let report = telemetry::report(problem.as_ref());
-    let lines: Vec<String> = report.lines().map(plain).collect();
+/// The error for a person: what is wrong, where, and what to do. Further lines, such as those of a server's log, are indented.
+pub fn describe(problem: &anyhow::Error, servers: &Servers) -> String {
+    let told = explain(problem.as_ref(), servers).to_string();
+    let lines: Vec<String> = told.lines().map(plain).collect();
     lines.join("\n  ")
 }
 
@@ -147,7 +154,7 @@ mod tests {
     fn a_description_has_the_causes_and_cannot_steer_a_terminal() {
         let problem = anyhow!("its log says:\nup\u{1b}[2J\u{202e}").context("start");
         assert_eq!(
-            describe(&problem),
+            describe(&problem, &Servers::default()),
             "start: its log says:\n  up\\u{1b}[2J\\u{202e}"
         );
     }

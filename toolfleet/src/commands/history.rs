@@ -245,12 +245,15 @@ pub(super) async fn asked(pool: &PgPool, call: CallId) -> Result<Option<Asked>, 
     .map_err(|error| StoreError::from_sqlx("read a call", error))
 }
 
-/// The newest calls that are open or came within the last minute.
+/// The newest calls that are open or came within the last minute, each with its tool.
 ///
 /// Only an open call has `not_before`, so of the history only its last minute is read, by its key.
-pub(super) async fn current(pool: &PgPool, filter: &Filter) -> Result<Vec<Uuid>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT call_id FROM toolfleet.calls
+pub(super) async fn current(
+    pool: &PgPool,
+    filter: &Filter,
+) -> Result<Vec<(Uuid, String)>, StoreError> {
+    sqlx::query_as(
+        "SELECT call_id, tool FROM toolfleet.calls
          WHERE (not_before IS NOT NULL
                 OR call_id > (lpad(to_hex((extract(epoch FROM now() - interval '1 minute') * 1000)::bigint), 12, '0')
                               || repeat('0', 20))::uuid)

@@ -14,9 +14,16 @@ use std::{
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, parser::ValueSource};
+use fleet::explain::Servers;
 use nix::unistd::geteuid;
 
-use super::{Program, exit::UsageError, output};
+use super::{
+    Program,
+    destinations::servers,
+    exit::UsageError,
+    output,
+    variable::{BadVariable, refusal},
+};
 use crate::{
     dev::{DATA_FOLDER, DevState},
     servers::process::command_line,
@@ -38,14 +45,15 @@ const BYTES_MAX: u64 = 64 * 1024;
 )]
 pub(super) struct DevEnded(PathBuf);
 
-/// Reads the command line; ends the process as clap does where it makes no sense, or asks for help.
+/// Reads the command line, and which servers it leads to; ends the process as clap does where it makes no sense, or asks for
+/// help.
 ///
 /// # Errors
 ///
-/// A client command has no address, and no `dev` that runs is near.
-pub fn parse(arguments: &[OsString]) -> anyhow::Result<Program> {
+/// A variable of the environment is not understood, or a client command has no address, and no `dev` that runs is near.
+pub fn parse(arguments: &[OsString]) -> anyhow::Result<(Program, Servers)> {
     let lenient = for_clients(Program::command(), &|arg| without_address(arg));
-    let matches = lenient.clone().get_matches_from(arguments);
+    let matches = read_line(lenient.clone(), arguments)?;
     let in_environment = ["DATABASE_URL", "NATS_URL"]
         .into_iter()
         .any(|name| env::var_os(name).is_some());
@@ -53,8 +61,14 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Program> {
         None => Program::command(),
         Some(wanted) => told(wanted)?,
     };
-    let matches = command.get_matches_from(arguments);
-    Ok(Program::from_arg_matches(&matches).unwrap_or_else(|problem| problem.exit()))
+    let matches = read_line(command, arguments)?;
+    let program = Program::from_arg_matches(&matches).unwrap_or_else(|problem| problem.exit());
+    Ok((program, servers(&matches)))
+}
+
+fn read_line(mut command: Command, arguments: &[OsString]) -> Result<ArgMatches, BadVariable> {
+    let matches = command.try_get_matches_from_mut(arguments);
+    matches.or_else(|problem| Err(refusal(&problem, &command).unwrap_or_else(|| problem.exit())))
 }
 
 /// The command line with the addresses of the fleet that is near.

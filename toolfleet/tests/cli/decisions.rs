@@ -198,7 +198,8 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     let open = here.calls(1, &["retry", &new, "--key", "other"]);
     assert!(open.err.contains("it is not over"), "{}", open.err);
     here.calls(0, &["cancel", &new, "--reason", "changed my mind"]);
-    here.calls(0, &["cancel", &new]);
+    // It is over now, so nothing is taken back any more.
+    here.calls(1, &["cancel", &new]);
     let shown = here.calls(0, &["show", &new]).out;
     assert!(shown.contains("cancelled  changed my mind"), "{shown}");
     let same = here.calls(1, &["retry", &new, "--key", "new"]);

@@ -281,7 +281,7 @@ async fn unsafe_ground_is_explained_with_what_to_do_and_the_rest_is_looked_at_al
         "{ground}"
     );
     // Nobody listens there.
-    assert!(line("FAIL  nats").unwrap().contains("Look at NATS_URL"));
+    assert!(line("FAIL  nats").unwrap().contains("correct NATS_URL"));
     assert!(line("ok    clock").is_some(), "{}", ran.out);
     postgres.stop().await;
 }

@@ -66,8 +66,10 @@ fn a_taken_port_is_a_failure_that_names_the_address() {
     ]));
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(
-        ran.err
-            .contains(&format!("toolfleet: bind TOOLFLEET_HTTP {address}: ")),
+        ran.err.starts_with(&format!(
+            "toolfleet: port {} of 127.0.0.1 (TOOLFLEET_HTTP) is taken; ",
+            taken.local_addr().unwrap().port()
+        )),
         "{}",
         ran.err
     );

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use fleet::store::migrate::migrate;
 use sqlx::AssertSqlSafe;
 
-use crate::support::{folder, ledger, postgres};
+use crate::support::{folder, ledger, postgres, program, run};
 
 #[tokio::test]
 async fn every_column_is_documented_and_every_query_of_the_page_runs() {
@@ -40,6 +40,54 @@ async fn every_column_is_documented_and_every_query_of_the_page_runs() {
             .fetch_all(&mut connection)
             .await;
         ran.unwrap_or_else(|refused| panic!("{refused}: {query}"));
+    }
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn the_documented_read_only_role_reads_the_history() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut owner = ledger.connect().await.unwrap();
+    let views: Vec<String> = sqlx::query_scalar(
+        "SELECT 'toolfleet.' || table_name FROM information_schema.views WHERE table_schema = 'toolfleet'",
+    )
+    .fetch_all(&mut owner)
+    .await
+    .unwrap();
+    let grants = format!(
+        "CREATE ROLE reader LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA toolfleet TO reader; GRANT SELECT ON {} TO reader",
+        views.join(", ")
+    );
+    // Names of the catalog.
+    sqlx::raw_sql(AssertSqlSafe(grants))
+        .execute(&mut owner)
+        .await
+        .unwrap();
+    let port = postgres.port();
+    let url = format!("postgres://reader:x@127.0.0.1:{port}/toolfleet");
+    for line in [
+        &["calls", "list"][..],
+        &["tools", "list", "--all"],
+        &["workers", "list"],
+    ] {
+        let mut command = program(line);
+        command.env("DATABASE_URL", &url);
+        let ran = run(command);
+        assert_eq!(ran.code, 0, "{line:?}: {}", ran.err);
+    }
+    let unknown = fleet::ids::CallId::generate().to_string();
+    for verb in ["show", "explain"] {
+        let mut command = program(&["calls", verb, &unknown]);
+        command.env("DATABASE_URL", &url);
+        let ran = run(command);
+        assert!(
+            ran.code == 1 && ran.err.contains("no call"),
+            "{verb}: {}",
+            ran.err
+        );
     }
     postgres.stop().await;
 }

@@ -10,6 +10,7 @@ mod exits;
 mod help;
 mod history;
 mod migrate;
+mod mistakes;
 mod support;
 mod tools;
 mod workers;

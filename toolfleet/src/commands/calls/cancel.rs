@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use fleet::{
-    call::State,
     config::BusArgs,
     ids::{CallId, Label},
     wire::cancel::{CancelAnswer, CancelResult},
@@ -19,7 +18,7 @@ use crate::commands::{
 /// What `calls cancel` is told.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code 1 when the call was over before, or is in doubt: then nothing can be taken back"
+    after_help = "Exit code 1 when the call was over before, cancelled or not, or is in doubt: then nothing is taken back"
 )]
 pub struct Cancel {
     /// The call's id, as every envelope has it
@@ -70,12 +69,11 @@ impl Cancel {
     }
 }
 
-/// Whether the wish is fulfilled, as far as it can be now.
+/// Whether this request took something back, as far as it can be known now.
 fn is_taken_back(answer: &CancelAnswer) -> bool {
     match answer.result {
         CancelResult::Cancelled | CancelResult::CancelRequested => true,
-        CancelResult::AlreadyTerminal => answer.state == State::Cancelled,
-        CancelResult::InDoubt => false,
+        CancelResult::AlreadyTerminal | CancelResult::InDoubt => false,
     }
 }
 

@@ -81,10 +81,12 @@ impl Tail {
                     "there are more calls than can be followed; --tool or --tenant narrows it",
                 );
             }
+            followed.meet(&current);
+            let current: Vec<Uuid> = current.into_iter().map(|(call, _tool)| call).collect();
             let news = history::news(pool, &followed.question(&current)).await?;
             let text: String = news
                 .iter()
-                .map(|news| self.line(news))
+                .map(|news| self.line(news, followed.tool(news.call_id)))
                 .collect::<Result<_, _>>()?;
             followed.learn(&current, &news);
             // What has happened before is not news.
@@ -97,14 +99,14 @@ impl Tail {
         }
     }
 
-    fn line(&self, news: &News) -> anyhow::Result<String> {
+    fn line(&self, news: &News, tool: &str) -> anyhow::Result<String> {
         if self.json {
             return Ok(json::compact(&news.event) + "\n");
         }
         let event: Event = serde_json::from_str(&news.event).context("read the view of events")?;
         let from = event.from_state.as_deref().unwrap_or("-");
         let line = format!(
-            "{}  {}  {from} -> {}  {}  {}",
+            "{}  {}  {tool}  {from} -> {}  {}  {}",
             output::instant(event.at),
             event.call_id,
             event.to_state,
@@ -128,7 +130,11 @@ struct Event {
 
 /// How far each call has been followed.
 #[derive(Debug, Default)]
-struct Followed(HashMap<Uuid, Seen>);
+struct Followed {
+    calls: HashMap<Uuid, Seen>,
+    /// The tools of those calls, and of those that are just met.
+    tools: HashMap<Uuid, String>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
@@ -137,10 +143,22 @@ struct Seen {
 }
 
 impl Followed {
+    /// Takes note of whose calls these are.
+    fn meet(&mut self, current: &[(Uuid, String)]) {
+        for (call, tool) in current {
+            self.tools.entry(*call).or_insert_with(|| tool.clone());
+        }
+    }
+
+    /// The tool of a call that was met.
+    fn tool(&self, call: Uuid) -> &str {
+        self.tools.get(&call).map_or("-", String::as_str)
+    }
+
     /// Every call that may have news, with the last revision that is known of it.
     fn question(&self, current: &[Uuid]) -> Vec<(Uuid, i32)> {
-        let new = current.iter().filter(|call| !self.0.contains_key(call));
-        let known = self.0.iter().filter(|(_, seen)| !seen.over);
+        let new = current.iter().filter(|call| !self.calls.contains_key(call));
+        let known = self.calls.iter().filter(|(_, seen)| !seen.over);
         let known = known.map(|(call, seen)| (*call, seen.revision));
         known.chain(new.map(|call| (*call, -1))).collect()
     }
@@ -155,15 +173,16 @@ impl Followed {
             ..
         } in news
         {
-            let seen = self.0.entry(*call_id).or_insert(Seen {
+            let seen = self.calls.entry(*call_id).or_insert(Seen {
                 revision: *revision,
                 over: *over,
             });
             seen.revision = seen.revision.max(*revision);
             seen.over |= *over;
         }
-        self.0
+        self.calls
             .retain(|call, seen| !seen.over || current.contains(call));
+        self.tools.retain(|call, _| self.calls.contains_key(call));
     }
 }
 
@@ -184,6 +203,11 @@ mod tests {
     fn a_call_is_followed_to_its_end_and_told_once() {
         let (call, other) = (Uuid::now_v7(), Uuid::now_v7());
         let mut followed = Followed::default();
+        followed.meet(&[(call, "look_up".to_owned()), (other, "charge".to_owned())]);
+        assert_eq!(
+            (followed.tool(call), followed.tool(other)),
+            ("look_up", "charge")
+        );
         assert_eq!(followed.question(&[call]), [(call, -1)]);
         followed.learn(&[call], &[news(call, 0, false), news(call, 1, false)]);
         // No longer among the current ones, because it has ended meanwhile: asked about all the same.
@@ -194,6 +218,6 @@ mod tests {
         // Over and still current: known, so that it is not told again.
         assert!(followed.question(&[other]).is_empty());
         followed.learn(&[], &[]);
-        assert!(followed.0.is_empty());
+        assert!(followed.calls.is_empty() && followed.tools.is_empty());
     }
 }

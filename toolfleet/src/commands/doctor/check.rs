@@ -1,5 +1,9 @@
 //! One thing that was looked at, and what it came to.
 
+use fleet::{
+    explain::{Servers, explain},
+    store::ground::Finding,
+};
 use serde::Serialize;
 
 use crate::commands::{
@@ -80,18 +84,19 @@ impl Check {
         }
     }
 
-    /// It could not be looked at: the trouble says what kind of failure that is.
+    /// It could not be looked at: the trouble says what kind of failure that is, and what to do.
     pub(super) fn error(
         check: &'static str,
         problem: impl Into<anyhow::Error>,
-        advice: Option<&str>,
+        servers: &Servers,
     ) -> Self {
         let problem = problem.into();
+        let Finding { what, advice } = explain(problem.as_ref(), servers);
         Self {
             status: Status::Fail,
-            advice: advice.map(ToOwned::to_owned),
+            advice: (!advice.is_empty()).then(|| capital(&advice)),
             code: exit::exit_code(&problem),
-            ..Self::ok(check, exit::describe(&problem))
+            ..Self::ok(check, what)
         }
     }
 }
@@ -135,6 +140,13 @@ pub(super) fn age(seconds: f64) -> String {
     format!("{amount:.0} {unit}")
 }
 
+/// The text as the beginning of a sentence.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
 /// A number of things.
 pub(super) fn count(number: usize, one: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
@@ -158,14 +170,15 @@ mod tests {
             doing,
             source: None,
         };
-        let away = Check::error("nats", away, None);
-        let refused = Check::error("nats", BusError::UnfitServer("too old".into()), None);
+        let none = Servers::default();
+        let away = Check::error("nats", away, &none);
+        let refused = Check::error("nats", BusError::UnfitServer("too old".into()), &none);
         assert_eq!(exit_code(&[]), 0);
         assert_eq!(exit_code(&[ok.clone(), warn.clone()]), 0);
         assert_eq!(exit_code(&[warn, fail.clone()]), 1);
         assert_eq!(exit_code(&[fail.clone(), away.clone()]), 69);
         assert_eq!(exit_code(&[ok, fail, away, refused]), 64);
-        assert_eq!(exit_code(&[Check::error("x", anyhow!("odd"), None)]), 1);
+        assert_eq!(exit_code(&[Check::error("x", anyhow!("odd"), &none)]), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     bus::{connect::Bus, mark},
+    explain::Servers,
     owner::{LedgerName, PrefixOwner, owner},
     standing::{Mark, Seen, Standing, judge},
     store::{
@@ -59,7 +60,7 @@ pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
         }
         // The check of the schema says more.
         Ok(None) => {}
-        Err(problem) => checks.push(Check::error(NAME, problem, None)),
+        Err(problem) => checks.push(Check::error(NAME, problem, &Servers::default())),
     }
     checks
 }

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use ::fleet::{
     config::{BusArgs, ConfigError, StoreArgs},
+    explain::Servers,
     process,
 };
 use serde_json::json;
@@ -83,8 +84,9 @@ impl Doctor {
 
 async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigError> {
     let postgres = connect::postgres(&store.database_url)?;
-    let (mut checks, seen) = postgres::look(&postgres).await;
-    let connected = nats::look(bus, seen.ledger.as_ref(), &mut checks).await;
+    let servers = Servers::of_variables(&store.database_url, &bus.nats_url);
+    let (mut checks, seen) = postgres::look(&postgres, &servers).await;
+    let connected = nats::look(bus, seen.ledger.as_ref(), &servers, &mut checks).await;
     if seen.ledger.is_some() {
         checks.extend(ground::look(&postgres, connected.as_ref()).await);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{self, account::Account};
-use fleet::{bus::connect::Bus, config::BusArgs};
+use fleet::{bus::connect::Bus, config::BusArgs, explain::Servers};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -29,13 +29,13 @@ const FULL: u64 = 90;
 pub(super) async fn look(
     args: &BusArgs,
     ledger: Option<&Ledger>,
+    servers: &Servers,
     checks: &mut Vec<Check>,
 ) -> Option<Bus> {
     let bus = match connect::bus(args).await {
         Ok(bus) => bus,
         Err(problem) => {
-            let advice = "Look at NATS_URL, the server and its log";
-            checks.push(Check::error("nats", problem, Some(advice)));
+            checks.push(Check::error("nats", problem, servers));
             return None;
         }
     };

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use fleet::{
+    explain::Servers,
     ids::QueueName,
     manifest::ExecutorSpec,
     registry::Registry,
@@ -14,7 +15,7 @@ use fleet::{
 };
 use time::OffsetDateTime;
 
-use super::check::{Check, age, count};
+use super::check::{Check, age, capital, count};
 use crate::commands::connect;
 
 /// What the other checks go on from.
@@ -54,18 +55,15 @@ const CONNECTIONS_OF_A_PROCESS: usize = 10;
 const CLOCK_OFF_MAX_S: f64 = 5.0;
 
 /// Looks at all of it, as far as Postgres answers.
-pub(super) async fn look(postgres: &Postgres) -> (Vec<Check>, Seen) {
+pub(super) async fn look(postgres: &Postgres, servers: &Servers) -> (Vec<Check>, Seen) {
     let (mut checks, mut seen) = (Vec::new(), Seen::default());
     let looked = look_into(postgres, &mut checks, &mut seen).await;
     if let Err(problem) = looked {
-        checks.push(match problem {
-            // It says itself what to do.
-            StoreError::UnknownSchema(_) => Check::error("schema", problem, None),
-            _ => {
-                let advice = "Look at DATABASE_URL, the server and its log";
-                Check::error("postgres", problem, Some(advice))
-            }
-        });
+        let name = match problem {
+            StoreError::UnknownSchema(_) => "schema",
+            _ => "postgres",
+        };
+        checks.push(Check::error(name, problem, servers));
     }
     (checks, seen)
 }
@@ -241,12 +239,6 @@ pub(super) fn connections(server: &Server, workers: usize, dispatchers: usize) -
     }
     let advice = "Raise max_connections: who gets none is told that Postgres is away";
     Check::warn("connections", found, advice)
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
 }
 
 #[cfg(test)]

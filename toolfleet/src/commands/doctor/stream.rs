@@ -14,6 +14,7 @@ use fleet::{
         drift::{self, Drift},
         events, orphans, topology,
     },
+    explain::Servers,
     ids::QueueName,
     store::health,
     telemetry,
@@ -39,8 +40,7 @@ pub(super) async fn look(bus: &Bus, ledger: &Ledger, dispatchers: Option<usize>)
         Err(problem) => Err(problem),
     };
     if let Err(problem) = looked {
-        let advice = "JetStream is not well, or this user may not ask ($JS.API.>)";
-        checks.push(Check::error("stream", problem, Some(advice)));
+        checks.push(Check::error("stream", problem, &Servers::default()));
     }
     checks
 }

@@ -1,9 +1,12 @@
 //! The roles that sql tools log in as: what keeps their statements from the ledger.
 
-use fleet::store::{
-    StoreError, ground,
-    session::Postgres,
-    tool_role::{self, ToolRole},
+use fleet::{
+    explain::Servers,
+    store::{
+        StoreError, ground,
+        session::Postgres,
+        tool_role::{self, ToolRole},
+    },
 };
 
 use super::{check::Check, postgres::Ledger};
@@ -13,7 +16,7 @@ const NAME: &str = "tool_role";
 pub(super) async fn look(postgres: &Postgres, ledger: &Ledger) -> Vec<Check> {
     match roles(postgres, ledger).await {
         Ok(roles) => judge(&ledger.on_the_fleet, &roles),
-        Err(problem) => vec![Check::error(NAME, problem, None)],
+        Err(problem) => vec![Check::error(NAME, problem, &Servers::default())],
     }
 }
 

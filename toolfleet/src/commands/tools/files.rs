@@ -7,7 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fleet::manifest::{Manifest, ManifestProblem, parse};
+use fleet::{
+    explain::chain,
+    ids::Prefix,
+    manifest::{ExecutorSpec, Manifest, ManifestProblem, parse},
+    wire::subjects::Subjects,
+};
 
 use crate::commands::{exit::UsageError, output::plain};
 
@@ -103,9 +108,32 @@ pub(super) fn text(path: &Path) -> Result<String, Vec<ManifestProblem>> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes))
-        .map_err(|problem| whole_file(format!("cannot be read: {problem}")))?;
+        .map_err(|problem| whole_file(format!("cannot be read: {}", chain(&problem))))?;
     String::from_utf8(bytes)
         .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))
+}
+
+/// Refuses tools that would speak where a fleet with this prefix does itself.
+pub(super) fn refuse_own_subjects(files: &mut [ManifestFile], prefix: &Prefix) {
+    let subjects = Subjects::new(prefix.clone());
+    for file in files {
+        let own = file.manifest.as_ref().ok();
+        if let Some(problem) = own.and_then(|manifest| own_subject(manifest, &subjects)) {
+            file.manifest = Err(vec![problem]);
+        }
+    }
+}
+
+fn own_subject(manifest: &Manifest, subjects: &Subjects) -> Option<ManifestProblem> {
+    let ExecutorSpec::Nats(spec) = &manifest.executor else {
+        return None;
+    };
+    subjects.is_own(&spec.subject).then(|| ManifestProblem {
+        path: "/executor/nats/subject".to_owned(),
+        message:
+            "the fleet itself speaks on this subject; write the service's own, such as weather.get"
+                .to_owned(),
+    })
 }
 
 /// Each problem as `file:pointer: message`.
@@ -155,6 +183,21 @@ mod tests {
             .map(|file| file.path.file_name().unwrap())
             .collect();
         assert_eq!(names, ["a.json", "b.yaml", "c.yml"]);
+    }
+
+    #[test]
+    fn a_tool_may_not_speak_where_the_fleet_does() {
+        let manifest = |subject: &str| {
+            let text = format!(
+                "{{name: t, version: 1, description: d, effect: read, input_schema: {{type: object}}, \
+                 executor: {{nats: {{subject: {subject}}}}}}}"
+            );
+            parse(&text).expect("a manifest")
+        };
+        let subjects = Subjects::new("acme".parse().expect("a prefix"));
+        assert!(own_subject(&manifest("acme.v1.x.admin.settle"), &subjects).is_some());
+        assert!(own_subject(&manifest("acme2.translate"), &subjects).is_none());
+        assert!(own_subject(&manifest("toolfleet.x"), &subjects).is_none());
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use fleet::manifest::{ManifestProblem, lint, lint_text};
+use fleet::{
+    ids::Prefix,
+    manifest::{ManifestProblem, lint, lint_text},
+};
 use serde_json::{Value, json};
 
 use super::files::{self, ManifestFile};
@@ -31,6 +34,9 @@ pub struct Lint {
     /// Manifest files, or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
+    /// The first token of the fleet's subjects, on which no tool may speak
+    #[arg(long, env = "TOOLFLEET_PREFIX", default_value = "toolfleet")]
+    prefix: Prefix,
     /// Print JSON: an array with an object per file
     #[arg(long)]
     json: bool,
@@ -38,7 +44,8 @@ pub struct Lint {
 
 impl Lint {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let files = files::read_all(&self.paths)?;
+        let mut files = files::read_all(&self.paths)?;
+        files::refuse_own_subjects(&mut files, &self.prefix);
         let found: Vec<Found> = files.iter().map(Found::new).collect();
         if self.json {
             output::print_json(&found.iter().map(Found::to_json).collect::<Value>())?;

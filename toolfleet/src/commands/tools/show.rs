@@ -1,6 +1,6 @@
 //! `toolfleet tools show`.
 
-use std::process::ExitCode;
+use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -10,6 +10,8 @@ use fleet::{
     ids::ToolName,
     manifest::Manifest,
 };
+
+use serde_json::value::RawValue;
 
 use crate::commands::{connect, history, json, output};
 
@@ -61,6 +63,26 @@ impl Shape {
     }
 }
 
+/// A stored manifest with the fields that it leaves out because they say nothing else than their default.
+///
+/// What stands there keeps its tokens. One that another version of this program applied stays as it is.
+fn with_defaults(stored: &str) -> anyhow::Result<String> {
+    let Ok(manifest) = serde_json::from_str::<Manifest>(stored) else {
+        return Ok(stored.to_owned());
+    };
+    let mut fields: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(stored).context("read a manifest")?;
+    let defaults = [
+        ("coercion", manifest.coercion.as_str()),
+        ("key", manifest.key_policy().as_str()),
+    ];
+    for (field, word) in defaults {
+        let word = RawValue::from_string(format!("\"{word}\"")).context("write a word")?;
+        fields.entry(field.to_owned()).or_insert(word);
+    }
+    serde_json::to_string(&fields).context("write a manifest")
+}
+
 impl Show {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         if self.strict && self.format != Shape::Openai {
@@ -77,7 +99,7 @@ impl Show {
             }
         };
         let shown = match self.format.format() {
-            None => manifest,
+            None => with_defaults(&manifest)?,
             Some(format) => {
                 let manifest: Manifest = serde_json::from_str(&manifest)
                     .context("read a manifest that another version of this program applied")?;
@@ -101,5 +123,41 @@ impl Show {
             output::warn(&format!("{} is not strict: {}", not.name, not.reason));
         }
         listed.tools[0].to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_manifest_leaves_out_is_shown_as_what_it_means() {
+        let stored = |effect: &str, more: &str| {
+            format!(
+                r#"{{"description":"d","effect":"{effect}","executor":{{"nats":{{"subject":"a"}}}},"input_schema":{{"maximum":1.50,"type":"object"}}{more},"name":"t","version":1}}"#
+            )
+        };
+        for (effect, more, key, coercion) in [
+            ("read", "", "optional", "on"),
+            ("once", "", "required", "on"),
+            (
+                "once",
+                r#","coercion":"off","key":"from_arguments""#,
+                "from_arguments",
+                "off",
+            ),
+        ] {
+            let shown = with_defaults(&stored(effect, more)).unwrap();
+            let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
+            assert_eq!(
+                (&value["key"], &value["coercion"]),
+                (&key.into(), &coercion.into())
+            );
+            assert!(shown.contains("1.50"), "{shown}");
+        }
+        assert_eq!(
+            with_defaults(r#"{"of":"another release"}"#).unwrap(),
+            r#"{"of":"another release"}"#
+        );
     }
 }

@@ -1,0 +1,116 @@
+//! Where a server is and as whom we go there, as it may be shown: without the password.
+
+use std::{fmt, str::FromStr};
+
+use async_nats::ServerAddr;
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::postgres::PgConnectOptions;
+
+use crate::store::StoreError;
+
+/// One server that a setting leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The setting: a variable, a flag, or a file.
+    pub setting: String,
+    /// Host and port.
+    pub address: String,
+    /// Who logs in, where the URL says it.
+    pub role: Option<String>,
+    /// Which database is meant.
+    pub database: Option<String>,
+}
+
+impl Destination {
+    /// Where a `postgres://` URL leads; none if it is not one.
+    pub fn of_postgres(setting: impl Into<String>, url: &SecretString) -> Option<Self> {
+        let options = PgConnectOptions::from_str(url.expose_secret()).ok()?;
+        let socket = options.get_socket().map(|path| path.display().to_string());
+        let role = options.get_username().to_owned();
+        Some(Self {
+            setting: setting.into(),
+            address: socket
+                .unwrap_or_else(|| format!("{}:{}", options.get_host(), options.get_port())),
+            database: Some(options.get_database().unwrap_or(&role).to_owned()),
+            role: Some(role),
+        })
+    }
+
+    /// Where a `nats://` URL leads; none if it is not one.
+    pub fn of_nats(setting: impl Into<String>, url: &SecretString) -> Option<Self> {
+        let address: ServerAddr = url.expose_secret().parse().ok()?;
+        let with_password = address.password().is_some();
+        Some(Self {
+            setting: setting.into(),
+            address: format!("{}:{}", address.host(), address.port()),
+            // A name alone is a token, and that is a secret.
+            role: address
+                .username()
+                .filter(|_| with_password)
+                .map(str::to_owned),
+            database: None,
+        })
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.address, self.setting)
+    }
+}
+
+/// The servers that a command was told of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Servers {
+    /// Postgres.
+    pub ledger: Option<Destination>,
+    /// NATS.
+    pub bus: Option<Destination>,
+}
+
+impl Servers {
+    /// Those that these variables name.
+    pub fn of_variables(database_url: &SecretString, nats_url: &SecretString) -> Self {
+        Self {
+            ledger: Destination::of_postgres("DATABASE_URL", database_url),
+            bus: Destination::of_nats("NATS_URL", nats_url),
+        }
+    }
+}
+
+/// Trouble with another Postgres than the ledger's own.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", place.setting)]
+pub struct Located {
+    /// Where.
+    pub place: Destination,
+    /// What.
+    #[source]
+    pub source: StoreError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_shows_all_of_a_url_but_the_secret() {
+        let url = SecretString::from("postgres://u:hunter2@db.example:5433/fleet".to_owned());
+        let place = Destination::of_postgres("DATABASE_URL", &url).unwrap();
+        assert_eq!(place.to_string(), "db.example:5433 (DATABASE_URL)");
+        assert_eq!(
+            (place.role.as_deref(), place.database.as_deref()),
+            (Some("u"), Some("fleet"))
+        );
+        for (url, role) in [
+            ("nats://u:hunter2@nats.example", Some("u")),
+            ("nats://hunter2@nats.example", None),
+        ] {
+            let place =
+                Destination::of_nats("NATS_URL", &SecretString::from(url.to_owned())).unwrap();
+            assert_eq!(place.to_string(), "nats.example:4222 (NATS_URL)");
+            assert_eq!(place.role.as_deref(), role);
+            assert!(!format!("{place:?}").contains("hunter2"));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Command lines and variables that are wrong whatever the servers are.
+
+use super::Mistake;
+
+const NO_DATABASE: &str = "postgres://nobody:hunter2@127.0.0.1:1/nowhere";
+const ID: &str = "01936c2e-0000-7000-8000-000000000001";
+
+pub(super) fn all() -> Vec<Mistake> {
+    let worker = |name| Mistake::of(name, "worker").with("DATABASE_URL", NO_DATABASE);
+    vec![
+        Mistake::of("a command that does not exist", "tool list"),
+        Mistake::of("a flag that does not exist", "calls list --last 5"),
+        Mistake::of("no database", "calls list"),
+        Mistake::of("an id that is none", "calls show 42").with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a state that does not exist", "calls list --state lost")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("an argument twice", "call look_up a=1 a=2"),
+        Mistake::of("a tool's name with capitals", "call LookUp"),
+        Mistake::of(
+            "a duration without its unit, as a flag",
+            "worker --drain-timeout 30",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        worker("a duration without its unit, as a variable").with("WORKER_DRAIN_TIMEOUT", "30"),
+        worker("a number that is none").with("WORKER_CONCURRENCY", "many"),
+        worker("a number that is too low").with("WORKER_CONCURRENCY", "0"),
+        worker("a folder that is not there").with("WORKER_SECRETS", "/nowhere"),
+        worker("an address without a port").with("TOOLFLEET_HTTP", "0.0.0.0"),
+        worker("a prefix with a space").with("TOOLFLEET_PREFIX", "a b"),
+        worker("a log filter that is none").with("TOOLFLEET_LOG", "=,="),
+        worker("a collector without a scheme")
+            .with("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318"),
+        Mistake::of("a database of another kind", "migrate")
+            .with("DATABASE_URL", "mysql://u:hunter2@h/d"),
+        Mistake::of("a database URL whose port is a word", "migrate")
+            .with("DATABASE_URL", "postgres://u:hunter2@h:port/d"),
+        Mistake::of("a NATS URL with a space", "call look_up")
+            .with("NATS_URL", "nats://u:hunter2@a b"),
+        Mistake::of("a bad variable of a client", &format!("calls cancel {ID}"))
+            .with("TOOLFLEET_PREFIX", "a.b"),
+    ]
+}
