@@ -168,13 +168,12 @@ mod tests {
         let (first, second) = (CallId::generate(), CallId::generate());
         let began = Instant::now();
         expiry.remember(second, Duration::from_secs(8));
-        let waiting = tokio::spawn({
-            let expiry = expiry.clone();
-            async move { expiry.until_over(10).await }
-        });
-        tokio::task::yield_now().await;
-        expiry.remember(first, Duration::from_secs(2));
-        assert_eq!(waiting.await.unwrap(), [first]);
+        let remembering = async {
+            tokio::task::yield_now().await;
+            expiry.remember(first, Duration::from_secs(2));
+        };
+        let (over, ()) = tokio::join!(expiry.until_over(10), remembering);
+        assert_eq!(over, [first]);
         assert_eq!(began.elapsed().as_secs(), 2);
     }
 }

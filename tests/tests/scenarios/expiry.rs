@@ -158,8 +158,9 @@ async fn ended_late(fleet: &Fleet, call: CallId, due: Duration) -> f64 {
 
 const ROUNDS: usize = 8;
 
-/// Makes calls that expire and prints how late they did, in milliseconds.
-async fn measure(fleet: &Fleet, beside: i32) {
+/// Makes calls that expire and tells how late they did, in milliseconds.
+async fn measure(fleet: &Fleet, beside: i32) -> String {
+    let mut lines = Vec::new();
     let cases = [
         ("deadline 300 ms", "look", 300, true),
         ("deadline 1 s", "look", 1_000, true),
@@ -195,17 +196,18 @@ async fn measure(fleet: &Fleet, beside: i32) {
             let ms = |late: f64| (late * 1_000.0).round();
             format!("{:>5} {:>5}", ms(late[ROUNDS / 2]), ms(late[ROUNDS - 1]))
         };
-        println!(
+        lines.push(format!(
             "{beside:>7} open | {name:<18} | waited for: answered {} ended {} | others: ended {} ms late (median, most)",
             ms(answered),
             ms(waited),
             ms(other)
-        );
+        ));
     }
+    lines.join("\n")
 }
 
 /// Calls that are over so late that no dispatcher remembers them from their acceptance: the walk has to meet them.
-async fn measure_later(fleet: &Fleet) {
+async fn measure_later(fleet: &Fleet) -> String {
     let due = Duration::from_secs(25);
     let calls = (0..ROUNDS).map(|_| {
         let call = fleet.submit("look", &json!({"what": "a"}));
@@ -217,14 +219,14 @@ async fn measure_later(fleet: &Fleet) {
         late.push(ended_late(fleet, call.call_id(), due).await * 1_000.0);
     }
     late.sort_by(f64::total_cmp);
-    println!(
+    format!(
         "others, with a deadline of 25 s: {late:.0?} ms late, {} of all by the walk",
         counter(WALKED)
-    );
+    )
 }
 
 /// How long a walk over all open calls takes that rests nowhere.
-async fn walk_over_all(fleet: &Fleet) {
+async fn walk_over_all(fleet: &Fleet) -> String {
     let (began, mut cursor, mut steps) = (Instant::now(), None, 0);
     let worth = Worth::default();
     loop {
@@ -235,10 +237,10 @@ async fn walk_over_all(fleet: &Fleet) {
             break;
         }
     }
-    println!(
+    format!(
         "a walk over all took {:?} in {steps} steps",
         began.elapsed()
-    );
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -246,14 +248,14 @@ async fn walk_over_all(fleet: &Fleet) {
 async fn how_late_calls_expire_idle_and_beside_two_hundred_thousand() {
     let witness = Witness::start().await;
     let fleet = unserved(&witness).await;
-    measure(&fleet, 0).await;
+    println!("{}", measure(&fleet, 0).await);
     others(&fleet, 200_000).await;
     // As after any while: statistics and visibility are what autovacuum leaves.
     sqlx::query("VACUUM ANALYZE toolfleet.open_calls")
         .execute(&fleet.database.pool)
         .await
         .unwrap();
-    walk_over_all(&fleet).await;
-    measure(&fleet, 200_000).await;
-    measure_later(&fleet).await;
+    println!("{}", walk_over_all(&fleet).await);
+    println!("{}", measure(&fleet, 200_000).await);
+    println!("{}", measure_later(&fleet).await);
 }
