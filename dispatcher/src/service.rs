@@ -146,6 +146,9 @@ async fn take(
     asked: Asked,
     mut request: Request,
 ) {
+    if !can_be_answered(door, &request) {
+        return;
+    }
     match slots.one(tenant_in(&request.message.subject)) {
         Ok(mut slot) => {
             let door = Arc::clone(door);
@@ -162,6 +165,21 @@ async fn take(
             respond(door, &mut request, answer).await;
         }
     }
+}
+
+/// Whether a request names a subject to answer on, and none that its caller could not speak on itself: answers are published
+/// with the dispatcher's own permissions.
+fn can_be_answered(door: &Door, request: &Request) -> bool {
+    let Some(reply) = &request.message.reply else {
+        return false;
+    };
+    let accepted = door.bus.subjects.accepts_reply(reply);
+    if !accepted {
+        tracing::warn!(
+            "a request named a reply subject of ours or of the server's and was dropped"
+        );
+    }
+    accepted
 }
 
 /// The tool that a submission's subject names; empty for another subject.
@@ -191,17 +209,6 @@ enum Asked {
 
 async fn handle(door: &Door, asked: Asked, request: &mut Request, slots: &mut Held) {
     let message = &request.message;
-    match &message.reply {
-        // Nobody listens, or we would be made to speak with our own permissions: nothing is accepted.
-        None => return,
-        Some(reply) if !door.bus.subjects.accepts_reply(reply) => {
-            tracing::warn!(
-                "a request named a reply subject of ours or of the server's and was dropped"
-            );
-            return;
-        }
-        Some(_) => {}
-    }
     let (subject, body) = (message.subject.as_str(), &message.payload);
     let tenant = || tenant(door, subject);
     let verdict = |said| verdict(door, request, said);
@@ -242,7 +249,7 @@ fn refused(door: &Door, request: &Request, refusal: &Refusal) -> Answer {
 async fn respond(door: &Door, request: &mut Request, answer: Answer) {
     // Empty for all but refusals, and then they are not sent.
     let mut headers = HeaderMap::new();
-    let mut fault = None;
+    let mut counted = None;
     if let Some((code, message)) = &answer.refused {
         let message: String = message
             .chars()
@@ -254,17 +261,15 @@ async fn respond(door: &Door, request: &mut Request, answer: Answer) {
             .take(200)
             .collect();
         headers.insert("Nats-Service-Error", message.as_str());
-        headers.insert(
-            "Nats-Service-Error-Code",
-            service_code(*code).to_string().as_str(),
-        );
-        let code = usize::from(service_code(*code));
-        fault = (code >= 500).then_some(ServiceError {
-            status: message,
-            code,
+        let number = service_code(*code);
+        headers.insert("Nats-Service-Error-Code", number.to_string().as_str());
+        // Statistics are for everybody to read, so they name the code and nothing that a caller has said.
+        counted = Some(ServiceError {
+            status: code.to_string(),
+            code: usize::from(number),
         });
     }
-    let responding = send(door, request, answer.body, headers, fault);
+    let responding = send(door, request, answer.body, headers, counted);
     // A connection that is down takes a bounded number of messages and then blocks for ever.
     if !matches!(
         tokio::time::timeout(Duration::from_secs(5), responding).await,
@@ -274,8 +279,7 @@ async fn respond(door: &Door, request: &mut Request, answer: Answer) {
     }
 }
 
-/// Sends an answer, counted in the statistics of the service (`$SRV.STATS`): as an error where it is a fault of the fleet, and
-/// not where a caller was wrong.
+/// Sends an answer, counted in the statistics of the service (`$SRV.STATS`): as an error where it is a refusal.
 ///
 /// The library counts an error only with an answer that it sends itself, and that one has no body. So the answer goes to the
 /// caller from here, and the counted one to where nobody listens.
@@ -284,9 +288,9 @@ async fn send(
     request: &mut Request,
     body: Bytes,
     headers: HeaderMap,
-    fault: Option<ServiceError>,
+    refusal: Option<ServiceError>,
 ) -> Result<(), PublishError> {
-    let Some(fault) = fault else {
+    let Some(refusal) = refusal else {
         return request.respond_with_headers(Ok(body), headers).await;
     };
     let counted = door.bus.subjects.counted();
@@ -295,7 +299,7 @@ async fn send(
     };
     let client = &door.bus.client;
     client.publish_with_headers(reply, headers, body).await?;
-    request.respond(Err(fault)).await
+    request.respond(Err(refusal)).await
 }
 
 /// The number in `Nats-Service-Error-Code`, in the sense of HTTP.

@@ -17,6 +17,7 @@ use crate::{
     check::{finds, holds, saw},
     world::{
         calls::{PgPool, read},
+        expiry::Expiry,
         nats::Bus,
         once_in, planted,
         time::{Duration, NEVER, timeout},
@@ -79,7 +80,7 @@ impl World {
             run,
             bus: Bus::default(),
             pool: PgPool::default(),
-            waiters: Waiters::default(),
+            waiters: Waiters::new(Expiry),
             dispatcher: DispatcherId(Uuid::from_u128(99)),
         }
     }
@@ -119,7 +120,7 @@ impl World {
         spawn(async move {
             let mut waiting = world.waiters.register(id);
             let deciding = spawn(world.clone().decide(id));
-            let told = waiting.decided(NEVER, None).await;
+            let told = waiting.decided(NEVER, NEVER, None).await;
             let told = told.expect("told nothing although somebody waits");
             assert_eq!(told.call(), id, "told of another call");
             saw("who submitted was told");
@@ -144,7 +145,7 @@ impl World {
                 saw("the row had it");
                 EncodedEnvelope::of(&row)
             }
-            None => waiting.decided(wait, Some(elsewhere)).await,
+            None => waiting.decided(wait, NEVER, Some(elsewhere)).await,
         };
         match told {
             Some(told) => assert_eq!(told.call(), id, "told of another call"),

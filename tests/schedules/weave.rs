@@ -102,6 +102,10 @@ const WAITERS: Source = Source {
         ),
         ("bus::{BusError, connect::Bus},", "bus::BusError,"),
         ("    store::{PgPool, read},\n", ""),
+        (
+            "use crate::expiry::Expiry;",
+            "use crate::world::expiry::Expiry;",
+        ),
         ("std::sync::MutexGuard", "shuttle::sync::MutexGuard"),
         ("watch::Sender::new(None)", "watch::channel(None).0"),
     ],
@@ -115,8 +119,8 @@ const WAITERS: Source = Source {
             "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().get(&call) { waiting.send_replace(Some(wrong)); }\n",
         ),
         (
-            "                                Ok(envelope) => {\n",
-            "                                Ok(_) if planted(\"the poll tells nobody\") => {}\n                                Ok(envelope) => {\n",
+            "                Ok(envelope) => {\n",
+            "                Ok(_) if planted(\"the poll tells nobody\") => {}\n                Ok(envelope) => {\n",
         ),
         (
             "        let mut waiters = self.waiters.lock();\n        // Under the lock",

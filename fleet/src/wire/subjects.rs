@@ -223,7 +223,7 @@ impl Subjects {
         format!("{}.control.room", self.prefix)
     }
 
-    /// Where nobody listens: see the dispatcher's `service`, which has refusals counted there.
+    /// Nothing listens here: the dispatcher's `service` publishes what only has to be counted.
     pub fn counted(&self) -> String {
         format!("{}.control.counted", self.prefix)
     }

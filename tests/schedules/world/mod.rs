@@ -2,6 +2,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod delay;
+pub(crate) mod expiry;
 pub(crate) mod ledger;
 pub(crate) mod nats;
 pub(crate) mod stream;

@@ -17,6 +17,7 @@ use fleet_tests::{
     wait::{until, until_so},
     witness::{Reply, Witness},
 };
+use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use sqlx::Executor as _;
 use tokio::{sync::Mutex, task::JoinSet};
@@ -76,7 +77,37 @@ async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
 }
 
 #[tokio::test]
-async fn the_statistics_of_nats_count_faults_of_the_fleet_and_not_of_callers() {
+async fn a_dispatcher_without_slots_answers_only_where_a_caller_could_speak() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
+    let mut fleet = Fleet::start(spec).await;
+    fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
+    witness.always("slow", Reply::DoneWhenReleased);
+    let slow = fleet.submit("look", &json!({"what": "slow"}));
+    let mut waiting = JoinSet::new();
+    for _ in 0..12 {
+        waiting.spawn(slow.clone().wait());
+    }
+    witness.until_asked("slow", 12).await;
+    let aimed = "toolfleet.control.changed";
+    let mut overheard = fleet.client.subscribe(aimed).await.unwrap();
+    let subject = "toolfleet.v1.default.call.look";
+    let asking = fleet
+        .client
+        .publish_with_reply(subject, aimed, bytes::Bytes::from("{}"));
+    asking.await.unwrap();
+    // Answered after the one before it, which nothing was said to.
+    assert_overloaded(&slow.clone().wait().await);
+    let heard = overheard.next().now_or_never();
+    assert!(heard.is_none(), "{heard:?}");
+    witness.release("slow");
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn the_statistics_of_nats_count_refusals_by_their_code() {
     let witness = Witness::start().await;
     let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
     let mut fleet = Fleet::start(spec).await;
@@ -103,7 +134,8 @@ async fn the_statistics_of_nats_count_faults_of_the_fleet_and_not_of_callers() {
     let unknown = fleet.submit("lok", &json!({})).wait().await;
     assert_eq!(unknown.code(), "unknown_tool");
     let stats = counted(before + 3).await;
-    assert_eq!(stats["num_errors"], 0, "{stats}");
+    assert_eq!(stats["num_errors"], 3, "{stats}");
+    assert_eq!(stats["last_error"], "404:unknown_tool", "{stats}");
     witness.always("slow", Reply::DoneWhenReleased);
     let slow = fleet.submit("look", &json!({"what": "slow"}));
     let slow = slow.tenant("greedy");
@@ -116,9 +148,8 @@ async fn the_statistics_of_nats_count_faults_of_the_fleet_and_not_of_callers() {
         assert_overloaded(&slow.clone().wait().await);
     }
     let stats = counted(before + 5).await;
-    assert_eq!(stats["num_errors"], 2, "{stats}");
-    let last = stats["last_error"].as_str().unwrap();
-    assert!(last.starts_with("503:Too many requests"), "{stats}");
+    assert_eq!(stats["num_errors"], 5, "{stats}");
+    assert_eq!(stats["last_error"], "503:overloaded", "{stats}");
     witness.release("slow");
     let answers = waiting.join_all().await;
     assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
