@@ -115,6 +115,7 @@ mod tests {
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
         metrics.programs(3);
+        metrics.corrected_permits(2);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
         metrics.ended(&echo, OutcomeWord::Applied);
         metrics.retried(&echo);

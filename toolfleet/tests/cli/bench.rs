@@ -168,7 +168,8 @@ fn an_open_loop_says_how_many_it_asked_for() {
     ));
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     let one = &ran.json()["workloads"][0];
-    assert!(one["calls"].as_u64().unwrap() <= 101, "{one}");
+    // Those of the warm-up that were answered late are measured too: 50 a second for 3 s, and the first at once.
+    assert!(one["calls"].as_u64().unwrap() <= 151, "{one}");
     assert_eq!(
         (&one["rate"], &one["in_flight"]),
         (&50.into(), &serde_json::Value::Null)
