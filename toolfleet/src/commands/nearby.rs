@@ -68,7 +68,7 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<(Program, Servers)> {
 
 fn read_line(mut command: Command, arguments: &[OsString]) -> Result<ArgMatches, BadVariable> {
     let matches = command.try_get_matches_from_mut(arguments);
-    matches.or_else(|problem| Err(refusal(&problem, &command).unwrap_or_else(|| problem.exit())))
+    matches.map_err(|problem| refusal(&problem, &command).unwrap_or_else(|| problem.exit()))
 }
 
 /// The command line with the addresses of the fleet that is near.

@@ -11,7 +11,7 @@ use fleet::{
     manifest::Manifest,
 };
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::commands::{connect, history, json, output};
 
@@ -73,12 +73,13 @@ fn with_defaults(stored: &str) -> anyhow::Result<String> {
     let mut fields: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(stored).context("read a manifest")?;
     let defaults = [
-        ("coercion", manifest.coercion.as_str()),
-        ("key", manifest.key_policy().as_str()),
+        ("coercion", to_raw_value(manifest.coercion.as_str())),
+        ("key", to_raw_value(manifest.key_policy().as_str())),
+        ("losses", to_raw_value(&manifest.losses)),
     ];
-    for (field, word) in defaults {
-        let word = RawValue::from_string(format!("\"{word}\"")).context("write a word")?;
-        fields.entry(field.to_owned()).or_insert(word);
+    for (field, value) in defaults {
+        let value = value.context("write a default")?;
+        fields.entry(field.to_owned()).or_insert(value);
     }
     serde_json::to_string(&fields).context("write a manifest")
 }
@@ -150,8 +151,8 @@ mod tests {
             let shown = with_defaults(&stored(effect, more)).unwrap();
             let value: serde_json::Value = serde_json::from_str(&shown).unwrap();
             assert_eq!(
-                (&value["key"], &value["coercion"]),
-                (&key.into(), &coercion.into())
+                (&value["key"], &value["coercion"], &value["losses"]),
+                (&key.into(), &coercion.into(), &Manifest::LOSSES.into())
             );
             assert!(shown.contains("1.50"), "{shown}");
         }
