@@ -11,7 +11,7 @@ use std::{
 };
 
 use fleet_tests::{
-    caller::Answer,
+    caller::{Answer, Submission},
     fleet::{Fleet, Spec},
     invariants,
     wait::{until, until_so},
@@ -37,12 +37,8 @@ fn assert_overloaded(answer: &Answer) {
     );
 }
 
-#[tokio::test]
-async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
-    let witness = Witness::start().await;
-    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
-    let mut fleet = Fleet::start(spec).await;
-    fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
+/// Twelve callers of one tenant who wait: all that it may have of sixteen slots. And how a further one asks.
+async fn fill(fleet: &Fleet, witness: &Witness) -> (Submission, JoinSet<Answer>) {
     witness.always("slow", Reply::DoneWhenReleased);
     let greedy = fleet
         .submit("look", &json!({"what": "slow"}))
@@ -52,6 +48,22 @@ async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
         waiting.spawn(greedy.clone().wait());
     }
     witness.until_asked("slow", 12).await;
+    (greedy, waiting)
+}
+
+async fn all_succeed(waiting: JoinSet<Answer>, witness: &Witness) {
+    witness.release("slow");
+    let answers = waiting.join_all().await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+}
+
+#[tokio::test]
+async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
+    let mut fleet = Fleet::start(spec).await;
+    fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
+    let (greedy, waiting) = fill(&fleet, &witness).await;
     for _ in 0..3 {
         assert_overloaded(&greedy.clone().wait().await);
     }
@@ -70,9 +82,7 @@ async fn a_tenant_whose_callers_all_wait_does_not_shut_out_another() {
             .tenant("late");
         assert_eq!(late.wait().await["state"], "succeeded");
     }
-    witness.release("slow");
-    let answers = waiting.join_all().await;
-    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    all_succeed(waiting, &witness).await;
     invariants::hold(&fleet, &witness).await;
 }
 
@@ -82,13 +92,7 @@ async fn a_dispatcher_without_slots_answers_only_where_a_caller_could_speak() {
     let spec = Spec::with([witness.tool("look", "read")]).dispatchers(0);
     let mut fleet = Fleet::start(spec).await;
     fleet.add_dispatcher_with(&["--requests-max", "16"]).await;
-    witness.always("slow", Reply::DoneWhenReleased);
-    let slow = fleet.submit("look", &json!({"what": "slow"}));
-    let mut waiting = JoinSet::new();
-    for _ in 0..12 {
-        waiting.spawn(slow.clone().wait());
-    }
-    witness.until_asked("slow", 12).await;
+    let (slow, waiting) = fill(&fleet, &witness).await;
     let aimed = "toolfleet.control.changed";
     let mut overheard = fleet.client.subscribe(aimed).await.unwrap();
     let subject = "toolfleet.v1.default.call.look";
@@ -100,9 +104,7 @@ async fn a_dispatcher_without_slots_answers_only_where_a_caller_could_speak() {
     assert_overloaded(&slow.clone().wait().await);
     let heard = overheard.next().now_or_never();
     assert!(heard.is_none(), "{heard:?}");
-    witness.release("slow");
-    let answers = waiting.join_all().await;
-    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    all_succeed(waiting, &witness).await;
     invariants::hold(&fleet, &witness).await;
 }
 
@@ -136,23 +138,14 @@ async fn the_statistics_of_nats_count_refusals_by_their_code() {
     let stats = counted(before + 3).await;
     assert_eq!(stats["num_errors"], 3, "{stats}");
     assert_eq!(stats["last_error"], "404:unknown_tool", "{stats}");
-    witness.always("slow", Reply::DoneWhenReleased);
-    let slow = fleet.submit("look", &json!({"what": "slow"}));
-    let slow = slow.tenant("greedy");
-    let mut waiting = JoinSet::new();
-    for _ in 0..12 {
-        waiting.spawn(slow.clone().wait());
-    }
-    witness.until_asked("slow", 12).await;
+    let (slow, waiting) = fill(&fleet, &witness).await;
     for _ in 0..2 {
         assert_overloaded(&slow.clone().wait().await);
     }
     let stats = counted(before + 5).await;
     assert_eq!(stats["num_errors"], 5, "{stats}");
     assert_eq!(stats["last_error"], "503:overloaded", "{stats}");
-    witness.release("slow");
-    let answers = waiting.join_all().await;
-    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    all_succeed(waiting, &witness).await;
     invariants::hold(&fleet, &witness).await;
 }
 
