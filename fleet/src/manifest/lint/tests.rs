@@ -1,6 +1,6 @@
-use std::time::Duration;
+mod keys;
+mod size;
 
-use nix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -127,43 +127,6 @@ fn a_statement_that_writes_is_asked_how_many_rows_it_expects() {
         assert_eq!(sql(effect, Some(json!({"max": 1}))), []);
     }
     assert_eq!(sql("read", None), []);
-}
-
-#[test]
-fn a_key_that_a_model_fills_in_is_warned_of_and_one_that_the_fleet_fills_in_is_not() {
-    let tool = |name: &str, effect: &str, argument: Option<&str>| {
-        let mut changes = json!({"effect": effect, "input_schema": {
-            "type": "object", "additionalProperties": false,
-            "properties": {name: {"type": "string", "minLength": 1, "description": GOOD}},
-        }});
-        if let Some(argument) = argument {
-            changes["idempotency"] = json!({"argument": argument});
-        }
-        warned(&changes)
-    };
-    for name in [
-        "tool_call_id",
-        "toolCallId",
-        "idempotency_key",
-        "client-token",
-    ] {
-        let at = format!("/input_schema/properties/{name}");
-        let found = tool(name, "once", None);
-        assert!(
-            found
-                .iter()
-                .any(|(path, message)| *path == at && message.contains("makes up another")),
-            "{name}: {found:?}"
-        );
-        assert!(
-            !tool(name, "read", None)
-                .iter()
-                .any(|(_, message)| message.contains("makes up another")),
-            "{name}: a read may be asked again"
-        );
-    }
-    assert_eq!(tool("idempotency_key", "once", Some("idempotency_key")), []);
-    assert_eq!(tool("order_id", "once", None), []);
 }
 
 #[test]
@@ -486,54 +449,6 @@ fn a_default_that_does_not_fit_is_refused() {
             .contains("expected integer, found string"),
         "{problems:?}"
     );
-}
-
-/// So many properties, each of which is warned of and has a default that does not fit.
-fn wide(properties: usize) -> Manifest {
-    let property = |n: usize| (format!("p {n}"), json!({"type": "array", "default": n % 2}));
-    let properties: Map<String, Value> = (0..properties).map(property).collect();
-    let mut manifest = manifest(&json!({"effect": "once"}));
-    manifest.input_schema = json!({"type": "object", "properties": properties});
-    manifest
-}
-
-fn looked_at(manifest: &Manifest) -> Vec<ManifestProblem> {
-    let mut found = Warnings::default();
-    schema::lint(&Subject::of(manifest), &mut found);
-    let unfit = crate::arguments::unfit_defaults(&manifest.input_schema);
-    let declared = manifest.input_schema["properties"]
-        .as_object()
-        .map(Map::len);
-    assert_eq!(Some(unfit.len()), declared);
-    found.bounded()
-}
-
-#[test]
-fn the_warnings_about_a_large_schema_are_few() {
-    let found = looked_at(&wide(490));
-    assert_eq!(found.len(), WARNINGS_MAX + 1);
-    assert!(
-        found[WARNINGS_MAX].message.starts_with("and "),
-        "{:?}",
-        found[WARNINGS_MAX]
-    );
-}
-
-#[test]
-fn eight_times_the_schema_takes_no_longer_than_it_must() {
-    // Of this thread alone, and the quickest of several: what else the machine does makes none of them quicker.
-    let used = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
-    let quickest = |manifest: &Manifest| {
-        let time = |_| {
-            let before = used();
-            looked_at(manifest);
-            used() - before
-        };
-        (0..9).map(time).min().unwrap()
-    };
-    let (small, large) = (quickest(&wide(60)), quickest(&wide(480)));
-    // Linear would be 8, quadratic 64.
-    assert!(large < small * 24, "{small:?}, then {large:?}");
 }
 
 #[test]
