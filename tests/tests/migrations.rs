@@ -130,12 +130,13 @@ async fn a_day_of_history_with_calls_gets_its_indexes_after_the_migrations_and_a
         "finished_calls_session",
     ];
     assert_eq!(unfinished(&database).await, wholes);
-    let filled: String =
-        sqlx::query_scalar("SELECT tableoid::regclass::text FROM toolfleet.finished_calls")
-            .fetch_one(&database.pool)
-            .await
-            .unwrap();
-    let name = filled.trim_start_matches("toolfleet.");
+    let name: String = sqlx::query_scalar(
+        "SELECT c.relname::text FROM toolfleet.finished_calls f JOIN pg_class c ON c.oid = f.tableoid",
+    )
+    .fetch_one(&database.pool)
+    .await
+    .unwrap();
+    let filled = format!("toolfleet.{name}");
     for sql in [
         format!("CREATE INDEX {name}_run ON {filled} (run)"),
         format!(
