@@ -1405,6 +1405,18 @@ ALTER TABLE ONLY toolfleet.tool_versions
 ALTER TABLE ONLY toolfleet.worker_processes
     ADD CONSTRAINT worker_processes_pkey PRIMARY KEY (worker_id);
 
+CREATE INDEX finished_calls_code ON ONLY toolfleet.finished_calls USING btree (((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL);
+
+CREATE INDEX finished_calls_default_code ON toolfleet.finished_calls_default USING btree (((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL);
+
+CREATE INDEX finished_calls_run ON ONLY toolfleet.finished_calls USING btree (run, call_id) WHERE (run IS NOT NULL);
+
+CREATE INDEX finished_calls_default_run ON toolfleet.finished_calls_default USING btree (run, call_id) WHERE (run IS NOT NULL);
+
+CREATE INDEX finished_calls_session ON ONLY toolfleet.finished_calls USING btree (session, call_id) WHERE (session IS NOT NULL);
+
+CREATE INDEX finished_calls_default_session ON toolfleet.finished_calls_default USING btree (session, call_id) WHERE (session IS NOT NULL);
+
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
 
 CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHERE ((NOT held) AND (line ~~ 'tool/%'::text));
@@ -1416,7 +1428,10 @@ CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
+ALTER INDEX toolfleet.finished_calls_code ATTACH PARTITION toolfleet.finished_calls_default_code;
 ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;
+ALTER INDEX toolfleet.finished_calls_run ATTACH PARTITION toolfleet.finished_calls_default_run;
+ALTER INDEX toolfleet.finished_calls_session ATTACH PARTITION toolfleet.finished_calls_default_session;
 
 CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD TABLE AS closed FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_closed();
 

@@ -103,33 +103,7 @@ async fn many_who_migrate_at_once_migrate_once() {
 #[tokio::test]
 async fn a_database_that_holds_calls_migrates() {
     let database = at_first_migration().await;
-    for (table, more, values) in [
-        ("open_calls", "not_before, line", "now(), 'q'"),
-        (
-            "finished_calls",
-            "rev, from_state, state, outcome, source, effect_known, finished_at, queued_ms, run_ms, attempts, actor, reason",
-            "1, 'running', 'succeeded', 'success', 'live', 'applied', now(), 0, 0, 1, 'test', 'test'",
-        ),
-    ] {
-        let insert = format!(
-            "INSERT INTO toolfleet.{table} (call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, \
-             args, args_hash, language, dispatcher_id, accepted_at, deadline_at, {more}) \
-             VALUES (toolfleet.uuid_floor(now()), 't', 'tool', 1, 'once', 'q', 1, 0, '{{}}', '', 'en', gen_random_uuid(), \
-             now(), now(), {values})"
-        );
-        let insert = if table == "finished_calls" {
-            insert
-                .replace("dispatcher_id, ", "")
-                .replace("gen_random_uuid(), ", "")
-        } else {
-            insert
-        };
-        // Made above.
-        sqlx::query(sqlx::AssertSqlSafe(insert))
-            .execute(&database.pool)
-            .await
-            .unwrap();
-    }
+    add_calls(&database).await;
     assert_eq!(
         migrate(&database.postgres).await.unwrap(),
         migrator().iter().count() - 1
@@ -140,6 +114,90 @@ async fn a_database_that_holds_calls_migrates() {
             .await
             .unwrap();
     assert_eq!(states, ["queued", "succeeded"]);
+}
+
+#[tokio::test]
+async fn a_day_of_history_with_calls_gets_its_indexes_after_the_migrations_and_after_an_interruption()
+ {
+    let database = at_first_migration().await;
+    add_calls(&database).await;
+    let mut connection = database.connect().await;
+    // The migrations alone, and a build that ended before its time.
+    migrator().run(&mut connection).await.unwrap();
+    let wholes = [
+        "finished_calls_code",
+        "finished_calls_run",
+        "finished_calls_session",
+    ];
+    assert_eq!(unfinished(&database).await, wholes);
+    let name: String = sqlx::query_scalar(
+        "SELECT c.relname::text FROM toolfleet.finished_calls f JOIN pg_class c ON c.oid = f.tableoid",
+    )
+    .fetch_one(&database.pool)
+    .await
+    .unwrap();
+    let filled = format!("toolfleet.{name}");
+    for sql in [
+        format!("CREATE INDEX {name}_run ON {filled} (run)"),
+        format!(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{filled}_run'::regclass"
+        ),
+    ] {
+        // A name of the catalog.
+        let done = sqlx::query(sqlx::AssertSqlSafe(sql))
+            .execute(&mut connection)
+            .await;
+        done.unwrap();
+    }
+    assert_eq!(migrate(&database.postgres).await.unwrap(), 0);
+    assert!(unfinished(&database).await.is_empty());
+    let built: Vec<String> = sqlx::query_scalar(
+        "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = $1::text::regclass AND indisvalid AND NOT indisprimary \
+         ORDER BY indexrelid::regclass::text",
+    )
+    .bind(&filled)
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    let expected = [
+        (
+            "code",
+            "((error ->> 'code'::text)), call_id) WHERE (error IS NOT NULL)",
+        ),
+        ("run", "run, call_id) WHERE (run IS NOT NULL)"),
+        ("session", "session, call_id) WHERE (session IS NOT NULL)"),
+    ];
+    let expected = expected
+        .map(|(of, what)| format!("CREATE INDEX {name}_{of} ON {filled} USING btree ({what}"));
+    assert_eq!(built, expected);
+    // A day that is made later has them from its beginning.
+    sqlx::query("SELECT toolfleet.ensure_partitions(12)")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let later: Vec<i64> = sqlx::query_scalar(
+        "SELECT count(*) FILTER (WHERE x.indisvalid) FROM pg_inherits i \
+         JOIN pg_index x ON x.indrelid = i.inhrelid \
+         WHERE i.inhparent = 'toolfleet.finished_calls'::regclass GROUP BY i.inhrelid",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap();
+    assert!(
+        later.len() == 2 + 13 && later.iter().all(|indexes| *indexes == 4),
+        "{later:?}"
+    );
+}
+
+/// The indexes of partitioned tables that a partition lacks.
+async fn unfinished(database: &Database) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT c.relname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+         WHERE NOT i.indisvalid AND c.relkind = 'I' ORDER BY 1",
+    )
+    .fetch_all(&database.pool)
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -217,6 +275,37 @@ async fn assert_refused(database: &Database, advice: &str) {
         matches!(&refused, StoreError::UnknownSchema(why) if why.contains(advice)),
         "{refused}"
     );
+}
+
+/// An open call and one of today's history.
+async fn add_calls(database: &Database) {
+    for (table, more, values) in [
+        ("open_calls", "not_before, line", "now(), 'q'"),
+        (
+            "finished_calls",
+            "rev, from_state, state, outcome, source, effect_known, finished_at, queued_ms, run_ms, attempts, actor, reason",
+            "1, 'running', 'succeeded', 'success', 'live', 'applied', now(), 0, 0, 1, 'test', 'test'",
+        ),
+    ] {
+        let insert = format!(
+            "INSERT INTO toolfleet.{table} (call_id, tenant, tool, tool_version, effect, queue, priority, key_retention_ms, \
+             args, args_hash, language, dispatcher_id, accepted_at, deadline_at, {more}) \
+             VALUES (toolfleet.uuid_floor(now()), 't', 'tool', 1, 'once', 'q', 1, 0, '{{}}', '', 'en', gen_random_uuid(), \
+             now(), now(), {values})"
+        );
+        let insert = if table == "finished_calls" {
+            insert
+                .replace("dispatcher_id, ", "")
+                .replace("gen_random_uuid(), ", "")
+        } else {
+            insert
+        };
+        // Made above.
+        sqlx::query(sqlx::AssertSqlSafe(insert))
+            .execute(&database.pool)
+            .await
+            .unwrap();
+    }
 }
 
 /// A database as the first release left it.

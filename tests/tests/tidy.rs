@@ -75,6 +75,7 @@ fn sql_stands_in_the_ledger_alone() {
         "fleet/src/store/",
         "toolfleet/src/servers/",
         "toolfleet/src/commands/history.rs",
+        "toolfleet/src/commands/history/",
         // A table of the bench's own, and sizes.
         "toolfleet/src/commands/bench/ledger.rs",
         // Of tools' databases, not of the ledger.

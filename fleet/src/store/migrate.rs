@@ -10,7 +10,7 @@ use sqlx::{
     migrate::{MigrateError, Migrator},
 };
 
-use super::{StoreError, session::Postgres};
+use super::{StoreError, history_indexes, session::Postgres};
 
 /// The migrations that this program was built with.
 pub fn migrator() -> Migrator {
@@ -90,11 +90,13 @@ fn survives(newest_known: i64, oldest_program: Option<i64>) -> Result<(), Misfit
 
 /// Applies what is missing; returns how many migrations were applied.
 ///
+/// Then builds what the migrations left to be built beside them: indexes of days of history that have rows.
 /// Takes a lock, so that two at once are in turn. On a schema that is newer than this program it does nothing, so that a release can be taken back.
 ///
 /// # Errors
 ///
-/// Postgres does not answer, a migration was changed after it was applied, or the schema is too new for this program.
+/// Postgres does not answer or something holds a lock for too long, a migration was changed after it was applied, or the
+/// schema is too new for this program.
 pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     let doing = "migrate the schema";
     let mut connection = PgConnection::connect_with(&postgres.options_for_migration())
@@ -112,6 +114,7 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     let done = migrator.run_direct(None, &mut connection, false).await;
     done.map_err(|error| misfit(doing, error))?;
     let after = applied(&mut connection).await?;
+    history_indexes::complete(&mut connection).await?;
     Ok(after.len().saturating_sub(before.len()))
 }
 

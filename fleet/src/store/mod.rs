@@ -18,6 +18,7 @@ pub mod complete;
 pub mod expiry;
 pub mod ground;
 pub mod health;
+mod history_indexes;
 pub mod lane;
 pub mod late;
 pub mod ledger;

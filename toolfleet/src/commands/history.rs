@@ -2,45 +2,16 @@
 //!
 //! Rows come as the JSON that Postgres makes of them, so what `--json` prints is the view itself.
 
+mod list;
+
 use fleet::{
-    call::State,
     ids::{CallId, Label, ToolName},
     store::StoreError,
 };
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-/// Which calls are wanted; what is absent does not matter.
-#[derive(Debug, Default)]
-pub(super) struct Filter {
-    pub(super) tool: Option<ToolName>,
-    pub(super) state: Option<State>,
-    pub(super) tenant: Option<Label>,
-    pub(super) limit: i64,
-}
-
-/// The newest calls first, without the bodies, which may be large.
-pub(super) async fn calls(pool: &PgPool, filter: &Filter) -> Result<Vec<String>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT row_to_json(listed)::text FROM (
-             SELECT call_id, tenant, tool, tool_version, effect, state, outcome, source, held, attempts,
-                    error->>'code' AS error_code, session, run, priority, not_before, deadline_at,
-                    accepted_at, started_at, finished_at, worker
-             FROM toolfleet.calls
-             WHERE ($1::text IS NULL OR tool = $1)
-               AND ($2::text IS NULL OR state = $2)
-               AND ($3::text IS NULL OR tenant = $3)
-             ORDER BY call_id DESC
-             LIMIT $4) listed",
-    )
-    .bind(filter.tool.as_ref().map(ToolName::as_str))
-    .bind(filter.state.map(State::as_str))
-    .bind(filter.tenant.as_ref().map(Label::as_str))
-    .bind(filter.limit)
-    .fetch_all(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx("list calls", error))
-}
+pub(super) use self::list::{Filter, calls, now};
 
 /// Everything about a call: its row, its attempts and its moves, as the views have them at one moment.
 #[derive(Debug, sqlx::FromRow)]

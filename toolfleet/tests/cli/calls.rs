@@ -25,7 +25,11 @@ async fn calls_are_listed_the_newest_first_and_shown_with_their_moves() {
     migrate(&ledger).await.unwrap();
     let mut connection = ledger.connect().await.unwrap();
     let (first, second) = (
-        call("look", "default", "{\"what\":\"\u{202e}\u{9b}2J\"}"),
+        NewCall {
+            session: Some("morning".parse().unwrap()),
+            run: Some("r-1".parse().unwrap()),
+            ..call("look", "default", "{\"what\":\"\u{202e}\u{9b}2J\"}")
+        },
         call("write", "acme", "{}"),
     );
     for call in [&first, &second] {
@@ -57,6 +61,25 @@ async fn calls_are_listed_the_newest_first_and_shown_with_their_moves() {
         [first.as_str()]
     );
     assert!(ids(&["--state", "in_doubt"]).is_empty());
+    assert_eq!(ids(&["--session", "morning"]), [first.as_str()]);
+    assert_eq!(ids(&["--run", "r-1", "--since", "1h"]), [first.as_str()]);
+    assert!(ids(&["--run", "r-1", "--tenant", "acme"]).is_empty());
+    assert!(ids(&["--code", "timeout"]).is_empty());
+    assert_eq!(
+        ids(&["--since", "1h", "--until", "2999-01-01T00:00:00Z"]).len(),
+        2
+    );
+    assert!(ids(&["--until", "1h"]).is_empty());
+    assert!(ids(&["--since", "2999-01-01T08:00:00+08:00"]).is_empty());
+    let backwards = ["calls", "list", "--since", "1h", "--until", "2h"];
+    let mut command = program(&backwards);
+    command.env("DATABASE_URL", postgres.url());
+    let ran = run(command);
+    assert!(
+        ran.code == 2 && ran.err.contains("--since 3h --until 2h"),
+        "{}",
+        ran.err
+    );
     let table = calls(&["list"]).out;
     assert!(
         table.starts_with("CALL ") && table.lines().nth(1).unwrap().starts_with(&second),

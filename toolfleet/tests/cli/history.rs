@@ -70,6 +70,20 @@ async fn the_documented_read_only_role_reads_the_history() {
     let url = format!("postgres://reader:x@127.0.0.1:{port}/toolfleet");
     for line in [
         &["calls", "list"][..],
+        &[
+            "calls",
+            "list",
+            "--session",
+            "s",
+            "--run",
+            "r",
+            "--code",
+            "timeout",
+            "--since",
+            "2h",
+            "--until",
+            "1h",
+        ],
         &["tools", "list", "--all"],
         &["workers", "list"],
     ] {

@@ -7,12 +7,16 @@ use fleet::{
     call::State,
     config::StoreArgs,
     ids::{Label, ToolName},
+    wire::code::Code,
 };
 use serde::Deserialize;
+use sqlx::PgPool;
 use time::OffsetDateTime;
 
+use super::moment::Moment;
 use crate::commands::{
     connect,
+    exit::UsageError,
     history::{self, Filter},
     json, output,
     words::one_of,
@@ -20,6 +24,7 @@ use crate::commands::{
 
 /// What `calls list` is told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "A call is listed when every flag that is given holds for it")]
 pub struct List {
     /// Only calls of this tool
     #[arg(long)]
@@ -30,6 +35,21 @@ pub struct List {
     /// Only calls of this tenant
     #[arg(long)]
     tenant: Option<Label>,
+    /// Only calls of this session
+    #[arg(long)]
+    session: Option<Label>,
+    /// Only calls of this run
+    #[arg(long)]
+    run: Option<Label>,
+    /// Only calls whose error has this code (docs/errors); of an open call, the error of its last attempt
+    #[arg(long, hide_possible_values = true, value_parser = one_of::<Code>(Code::ALL, Code::as_str))]
+    code: Option<Code>,
+    /// Only calls accepted then or later: how long ago, such as 2h, or a moment, such as 2026-11-23T08:00:00Z
+    #[arg(long, value_name = "AGO|MOMENT")]
+    since: Option<Moment>,
+    /// Only calls accepted before: how long ago, or a moment
+    #[arg(long, value_name = "AGO|MOMENT")]
+    until: Option<Moment>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=1000))]
     limit: i64,
@@ -43,10 +63,16 @@ pub struct List {
 impl List {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
+        let (since, until) = span(&pool, self.since, self.until).await?;
         let filter = Filter {
             tool: self.tool,
             state: self.state,
             tenant: self.tenant,
+            session: self.session,
+            run: self.run,
+            code: self.code,
+            since,
+            until,
             limit: self.limit,
         };
         let rows = history::calls(&pool, &filter).await?;
@@ -66,6 +92,25 @@ impl List {
         output::print(&output::table(&headings, &cells))?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The moments that are meant, by Postgres's clock.
+async fn span(
+    pool: &PgPool,
+    since: Option<Moment>,
+    until: Option<Moment>,
+) -> anyhow::Result<(Option<OffsetDateTime>, Option<OffsetDateTime>)> {
+    if since.is_none() && until.is_none() {
+        return Ok((None, None));
+    }
+    let now = history::now(pool).await?;
+    let at = |moment: Option<Moment>| moment.map(|moment| moment.at(now));
+    let (since, until) = (at(since), at(until));
+    if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
+        let what = "--until must be after --since: `--since 3h --until 2h` is the hour before the last two";
+        return Err(UsageError(what.to_owned()).into());
+    }
+    Ok((since, until))
 }
 
 #[derive(Deserialize)]

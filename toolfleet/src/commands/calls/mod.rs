@@ -3,6 +3,7 @@
 mod cancel;
 mod explain;
 mod list;
+mod moment;
 mod reasons;
 mod retry;
 mod settle;

@@ -54,8 +54,8 @@ impl Tail {
         let filter = Filter {
             tool: self.tool.clone(),
             tenant: self.tenant.clone(),
-            state: None,
             limit: FOLLOWED_MAX,
+            ..Filter::default()
         };
         let following = self.follow(&pool, &filter);
         tokio::select! {

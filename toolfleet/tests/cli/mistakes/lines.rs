@@ -14,6 +14,17 @@ pub(super) fn all() -> Vec<Mistake> {
         Mistake::of("an id that is none", "calls show 42").with("DATABASE_URL", NO_DATABASE),
         Mistake::of("a state that does not exist", "calls list --state lost")
             .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "an error code that does not exist",
+            "calls list --code time_out",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a session with a slash", "calls list --session a/b")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a day for a moment", "calls list --since 2026-11-23")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("days for a duration", "calls list --until 2d")
+            .with("DATABASE_URL", NO_DATABASE),
         Mistake::of("an argument twice", "call look_up a=1 a=2"),
         Mistake::of("a tool's name with capitals", "call LookUp"),
         Mistake::of(
