@@ -1337,18 +1337,37 @@ CREATE VIEW toolfleet.slots AS
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
   WHERE ((o.state = 'running'::toolfleet.call_state) OR ((o.state = 'in_doubt'::toolfleet.call_state) AND (o.attempt_until > now())));
 
+CREATE TABLE toolfleet.tool_retirements (
+    tool text NOT NULL,
+    version integer NOT NULL,
+    rev bigint NOT NULL,
+    retired_at timestamp with time zone DEFAULT now() NOT NULL,
+    retired_by text NOT NULL,
+    note text NOT NULL
+);
+
 CREATE VIEW toolfleet.tools AS
- SELECT tool_versions.tool,
-    tool_versions.version,
-    (tool_versions.version = max(tool_versions.version) OVER (PARTITION BY tool_versions.tool)) AS current,
-    (tool_versions.manifest ->> 'effect'::text) AS effect,
-    (tool_versions.manifest ->> 'queue'::text) AS queue,
-    tool_versions.manifest,
-    encode(tool_versions.schema_hash, 'hex'::text) AS schema_hash,
-    tool_versions.applied_at,
-    tool_versions.applied_by,
-    tool_versions.concurrency
-   FROM toolfleet.tool_versions;
+ SELECT v.tool,
+    v.version,
+    (v.version = max(v.version) OVER (PARTITION BY v.tool)) AS current,
+    (v.manifest ->> 'effect'::text) AS effect,
+    (v.manifest ->> 'queue'::text) AS queue,
+    v.manifest,
+    encode(v.schema_hash, 'hex'::text) AS schema_hash,
+    v.applied_at,
+    v.applied_by,
+    v.concurrency,
+    r.retired_at,
+    r.retired_by,
+    r.note AS retired_note
+   FROM (toolfleet.tool_versions v
+     LEFT JOIN LATERAL ( SELECT t.retired_at,
+            t.retired_by,
+            t.note
+           FROM toolfleet.tool_retirements t
+          WHERE ((t.tool = v.tool) AND (t.version >= v.version))
+          ORDER BY t.version
+         LIMIT 1) r ON (true));
 
 CREATE VIEW toolfleet.workers AS
  SELECT w.worker_id,
@@ -1396,6 +1415,10 @@ ALTER TABLE ONLY toolfleet.open_counts
     ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend);
 ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
+ALTER TABLE ONLY toolfleet.tool_retirements
+    ADD CONSTRAINT tool_retirements_pkey PRIMARY KEY (tool, version);
+ALTER TABLE ONLY toolfleet.tool_retirements
+    ADD CONSTRAINT tool_retirements_rev_key UNIQUE (rev);
 ALTER TABLE ONLY toolfleet.tool_slots
     ADD CONSTRAINT tool_slots_pkey PRIMARY KEY (tool, slot);
 ALTER TABLE ONLY toolfleet.tool_versions

@@ -23,9 +23,8 @@ use tracing::Instrument;
 
 use crate::{
     answer::{Answer, Refusal},
-    check::Submission,
+    check::{Submission, TurnedAway},
     expiry::Expiry,
-    key,
     meter::Meter,
     quota::Quota,
     service::tool_of,
@@ -114,9 +113,7 @@ impl Door {
         let checked = checking.instrument(spans::step(Step::Validate)).await;
         match checked {
             Ok(checked) => self.commit(submission, &checked).await,
-            Err(refusal) => {
-                let key = submission.headers.key.as_ref();
-                let key = key.map(|key| key::hash_of_callers(&submission.tenant, key));
+            Err(TurnedAway { refusal, key }) => {
                 Box::pin(self.known_or(&submission, key, refusal)).await
             }
         }

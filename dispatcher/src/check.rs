@@ -7,7 +7,7 @@ use fleet::{
     canonical,
     ids::{Label, ToolName},
     manifest::{KeyPolicy, Sensitive},
-    registry::Tool,
+    registry::{Lookup, Tool},
     said,
     wire::{code::Code, headers::RequestHeaders, message::Message},
 };
@@ -15,7 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::{accept::Door, answer::Refusal};
+use crate::{accept::Door, answer::Refusal, key};
 
 /// Longer arguments are fitted on a thread of their own.
 const SHORT: usize = 16 * 1024;
@@ -37,6 +37,13 @@ pub(crate) struct Submission {
 pub(crate) struct Checked {
     pub(crate) tool: Arc<Tool>,
     pub(crate) arguments: Arguments,
+}
+
+/// Why no new call is made of a submission, and under which key there may be one already.
+pub(crate) struct TurnedAway {
+    pub(crate) refusal: Refusal,
+    /// The hash of its caller's key, or of the one that its tool makes of the arguments.
+    pub(crate) key: Option<[u8; 32]>,
 }
 
 /// Arguments that fit their tool.
@@ -125,7 +132,22 @@ impl Arguments {
 
 impl Door {
     /// Everything about a new call that needs no ledger.
-    pub(crate) async fn check(&self, submission: &mut Submission) -> Result<Checked, Refusal> {
+    pub(crate) async fn check(&self, submission: &mut Submission) -> Result<Checked, TurnedAway> {
+        let refusal = match self.check_new(submission).await {
+            Ok(checked) => return Ok(checked),
+            Err(refusal) => refusal,
+        };
+        let key = match &submission.headers.key {
+            Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
+            None if refusal.code == Code::ToolRetired => {
+                Box::pin(self.key_of_retired(submission)).await
+            }
+            None => None,
+        };
+        Err(TurnedAway { refusal, key })
+    }
+
+    async fn check_new(&self, submission: &mut Submission) -> Result<Checked, Refusal> {
         if submission.headers.run_deadline.is_some_and(has_passed) {
             let what = Message::fixed(
                 "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
@@ -149,25 +171,42 @@ impl Door {
 
     fn tool_for(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
         let name = &submission.tool;
-        let tool = match submission.headers.tool_version {
-            None => self.registry.current(name),
-            Some(version) => self.registry.version(name, version),
+        let (code, what) = match self.registry.look_up(name, submission.headers.tool_version) {
+            Lookup::Offered(tool) => return Ok(tool),
+            Lookup::Retired(_) => (
+                Code::ToolRetired,
+                said!(
+                    "the tool {name} is retired and takes no new calls",
+                    "工具 {name} 已停用，不再接受新的调用"
+                ),
+            ),
+            Lookup::NoSuchVersion(version) => (
+                Code::UnknownToolVersion,
+                said!(
+                    "the tool {name} has no version {version}",
+                    "工具 {name} 没有版本 {version}"
+                ),
+            ),
+            Lookup::NoSuchTool => (
+                Code::UnknownTool,
+                said!("there is no tool named {name}", "没有名为 {name} 的工具"),
+            ),
         };
-        tool.ok_or_else(
-            || match (self.registry.knows(name), submission.headers.tool_version) {
-                (true, Some(version)) => Refusal::new(
-                    Code::UnknownToolVersion,
-                    said!(
-                        "the tool {name} has no version {version}",
-                        "工具 {name} 没有版本 {version}"
-                    ),
-                ),
-                (true | false, _) => Refusal::new(
-                    Code::UnknownTool,
-                    said!("there is no tool named {name}", "没有名为 {name} 的工具"),
-                ),
-            },
-        )
+        Err(Refusal::new(code, what))
+    }
+
+    /// The key that a retired tool makes of the arguments of a submission; `None` where it makes none.
+    async fn key_of_retired(&self, submission: &Submission) -> Option<[u8; 32]> {
+        let named = (&submission.tool, submission.headers.tool_version);
+        let Lookup::Retired(tool) = self.registry.look_up(named.0, named.1) else {
+            return None;
+        };
+        let policy = tool.manifest.key_policy();
+        if policy != KeyPolicy::FromArguments {
+            return None;
+        }
+        let hash = submission.hash_for(Some(tool)).await?;
+        key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
     }
 }
 

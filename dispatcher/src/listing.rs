@@ -28,7 +28,7 @@ const fn full() -> Format {
     Format::Full
 }
 
-/// The tools there are, in the form that was asked for.
+/// The tools that take new calls, in the form that was asked for.
 pub(crate) fn tools(door: &Door, body: &[u8]) -> Result<Answer, Refusal> {
     let body = if body.is_empty() { b"{}" } else { body };
     let form = Message::fixed(
@@ -36,7 +36,7 @@ pub(crate) fn tools(door: &Door, body: &[u8]) -> Result<Answer, Refusal> {
         "format: openai、anthropic、mcp 或 full，也可有 strict",
     );
     let asked: ToolsRequest = request::short(body, &form)?;
-    let tools = door.registry.all_current();
+    let tools = door.registry.all_offered();
     let manifests = tools.iter().map(|tool| &tool.manifest);
     let mut listing = match (asked.format, asked.strict) {
         (format, false) => serde_json::json!({"tools": definitions(manifests, format)}),

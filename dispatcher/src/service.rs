@@ -307,6 +307,7 @@ const fn service_code(code: Code) -> u16 {
     match code {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
         Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
+        Code::ToolRetired => 410,
         Code::PayloadTooLarge => 413,
         Code::QuotaExceeded => 429,
         Code::Overloaded | Code::StoreUnavailable => 503,

@@ -18,7 +18,10 @@ use crate::{
     ids::{QueueName, ToolName},
     manifest::Manifest,
     outcome::ToolFailure,
-    store::{StoreError, tools},
+    store::{
+        StoreError,
+        tools::{self, Change},
+    },
     telemetry::report,
     wire::{code::Code, message::Message},
 };
@@ -66,7 +69,7 @@ impl Tool {
     }
 }
 
-/// Every version of every tool this process can read. Cheap to clone; all clones are one.
+/// Every version of every tool this process can read, and which are retired. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<RwLock<Tools>>);
 
@@ -75,51 +78,108 @@ struct Tools {
     /// How often the ledger had lost writes when they were read.
     quarantines: i32,
     rev: i64,
-    versions: HashMap<ToolName, BTreeMap<i32, Arc<Tool>>>,
+    tools: HashMap<ToolName, Versions>,
+}
+
+/// What there is of one tool.
+#[derive(Debug, Default)]
+struct Versions {
+    by_number: BTreeMap<i32, Arc<Tool>>,
+    /// This one and those before it are retired; 0: none is.
+    retired_up_to: i32,
+}
+
+impl Versions {
+    fn newest(&self) -> Option<&Arc<Tool>> {
+        self.by_number.last_key_value().map(|(_, tool)| tool)
+    }
+
+    fn is_retired(&self, tool: &Tool) -> bool {
+        tool.manifest.version <= self.retired_up_to
+    }
+}
+
+/// What a caller finds who names a tool, and perhaps a version of it.
+#[derive(Debug)]
+pub enum Lookup {
+    /// It takes new calls.
+    Offered(Arc<Tool>),
+    /// It is there, and takes none any more.
+    Retired(Arc<Tool>),
+    /// The tool is there, that version is not.
+    NoSuchVersion(i32),
+    /// There is no version of it.
+    NoSuchTool,
 }
 
 impl Registry {
     /// How often new versions are looked for, whether or not the bell rings.
     pub const POLL: Duration = Duration::from_secs(1);
 
-    /// The newest version.
-    pub fn current(&self, tool: &ToolName) -> Option<Arc<Tool>> {
-        self.read(|tools| {
-            tools
-                .versions
-                .get(tool)?
-                .last_key_value()
-                .map(|(_, tool)| Arc::clone(tool))
+    /// What a new call gets that asks for this version, or for none.
+    pub fn look_up(&self, tool: &ToolName, version: Option<i32>) -> Lookup {
+        self.read(|known| {
+            let Some(versions) = known.tools.get(tool) else {
+                return Lookup::NoSuchTool;
+            };
+            let found = match version {
+                None => versions.newest(),
+                Some(version) => versions.by_number.get(&version),
+            };
+            match (found, version) {
+                (Some(tool), _) if versions.is_retired(tool) => Lookup::Retired(Arc::clone(tool)),
+                (Some(tool), _) => Lookup::Offered(Arc::clone(tool)),
+                (None, Some(version)) if !versions.by_number.is_empty() => {
+                    Lookup::NoSuchVersion(version)
+                }
+                (None, _) => Lookup::NoSuchTool,
+            }
         })
     }
 
-    /// This version.
+    /// The newest version, retired or not: what the fleet itself asks for, a probe for instance.
+    pub fn current(&self, tool: &ToolName) -> Option<Arc<Tool>> {
+        self.read(|known| known.tools.get(tool)?.newest().map(Arc::clone))
+    }
+
+    /// This version, retired or not: a call stays with the one it was accepted with.
     pub fn version(&self, tool: &ToolName, version: i32) -> Option<Arc<Tool>> {
-        self.read(|tools| tools.versions.get(tool)?.get(&version).map(Arc::clone))
+        self.read(|known| {
+            let versions = known.tools.get(tool)?;
+            versions.by_number.get(&version).map(Arc::clone)
+        })
     }
 
     /// Whether there is any version of it.
     pub fn knows(&self, tool: &ToolName) -> bool {
-        self.read(|tools| tools.versions.contains_key(tool))
+        self.current(tool).is_some()
     }
 
     /// The queues of every version: a call stays with the version it was accepted with.
     pub fn queues(&self) -> BTreeSet<QueueName> {
-        self.read(|tools| {
-            let versions = tools.versions.values().flat_map(BTreeMap::values);
+        self.read(|known| {
+            let versions = known.tools.values();
+            let versions = versions.flat_map(|versions| versions.by_number.values());
             versions.map(|tool| tool.manifest.queue.clone()).collect()
         })
     }
 
-    /// The newest version of every tool.
+    /// The newest version of every tool, retired or not: their open calls are still to be run.
     pub fn all_current(&self) -> Vec<Arc<Tool>> {
-        self.read(|tools| {
-            tools
-                .versions
+        self.read(|known| {
+            let newest = known.tools.values().filter_map(Versions::newest);
+            newest.map(Arc::clone).collect()
+        })
+    }
+
+    /// The newest version of every tool that takes new calls.
+    pub fn all_offered(&self) -> Vec<Arc<Tool>> {
+        self.read(|known| {
+            let newest = known
+                .tools
                 .values()
-                .filter_map(|versions| versions.last_key_value())
-                .map(|(_, t)| Arc::clone(t))
-                .collect()
+                .filter_map(|versions| versions.newest().filter(|tool| !versions.is_retired(tool)));
+            newest.map(Arc::clone).collect()
         })
     }
 
@@ -151,26 +211,40 @@ impl Registry {
             if rows.is_empty() {
                 return Ok(());
             }
-            for (rev, manifest) in rows {
-                let tool = read_tool(&manifest);
-                if let Err(why) = &tool {
-                    tracing::warn!(
-                        rev,
-                        why,
-                        "a tool version cannot be read by this program and is left out"
-                    );
-                }
-                let mut tools = self.write();
-                tools.rev = tools.rev.max(rev);
-                if let Ok(tool) = tool {
-                    let (name, version) = (tool.manifest.name.clone(), tool.manifest.version);
-                    tools
-                        .versions
-                        .entry(name)
-                        .or_default()
-                        .insert(version, Arc::new(tool));
+            for (rev, change) in rows {
+                match change {
+                    Change::Applied(manifest) => self.add(rev, &manifest),
+                    Change::Retired(tool, version) => self.retire(rev, &tool, version),
                 }
             }
+        }
+    }
+
+    fn add(&self, rev: i64, manifest: &str) {
+        let tool = read_tool(manifest);
+        if let Err(why) = &tool {
+            tracing::warn!(
+                rev,
+                why,
+                "a tool version cannot be read by this program and is left out"
+            );
+        }
+        let mut known = self.write();
+        known.rev = known.rev.max(rev);
+        if let Ok(tool) = tool {
+            let (name, version) = (tool.manifest.name.clone(), tool.manifest.version);
+            let versions = known.tools.entry(name).or_default();
+            versions.by_number.insert(version, Arc::new(tool));
+        }
+    }
+
+    fn retire(&self, rev: i64, tool: &str, version: i32) {
+        let mut known = self.write();
+        known.rev = known.rev.max(rev);
+        // A name that this program cannot read is that of a tool which it has left out.
+        if let Ok(tool) = tool.parse() {
+            let versions = known.tools.entry(tool).or_default();
+            versions.retired_up_to = versions.retired_up_to.max(version);
         }
     }
 

@@ -138,6 +138,11 @@ fn envelope(code: Code, language: Language) -> Envelope {
             "工具 {name} 没有版本 {version}",
             &[("{name}", "get_weather"), ("{version}", "9")],
         )),
+        Code::ToolRetired => refused(elsewhere(
+            "the tool {name} is retired and takes no new calls",
+            "工具 {name} 已停用，不再接受新的调用",
+            &[("{name}", "get_weather")],
+        )),
         Code::InvalidToolName => refused(elsewhere(
             "a tool name has 1 to 64 characters of a-z, 0-9 and _",
             "工具名必须是 1 到 64 个字符，只能用 a-z、0-9 和 _",

@@ -16,7 +16,10 @@ use clap::{Args, Parser};
 use fleet::{
     ids::CallId,
     manifest,
-    store::tools::{self, Applied},
+    store::{
+        retire::{self, Retire, Retired},
+        tools::{self, Applied},
+    },
     telemetry::{self, Telemetry, TelemetryOptions, report},
     wire::subjects::Subjects,
 };
@@ -250,6 +253,30 @@ impl Fleet {
             .await
             .expect("apply a tool");
         assert_eq!(applied, Applied::Created, "{}", manifest.name);
+        self.ring().await;
+    }
+
+    /// Retires a tool as an operator does, bell included.
+    ///
+    /// # Panics
+    ///
+    /// It is not there, or was retired before.
+    pub async fn retire(&self, tool: &str) {
+        let tool = tool.parse().expect("a tool's name");
+        let retire = Retire {
+            tool: &tool,
+            by: "fleet-tests",
+            note: "a test",
+        };
+        let mut connection = self.database.connect().await;
+        let retired = retire::retire(&mut connection, retire).await;
+        let retired = retired.expect("retire a tool");
+        assert!(matches!(retired, Retired::Now(_)), "{retired:?}");
+        self.ring().await;
+    }
+
+    /// Tells every process to look at the tools now.
+    async fn ring(&self) {
         let bell = Subjects::new("toolfleet".parse().expect("a prefix")).control_changed();
         self.client
             .publish(bell, bytes::Bytes::new())

@@ -35,9 +35,8 @@ use self::{
 use crate::{
     accept::{Door, lines},
     answer::{Answer, Refusal},
-    check::Submission,
+    check::{Submission, TurnedAway},
     commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted, key_of},
-    key,
     slots::Held,
 };
 
@@ -143,11 +142,8 @@ impl<'a> Batch<'a> {
             mut submission,
             own_trace,
         } = item;
-        match (
-            self.door.check(&mut submission).await,
-            &submission.headers.key,
-        ) {
-            (Ok(checked), _) => {
+        match self.door.check(&mut submission).await {
+            Ok(checked) => {
                 let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
                 match self.door.admit(&submission.tenant, manifest, id).await {
                     Ok(admission) => {
@@ -165,11 +161,10 @@ impl<'a> Batch<'a> {
                     },
                 }
             }
-            (Err(refusal), None) => self.refuse(place, named(&submission), refusal),
-            (Err(refusal), Some(key)) => {
-                let hash = key::hash_of_callers(self.tenant, key);
-                self.old.push((place, submission, hash, refusal));
-            }
+            Err(TurnedAway { refusal, key }) => match key {
+                Some(key) => self.old.push((place, submission, key, refusal)),
+                None => self.refuse(place, named(&submission), refusal),
+            },
         }
     }
 

@@ -1,4 +1,5 @@
 //! Tool versions: immutable rows, numbered in the order they were applied so that everyone can read what is new.
+//! Retirements (`retire.rs`) are numbered with them.
 
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, PgPool};
@@ -93,15 +94,35 @@ pub async fn quarantines(pool: &PgPool) -> Result<i32, StoreError> {
         .map_err(|error| StoreError::from_sqlx("read tools", error))
 }
 
-/// The versions applied after a revision, oldest first, with their revisions.
+/// What happened to a tool, for a process that follows the revisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A version was applied: its manifest, JSON text.
+    Applied(String),
+    /// This version of a tool and those before it were retired.
+    Retired(String, i32),
+}
+
+/// What was applied or retired after a revision, oldest first, with the revisions; at most 500 of them.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn since(pool: &PgPool, rev: i64) -> Result<Vec<(i64, String)>, StoreError> {
-    sqlx::query_as("SELECT rev, manifest::text FROM toolfleet.tool_versions WHERE rev > $1 ORDER BY rev LIMIT 500")
-        .bind(rev)
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx("read tools", error))
+pub async fn since(pool: &PgPool, rev: i64) -> Result<Vec<(i64, Change)>, StoreError> {
+    let doing = "read tools";
+    let rows: Result<Vec<(i64, Option<String>, String, i32)>, _> = sqlx::query_as(
+        "SELECT rev, manifest::text, tool, version FROM toolfleet.tool_versions WHERE rev > $1 \
+         UNION ALL \
+         SELECT rev, NULL, tool, version FROM toolfleet.tool_retirements WHERE rev > $1 \
+         ORDER BY rev LIMIT 500",
+    )
+    .bind(rev)
+    .fetch_all(pool)
+    .await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let changes = rows.into_iter().map(|(rev, manifest, tool, version)| {
+        let retired = Change::Retired(tool, version);
+        (rev, manifest.map_or(retired, Change::Applied))
+    });
+    Ok(changes.collect())
 }

@@ -36,6 +36,8 @@ words! {
         UnknownTool = "unknown_tool",
         /// The tool has no such version.
         UnknownToolVersion = "unknown_tool_version",
+        /// The tool takes no new calls any more.
+        ToolRetired = "tool_retired",
         /// Not a name a tool can have.
         InvalidToolName = "invalid_tool_name",
         /// Not a name a tenant can have.

@@ -53,6 +53,7 @@ mod quota;
 mod tail;
 
 mod registry;
+mod retirement;
 
 mod garbage;
 

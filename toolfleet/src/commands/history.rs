@@ -9,6 +9,7 @@ use fleet::{
     store::StoreError,
 };
 use sqlx::{PgConnection, PgPool};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 pub(super) use self::list::{Filter, calls, now};
@@ -61,7 +62,7 @@ pub(super) async fn tools(pool: &PgPool, all: bool) -> Result<Vec<String>, Store
                     (SELECT json_object_keys(manifest->'executor') LIMIT 1) AS executor, queue,
                     coalesce(manifest->>'key',
                              CASE WHEN effect IN ('once', 'transaction') THEN 'required' ELSE 'optional' END) AS key,
-                    concurrency, schema_hash, applied_at, applied_by
+                    concurrency, schema_hash, applied_at, applied_by, retired_at, retired_by, retired_note
              FROM toolfleet.tools
              WHERE current OR $1
              ORDER BY tool, version
@@ -73,14 +74,25 @@ pub(super) async fn tools(pool: &PgPool, all: bool) -> Result<Vec<String>, Store
     .map_err(|error| StoreError::from_sqlx("list tools", error))
 }
 
-/// The manifest of a version of a tool, the current one when none is named.
-pub(super) async fn manifest(
+/// A version of a tool.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct ToolVersion {
+    pub(super) version: i32,
+    pub(super) manifest: String,
+    /// When it was retired, by whom and why; all of it or nothing.
+    pub(super) retired_at: Option<OffsetDateTime>,
+    pub(super) retired_by: Option<String>,
+    pub(super) retired_note: Option<String>,
+}
+
+/// This version of a tool, the current one when none is named.
+pub(super) async fn tool_version(
     pool: &PgPool,
     tool: &ToolName,
     version: Option<i32>,
-) -> Result<Option<String>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT manifest::text FROM toolfleet.tools
+) -> Result<Option<ToolVersion>, StoreError> {
+    sqlx::query_as(
+        "SELECT version, manifest::text AS manifest, retired_at, retired_by, retired_note FROM toolfleet.tools
          WHERE tool = $1 AND CASE WHEN $2::integer IS NULL THEN current ELSE version = $2 END",
     )
     .bind(tool.as_str())

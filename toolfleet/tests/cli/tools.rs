@@ -236,6 +236,105 @@ async fn a_version_is_applied_once_and_never_changed() {
     postgres.stop().await;
 }
 
+#[tokio::test]
+async fn a_tool_is_retired_once_and_offered_again_by_a_newer_version_alone() {
+    let folder = folder();
+    let (postgres, nats) = tokio::join!(postgres(folder.path(), true), nats(folder.path()));
+    migrate(&ledger(&postgres.url())).await.unwrap();
+    let client = async_nats::connect(nats.url()).await.unwrap();
+    let file = folder.path().join("look.yaml");
+    let path = file.to_str().unwrap();
+    let tools = |arguments: &[&str]| {
+        let mut command = program(&[&["tools"], arguments].concat());
+        command
+            .env("DATABASE_URL", postgres.url())
+            .env("NATS_URL", nats.url());
+        run(command)
+    };
+    let retire = [
+        "retire",
+        "look",
+        "--note",
+        "Replaced\u{202e}.",
+        "--by",
+        "ada",
+    ];
+    let unknown = tools(&retire);
+    assert_eq!((unknown.code, unknown.out.as_str()), (1, ""));
+    assert!(unknown.err.contains("no tool look"), "{}", unknown.err);
+
+    fs::write(&file, LOOK).unwrap();
+    assert_eq!(tools(&["apply", path]).code, 0);
+    // Who retires a tool says why.
+    assert_eq!(tools(&["retire", "look"]).code, 2);
+    assert_eq!(tools(&["retire", "look", "--note", " "]).code, 2);
+    let mut bell = client.subscribe("toolfleet.control.changed").await.unwrap();
+    client.flush().await.unwrap();
+    let first = tools(&retire);
+    assert_eq!((first.code, first.err.as_str()), (0, ""));
+    assert!(
+        first
+            .out
+            .starts_with("tool look is retired, up to version 1: "),
+        "{}",
+        first.out
+    );
+    let heard = tokio::time::timeout(Duration::from_secs(30), bell.next()).await;
+    assert!(heard.unwrap().unwrap().payload.is_empty());
+    let again = tools(&["retire", "look", "--note", "Again.", "--by", "bob"]);
+    assert_eq!((again.code, again.err.as_str()), (0, ""));
+    assert!(
+        again
+            .out
+            .starts_with("tool look had been retired before, up to version 1, by ada at "),
+        "{}",
+        again.out
+    );
+    let again = tools(&["retire", "look", "--note", "Again.", "--json"]);
+    assert_eq!(
+        again.json(),
+        json!({"tool": "look", "version": 1, "result": "already_retired"})
+    );
+
+    let row = tools(&["list", "--json"]).json()[0].clone();
+    assert!(row["retired_at"].is_string(), "{row}");
+    assert_eq!(
+        (&row["retired_by"], &row["retired_note"]),
+        (&json!("ada"), &json!("Replaced\u{202e}."))
+    );
+    let shown = tools(&["show", "look"]);
+    assert_eq!(shown.json()["version"], 1);
+    let said = "toolfleet: look version 1 is retired, by ada at ";
+    assert!(
+        shown.err.starts_with(said) && shown.err.ends_with(": Replaced\\u{202e}.\n"),
+        "{}",
+        shown.err
+    );
+
+    let unchanged = tools(&["apply", path]);
+    assert_eq!(unchanged.out, "look version 1: unchanged\n");
+    assert_eq!(
+        unchanged.err,
+        "toolfleet: look version 1 is retired: apply a version above 1 to offer the tool again\n"
+    );
+    fs::write(&file, LOOK.replace("version: 1", "version: 2")).unwrap();
+    let newer = tools(&["apply", path]);
+    assert_eq!(
+        (newer.out.as_str(), newer.err.as_str()),
+        ("look version 2: created\n", "")
+    );
+    let table = tools(&["list", "--all"]).out;
+    let rows: Vec<&str> = table.lines().map(str::trim_end).collect();
+    assert!(rows[0].ends_with("RETIRED"), "{table}");
+    assert!(
+        rows[2].ends_with(" -") && !rows[1].ends_with(" -"),
+        "{table}"
+    );
+    assert_eq!(tools(&["show", "look"]).err, "");
+    nats.stop().await;
+    postgres.stop().await;
+}
+
 #[test]
 fn two_files_with_one_tool_are_a_problem_of_both_and_nothing_is_applied() {
     let folder = folder();

@@ -45,6 +45,8 @@ pub enum Advice {
     SendAgain,
     /// It names a tool or a version that is not there.
     ChooseTool,
+    /// The tool takes no new calls.
+    UseOtherTool,
     /// What the program says beside the arguments is at fault.
     CorrectProgram,
     /// The program sends no key.
@@ -100,6 +102,7 @@ impl Advice {
             Code::UnknownTool | Code::UnknownToolVersion | Code::InvalidToolName => {
                 Self::ChooseTool
             }
+            Code::ToolRetired => Self::UseOtherTool,
             Code::InvalidTenant
             | Code::InvalidIdempotencyKey
             | Code::DeadlineInvalid
@@ -158,6 +161,7 @@ impl Advice {
             Self::SendLess | Self::AskLessAnew => Suggestion::Simplify,
             Self::SendLater | Self::SendAgain | Self::TryAnew => Suggestion::RetryLater,
             Self::ChooseTool
+            | Self::UseOtherTool
             | Self::LookAtKey
             | Self::LookForCall
             | Self::CheckState
@@ -178,6 +182,7 @@ impl Advice {
             | Self::SendLater
             | Self::SendAgain
             | Self::ChooseTool
+            | Self::UseOtherTool
             | Self::LookForCall => Key::Same,
             Self::LookAtKey
             | Self::TryAnew
@@ -202,6 +207,7 @@ impl Advice {
             Self::SendLater => &SEND_LATER,
             Self::SendAgain => &SEND_AGAIN,
             Self::ChooseTool => &CHOOSE_TOOL,
+            Self::UseOtherTool => &USE_OTHER_TOOL,
             Self::CorrectProgram => &CORRECT_PROGRAM,
             Self::SendKey => &SEND_KEY,
             Self::LookAtKey => &LOOK_AT_KEY,
@@ -239,6 +245,11 @@ static SEND_AGAIN: Message = Message::fixed(
 static CHOOSE_TOOL: Message = Message::fixed(
     "Look at the list of tools and call one that is there, with the same idempotency key if there was one.",
     "请先查看工具列表，再调用其中的工具；如果带有幂等键，请沿用同一个。",
+);
+static USE_OTHER_TOOL: Message = Message::fixed(
+    "Look at the list of tools and call another one that serves, with the same idempotency key if there was one; if none does, ask \
+     the operator of the tools.",
+    "请查看工具列表，改用其他合适的工具；如果带有幂等键，请沿用同一个；如果没有合适的工具，请联系工具的运维人员。",
 );
 static CORRECT_PROGRAM: Message = Message::fixed(
     "The arguments are not at fault: tell the user that the program which sends the calls has to be corrected.",

@@ -82,7 +82,7 @@ fn judge_queue(
         None => String::new(),
     };
     let tools = match tools {
-        [] => "for tools of earlier versions".to_owned(),
+        [] => "for tools of earlier versions, or retired ones".to_owned(),
         tools => format!("for {}", listed(tools)),
     };
     let found = format!("queue {queue} has no worker{silent} {tools}{wait}");

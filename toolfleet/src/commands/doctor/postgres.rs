@@ -106,7 +106,7 @@ async fn look_into(
     let queues = registry.queues().into_iter().chain([default]);
     let mut queues: BTreeMap<QueueName, Vec<String>> =
         queues.map(|queue| (queue, Vec::new())).collect();
-    for tool in registry.all_current() {
+    for tool in registry.all_offered() {
         let tools = queues.entry(tool.manifest.queue.clone()).or_default();
         tools.push(tool.manifest.name.to_string());
     }

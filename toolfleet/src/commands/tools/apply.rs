@@ -1,25 +1,23 @@
 //! `toolfleet tools apply`.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use bytes::Bytes;
 use fleet::{
     config::{BusArgs, StoreArgs},
     manifest::{Manifest, lint},
     store::{
-        StoreError,
+        StoreError, retire,
         tools::{Applied, apply},
     },
-    telemetry,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::files::{self, ManifestFile};
+use super::{
+    bell,
+    files::{self, ManifestFile},
+};
 use crate::commands::{connect, output, words};
-
-/// How long ringing the bell may take; without it the fleet looks by itself every second.
-const BELL_MAX: Duration = Duration::from_secs(3);
 
 /// What `tools apply` is told.
 #[derive(Debug, clap::Args)]
@@ -61,10 +59,13 @@ impl Apply {
             .iter()
             .any(|(.., applied)| *applied == Applied::Created)
         {
-            self.ring().await;
+            bell::ring(&self.bus).await;
         }
         self.print(&done)?;
         hint(&done);
+        if ended.is_ok() {
+            name_retired(&done, &mut connection).await?;
+        }
         if ended.is_err() && !done.is_empty() {
             output::warn("not everything was applied");
         }
@@ -137,25 +138,6 @@ impl Apply {
         }
         Ok(())
     }
-
-    /// Tells the fleet to look now.
-    async fn ring(&self) {
-        let rung = tokio::time::timeout(BELL_MAX, async {
-            let bus = connect::bus(&self.bus).await?;
-            let subject = bus.subjects.control_changed();
-            bus.client.publish(subject, Bytes::new()).await?;
-            bus.client.flush().await?;
-            anyhow::Ok(())
-        });
-        let why = match rung.await {
-            Ok(Ok(())) => return,
-            Ok(Err(problem)) => telemetry::report(problem.as_ref()),
-            Err(_elapsed) => "NATS did not answer".to_owned(),
-        };
-        output::warn(&format!(
-            "the fleet could not be told, it will see it within a few seconds: {why}"
-        ));
-    }
 }
 
 /// Says of each new version what a model may not understand; it is applied all the same.
@@ -172,6 +154,20 @@ fn hint(done: &[Done<'_>]) {
             ));
         }
     }
+}
+
+/// Says which of these versions are there and not offered: applying one of them again does not take a retirement back.
+async fn name_retired(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
+    for (_path, manifest, _) in done {
+        let (tool, version) = (&manifest.name, manifest.version);
+        let retired = retire::of_version(connection, tool, Some(version)).await?;
+        if let Some(up_to) = retired.map(|retired| retired.version) {
+            output::warn(&format!(
+                "{tool} version {version} is retired: apply a version above {up_to} to offer the tool again"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A file, its manifest, and what became of it.

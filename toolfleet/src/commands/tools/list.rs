@@ -37,6 +37,7 @@ impl List {
             .collect();
         let headings = [
             "TOOL", "VERSION", "EFFECT", "EXECUTOR", "QUEUE", "KEY", "LIMIT", "APPLIED", "BY",
+            "RETIRED",
         ];
         output::print(&output::table(&headings, &cells))?;
         Ok(ExitCode::SUCCESS)
@@ -55,6 +56,8 @@ struct Row {
     #[serde(with = "time::serde::rfc3339")]
     applied_at: time::OffsetDateTime,
     applied_by: String,
+    #[serde(with = "time::serde::rfc3339::option")]
+    retired_at: Option<time::OffsetDateTime>,
 }
 
 impl Row {
@@ -62,6 +65,8 @@ impl Row {
         let (version, applied) = (self.version.to_string(), output::instant(self.applied_at));
         let limit = self.concurrency;
         let limit = limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+        let retired = self.retired_at;
+        let retired = retired.map_or_else(|| "-".to_owned(), output::instant);
         vec![
             self.tool,
             version,
@@ -72,6 +77,7 @@ impl Row {
             limit,
             applied,
             self.applied_by,
+            retired,
         ]
     }
 }

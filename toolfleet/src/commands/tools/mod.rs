@@ -1,9 +1,11 @@
 //! `toolfleet tools`: manifests in, definitions out.
 
 mod apply;
+mod bell;
 pub(super) mod files;
 mod lint;
 mod list;
+mod retire;
 mod show;
 
 use std::process::ExitCode;
@@ -19,6 +21,8 @@ pub enum Tools {
     Lint(lint::Lint),
     /// List the tools
     List(list::List),
+    /// Take a tool out of use: it is no longer offered, and new calls are refused; open calls go on. A newer version offers it again
+    Retire(retire::Retire),
     /// Show a tool: its manifest, or its definition for a model
     Show(show::Show),
 }
@@ -29,6 +33,7 @@ impl Tools {
             Self::Apply(apply) => Box::pin(apply.run()).await,
             Self::Lint(lint) => lint.run(),
             Self::List(list) => list.run().await,
+            Self::Retire(retire) => retire.run().await,
             Self::Show(show) => show.run().await,
         }
     }

@@ -13,7 +13,11 @@ use fleet::{
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::commands::{connect, history, json, output};
+use crate::commands::{
+    connect,
+    history::{self, ToolVersion},
+    json, output,
+};
 
 /// What `tools show` is told.
 #[derive(Debug, clap::Args)]
@@ -84,13 +88,26 @@ fn with_defaults(stored: &str) -> anyhow::Result<String> {
     serde_json::to_string(&fields).context("write a manifest")
 }
 
+/// What is shown is not offered, which no manifest says.
+fn warn_of_retirement(tool: &ToolName, found: &ToolVersion) {
+    if let (Some(at), Some(by), Some(note)) =
+        (found.retired_at, &found.retired_by, &found.retired_note)
+    {
+        let (version, at) = (found.version, output::instant(at));
+        output::warn(&format!(
+            "{tool} version {version} is retired, by {by} at {at}: {note}"
+        ));
+    }
+}
+
 impl Show {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         if self.strict && self.format != Shape::Openai {
             bail!("--strict is for --format openai alone");
         }
         let pool = connect::reader(&self.store).await?;
-        let Some(manifest) = history::manifest(&pool, &self.tool, self.tool_version).await? else {
+        let found = history::tool_version(&pool, &self.tool, self.tool_version).await?;
+        let Some(found) = found else {
             match self.tool_version {
                 Some(version) => bail!("tool {} has no version {version}", self.tool),
                 None => bail!(
@@ -99,6 +116,8 @@ impl Show {
                 ),
             }
         };
+        warn_of_retirement(&self.tool, &found);
+        let manifest = found.manifest;
         let shown = match self.format.format() {
             None => with_defaults(&manifest)?,
             Some(format) => {

@@ -10,7 +10,7 @@ const FIELDS: [(&str, &str); 6] = [
     ("effect", "read"),
     (
         "input_schema",
-        "{type: object, properties: {what: {type: string, description: What to look up}}, required: [what]}",
+        "{type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [what]}",
     ),
     ("executor", "{process: {command: [look, up]}}"),
 ];
