@@ -23,9 +23,7 @@ use fleet::{
     telemetry::{self, Telemetry, TelemetryOptions, report},
     wire::subjects::Subjects,
 };
-use futures_util::StreamExt;
 use serde_json::Value;
-use tokio::time::timeout;
 use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
 use worker::{Builder, Worker};
 
@@ -113,8 +111,6 @@ pub struct Fleet {
     max_payload: u32,
 }
 
-/// How long a dispatcher may need to answer a question about itself.
-const SILENCE: Duration = Duration::from_millis(200);
 /// The name of the stream of pointers under the default prefix.
 const STREAM: &str = "TOOLFLEET_JOBS";
 
@@ -329,55 +325,6 @@ impl Fleet {
             .timeout(Some(LONG));
         let answer = self.client.send_request(subject, request).await;
         answer.ok().map(Answer::read)
-    }
-
-    /// How many dispatchers hear callers now: they answer the ping of NATS services.
-    ///
-    /// # Panics
-    ///
-    /// NATS is down.
-    pub async fn dispatchers_heard(&self) -> usize {
-        self.ask_dispatchers("$SRV.PING.toolfleet").await.len()
-    }
-
-    /// How many calls each dispatcher was asked for so far, as the statistics of NATS services say.
-    ///
-    /// # Panics
-    ///
-    /// NATS is down.
-    pub async fn calls_heard(&self) -> Vec<u64> {
-        let answers = self.ask_dispatchers("$SRV.STATS.toolfleet").await;
-        let calls = answers.iter().map(|answer| {
-            let endpoints = answer["endpoints"].as_array().into_iter().flatten();
-            let call = endpoints.filter(|endpoint| endpoint["name"] == "call");
-            call.filter_map(|endpoint| endpoint["num_requests"].as_u64())
-                .sum()
-        });
-        calls.collect()
-    }
-
-    /// What each dispatcher answers as a NATS service, to `$SRV.STATS.toolfleet` for instance.
-    ///
-    /// # Panics
-    ///
-    /// NATS is down.
-    pub async fn ask_dispatchers(&self, subject: &'static str) -> Vec<Value> {
-        let inbox = self.client.new_inbox();
-        let answers = self.client.subscribe(inbox.clone()).await;
-        let mut answers = answers.expect("subscribe");
-        let asking = self
-            .client
-            .publish_with_reply(subject, inbox, bytes::Bytes::new());
-        asking.await.expect("ask");
-        let mut heard = Vec::new();
-        // Nobody knows how many will answer: silence ends it.
-        while let Ok(Some(answer)) = timeout(SILENCE, answers.next()).await {
-            // The server itself answers when nobody is there, with a status.
-            if answer.status.is_none() {
-                heard.push(serde_json::from_slice(&answer.payload).expect("an answer is JSON"));
-            }
-        }
-        heard
     }
 
     /// Every call that was ever answered for.

@@ -10,6 +10,7 @@
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
 //! running      a call that a worker seems to have claimed
 //! history      what its ledger says
+//! endpoints    what its dispatchers say of themselves
 //! process      one dispatcher or worker of them
 //! real         one in a process of its own, to be killed
 //! caller       whoever submits calls, with a plain NATS client
@@ -18,6 +19,7 @@
 //! ```
 
 pub mod caller;
+mod endpoints;
 mod failover;
 pub mod fleet;
 mod history;
