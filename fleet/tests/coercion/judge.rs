@@ -1,6 +1,8 @@
 //! What became of damaged arguments.
 
-use fleet::arguments::{Coercing, Coercion, Fitted, Level, Rule, Schema, Violation, Violations};
+use fleet::arguments::{
+    Coercing, Coercion, Fitted, Level, Limits, Rule, Schema, Violation, Violations, parse_any,
+};
 use serde_json::{Map, Value};
 
 use crate::pointer::{split, under};
@@ -91,7 +93,8 @@ pub(crate) fn tells_of(violations: &Violations, schema: &Schema, sent: &Value) -
     violations.items().iter().any(is_wrapper) || *violations == schema.validate(sent)
 }
 
-/// Whether all that was sent stands in a wrapper that the schema does not know: it must not run as it is, even if it fits.
+/// Whether all that was sent stands in a wrapper, or is a call in a format of some API, of which the schema knows no name:
+/// it must not run as it is, even if it fits.
 pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
     const WRAPPERS: [&str; 7] = [
         "arguments",
@@ -101,6 +104,17 @@ pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
         "input",
         "tool_input",
         "kwargs",
+    ];
+    const COMPANIONS: [&str; 9] = [
+        "id",
+        "type",
+        "name",
+        "tool",
+        "tool_name",
+        "function",
+        "call_id",
+        "tool_call_id",
+        "tool_use_id",
     ];
     let root = schema.source();
     let mut open = vec![root];
@@ -130,22 +144,31 @@ pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
         open.extend(target.and_then(|target| root.pointer(target)));
     }
     let declared = |name: &str| names.iter().any(|known| *known == name);
-    let wrapper = |name: &str| {
-        (WRAPPERS.contains(&name) || name == tool)
-            && !declared(name)
-            && !(is_map && schema.is_valid(sent))
-    };
     let Some(entries) = sent.as_object() else {
         return false;
     };
-    let is_called = |name: &Value| name == tool || (name.is_string() && !declared("name"));
-    match entries.iter().collect::<Vec<_>>()[..] {
-        [(name, _)] => wrapper(name),
-        [(one, called), (name, _)] | [(name, _), (one, called)] if one == "name" => {
-            is_called(called) && wrapper(name)
-        }
-        _ => false,
+    let is_one_of = |names: &[&str], name: &str| names.contains(&&*name.to_ascii_lowercase());
+    let wrapper = |name: &str| is_one_of(&WRAPPERS, name) || name == tool;
+    let known = |name: &str, value: &Value| declared(name) && !(name == "name" && value == tool);
+    let foreign = |(name, value): (&String, &Value)| {
+        (wrapper(name) || is_one_of(&COMPANIONS, name)) && !known(name, value)
+    };
+    if !entries.iter().all(foreign) || (is_map && schema.is_valid(sent)) {
+        return false;
     }
+    let holds = |value: &Value| match value {
+        Value::String(text) => {
+            parse_any(text.as_bytes(), &Limits::DEFAULT).is_ok_and(|inner| inner.is_object())
+        }
+        other => other.is_object(),
+    };
+    let holder = |(name, value): (&String, &Value)| {
+        (wrapper(name) || name.eq_ignore_ascii_case("function")) && holds(value)
+    };
+    let mut beside = entries.keys().filter(|name| !wrapper(name));
+    let wrappers = entries.keys().filter(|name| wrapper(name)).count();
+    let alone = beside.all(|name| name == "name") && wrappers == 1;
+    alone || entries.iter().any(holder)
 }
 
 /// Whether nothing was done to valid arguments but to fill in defaults, and each of them is told.
@@ -278,6 +301,8 @@ mod tests {
             json!({"args": gold}),
             json!({"t": gold}),
             json!({"name": "t", "args": gold}),
+            json!({"id": "c1", "type": "function", "function": {"name": "t", "arguments": gold}}),
+            json!({"Args": gold}),
         ] {
             let fitted = Fitted {
                 args: damaged.clone(),

@@ -68,7 +68,8 @@ fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
     if mended.any(|rule| rule != Rule::Unwrap && !is_text_of_scalar(rule)) {
         return true;
     }
-    let absent = places::absent(root, sent);
+    let mut absent = places::absent(root, sent);
+    absent.extend(of_other_names(root, sent));
     let texts = mended
         .changes
         .iter()
@@ -79,6 +80,23 @@ fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
         let would_take = |other: &&Value| crossed::fits(root, value, other);
         !is_required(root, sent, place) && absent.iter().any(would_take)
     })
+}
+
+/// What the objects of these arguments say of properties that they do not name: of such, one is always missing.
+fn of_other_names<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
+    let mut said = Vec::new();
+    places::visit(root, args, &mut |schemas, value| {
+        let schemas = schemas.iter().filter(|_| value.is_object());
+        said.extend(schemas.flat_map(|schema| {
+            let words = ["additionalProperties", "unevaluatedProperties"];
+            let named = words.map(|word| schema.get(word));
+            let patterns = schema.get("patternProperties").and_then(Value::as_object);
+            let patterns = patterns.into_iter().flat_map(Map::values);
+            let others = named.into_iter().flatten().chain(patterns);
+            others.filter(|schema| schema.is_object())
+        }));
+    });
+    said
 }
 
 /// The property at a place, or in which the place is as an item.

@@ -4,6 +4,7 @@ use super::*;
 
 mod bounds;
 mod doubts;
+mod envelopes;
 mod laws;
 mod misread;
 mod values;

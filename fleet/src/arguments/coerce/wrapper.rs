@@ -1,9 +1,10 @@
-//! Arguments that stand in a wrapper such as `{"arguments": {…}}`.
+//! Arguments that stand in a wrapper such as `{"arguments": {…}}`, or in the envelope of a call in a model API's format,
+//! `{"type": "tool_use", "id": "t1", "name": "<this tool>", "input": {…}}`.
 //!
-//! A wrapper fits every schema that is open to names it does not know, so whether it is there is looked at before
-//! anything is validated: it is taken off or refused, and never run.
+//! Either fits every schema that is open to names it does not know, so whether it is there is looked at before anything is
+//! validated: it is taken off or refused, and never run.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, iter};
 
 use serde_json::Value;
 
@@ -20,10 +21,27 @@ pub(crate) const WRAPPERS: [&str; 7] = [
     "tool_input",
     "kwargs",
 ];
-/// Beside a wrapper: which tool is called.
+/// Beside a wrapper: which tool is called. Some APIs put the whole call into the last.
+const NAMES: [&str; 4] = [NAME, "tool", "tool_name", FUNCTION];
 const NAME: &str = "name";
+const FUNCTION: &str = "function";
+/// Beside a wrapper: which call it is.
+const IDS: [&str; 4] = ["id", "call_id", "tool_call_id", "tool_use_id"];
+/// Beside a wrapper: that it is a call.
+const TYPE: &str = "type";
+const TYPES_OF_CALLS: [&str; 4] = ["function", "tool_use", "tool_call", "function_call"];
 /// Wrappers inside one another.
 const LEVELS_MAX: usize = 2;
+
+/// A property that was sent.
+type Entry<'a> = (&'a str, &'a Value);
+
+/// What all that was sent stands in.
+struct Envelope<'a> {
+    /// The property that holds the arguments.
+    holder: Entry<'a>,
+    beside: Vec<Entry<'a>>,
+}
 
 /// Whether all that was sent stands in a wrapper.
 pub(super) fn is_wrapped(schema: &Schema, args: &Value, tool: &str) -> bool {
@@ -49,47 +67,72 @@ pub(super) fn taken_off(schema: &Schema, args: &Value, tool: &str) -> Option<Dra
             changes,
         })?,
     };
-    let is_left = entries(&draft.args).any(|(key, _)| is_wrapper(schema, &draft.args, key, tool));
+    let is_left = entries(&draft.args).any(|(key, _)| is_wrapper(schema, &draft.args, key, tool))
+        || is_wrapped(schema, &draft.args, tool);
     (!is_left).then_some(draft)
 }
 
 /// What is wrong with what was sent, the wrapper that stays among it.
 pub(super) fn refusal(schema: &Schema, args: &Value, tool: &str) -> Violations {
-    let is_whole = |value: &Value| opened(value).is_some();
     let left = || {
         let mut wrappers = entries(args).filter(|(key, _)| is_wrapper(schema, args, key, tool));
-        wrappers.find(|(_, value)| is_whole(value))
+        wrappers.find(|(_, value)| opened(value).is_some())
     };
     let violations = schema.validate(args);
-    let sole = around(schema, args, tool);
-    match sole.or_else(left) {
+    let holder = around(schema, args, tool).map(|envelope| envelope.holder);
+    match holder.or_else(left) {
         Some((key, value)) => violations.with_wrapper(key, value),
         None => violations,
     }
 }
 
-/// The wrapper that holds all that was sent: the only key, or beside the name of the tool that is called.
-fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<(&'a str, &'a Value)> {
-    let mut all = entries(args);
-    let (key, value) = match (all.next()?, all.next(), all.next()) {
-        (only, None, _) => only,
-        ((NAME, name), Some(wrapper), None) | (wrapper, Some((NAME, name)), None) => {
-            let is_called = name == tool || (name.is_string() && !is_declared(schema, args, NAME));
-            is_called.then_some(wrapper)?
-        }
-        _several => return None,
+/// The envelope around all that was sent: a wrapper, alone or beside the name of a tool, or one that holds an object beside
+/// anything that an envelope has.
+fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'a>> {
+    let is_word = |key: &str| is_one_of(&WRAPPERS, key) || key == tool;
+    // Nearly every call has a name of the tool's own, and ends here.
+    if !entries(args).all(|(key, _)| is_word(key) || is_companion(key)) {
+        return None;
+    }
+    let mut holders = entries(args).filter(|(key, _)| is_word(key) || is_one_of(&[FUNCTION], key));
+    let holder = holders.find(|(_, value)| opened(value).is_some());
+    let alone = || {
+        let mut words = entries(args).filter(|(key, _)| *key != NAME);
+        let only = words.next().filter(|(key, _)| is_word(key));
+        only.filter(|_| words.next().is_none())
     };
-    is_wrapper(schema, args, key, tool).then_some((key, value))
+    let holder = holder.or_else(alone)?;
+    if is_any_declared(schema, args, tool) {
+        return None;
+    }
+    let beside = entries(args).filter(|(key, _)| *key != holder.0).collect();
+    Some(Envelope { holder, beside })
 }
 
-/// What stands in the wrapper around all that was sent; not if another tool is called.
+/// What stands in the envelope, if it is certain that it is that of a call of this tool.
 fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
-    let (_, value) = around(schema, args, tool)?;
-    let is_another =
-        |name: &Value| name != tool && args.as_object().is_some_and(|all| all.len() > 1);
-    match args.get(NAME) {
-        Some(name) if is_another(name) => None,
-        _ => opened(value),
+    let Envelope { holder, beside } = around(schema, args, tool)?;
+    let (key, value) = holder;
+    let inside = opened(value)?;
+    let names_tool = |(key, value): &Entry<'_>| NAMES.contains(key) && *value == tool;
+    let is_named = match key {
+        FUNCTION => is_wrapped(schema, &inside, tool) && entries(&inside).any(|e| names_tool(&e)),
+        key if WRAPPERS.contains(&key) || key == tool => {
+            beside.is_empty() || beside.iter().any(names_tool)
+        }
+        _in_another_case => false,
+    };
+    let agrees = |entry: &Entry<'_>| names_tool(entry) || is_of_any_call(*entry);
+    (is_named && beside.iter().all(agrees)).then_some(inside)
+}
+
+/// Whether a property says nothing of a call but that it is one, or which.
+fn is_of_any_call((key, value): Entry<'_>) -> bool {
+    match key {
+        TYPE => value
+            .as_str()
+            .is_some_and(|word| TYPES_OF_CALLS.contains(&word)),
+        key => IDS.contains(&key) && (value.is_string() || value.is_number()),
     }
 }
 
@@ -102,18 +145,34 @@ fn opened(value: &Value) -> Option<Value> {
     inner.is_object().then_some(inner)
 }
 
-fn entries(args: &Value) -> impl Iterator<Item = (&str, &Value)> {
+fn entries(args: &Value) -> impl Iterator<Item = Entry<'_>> {
     let entries = args.as_object().into_iter().flatten();
     entries.map(|(key, value)| (key.as_str(), value))
 }
 
-fn is_wrapper(schema: &Schema, args: &Value, key: &str, tool: &str) -> bool {
-    (WRAPPERS.contains(&key) || key == tool) && !is_declared(schema, args, key)
+/// In any case: what is not written as it should be is no reason to run it.
+fn is_one_of(words: &[&str], key: &str) -> bool {
+    words.iter().any(|word| word.eq_ignore_ascii_case(key))
 }
 
-/// Whether the schema says what the property is: by its name, or by what it says of any name, and it is that.
-fn is_declared(schema: &Schema, args: &Value, key: &str) -> bool {
+fn is_companion(key: &str) -> bool {
+    is_one_of(&NAMES, key) || is_one_of(&IDS, key) || is_one_of(&[TYPE], key)
+}
+
+fn is_wrapper(schema: &Schema, args: &Value, key: &str, tool: &str) -> bool {
+    (WRAPPERS.contains(&key) || key == tool) && !says(schema, args, iter::once(key))
+}
+
+/// Whether the tool knows one of the properties; a `name` that is this tool's is that of the call.
+fn is_any_declared(schema: &Schema, args: &Value, tool: &str) -> bool {
+    let others = entries(args).filter(|(key, value)| *key != NAME || *value != tool);
+    says(schema, args, others.map(|(key, _)| key))
+}
+
+/// Whether the schema says what one of the properties is: by its name, or by what it says of any name, and it is that.
+fn says<'k>(schema: &Schema, args: &Value, mut keys: impl Iterator<Item = &'k str>) -> bool {
     let schemas = places::schemas_at(schema.source(), args, "");
-    places::declared(&schemas).contains_key(key)
+    let declared = places::declared(&schemas);
+    keys.any(|key| declared.contains_key(key))
         || (places::is_map(&schemas) && schema.is_valid(args))
 }

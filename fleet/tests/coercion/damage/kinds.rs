@@ -1,6 +1,6 @@
 //! The kinds of damage, and what is expected of each.
 
-use super::{Damage, Source, keys, lists, numbers, scalars, texts};
+use super::{Damage, Source, envelopes, keys, lists, numbers, scalars, texts};
 use crate::random::Chance;
 
 /// At which levels a kind is mended.
@@ -46,7 +46,7 @@ const fn either(name: &'static str, draw: Draw) -> Kind {
 }
 
 /// All of them; the first are those that the rules are for.
-pub(crate) const KINDS: [Kind; 84] = {
+pub(crate) const KINDS: [Kind; 86] = {
     use Mends::{Always, Read};
     [
         mended("number as text", Always, 85, numbers::number_as_text),
@@ -93,7 +93,14 @@ pub(crate) const KINDS: [Kind; 84] = {
             98,
             keys::wrapped_with_name,
         ),
+        mended(
+            "envelopes of model APIs",
+            Always,
+            95,
+            envelopes::of_this_tool,
+        ),
         never("other tool and arguments", keys::wrapped_with_other_name),
+        never("envelopes in doubt", envelopes::in_doubt),
         never("boolean for text", scalars::boolean_for_text),
         never("unknown property added", keys::unknown_added),
         never(

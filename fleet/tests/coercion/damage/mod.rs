@@ -1,5 +1,6 @@
 //! The ways in which models get arguments wrong. What each is called, stands in `kinds`.
 
+mod envelopes;
 mod keys;
 mod kinds;
 mod lists;

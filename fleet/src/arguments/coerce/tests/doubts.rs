@@ -222,3 +222,19 @@ fn a_scalar_may_be_sent_for_the_object_that_holds_it() {
     let x = json!({"anyOf": [{"type": "object", "properties": {"id": {"type": "string"}}}, {"type": "number"}]});
     check_x(Level::Safe, x, &[(r#""5""#, NO.0, "")]);
 }
+
+#[test]
+fn a_number_may_belong_under_any_name_that_takes_one() {
+    let map = |required: Value| {
+        json!({
+            "type": "object",
+            "properties": {"filter": {"type": "string"}},
+            "required": required,
+            "additionalProperties": {"type": "number"},
+        })
+    };
+    let sent = r#"{"filter":85,"x":1}"#;
+    check(Level::Safe, map(json!([])), &[(sent, NO)]);
+    let text = (r#"{"filter":"85","x":1}"#, "/filter integer_to_string");
+    check(Level::Safe, map(json!(["filter"])), &[(sent, text)]);
+}

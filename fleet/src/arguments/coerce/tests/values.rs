@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{super::*, NO, check_x};
+use super::{super::*, NO, check, check_x};
 
 #[test]
 fn text_becomes_the_number_it_is() {
@@ -203,4 +203,22 @@ fn relaxed_text_is_read_for_read_tools_alone() {
     check_x(Level::Read, x.clone(), &read);
     let safe: Vec<_> = rows.map(|(sent, _)| (sent, NO.0, "")).into();
     check_x(Level::Safe, x, &safe);
+}
+
+#[test]
+fn an_optional_integer_that_was_sent_as_nothing_gets_its_default() {
+    check(
+        Level::Safe,
+        json!({"type": "object", "properties": {"cents": {"type": "integer", "default": 5}}}),
+        &[
+            (
+                r#"{"cents":null}"#,
+                (r#"{"cents":5}"#, "/cents null_removed, /cents default"),
+            ),
+            (
+                r#"{"cents":""}"#,
+                (r#"{"cents":5}"#, "/cents empty_removed, /cents default"),
+            ),
+        ],
+    );
 }
