@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use fleet::{
     canonical,
-    config::ParentArgs,
+    config::{BusArgs, ParentArgs},
     ids::WorkerId,
     manifest::Manifest,
     process::asked_to_stop,
@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::{
     connect,
     history::{self, Versions},
-    tools::files,
+    tools::{bell, files},
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
 
@@ -40,7 +40,7 @@ pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
         tool_of: |file| Some(files::read(file).ok()?.name),
-        apply_tools: |url, file| Box::pin(apply_file(url, file)),
+        apply_tools: |url, nats_url, file| Box::pin(apply_file(url, nats_url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
         fence: |url, worker| Box::pin(note_fence(url, worker)),
     }
@@ -53,7 +53,13 @@ async fn migrate_all(url: String) -> anyhow::Result<()> {
 }
 
 /// Applies a file under its own version, or as the next one when it was edited since this file was last applied.
-async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
+///
+/// With a fleet at `nats_url`, it is told, and the answer comes when a dispatcher offers the version.
+async fn apply_file(
+    url: String,
+    nats_url: Option<String>,
+    file: PathBuf,
+) -> anyhow::Result<Vec<String>> {
     let manifest = match files::read(&file) {
         Ok(manifest) => manifest,
         Err(problems) => bail!(files::sentences("", &problems).join("; ")),
@@ -78,8 +84,19 @@ async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
         };
         match apply(&mut connection, &next, &by).await? {
             Applied::Created => {
+                let is_offered = match nats_url {
+                    None => true,
+                    Some(nats_url) => {
+                        let bus = BusArgs {
+                            nats_url: SecretString::from(nats_url),
+                            prefix: "toolfleet".parse()?,
+                        };
+                        bell::ring_until_offered(&bus, &next.name, version).await
+                    }
+                };
+                let late = if is_offered { "" } else { ", not yet offered" };
                 return Ok(vec![format!(
-                    "{}: {changed}applied as version {version}",
+                    "{}: {changed}applied as version {version}{late}",
                     next.name
                 )]);
             }

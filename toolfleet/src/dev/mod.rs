@@ -78,7 +78,10 @@ pub struct DevHooks {
     pub migrate: fn(String) -> BoxFuture<'static, anyhow::Result<()>>,
     /// Applies one manifest file, as the next version if its content is new and its version is not;
     /// answers with lines for the person. Its error is shown once and the file tried again.
-    pub apply_tools: fn(String, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
+    /// With the URL of a NATS server, its fleet is told, and offers the version when the answer comes, or the lines say that
+    /// it does not yet.
+    pub apply_tools:
+        fn(String, Option<String>, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
     /// The name of the tool in a manifest file; none when the file is no manifest.
     pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers

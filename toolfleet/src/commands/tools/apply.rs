@@ -1,8 +1,7 @@
 //! `toolfleet tools apply`.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use bytes::Bytes;
 use fleet::{
     config::{BusArgs, StoreArgs},
     manifest::{Manifest, lint},
@@ -10,16 +9,15 @@ use fleet::{
         StoreError,
         tools::{Applied, apply},
     },
-    telemetry,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::files::{self, ManifestFile};
+use super::{
+    bell,
+    files::{self, ManifestFile},
+};
 use crate::commands::{connect, output, words};
-
-/// How long ringing the bell may take; without it the fleet looks by itself every second.
-const BELL_MAX: Duration = Duration::from_secs(3);
 
 /// What `tools apply` is told.
 #[derive(Debug, clap::Args)]
@@ -140,21 +138,11 @@ impl Apply {
 
     /// Tells the fleet to look now.
     async fn ring(&self) {
-        let rung = tokio::time::timeout(BELL_MAX, async {
-            let bus = connect::bus(&self.bus).await?;
-            let subject = bus.subjects.control_changed();
-            bus.client.publish(subject, Bytes::new()).await?;
-            bus.client.flush().await?;
-            anyhow::Ok(())
-        });
-        let why = match rung.await {
-            Ok(Ok(())) => return,
-            Ok(Err(problem)) => telemetry::report(problem.as_ref()),
-            Err(_elapsed) => "NATS did not answer".to_owned(),
-        };
-        output::warn(&format!(
-            "the fleet could not be told, it will see it within a few seconds: {why}"
-        ));
+        if let Err(why) = bell::ring(&self.bus).await {
+            output::warn(&format!(
+                "the fleet could not be told, it will see it within a few seconds: {why}"
+            ));
+        }
     }
 }
 

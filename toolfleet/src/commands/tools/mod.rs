@@ -1,6 +1,7 @@
 //! `toolfleet tools`: manifests in, definitions out.
 
 mod apply;
+pub(super) mod bell;
 pub(super) mod files;
 mod lint;
 mod list;

@@ -1,0 +1,95 @@
+//! Telling the fleet that its tools changed, and seeing that a dispatcher offers a version.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use fleet::{
+    bus::connect::Bus,
+    config::BusArgs,
+    ids::{Label, ToolName},
+    telemetry,
+};
+use serde::Deserialize;
+use tokio::time::{sleep, timeout};
+
+use crate::commands::{
+    ask::{Question, ask},
+    connect,
+};
+
+/// How long ringing the bell may take; without it the fleet looks by itself every second.
+const BELL_MAX: Duration = Duration::from_secs(3);
+/// How long a dispatcher may take to offer what was applied.
+const OFFERED_MAX: Duration = Duration::from_secs(5);
+/// Between two looks at what is offered: no event says that a dispatcher has read the tools anew.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Tells the fleet to look now. Bounded in time; its error is a reason for people.
+///
+/// # Errors
+///
+/// NATS cannot be told: the fleet sees the change by itself within a few seconds.
+pub(in crate::commands) async fn ring(args: &BusArgs) -> Result<(), String> {
+    let rung = timeout(BELL_MAX, async {
+        let bus = connect::bus(args).await?;
+        publish(&bus).await
+    });
+    match rung.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(problem)) => Err(telemetry::report(problem.as_ref())),
+        Err(_elapsed) => Err("NATS did not answer".to_owned()),
+    }
+}
+
+/// Rings, and waits until a dispatcher offers this version of the tool, or a newer one; false when that takes too long.
+pub(in crate::commands) async fn ring_until_offered(
+    args: &BusArgs,
+    tool: &ToolName,
+    version: i32,
+) -> bool {
+    let offered = timeout(OFFERED_MAX, async {
+        let bus = connect::bus(args).await?;
+        publish(&bus).await?;
+        // An answer that does not come, or is a refusal, is asked for again: a dispatcher may be starting.
+        while !is_offered(&bus, tool, version).await.unwrap_or(false) {
+            sleep(LOOK_EVERY).await;
+        }
+        anyhow::Ok(())
+    });
+    matches!(offered.await, Ok(Ok(())))
+}
+
+async fn publish(bus: &Bus) -> anyhow::Result<()> {
+    let subject = bus.subjects.control_changed();
+    bus.client.publish(subject, Bytes::new()).await?;
+    bus.client.flush().await?;
+    Ok(())
+}
+
+/// What is read of an answer of the endpoint `tools`.
+#[derive(Deserialize)]
+struct Listing {
+    tools: Vec<Offered>,
+}
+
+#[derive(Deserialize)]
+struct Offered {
+    name: String,
+    version: i32,
+}
+
+async fn is_offered(bus: &Bus, tool: &ToolName, version: i32) -> anyhow::Result<bool> {
+    let tenant: Label = "default".parse()?;
+    let question = Question {
+        subject: bus.subjects.tools(&tenant),
+        headers: HeaderMap::new(),
+        body: br#"{"format":"full"}"#.to_vec(),
+        wait: BELL_MAX,
+        advice: "ask again",
+    };
+    let listing: Listing = serde_json::from_str(&ask(bus, question).await?)?;
+    let of_tool = |one: &&Offered| one.name == tool.as_str();
+    let offered = listing.tools.iter().find(of_tool);
+    Ok(offered.is_some_and(|one| one.version >= version))
+}
