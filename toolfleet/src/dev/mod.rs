@@ -71,6 +71,9 @@ pub struct DevOptions {
     pub program: Option<PathBuf>,
 }
 
+/// Lines for the person, when it is done.
+type Lines = BoxFuture<'static, anyhow::Result<Vec<String>>>;
+
 /// What `dev` leaves to the rest of the program. The first argument is always the database's URL.
 #[derive(Clone, Copy)]
 pub struct DevHooks {
@@ -80,8 +83,7 @@ pub struct DevHooks {
     /// answers with lines for the person. Its error is shown once and the file tried again.
     /// With the URL of a NATS server, its fleet is told, and offers the version when the answer comes, or the lines say that
     /// it does not yet.
-    pub apply_tools:
-        fn(String, Option<String>, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
+    pub apply_tools: fn(String, Option<String>, PathBuf) -> Lines,
     /// The name of the tool in a manifest file; none when the file is no manifest.
     pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers
