@@ -44,6 +44,15 @@ class Patience:
             return True
 
 
+def whole(text):
+    """The integer that a text stands for, None when it is none: 2.0 is one for JSON Schema, and models send it."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None
+
+
 def forecast(city, days):
     """The same answer for the same question, so that a story can be told twice."""
     base = CITIES[city]
@@ -75,12 +84,13 @@ class Handler(BaseHTTPRequestHandler):
             return None
         if city not in CITIES:
             return self.refuse(404, "unknown_city", "No weather is kept for this city.")
-        if days not in {str(number) for number in range(1, DAYS_MAX + 1)}:
+        days = whole(days)
+        if days is None or not 1 <= days <= DAYS_MAX:
             return self.refuse(422, "invalid_days", f"days is a number from 1 to {DAYS_MAX}.")
         call = self.headers.get("Toolfleet-Call-Id", "")
         if city == "Flaky" and self.server.patience.turn_away(call):
             return self.refuse(503, "busy", "The instruments are warming up; ask again.")
-        return self.answer(200, forecast(city, int(days)))
+        return self.answer(200, forecast(city, days))
 
     def refuse(self, status, code, message):
         self.answer(status, {"error": {"code": code, "message": message}})

@@ -55,6 +55,11 @@ impl Subjects {
         format!("{}.v1.*.tools", self.prefix)
     }
 
+    /// Where one tenant asks for definitions.
+    pub fn tools(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.tools", self.prefix)
+    }
+
     /// Where callers take a call back.
     pub fn cancel_endpoint(&self) -> String {
         format!("{}.v1.*.cancel", self.prefix)

@@ -3,9 +3,10 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
+use clap::Parser;
 use fleet::{
     canonical,
-    config::ParentArgs,
+    config::{BusArgs, ParentArgs},
     ids::WorkerId,
     manifest::Manifest,
     process::asked_to_stop,
@@ -21,7 +22,7 @@ use serde_json::Value;
 use super::{
     connect,
     history::{self, Versions},
-    tools::files,
+    tools::{bell, files},
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
 
@@ -40,7 +41,7 @@ pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
         tool_of: |file| Some(files::read(file).ok()?.name),
-        apply_tools: |url, file| Box::pin(apply_file(url, file)),
+        apply_tools: |url, nats_url, file| Box::pin(apply_file(url, nats_url, file)),
         worker_died: |url, pid| Box::pin(note_death(url, pid)),
         fence: |url, worker| Box::pin(note_fence(url, worker)),
     }
@@ -53,7 +54,13 @@ async fn migrate_all(url: String) -> anyhow::Result<()> {
 }
 
 /// Applies a file under its own version, or as the next one when it was edited since this file was last applied.
-async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
+///
+/// With a fleet at `nats_url`, it is told, and the answer comes when a dispatcher offers the version.
+async fn apply_file(
+    url: String,
+    nats_url: Option<String>,
+    file: PathBuf,
+) -> anyhow::Result<Vec<String>> {
     let manifest = match files::read(&file) {
         Ok(manifest) => manifest,
         Err(problems) => bail!(files::sentences("", &problems).join("; ")),
@@ -78,8 +85,16 @@ async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
         };
         match apply(&mut connection, &next, &by).await? {
             Applied::Created => {
+                let is_offered = match nats_url {
+                    None => true,
+                    Some(nats_url) => {
+                        let bus = bus_at(&nats_url)?;
+                        bell::ring_until_offered(&bus, &next.name, version).await
+                    }
+                };
+                let late = if is_offered { "" } else { ", not yet offered" };
                 return Ok(vec![format!(
-                    "{}: {changed}applied as version {version}",
+                    "{}: {changed}applied as version {version}{late}",
                     next.name
                 )]);
             }
@@ -95,6 +110,18 @@ async fn apply_file(url: String, file: PathBuf) -> anyhow::Result<Vec<String>> {
         "others keep applying new versions of {} at this moment",
         manifest.name
     )
+}
+
+/// The bus as the processes of the fleet find it, which have `TOOLFLEET_PREFIX` from us.
+fn bus_at(nats_url: &str) -> anyhow::Result<BusArgs> {
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        bus: BusArgs,
+    }
+
+    let flags = Flags::try_parse_from(["dev", "--nats-url", nats_url]);
+    Ok(flags.context("read TOOLFLEET_PREFIX")?.bus)
 }
 
 /// The version under which this file's content belongs; none if it is there.

@@ -6,16 +6,16 @@
 use std::{
     env,
     ffi::OsString,
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::{self, Read},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches, parser::ValueSource};
 use fleet::explain::Servers;
-use nix::unistd::geteuid;
+use nix::{fcntl::OFlag, unistd::geteuid};
 
 use super::{
     Program,
@@ -36,6 +36,8 @@ const NATS: &str = "nats_url";
 const TOOLS: &str = "tool_database_url";
 /// Far more than a `dev.json` has.
 const BYTES_MAX: u64 = 64 * 1024;
+/// Far more than a process id has.
+const PID_BYTES_MAX: u64 = 32;
 
 /// A `dev` that was killed left its `dev.json` behind.
 #[derive(Debug, thiserror::Error)]
@@ -185,13 +187,17 @@ fn nearest(here: &Path) -> Found {
     for folder in here.ancestors() {
         let data = folder.join(DATA_FOLDER);
         let file = data.join("dev.json");
-        match read(&data, &file) {
+        let state = read(&data, &file).and_then(|state| {
+            let with_life = |state| runs(&data).map(|runs| (state, runs));
+            state.map(with_life).transpose()
+        });
+        match state {
             Ok(None) => {}
-            Ok(Some(state)) if runs(&data) => {
+            Ok(Some((state, true))) => {
                 found.fleet = Some((file, Ok(state)));
                 break;
             }
-            Ok(Some(_left)) => {
+            Ok(Some((_left, false))) => {
                 found.fleet = Some((file, Err(DevEnded(folder.to_path_buf()))));
                 break;
             }
@@ -208,22 +214,44 @@ fn nearest(here: &Path) -> Found {
 
 /// What the file says; none when it is not there.
 fn read(data: &Path, file: &Path) -> Result<Option<DevState>, String> {
-    let open = match File::open(file) {
+    // Another user's `.toolfleet` may be a link to a folder of ours: what is asked about is the name.
+    match fs::symlink_metadata(data) {
+        Ok(folder) if folder.is_dir() => trusted("its folder", &folder)?,
+        Ok(_other) => return Err("its folder is no real folder".to_owned()),
+        Err(reason) if is_absent(&reason) => return Ok(None),
+        Err(reason) => return Err(reason.to_string()),
+    }
+    let Some(text) = content(file, BYTES_MAX)? else {
+        return Ok(None);
+    };
+    let state = serde_json::from_slice(&text);
+    state.map(Some).map_err(|reason| reason.to_string())
+}
+
+/// What a regular file of ours has, its first `bytes_max` bytes; none when it is not there.
+fn content(file: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, String> {
+    // Opening a FIFO would wait for its writer, and a link leads to wherever its owner wants.
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
+    let open = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(file);
+    let open = match open {
         Ok(open) => open,
         Err(reason) if is_absent(&reason) => return Ok(None),
         Err(reason) => return Err(reason.to_string()),
     };
     // Of what is open: another may stand in its place by now.
     let metadata = open.metadata().map_err(|reason| reason.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
     trusted("it", &metadata)?;
-    let folder = fs::metadata(data).map_err(|reason| reason.to_string())?;
-    trusted("its folder", &folder)?;
     let mut text = Vec::new();
-    open.take(BYTES_MAX)
+    open.take(bytes_max)
         .read_to_end(&mut text)
         .map_err(|reason| reason.to_string())?;
-    let state = serde_json::from_slice(&text);
-    state.map(Some).map_err(|reason| reason.to_string())
+    Ok(Some(text))
 }
 
 fn is_absent(reason: &io::Error) -> bool {
@@ -238,22 +266,31 @@ fn trusted(what: &str, metadata: &fs::Metadata) -> Result<(), String> {
     if metadata.uid() != geteuid().as_raw() {
         return Err(format!("{what} belongs to another user"));
     }
-    if metadata.mode() & 0o002 != 0 {
+    if metadata.mode() & 0o022 != 0 {
         return Err(format!("others may write {what}"));
     }
     Ok(())
 }
 
 /// Whether the `dev` of this data folder runs: it writes its process id into its lock.
-fn runs(data: &Path) -> bool {
-    let pid = fs::read_to_string(data.join("dev.lock")).unwrap_or_default();
+fn runs(data: &Path) -> Result<bool, String> {
+    let lock = content(&data.join("dev.lock"), PID_BYTES_MAX)
+        .map_err(|reason| format!("dev.lock: {reason}"))?;
+    let pid = String::from_utf8(lock.unwrap_or_default()).unwrap_or_default();
     let pid = pid.trim().parse::<u32>();
-    pid.is_ok_and(|pid| !command_line(pid).is_empty())
+    Ok(pid.is_ok_and(|pid| !command_line(pid).is_empty()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        os::unix::fs::{PermissionsExt, symlink},
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    use nix::{sys::stat::Mode, unistd::mkfifo};
 
     use super::*;
 
@@ -265,8 +302,13 @@ mod tests {
             ..DevState::default()
         };
         let file = data.join("dev.json");
+        let lock = data.join("dev.lock");
         fs::write(&file, serde_json::to_vec(&state).unwrap()).unwrap();
-        fs::write(data.join("dev.lock"), pid.to_string()).unwrap();
+        fs::write(&lock, pid.to_string()).unwrap();
+        // Whatever the umask of the tests is.
+        for (path, mode) in [(&data, 0o755), (&file, 0o600), (&lock, 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
         file
     }
 
@@ -298,6 +340,71 @@ mod tests {
         let open = fs::Permissions::from_mode(0o777);
         fs::set_permissions(near.parent().unwrap(), open).unwrap();
         assert!(nearest(&deep).passed_over[0].contains("its folder"));
+    }
+
+    /// What is found here; a look that waits for a writer never ends, and fails here.
+    fn found_in_time(here: &Path) -> Found {
+        let (done, answer) = mpsc::channel();
+        let here = here.to_path_buf();
+        thread::spawn(move || {
+            // A test that waited too long has gone away.
+            done.send(nearest(&here)).unwrap_or_default();
+        });
+        answer
+            .recv_timeout(Duration::from_secs(10))
+            .expect("the look at the folders ends")
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_passed_over_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a");
+        fleet(folder.path(), "nats://far", std::process::id());
+        for name in ["dev.json", "dev.lock"] {
+            let planted = fleet(&deep, "nats://near", std::process::id());
+            let planted = planted.with_file_name(name);
+            fs::remove_file(&planted).unwrap();
+            mkfifo(&planted, Mode::from_bits_truncate(0o600)).unwrap();
+            let found = found_in_time(&deep);
+            assert_eq!(url(&found), Some("nats://far"), "{name}");
+            assert!(
+                found.passed_over[0].contains("no regular file"),
+                "{found:?}"
+            );
+            fs::remove_dir_all(deep.join(DATA_FOLDER)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_fleet_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let of_another = fleet(elsewhere.path(), "nats://another", std::process::id());
+        fleet(folder.path(), "nats://far", std::process::id());
+        let deep = folder.path().join("a");
+        fs::create_dir(&deep).unwrap();
+        let link = deep.join(DATA_FOLDER);
+        symlink(of_another.parent().unwrap(), &link).unwrap();
+        assert_eq!(url(&nearest(&deep)), Some("nats://far"));
+
+        fs::remove_file(&link).unwrap();
+        let planted = fleet(&deep, "nats://near", std::process::id());
+        fs::remove_file(&planted).unwrap();
+        symlink(&of_another, &planted).unwrap();
+        assert_eq!(url(&nearest(&deep)), Some("nats://far"));
+    }
+
+    #[test]
+    fn what_a_group_may_write_is_not_ours_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = fleet(folder.path(), "nats://near", std::process::id());
+        for name in ["dev.json", "dev.lock"] {
+            let path = file.with_file_name(name);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+            assert_eq!(url(&nearest(folder.path())), None, "{name}");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        assert_eq!(url(&nearest(folder.path())), Some("nats://near"));
     }
 
     #[test]

@@ -180,16 +180,17 @@ impl Dev {
             .context("apply the migrations")?;
         self.report_predecessors(left, &deaths)?;
 
+        let mut tools = None;
         if let Some(folder) = &options.tools {
-            let mut tools = Tools::new(
+            let mut found = Tools::new(
                 folder.clone(),
                 database_url.clone(),
                 hooks,
                 self.screen.clone(),
             );
-            tools.apply_all().await;
-            self.tools = tools.summary();
-            self.watchers.spawn(tools.watch());
+            found.apply_all().await;
+            self.tools = found.summary();
+            tools = Some(found);
         }
         let file = self.layout.at("tools.password");
         let password = private::password(&file)
@@ -204,6 +205,9 @@ impl Dev {
             deaths,
         )
         .await?;
+        if let Some(tools) = tools {
+            self.watchers.spawn(tools.watch(nats_url));
+        }
         self.keep_ways()?;
         self.board.publish().context("write dev.json")
     }

@@ -12,6 +12,8 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 
+use super::only_ours_to_write;
+
 /// The lock on a data folder, held while this lives.
 #[derive(Debug)]
 pub(crate) struct DevLock {
@@ -32,6 +34,7 @@ impl DevLock {
             .truncate(false)
             .open(file);
         let open = open.with_context(|| format!("open {}", file.display()))?;
+        only_ours_to_write(file).with_context(|| format!("protect {}", file.display()))?;
         match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
             Ok(mut held) => {
                 let mut write = || -> std::io::Result<()> {
@@ -59,13 +62,23 @@ impl DevLock {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]
     fn the_second_is_refused_with_the_first_ones_pid_until_the_first_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("dev.lock");
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
         let first = DevLock::take(&file).unwrap();
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(
+            mode & 0o022,
+            0,
+            "clients believe nothing that others may write"
+        );
         let refusal = DevLock::take(&file).unwrap_err().to_string();
         assert!(
             refusal.contains(&format!("pid {}", std::process::id())),

@@ -71,6 +71,9 @@ pub struct DevOptions {
     pub program: Option<PathBuf>,
 }
 
+/// Lines for the person, when it is done.
+type Lines = BoxFuture<'static, anyhow::Result<Vec<String>>>;
+
 /// What `dev` leaves to the rest of the program. The first argument is always the database's URL.
 #[derive(Clone, Copy)]
 pub struct DevHooks {
@@ -78,7 +81,9 @@ pub struct DevHooks {
     pub migrate: fn(String) -> BoxFuture<'static, anyhow::Result<()>>,
     /// Applies one manifest file, as the next version if its content is new and its version is not;
     /// answers with lines for the person. Its error is shown once and the file tried again.
-    pub apply_tools: fn(String, PathBuf) -> BoxFuture<'static, anyhow::Result<Vec<String>>>,
+    /// With the URL of a NATS server, its fleet is told, and offers the version when the answer comes, or the lines say that
+    /// it does not yet.
+    pub apply_tools: fn(String, Option<String>, PathBuf) -> Lines,
     /// The name of the tool in a manifest file; none when the file is no manifest.
     pub tool_of: fn(&Path) -> Option<ToolName>,
     /// Takes note that the worker process with this pid on this machine is gone, and answers with those of its workers
@@ -172,6 +177,20 @@ async fn terminal_gone() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Takes the right to write from the group and from others, whatever the umask left them: client commands believe nothing that
+/// another user could have written.
+fn only_ours_to_write(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut permissions = path.metadata()?.permissions();
+    let mode = permissions.mode();
+    if mode & 0o022 != 0 {
+        permissions.set_mode(mode & !0o022);
+        std::fs::set_permissions(path, permissions)?;
+    }
+    Ok(())
+}
+
 /// The folders and files below `--data`.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -185,6 +204,7 @@ impl Layout {
         let create = || -> std::io::Result<PathBuf> {
             std::fs::create_dir_all(data)?;
             let data = data.canonicalize()?;
+            only_ours_to_write(&data)?;
             for private in ["secrets", "logs", "nats", "workers"] {
                 std::fs::DirBuilder::new()
                     .recursive(true)

@@ -29,6 +29,8 @@ const RETRY_POLLS: u32 = 10;
 pub(crate) struct Tools {
     folder: PathBuf,
     database_url: String,
+    /// Of the fleet that is told; none before its dispatchers are up, which read all tools when they start.
+    nats_url: Option<String>,
     hooks: DevHooks,
     screen: Screen,
     seen: BTreeMap<PathBuf, Seen>,
@@ -68,6 +70,7 @@ impl Tools {
         Self {
             folder,
             database_url,
+            nats_url: None,
             hooks,
             screen,
             seen,
@@ -98,8 +101,9 @@ impl Tools {
         )
     }
 
-    /// Applies what changes; runs until it is dropped.
-    pub(crate) async fn watch(mut self) {
+    /// Applies what changes, and tells the fleet at this NATS server; runs until it is dropped.
+    pub(crate) async fn watch(mut self, nats_url: String) {
+        self.nats_url = Some(nats_url);
         for poll in 1_u32.. {
             sleep(POLL).await;
             let mut changed = self.look();
@@ -231,7 +235,11 @@ impl Tools {
         }
         match timeout(
             APPLY_MAX,
-            (self.hooks.apply_tools)(self.database_url.clone(), path.to_path_buf()),
+            (self.hooks.apply_tools)(
+                self.database_url.clone(),
+                self.nats_url.clone(),
+                path.to_path_buf(),
+            ),
         )
         .await
         {
@@ -324,7 +332,7 @@ mod tests {
                 let text = fs::read_to_string(path).ok()?;
                 text.strip_prefix("tool: ")?.trim().parse().ok()
             },
-            apply_tools: |database_url, path| {
+            apply_tools: |database_url, _nats_url, path| {
                 Box::pin(async move {
                     let text = fs::read_to_string(&path)?;
                     ensure!(!text.contains("invalid"), "effect is missing");

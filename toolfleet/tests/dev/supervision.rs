@@ -331,7 +331,7 @@ pub(crate) async fn start_on(
     let hooks = DevHooks {
         migrate: |database_url| Box::pin(migrate(database_url)),
         tool_of: |_| None,
-        apply_tools: |_, _| Box::pin(async { Ok(Vec::new()) }),
+        apply_tools: |_, _, _| Box::pin(async { Ok(Vec::new()) }),
         worker_died: |database_url, pid| {
             DEATHS.lock().unwrap().push((database_url, pid));
             Box::pin(async { Ok(vec![DEAD]) })

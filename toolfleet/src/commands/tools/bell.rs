@@ -1,23 +1,35 @@
-//! Tells the fleet to look at its tools now.
+//! Telling the fleet that its tools changed, and seeing that a dispatcher offers a version.
 
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use bytes::Bytes;
-use fleet::{config::BusArgs, telemetry};
+use fleet::{
+    bus::connect::Bus,
+    config::BusArgs,
+    ids::{Label, ToolName},
+    telemetry,
+};
+use serde::Deserialize;
+use tokio::time::{sleep, timeout};
 
-use crate::commands::{connect, output};
+use crate::commands::{
+    ask::{Question, ask},
+    connect, output,
+};
 
 /// How long ringing the bell may take; without it the fleet looks by itself every second.
 const BELL_MAX: Duration = Duration::from_secs(3);
+/// How long a dispatcher may take to offer what was applied.
+const OFFERED_MAX: Duration = Duration::from_secs(5);
+/// Between two looks at what is offered: no event says that a dispatcher has read the tools anew.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Rings it. Where that cannot be done, says so: the fleet looks by itself.
+/// Tells the fleet to look now, within [`BELL_MAX`]. Where that cannot be done, says so: the fleet looks by itself.
 pub(super) async fn ring(args: &BusArgs) {
-    let rung = tokio::time::timeout(BELL_MAX, async {
+    let rung = timeout(BELL_MAX, async {
         let bus = connect::bus(args).await?;
-        let subject = bus.subjects.control_changed();
-        bus.client.publish(subject, Bytes::new()).await?;
-        bus.client.flush().await?;
-        anyhow::Ok(())
+        publish(&bus).await
     });
     let why = match rung.await {
         Ok(Ok(())) => return,
@@ -27,4 +39,56 @@ pub(super) async fn ring(args: &BusArgs) {
     output::warn(&format!(
         "the fleet could not be told, it will see it within a few seconds: {why}"
     ));
+}
+
+/// Rings, and waits until a dispatcher offers this version of the tool, or a newer one; false when that takes too long.
+pub(in crate::commands) async fn ring_until_offered(
+    args: &BusArgs,
+    tool: &ToolName,
+    version: i32,
+) -> bool {
+    let offered = timeout(OFFERED_MAX, async {
+        let bus = connect::bus(args).await?;
+        publish(&bus).await?;
+        // An answer that does not come, or is a refusal, is asked for again: a dispatcher may be starting.
+        while !is_offered(&bus, tool, version).await.unwrap_or(false) {
+            sleep(LOOK_EVERY).await;
+        }
+        anyhow::Ok(())
+    });
+    matches!(offered.await, Ok(Ok(())))
+}
+
+async fn publish(bus: &Bus) -> anyhow::Result<()> {
+    let subject = bus.subjects.control_changed();
+    bus.client.publish(subject, Bytes::new()).await?;
+    bus.client.flush().await?;
+    Ok(())
+}
+
+/// What is read of an answer of the endpoint `tools`.
+#[derive(Deserialize)]
+struct Listing {
+    tools: Vec<Offered>,
+}
+
+#[derive(Deserialize)]
+struct Offered {
+    name: String,
+    version: i32,
+}
+
+async fn is_offered(bus: &Bus, tool: &ToolName, version: i32) -> anyhow::Result<bool> {
+    let tenant: Label = "default".parse()?;
+    let question = Question {
+        subject: bus.subjects.tools(&tenant),
+        headers: HeaderMap::new(),
+        body: br#"{"format":"full"}"#.to_vec(),
+        wait: BELL_MAX,
+        advice: "ask again",
+    };
+    let listing: Listing = serde_json::from_str(&ask(bus, question).await?)?;
+    let of_tool = |one: &&Offered| one.name == tool.as_str();
+    let offered = listing.tools.iter().find(of_tool);
+    Ok(offered.is_some_and(|one| one.version >= version))
 }

@@ -1,7 +1,7 @@
 //! `toolfleet tools`: manifests in, definitions out.
 
 mod apply;
-mod bell;
+pub(super) mod bell;
 pub(super) mod files;
 mod lint;
 mod list;
