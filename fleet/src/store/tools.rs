@@ -109,8 +109,10 @@ pub enum Change {
 ///
 /// Postgres does not answer.
 pub async fn since(pool: &PgPool, rev: i64) -> Result<Vec<(i64, Change)>, StoreError> {
+    type Row = (i64, Option<String>, String, i32);
+
     let doing = "read tools";
-    let rows: Result<Vec<(i64, Option<String>, String, i32)>, _> = sqlx::query_as(
+    let rows: Result<Vec<Row>, _> = sqlx::query_as(
         "SELECT rev, manifest::text, tool, version FROM toolfleet.tool_versions WHERE rev > $1 \
          UNION ALL \
          SELECT rev, NULL, tool, version FROM toolfleet.tool_retirements WHERE rev > $1 \
