@@ -6,13 +6,14 @@ The list of codes is read from the program's source, so a new refusal asks for a
 import asyncio
 import json
 import re
+import subprocess
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from client import Client, NobodyListens
 from fleet import tool
-from waiting import NotSo, check, stays
+from waiting import NotSo, check, stays, until
 
 CODES = Path(__file__).resolve().parents[3] / "fleet/src/wire/code.rs"
 BODY_BYTES_MAX = 256 * 1024
@@ -78,6 +79,7 @@ CASES = [
     case("invalid_arguments", "wrong in four ways", {"n": 99, "tags": "x", "extra": 1}),
     case("invalid_arguments", "an object for a string", {"text": {"deep": [1]}}),
     case("unknown_tool", "a tool that does not exist", tool="no_such_tool"),
+    case("tool_retired", "a tool that is out of use", tool="out_of_use"),
     case("unknown_tool_version", "version 99", headers={"Toolfleet-Tool-Version": "99"}),
     case("invalid_tool_name", "capitals", tool="Echo"),
     case("invalid_tool_name", "a hyphen", tool="bad-name"),
@@ -119,8 +121,10 @@ async def prove(proof):
     tools = [
         tool("echo", "read", ["/bin/cat"], PROPERTIES, ["text"]),
         tool("write_once", "once", ["/bin/cat"], PROPERTIES, ["text"]),
+        tool("out_of_use", "read", ["/bin/cat"], PROPERTIES, ["text"]),
     ]
     async with proof.fleet(tools, workers=1) as dev, Client(dev) as client:
+        await retire(dev, client, "out_of_use")
         wrong = await refusals(client)
         check(await stored(dev) == 0, "something was stored by a refused call")
         wrong += await keys_are_free(client)
@@ -133,6 +137,20 @@ async def prove(proof):
         await hijacked_replies(dev, client)
         await good_calls_work(client)
     every_code_has_a_case()
+
+
+async def retire(dev, client, name):
+    """Takes a tool out of use, and waits until the dispatcher does not offer it any more."""
+    info = dev.info()
+    servers = ["--database-url", info["database_url"], "--nats-url", info["nats_url"]]
+    command = [dev.program, "tools", "retire", name, "--note", "nobody needs it", *servers]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+
+    async def is_gone():
+        listed = await client.request("tools", b'{"format":"full"}')
+        return all(offered["name"] != name for offered in listed.body["tools"])
+
+    await until(f"{name} is not offered any more", is_gone, 10)
 
 
 async def refusals(client):
