@@ -42,6 +42,12 @@ const STORED: [Stored; 7] = [
     Stored::new("complete, 500 attempts in a lane", 3123, 1_543_300),
 ];
 
+/// How often a batch is counted at most, where it is over its limit.
+///
+/// The buffer that an answer is read into grows by what the server has sent of it at each read. A loaded machine cuts a claim's
+/// answer of 200 KB into other pieces than an idle one, in several rounds after another, and a tenth more is allocated.
+const ROUNDS_MAX: usize = 40;
+
 #[tokio::test]
 async fn a_batch_through_the_ledger_allocates_no_more_than_is_stored() {
     // First of all: nothing of the other test is counted here.
@@ -98,7 +104,7 @@ async fn statements(database: &Database, worker: WorkerId, counter: &Counter) ->
     let mut connection = database.postgres.connect().await.unwrap();
     let (claim, complete) = (Claim::new(worker), Complete::default());
     let mut least: Option<[Count; 3]> = None;
-    for time in 0..=TIMES {
+    for time in 0..=ROUNDS_MAX {
         let calls = new_calls();
         let attempts = attempts_at(&calls);
         let endings = endings_of(&attempts);
@@ -109,6 +115,9 @@ async fn statements(database: &Database, worker: WorkerId, counter: &Counter) ->
         ];
         // The first time it is prepared.
         least = (time > 0).then(|| each_least(least, counts));
+        if time >= TIMES && least.is_some_and(|least| are_as_stored(&STORED[..3], least)) {
+            break;
+        }
     }
     least.unwrap()
 }
@@ -120,7 +129,7 @@ async fn lanes(database: &Database, worker: WorkerId, counter: &Counter) -> [Cou
     let claiming = Claiming::start(worker, &database.postgres, &mut tasks);
     let completing = Completing::start(&database.postgres, &mut tasks);
     let mut least: Option<[Count; 4]> = None;
-    for time in 0..=TIMES {
+    for time in 0..=ROUNDS_MAX {
         let (calls, together) = (new_calls(), new_calls());
         let attempts = attempts_at(&calls);
         let endings = endings_of(&attempts);
@@ -157,6 +166,9 @@ async fn lanes(database: &Database, worker: WorkerId, counter: &Counter) -> [Cou
         ];
         // The first time its connection is made.
         least = (time > 0).then(|| each_least(least, counts));
+        if time >= TIMES && least.is_some_and(|least| are_as_stored(&STORED[3..], least)) {
+            break;
+        }
     }
     least.unwrap()
 }
@@ -176,6 +188,12 @@ fn each_least<const N: usize>(least: Option<[Count; N]>, counts: [Count; N]) -> 
     least.map_or(counts, |least| {
         std::array::from_fn(|at| least[at].least(counts[at]))
     })
+}
+
+fn are_as_stored<const N: usize>(stored: &[Stored], counts: [Count; N]) -> bool {
+    assert_eq!(stored.len(), N);
+    let mut each = stored.iter().zip(counts);
+    each.all(|(stored, count)| stored.verdict(count).is_none())
 }
 
 async fn worker_on(database: &Database) -> WorkerId {
