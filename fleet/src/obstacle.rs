@@ -9,6 +9,7 @@ use crate::{
     ids::ToolName,
     outcome::ToolFailure,
     said,
+    secrets::Secrets,
     wire::message::Message,
 };
 
@@ -102,6 +103,26 @@ impl Obstacle {
     /// Whether it is the same thing that is lacking, here or on another worker.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.lack == other.lack && self.why == other.why
+    }
+
+    /// What an operator does about it: one clause.
+    pub fn remedy(&self) -> String {
+        match (self.lack, &self.secret) {
+            (Lack::Secret, Some(secret)) => format!(
+                "give the workers of its queue a readable file {secret} in the folder of their --secrets, or start them with {}{secret}",
+                Secrets::VARIABLE_PREFIX
+            ),
+            (Lack::Secret, None) | (Lack::Ability, _) => {
+                "start a worker that has it, or give it to the workers of the queue".to_owned()
+            }
+            (Lack::ToolVersion, _) => {
+                "upgrade the workers of the queue to the release that reads it".to_owned()
+            }
+            (Lack::ProgramSlot, _) => {
+                "wait; more workers, or a higher --programs where the machine bears it, let more run"
+                    .to_owned()
+            }
+        }
     }
 
     /// Why a call whose deadline has passed did not run.
