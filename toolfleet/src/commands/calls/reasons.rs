@@ -260,11 +260,16 @@ fn in_doubt(facts: &Facts) -> Explanation {
         );
     }
     match doubt.next_probe_at.filter(|_| doubt.probes > 0) {
-        Some(at) => because(
-            "in_doubt_probing",
-            what,
-            format!("its probe asks again at {}; or {look}", instant(at)),
-        ),
+        Some(at) => {
+            let when = match at > facts.now {
+                true => format!("its probe asks again at {}", instant(at)),
+                false => format!(
+                    "its probe is due since {}, and a dispatcher asks it: if it stays so, none runs",
+                    instant(at)
+                ),
+            };
+            because("in_doubt_probing", what, format!("{when}; or {look}"))
+        }
         None => because("in_doubt", what, look),
     }
 }

@@ -268,4 +268,16 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
             .ends_with("timeout; its probe has asked 2 times: inconclusive"),
         "{probed:?}"
     );
+    assert!(
+        probed.next.starts_with(
+            "its probe is due since 2026-11-20T12:00:06.000Z, and a dispatcher asks it"
+        ),
+        "{probed:?}"
+    );
+    let later = json!({"probes": 2, "next_probe_at": "2026-11-20T12:00:40Z"});
+    let later = found(&doubt(&later)).next;
+    assert!(
+        later.starts_with("its probe asks again at 2026-11-20T12:00:40.000Z; or look"),
+        "{later}"
+    );
 }
