@@ -301,6 +301,16 @@ pub(crate) async fn running(
     concurrency: i32,
 ) -> (CallId, AttemptId) {
     let call_id = queued(connection).await;
+    claim(connection, call_id, queues, concurrency).await
+}
+
+/// The call, claimed by a worker of its own, which has these queues and slots.
+pub(crate) async fn claim(
+    connection: &mut PgConnection,
+    call_id: CallId,
+    queues: &[&str],
+    concurrency: i32,
+) -> (CallId, AttemptId) {
     let worker = WorkerRow {
         worker_id: WorkerId::generate(),
         name: "worker-1".into(),

@@ -12,13 +12,14 @@ use fleet::{
         lane::{Locks, Statement},
         migrate::migrate,
     },
+    taken_back::AttemptCost,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    decisions::{Where, apply, queued, running},
+    decisions::{Where, apply, claim, queued, running},
     support::{folder, ledger, nats, postgres, run},
 };
 
@@ -126,7 +127,12 @@ async fn a_worker_that_was_killed_is_said_to_be_silent_within_its_lease() {
 }
 
 /// Ends a running call as the sweep does.
-async fn end(connection: &mut PgConnection, call: (CallId, AttemptId), kind: EndingKind) {
+async fn end(
+    connection: &mut PgConnection,
+    call: (CallId, AttemptId),
+    kind: EndingKind,
+    reason: &str,
+) {
     let (call_id, attempt_id) = call;
     let ending = Ending {
         call_id,
@@ -139,7 +145,7 @@ async fn end(connection: &mut PgConnection, call: (CallId, AttemptId), kind: End
             over: false,
         }),
         actor: "sweep".into(),
-        reason: "poison".into(),
+        reason: reason.into(),
     };
     let ended = Complete::default()
         .run(connection, &[ending], Locks::Wait)
@@ -189,7 +195,14 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         "{why}"
     );
 
+    // Lost once, and then once too often.
     let lost = running(&mut connection, &["payments"], 1).await;
+    let again = EndingKind::Again {
+        pause_ms: 0,
+        cost: AttemptCost::Lost,
+    };
+    end(&mut connection, lost, again, "worker_lost").await;
+    let lost = claim(&mut connection, lost.0, &["payments"], 1).await;
     let error = json!({"code": "tool_crashed", "message": "m", "retryable": true, "retry_after_ms": null,
         "suggestion": "retry_later"});
     let kind = EndingKind::End {
@@ -200,13 +213,13 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         result: None,
         error: Some(error.to_string()),
     };
-    end(&mut connection, lost, kind).await;
+    end(&mut connection, lost, kind, "poison").await;
     let why = here.reason(&lost.0.to_string());
     let (reason, because) = told(&why);
     assert_eq!(reason, "poison", "{why}");
     assert!(
         because.ends_with(
-            ": it lost its worker 1 time while it ran, at last on worker worker-1, and its tool charge allows 5"
+            ": it lost its worker 2 times while it ran, at last on worker worker-1, and its tool charge allows 5"
         ),
         "{because}"
     );
