@@ -35,6 +35,26 @@ impl Lack {
             Self::ToolVersion | Self::Secret | Self::Ability => false,
         }
     }
+
+    /// What an operator does about it, one clause; `secret` is the name of the secret, where it is one.
+    pub fn remedy(self, secret: Option<&str>) -> String {
+        match (self, secret) {
+            (Self::Secret, Some(secret)) => format!(
+                "give the workers of its queue a readable file {secret} in the folder of their --secrets, or start them with {}{secret}",
+                Secrets::VARIABLE_PREFIX
+            ),
+            (Self::Secret, None) | (Self::Ability, _) => {
+                "start a worker that has it, or give it to the workers of the queue".to_owned()
+            }
+            (Self::ToolVersion, _) => {
+                "upgrade the workers of the queue to the release that reads it".to_owned()
+            }
+            (Self::ProgramSlot, _) => {
+                "wait; more workers, or a higher --programs where the machine bears it, let more run"
+                    .to_owned()
+            }
+        }
+    }
 }
 
 /// What is in the way of an attempt. Names secrets, and never has their values.
@@ -107,22 +127,7 @@ impl Obstacle {
 
     /// What an operator does about it: one clause.
     pub fn remedy(&self) -> String {
-        match (self.lack, &self.secret) {
-            (Lack::Secret, Some(secret)) => format!(
-                "give the workers of its queue a readable file {secret} in the folder of their --secrets, or start them with {}{secret}",
-                Secrets::VARIABLE_PREFIX
-            ),
-            (Lack::Secret, None) | (Lack::Ability, _) => {
-                "start a worker that has it, or give it to the workers of the queue".to_owned()
-            }
-            (Lack::ToolVersion, _) => {
-                "upgrade the workers of the queue to the release that reads it".to_owned()
-            }
-            (Lack::ProgramSlot, _) => {
-                "wait; more workers, or a higher --programs where the machine bears it, let more run"
-                    .to_owned()
-            }
-        }
+        self.lack.remedy(self.secret.as_deref())
     }
 
     /// Why a call whose deadline has passed did not run.

@@ -23,6 +23,10 @@ use crate::{
     support::{folder, ledger, nats, postgres, run},
 };
 
+const SEALED: &str = "name: sealed\nversion: 1\ndescription: Needs a secret.\neffect: read\nqueue: sealed\n\
+    input_schema: {type: object}\n\
+    executor: {http: {method: GET, url: \"http://127.0.0.1:1/\", headers: {x-seal: \"secret://NOWHERE\"}}}\n";
+
 /// Waits until Postgres answers yes.
 async fn until(connection: &mut PgConnection, what: &str, question: &'static str) {
     let began = Instant::now();
@@ -254,6 +258,32 @@ async fn a_call_that_is_over_says_why_from_its_history() {
             && because.ends_with(", before it ran: changed my mind"),
         "{because}"
     );
+    // A worker of its queue lives, and lacks what the tool needs.
+    let sealed = folder.path().join("sealed.yaml");
+    std::fs::write(&sealed, SEALED).unwrap();
+    let applied = run(here.command(&["tools", "apply", sealed.to_str().unwrap()]));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    let worker = here.worker("worker-2", "sealed", folder.path());
+    let submit = ["call", "sealed", "--deadline-ms", "15000", "--json"];
+    let answer = run(here.command(&submit)).json();
+    assert_eq!(answer["state"], "expired", "{answer}");
+    let why = here.reason(answer["call_id"].as_str().unwrap());
+    let (reason, because) = told(&why);
+    assert_eq!(reason, "missing_secret", "{why}");
+    assert!(
+        because.ends_with(
+            "; worker worker-2 had put it back: secret NOWHERE is neither in the secrets folder nor in the environment"
+        ),
+        "{because}"
+    );
+    assert!(
+        why["next"]
+            .as_str()
+            .unwrap()
+            .contains("a readable file NOWHERE"),
+        "{why}"
+    );
+    drop(worker);
     drop(dispatcher);
     nats.stop().await;
     postgres.stop().await;

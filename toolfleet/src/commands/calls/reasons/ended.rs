@@ -1,6 +1,6 @@
 //! Why a call ended as it did, and what can be done: from what history holds of it, and nothing that is true only now.
 
-use fleet::{call::State, obstacle::Obstacle, wire::code::Code};
+use fleet::{call::State, obstacle::Lack, wire::code::Code};
 use serde::Deserialize;
 use time::OffsetDateTime;
 
@@ -19,7 +19,7 @@ pub(super) struct History {
     /// Workers of its queue that lived at some time while it was open.
     workers_meanwhile: i64,
     /// What the worker lacked that put it back last, since its last attempt began.
-    lacked: Option<Obstacle>,
+    lacked: Option<Lacked>,
     /// Whether Postgres lost writes while it was open.
     quarantined: bool,
     /// When and why it went in doubt.
@@ -28,6 +28,15 @@ pub(super) struct History {
     taken_back: Option<TakenBack>,
     /// Its last attempt.
     attempt: Option<Last>,
+}
+
+/// As a remark in the history has it.
+#[derive(Debug, Clone, Deserialize)]
+struct Lacked {
+    lack: Lack,
+    secret: Option<String>,
+    why: String,
+    worker: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -182,9 +191,12 @@ fn expired(facts: &Facts, history: &History) -> Explanation {
     if let Some(lacked) = &history.lacked {
         let (worker, why) = (&lacked.worker, &lacked.why);
         return because(
-            waiting::lack(lacked),
+            waiting::word(lacked.lack),
             format!("{over}; worker {worker} had put it back: {why}"),
-            format!("{}; then {AGAIN}", lacked.remedy()),
+            format!(
+                "{}; then {AGAIN}",
+                lacked.lack.remedy(lacked.secret.as_deref())
+            ),
         );
     }
     if let Some(Last {

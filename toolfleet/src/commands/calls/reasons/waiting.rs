@@ -183,8 +183,8 @@ fn put_off(facts: &Facts, until: &str) -> Explanation {
 }
 
 /// The word for what a worker lacks.
-pub(super) const fn lack(obstacle: &Obstacle) -> &'static str {
-    match obstacle.lack {
+pub(super) const fn word(lack: Lack) -> &'static str {
+    match lack {
         Lack::Secret => "missing_secret",
         Lack::ProgramSlot => "no_program_slot",
         Lack::ToolVersion | Lack::Ability => "postponed",
@@ -202,7 +202,7 @@ fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
         }
     };
     because(
-        lack(obstacle),
+        word(obstacle.lack),
         format!("worker {worker} could not run it and put it back until {until}: {why}"),
         next,
     )

@@ -50,7 +50,7 @@ fn settled(more: &Value) -> Value {
 fn what_ended_says_why_and_what_can_be_done() {
     let lacked = |lack: &str, secret: Option<&str>, why: &str| {
         expired(
-            &json!({"ended": {"lacked": {"lack": lack, "secret": secret, "why": why, "why_zh": "x", "worker": "worker-2"}}}),
+            &json!({"ended": {"lacked": {"lack": lack, "secret": secret, "why": why, "worker": "worker-2"}}}),
         )
     };
     let cases = [
