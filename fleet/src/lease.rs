@@ -28,6 +28,9 @@ use crate::ids::WorkerId;
 
 /// How often a worker beats.
 pub const BEAT: Duration = Duration::from_secs(3);
+/// How old the last beat of a worker that lives may be: one beat may come late. Who is silent for longer may be dead, which is
+/// certain after a whole lease only; until then nobody should count on it.
+pub const LATE: Duration = Duration::from_secs(2 * BEAT.as_secs());
 /// How long a beat is good for.
 pub const LEASE: Duration = Duration::from_secs(15);
 /// How much earlier the worker itself stops trusting it.
@@ -49,7 +52,12 @@ impl Lease {
 
     /// Whether an effect may be started now.
     pub fn may_start(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.sent_at) < LEASE.saturating_sub(MARGIN)
+        now < self.over_at()
+    }
+
+    /// From when on nothing may be started, unless it is renewed.
+    pub fn over_at(&self) -> Instant {
+        self.sent_at + LEASE.saturating_sub(MARGIN)
     }
 }
 

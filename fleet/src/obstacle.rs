@@ -9,6 +9,7 @@ use crate::{
     ids::ToolName,
     outcome::ToolFailure,
     said,
+    secrets::Secrets,
     wire::message::Message,
 };
 
@@ -32,6 +33,26 @@ impl Lack {
         match self {
             Self::ProgramSlot => true,
             Self::ToolVersion | Self::Secret | Self::Ability => false,
+        }
+    }
+
+    /// What an operator does about it, one clause; `secret` is the name of the secret, where it is one.
+    pub fn remedy(self, secret: Option<&str>) -> String {
+        match (self, secret) {
+            (Self::Secret, Some(secret)) => format!(
+                "give the workers of its queue a readable file {secret} in the folder of their --secrets, or start them with {}{secret}",
+                Secrets::VARIABLE_PREFIX
+            ),
+            (Self::Secret, None) | (Self::Ability, _) => {
+                "start a worker that has it, or give it to the workers of the queue".to_owned()
+            }
+            (Self::ToolVersion, _) => {
+                "upgrade the workers of the queue to the release that reads it".to_owned()
+            }
+            (Self::ProgramSlot, _) => {
+                "wait; more workers, or a higher --programs where the machine bears it, let more run"
+                    .to_owned()
+            }
         }
     }
 }
@@ -102,6 +123,11 @@ impl Obstacle {
     /// Whether it is the same thing that is lacking, here or on another worker.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.lack == other.lack && self.why == other.why
+    }
+
+    /// What an operator does about it: one clause.
+    pub fn remedy(&self) -> String {
+        self.lack.remedy(self.secret.as_deref())
     }
 
     /// Why a call whose deadline has passed did not run.

@@ -9,6 +9,7 @@
 
 use std::{
     collections::HashMap,
+    convert::Infallible,
     sync::{Arc, MutexGuard},
     time::Duration,
 };
@@ -30,7 +31,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 use futures_util::future::join_all;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -41,6 +42,8 @@ use crate::{
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether there is a lease again after one was lost.
+const RENEWED_LOOK: Duration = Duration::from_millis(250);
 /// How long a claim that was given up may still be committed: longer than a statement may run, and than the system goes on
 /// sending what was written to a connection before it broke.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(300);
@@ -54,16 +57,46 @@ pub(crate) async fn run(
 ) {
     // Short pauses: a lease is at stake.
     let mut reconnect = Reconnect::up_to(Duration::from_secs(1));
-    while !stop.is_cancelled() {
-        let beating = beat_until_broken(&worker, &postgres, &intake, &mut reconnect);
-        if let Some(Err(error)) = stop.run_until_cancelled(beating).await {
-            tracing::warn!(error = report(&error), "heartbeat failed");
-            if !worker.may_start() {
-                metrics().lost_lease();
+    let beats = async {
+        while !stop.is_cancelled() {
+            let beating = beat_until_broken(&worker, &postgres, &intake, &mut reconnect);
+            if let Some(Err(error)) = stop.run_until_cancelled(beating).await {
+                tracing::warn!(error = report(&error), "heartbeat failed");
             }
+            stop.run_until_cancelled(reconnect.pause()).await;
         }
-        stop.run_until_cancelled(reconnect.pause()).await;
+    };
+    tokio::select! {
+        () = beats => {}
+        never = count_lost_leases(&worker) => match never {},
     }
+}
+
+/// Counts each lease once that is over before it is renewed, at that moment: a beat that does not come back is late by as much
+/// as its connection takes to be given up. Cancel-safe.
+async fn count_lost_leases(worker: &Worker) -> Infallible {
+    let mut counted = None;
+    loop {
+        let over_at = over_at(worker).filter(|over_at| counted != Some(*over_at));
+        let Some(over_at) = over_at else {
+            sleep(RENEWED_LOOK).await;
+            continue;
+        };
+        sleep_until(over_at).await;
+        if self::over_at(worker) == Some(over_at) {
+            tracing::warn!("the lease was not renewed in time: nothing is started until it is");
+            metrics().lost_lease();
+            counted = Some(over_at);
+        }
+    }
+}
+
+fn over_at(worker: &Worker) -> Option<Instant> {
+    let lease = worker
+        .lease
+        .lock()
+        .expect("nobody panics while holding the lease");
+    lease.map(|(lease, _ground)| lease.over_at())
 }
 
 /// Beats on one connection until it breaks. Cancel-safe: what it writes is one statement at a time.
@@ -81,6 +114,7 @@ async fn beat_until_broken(
         let (sent_at, ground) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
+        let was_over = over_at(worker).is_none_or(|over_at| over_at <= Instant::now());
         let lease = beaten.then(|| (Lease::renewed(sent_at), ground));
         *worker
             .lease
@@ -88,7 +122,10 @@ async fn beat_until_broken(
             .expect("nobody panics while holding the lease") = lease;
         if !beaten && !intake.is_cancelled() {
             tracing::error!("this worker was declared gone; it finishes what it runs and leaves");
-            metrics().lost_lease();
+            // One that ran out before is counted.
+            if !was_over {
+                metrics().lost_lease();
+            }
             intake.cancel();
         }
         look_after(worker, &mut connection).await?;

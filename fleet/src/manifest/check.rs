@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, advice, format_duration,
-    probe, request, sql,
+    probe, request, required, sql,
 };
 use crate::{
     arguments::{Schema, keywords, pointer_segment, unfit_defaults},
@@ -20,7 +20,12 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     let mut problems = Problems::default();
     let found = match Schema::compile_input(&manifest.input_schema) {
-        Ok(_) => unfit_defaults(&manifest.input_schema),
+        Ok(_) => {
+            problems
+                .found
+                .extend(required::refused(&manifest.input_schema));
+            unfit_defaults(&manifest.input_schema)
+        }
         Err(found) => found,
     };
     for problem in found {

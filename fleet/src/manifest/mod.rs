@@ -12,6 +12,7 @@ mod lint;
 mod parse;
 mod probe;
 mod request;
+mod required;
 pub mod sql;
 
 use std::time::Duration;

@@ -132,7 +132,7 @@ definitions! {
     INTEGRITY_ALARMS = counter("toolfleet.integrity.alarms", "{alarm}", &[],
         "Late outcomes that say a call had its effect although it ended as one that had not");
     LOST_LEASES = counter("toolfleet.lost.leases", "{lease}", &[],
-        "Times a worker could not renew its lease in time");
+        "Leases of this worker that ran out before they were renewed");
     SETTLED_MESSAGES = counter("toolfleet.settled.messages", "{message}", &[SETTLEMENT],
         "Messages by what NATS was told about them");
     SWEPT_CALLS = counter("toolfleet.swept.calls", "{call}", &[PASS],

@@ -133,7 +133,7 @@ impl Metrics {
         self.integrity_alarms.add(1, &[]);
     }
 
-    /// The worker could not renew its lease in time.
+    /// A lease of the worker ran out before it was renewed.
     pub fn lost_lease(&self) {
         self.lost_leases.add(1, &[]);
     }

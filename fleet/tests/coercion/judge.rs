@@ -105,7 +105,9 @@ pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
         "tool_input",
         "kwargs",
     ];
-    const COMPANIONS: [&str; 9] = [
+    const COMPANIONS: [&str; 11] = [
+        "functioncall",
+        "function_call",
         "id",
         "type",
         "name",
@@ -150,8 +152,17 @@ pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
     let is_one_of = |names: &[&str], name: &str| names.contains(&&*name.to_ascii_lowercase());
     let wrapper = |name: &str| is_one_of(&WRAPPERS, name) || name == tool;
     let known = |name: &str, value: &Value| declared(name) && !(name == "name" && value == tool);
+    // What a vendor publishes beside the arguments, where it is that vendor's format.
+    let beside: &[&str] = match entries.get("type").and_then(Value::as_str) {
+        _ if entries.contains_key("functionCall") => &["thought", "thoughtsignature"],
+        Some("function") => &["index"],
+        Some("function_call") => &["status", "namespace", "caller", "created_by"],
+        Some("tool_use") => &["caller", "toolset_name", "cache_control"],
+        _other => &[],
+    };
     let foreign = |(name, value): (&String, &Value)| {
-        (wrapper(name) || is_one_of(&COMPANIONS, name)) && !known(name, value)
+        (wrapper(name) || is_one_of(&COMPANIONS, name) || is_one_of(beside, name))
+            && !known(name, value)
     };
     if !entries.iter().all(foreign) || (is_map && schema.is_valid(sent)) {
         return false;
@@ -163,7 +174,8 @@ pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
         other => other.is_object(),
     };
     let holder = |(name, value): (&String, &Value)| {
-        (wrapper(name) || name.eq_ignore_ascii_case("function")) && holds(value)
+        (wrapper(name) || is_one_of(&["function", "functioncall", "function_call"], name))
+            && holds(value)
     };
     let mut beside = entries.keys().filter(|name| !wrapper(name));
     let wrappers = entries.keys().filter(|name| wrapper(name)).count();
@@ -302,6 +314,9 @@ mod tests {
             json!({"t": gold}),
             json!({"name": "t", "args": gold}),
             json!({"id": "c1", "type": "function", "function": {"name": "t", "arguments": gold}}),
+            json!({"type": "function_call", "call_id": "c1", "name": "t", "arguments": gold, "status": "completed"}),
+            json!({"type": "tool_use", "id": "c1", "name": "t", "input": gold, "caller": {"type": "direct"}}),
+            json!({"functionCall": {"name": "t", "args": gold}, "thoughtSignature": "c2ln"}),
             json!({"Args": gold}),
         ] {
             let fitted = Fitted {

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use fleet::lease::{LEASE, OBSERVATION_GAP_MAX};
 use fleet_tests::{
-    fleet::{Fleet, Spec},
+    fleet::{Fleet, Spec, counter},
     invariants,
     postgres::Cluster,
     wait::until_so,
@@ -101,6 +101,11 @@ async fn a_postgres_that_stands_still_kills_nobody_and_doubles_nothing() {
     // The one place where time itself is the fact.
     tokio::time::sleep(LEASE + OBSERVATION_GAP_MAX).await;
     drop(paused);
+    let lost = counter("toolfleet_lost_leases_total");
+    assert!(
+        (lost - 2.0).abs() < 0.5,
+        "each of two workers lost one lease: {lost}"
+    );
     for (_, what) in &calls {
         witness.release(what);
     }

@@ -2,6 +2,7 @@
 //!
 //! Rows come as the JSON that Postgres makes of them, so what `--json` prints is the view itself.
 
+mod facts;
 mod list;
 
 use fleet::{
@@ -12,7 +13,10 @@ use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-pub(super) use self::list::{Filter, calls, now};
+pub(super) use self::{
+    facts::facts,
+    list::{Filter, calls, now},
+};
 
 /// Everything about a call: its row, its attempts and its moves, as the views have them at one moment.
 #[derive(Debug, sqlx::FromRow)]
@@ -134,68 +138,6 @@ pub(super) async fn versions(
     .fetch_one(connection)
     .await
     .map_err(|error| StoreError::from_sqlx("read the versions of a tool", error))
-}
-
-/// What `calls explain` looks at, a JSON object; none if there is no such call.
-pub(super) async fn facts(pool: &PgPool, call: CallId) -> Result<Option<String>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT row_to_json(f)::text FROM (
-             SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.line, c.cancel_requested, c.attempts,
-                    CASE WHEN c.held THEN (
-                         SELECT count(*) FROM (
-                             SELECT FROM toolfleet.calls o
-                             WHERE o.held AND o.line = c.line AND o.tenant = c.tenant
-                               AND o.accepted_at + array_position(ARRAY['high', 'normal', 'low'], o.priority) * interval '30 s'
-                                   < c.accepted_at + array_position(ARRAY['high', 'normal', 'low'], c.priority) * interval '30 s'
-                             LIMIT 10000) ahead) END AS ahead,
-                    CASE WHEN c.held THEN (
-                         SELECT count(DISTINCT tenant) FROM (
-                             SELECT o.tenant FROM toolfleet.calls o
-                             WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
-                             LIMIT 10000) others) END AS others,
-                    c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
-                    EXISTS (SELECT FROM toolfleet.tools t
-                            WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
-                    (SELECT row_to_json(l) FROM (
-                         SELECT t.concurrency AS at_a_time,
-                                (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running
-                         FROM toolfleet.tools t
-                         WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
-                    (SELECT row_to_json(w) FROM (
-                         -- Of its slots a worker has an equal share for each queue; what is over is for the first ones.
-                         SELECT count(*) AS live, coalesce(sum(concurrency / cardinality(queues)
-                                    + (array_position(queues, c.queue) <= concurrency % cardinality(queues))::int), 0) AS slots,
-                                -- What runs elsewhere, on workers that drain or are dead, takes none of theirs.
-                                least((SELECT count(*) FROM toolfleet.calls o
-                                       WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running'),
-                                      coalesce(sum(running), 0)) AS running
-                         FROM toolfleet.workers WHERE state = 'live' AND c.queue = ANY (queues)) w) AS workers,
-                    (SELECT row_to_json(a) FROM (
-                         SELECT a.number, a.worker, a.started_at,
-                                a.started_at + make_interval(secs => a.timeout_ms / 1000.0) AS until,
-                                (SELECT w.state FROM toolfleet.workers w
-                                 JOIN toolfleet.call_events e ON e.actor = 'worker ' || w.worker_id
-                                 WHERE e.call_id = $1 AND e.attempt_id = a.attempt_id AND e.reason = 'claimed'
-                                 LIMIT 1) AS worker_state
-                         FROM toolfleet.attempts a
-                         WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
-                    (SELECT row_to_json(d) FROM (
-                         SELECT since, why, worker_fenced, quarantined, attempt_until, probes, probe_state,
-                                next_probe_at
-                         FROM toolfleet.in_doubt WHERE call_id = $1) d) AS doubt,
-                    (SELECT row_to_json(e) FROM (
-                         SELECT at, from_state, actor, reason, coalesce(details->>'note', details->>'reason') AS note,
-                                coalesce((details->>'by_time_only')::boolean, false) AS by_time_only
-                         FROM toolfleet.call_events
-                         WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
-                         ORDER BY revision DESC LIMIT 1) e) AS last
-             FROM toolfleet.calls c
-             WHERE c.call_id = $1) f",
-    )
-    .bind(call.0)
-    .fetch_optional(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx("read a call", error))
 }
 
 /// What a call asked for, as it was accepted.

@@ -32,10 +32,10 @@ use sqlx::PgConnection;
 
 use crate::support::{Ran, folder, ledger, nats, postgres, program, run};
 
-/// A dispatcher beside the test; it ends with it.
-struct Dispatcher(Child);
+/// A process beside the test; it ends with it, by SIGKILL.
+pub(crate) struct Beside(Child);
 
-impl Drop for Dispatcher {
+impl Drop for Beside {
     fn drop(&mut self) {
         // It may have ended by itself.
         self.0.kill().and_then(|()| self.0.wait()).ok();
@@ -43,39 +43,49 @@ impl Drop for Dispatcher {
 }
 
 /// The servers' addresses, with which every command of this test runs.
-struct Where {
-    database: String,
-    nats: String,
+pub(crate) struct Where {
+    pub(crate) database: String,
+    pub(crate) nats: String,
 }
 
 impl Where {
-    fn command(&self, arguments: &[&str]) -> std::process::Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = program(arguments);
         command.env("DATABASE_URL", &self.database);
         command.env("NATS_URL", &self.nats);
         command
     }
 
-    fn calls(&self, code: i32, arguments: &[&str]) -> Ran {
+    pub(crate) fn calls(&self, code: i32, arguments: &[&str]) -> Ran {
         let ran = run(self.command(&[&["calls"], arguments].concat()));
         assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
         ran
     }
 
-    fn reason(&self, call: &str) -> Value {
+    pub(crate) fn reason(&self, call: &str) -> Value {
         self.calls(0, &["explain", call, "--json"]).json()
     }
 
-    fn dispatcher(&self) -> Dispatcher {
+    pub(crate) fn dispatcher(&self) -> Beside {
         let mut command = self.command(&["dispatcher"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let dispatcher = Dispatcher(command.spawn().unwrap());
+        let dispatcher = Beside(command.spawn().unwrap());
         let nobody = CallId::generate().to_string();
         let began = Instant::now();
         while run(self.command(&["calls", "cancel", &nobody])).code == 69 {
             assert!(began.elapsed() < Duration::from_secs(30), "no dispatcher");
         }
         dispatcher
+    }
+
+    /// A worker of this queue, with its state in this folder. It is not ready yet.
+    pub(crate) fn worker(&self, name: &str, queue: &str, folder: &Path) -> Beside {
+        let mut command = self.command(&["worker", "--queues", queue, "--name", name]);
+        command
+            .arg("--state-dir")
+            .arg(folder.join(format!("state of {name}")));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Beside(command.spawn().unwrap())
     }
 }
 
@@ -241,19 +251,15 @@ async fn tail(here: &Where, connection: &mut PgConnection) {
     assert!(tail.wait().unwrap().success());
 }
 
-fn apply(here: &Where, folder: &Path) {
+pub(crate) fn apply(here: &Where, folder: &Path) {
     let manifest = folder.join("charge.yaml");
     std::fs::write(&manifest, TOOL).unwrap();
     let applied = run(here.command(&["tools", "apply", manifest.to_str().unwrap()]));
     assert_eq!(applied.code, 0, "{}", applied.err);
 }
 
-/// A call that runs on a worker of its own, which has these queues and slots.
-async fn running(
-    connection: &mut PgConnection,
-    queues: &[&str],
-    concurrency: i32,
-) -> (CallId, AttemptId) {
+/// A call of the queue payments that waits; it has a session and arguments.
+pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
     let args = "{\"amount\":12.50,\"to\":\"a\"}";
     let call = NewCall {
         call_id: CallId::generate(),
@@ -285,6 +291,26 @@ async fn running(
     let call_id = call.call_id;
     let accepted = Accept.run(connection, &[Arc::new(call)], Locks::Wait).await;
     assert!(accepted.unwrap()[0].is_some());
+    call_id
+}
+
+/// A call that runs on a worker of its own, which has these queues and slots.
+pub(crate) async fn running(
+    connection: &mut PgConnection,
+    queues: &[&str],
+    concurrency: i32,
+) -> (CallId, AttemptId) {
+    let call_id = queued(connection).await;
+    claim(connection, call_id, queues, concurrency).await
+}
+
+/// The call, claimed by a worker of its own, which has these queues and slots.
+pub(crate) async fn claim(
+    connection: &mut PgConnection,
+    call_id: CallId,
+    queues: &[&str],
+    concurrency: i32,
+) -> (CallId, AttemptId) {
     let worker = WorkerRow {
         worker_id: WorkerId::generate(),
         name: "worker-1".into(),

@@ -17,6 +17,7 @@ use toolfleet::servers::free_ports;
 
 use crate::{
     calls::call,
+    decisions::Where,
     support::{Ran, folder, ledger, nats, postgres, program, run},
 };
 
@@ -222,6 +223,13 @@ async fn a_prefix_of_another_ledger_is_found_left_alone_and_taken_only_by_word()
         ["ok: a new ledger, which the first process adopts"],
         "what another ledger left is not held against this one"
     );
+    let stream = format!(
+        "warn: the stream, the consumers and the pointers under prefix toolfleet are of ledger {theirs}, so nothing of them is looked at"
+    );
+    assert_eq!(said(&ran, "stream"), [stream], "{}", ran.out);
+    for unseen in ["consumers", "pointers", "events"] {
+        assert!(said(&ran, unseen).is_empty(), "{}", ran.out);
+    }
     let ran = examine(&["--rebuild-stream"]);
     assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{}", ran.err);
     for part in [theirs, &ours.to_string(), "--take-prefix"] {
@@ -266,6 +274,48 @@ async fn a_prefix_of_another_ledger_is_found_left_alone_and_taken_only_by_word()
     assert_eq!(said(&ran, "prefix"), [own], "{}", ran.out);
     nats.stop().await;
     postgres.stop().await;
+}
+
+#[tokio::test]
+async fn dispatchers_of_another_ledger_are_not_counted_as_ours() {
+    let (folder, other) = (folder(), folder());
+    let theirs = postgres(other.path(), true).await;
+    let (ours, nats) = (
+        postgres(folder.path(), true).await,
+        nats(folder.path()).await,
+    );
+    for url in [theirs.url(), ours.url()] {
+        migrate(&ledger(&url)).await.unwrap();
+    }
+    let there = Where {
+        database: theirs.url(),
+        nats: nats.url(),
+    };
+    let dispatcher = there.dispatcher();
+    let name = ledger(&theirs.url()).name().await.unwrap();
+    let ran = run(doctor(&ours.url(), &nats.url(), &["--json"]));
+    assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
+    let heard = format!(
+        "warn: none of this ledger; callers there are answered by 1 dispatcher of ledger {name}, which has the prefix"
+    );
+    assert_eq!(said(&ran, "dispatchers"), [heard], "{}", ran.out);
+    assert!(
+        said(&ran, "connections")[0].contains("0 dispatchers and 0 workers"),
+        "{}",
+        ran.out
+    );
+    // To the ledger that has the prefix it is its own.
+    let ran = run(doctor(&theirs.url(), &nats.url(), &["--json"]));
+    assert_eq!(
+        said(&ran, "dispatchers"),
+        ["ok: 1 dispatcher heard"],
+        "{}",
+        ran.out
+    );
+    drop(dispatcher);
+    nats.stop().await;
+    ours.stop().await;
+    theirs.stop().await;
 }
 
 #[tokio::test]

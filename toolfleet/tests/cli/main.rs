@@ -7,6 +7,7 @@ mod calls;
 mod decisions;
 mod doctor;
 mod exits;
+mod explain;
 mod help;
 mod history;
 mod migrate;

@@ -7,6 +7,7 @@ mod first_tool;
 mod identity;
 mod kept;
 mod lifecycle;
+mod offered;
 mod servers;
 mod supervision;
 mod support;

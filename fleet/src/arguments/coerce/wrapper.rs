@@ -25,16 +25,53 @@ pub(crate) const WRAPPERS: [&str; 7] = [
 const NAMES: [&str; 4] = [NAME, "tool", "tool_name", FUNCTION];
 const NAME: &str = "name";
 const FUNCTION: &str = "function";
+/// What holds a name and the arguments of a call in some formats: of OpenAI's chat, and of Gemini in JSON and in Python.
+const CALLS: [&str; 3] = [FUNCTION, "functionCall", "function_call"];
 /// Beside a wrapper: which call it is.
 const IDS: [&str; 4] = ["id", "call_id", "tool_call_id", "tool_use_id"];
 /// Beside a wrapper: that it is a call.
 const TYPE: &str = "type";
 const TYPES_OF_CALLS: [&str; 4] = ["function", "tool_use", "tool_call", "function_call"];
+/// What the published format of this `type` has beside that, and what each may be: OpenAI's chat (in pieces, too) and responses,
+/// and Anthropic's messages. Without the type they are words like any others.
+const DETAILS: [(&str, &[Detail]); 3] = [
+    ("function", &[("index", Value::is_u64)]),
+    (
+        "function_call",
+        &[
+            ("status", is_complete),
+            ("namespace", Value::is_string),
+            ("caller", Value::is_object),
+            ("created_by", Value::is_string),
+        ],
+    ),
+    (
+        "tool_use",
+        &[
+            ("caller", Value::is_object),
+            ("toolset_name", Value::is_string),
+            ("cache_control", Value::is_object),
+        ],
+    ),
+];
+/// What Gemini has beside a `functionCall`, which has no type.
+const DETAILS_OF_A_PART: [Detail; 3] = [
+    ("thought", Value::is_boolean),
+    ("thoughtSignature", Value::is_string),
+    ("thought_signature", Value::is_string),
+];
 /// Wrappers inside one another.
 const LEVELS_MAX: usize = 2;
 
 /// A property that was sent.
 type Entry<'a> = (&'a str, &'a Value);
+/// What a format has beside the arguments, and what it may be; null where there is none.
+type Detail = (&'static str, fn(&Value) -> bool);
+
+/// Arguments of a call that is not complete may be the first half of them.
+fn is_complete(status: &Value) -> bool {
+    status == "completed"
+}
 
 /// What all that was sent stands in.
 struct Envelope<'a> {
@@ -91,10 +128,12 @@ pub(super) fn refusal(schema: &Schema, args: &Value, tool: &str) -> Violations {
 fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'a>> {
     let is_word = |key: &str| is_one_of(&WRAPPERS, key) || key == tool;
     // Nearly every call has a name of the tool's own, and ends here.
-    if !entries(args).all(|(key, _)| is_word(key) || is_companion(key)) {
+    let details = details(args);
+    let is_detail = |key: &str| details.iter().any(|(name, _)| is_one_of(&[*name], key));
+    if !entries(args).all(|(key, _)| is_word(key) || is_companion(key) || is_detail(key)) {
         return None;
     }
-    let mut holders = entries(args).filter(|(key, _)| is_word(key) || is_one_of(&[FUNCTION], key));
+    let mut holders = entries(args).filter(|(key, _)| is_word(key) || is_one_of(&CALLS, key));
     let holder = holders.find(|(_, value)| opened(value).is_some());
     let alone = || {
         let mut words = entries(args).filter(|(key, _)| *key != NAME);
@@ -116,13 +155,18 @@ fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
     let inside = opened(value)?;
     let names_tool = |(key, value): &Entry<'_>| NAMES.contains(key) && *value == tool;
     let is_named = match key {
-        FUNCTION => is_wrapped(schema, &inside, tool) && entries(&inside).any(|e| names_tool(&e)),
+        key if CALLS.contains(&key) => {
+            is_wrapped(schema, &inside, tool) && entries(&inside).any(|e| names_tool(&e))
+        }
         key if WRAPPERS.contains(&key) || key == tool => {
             beside.is_empty() || beside.iter().any(names_tool)
         }
         _in_another_case => false,
     };
-    let agrees = |entry: &Entry<'_>| names_tool(entry) || is_of_any_call(*entry);
+    let details = details(args);
+    let agrees = |entry: &Entry<'_>| {
+        names_tool(entry) || is_of_any_call(*entry) || is_of_format(details, *entry)
+    };
     (is_named && beside.iter().all(agrees)).then_some(inside)
 }
 
@@ -134,6 +178,24 @@ fn is_of_any_call((key, value): Entry<'_>) -> bool {
             .is_some_and(|word| TYPES_OF_CALLS.contains(&word)),
         key => IDS.contains(&key) && (value.is_string() || value.is_number()),
     }
+}
+
+/// What may stand beside the arguments in the format that these say they have.
+fn details(args: &Value) -> &'static [Detail] {
+    let is_part = |key: &str| is_one_of(&CALLS[1..], key);
+    if entries(args).any(|(key, _)| is_part(key)) {
+        return &DETAILS_OF_A_PART;
+    }
+    let mut kinds = entries(args).filter(|(key, _)| is_one_of(&[TYPE], key));
+    let kind = kinds.next().and_then(|(_, kind)| kind.as_str());
+    let format = DETAILS.iter().find(|(of, _)| Some(*of) == kind);
+    format.map_or(&[], |(_, details)| details)
+}
+
+/// Whether a property is what the format has there.
+fn is_of_format(details: &[Detail], (key, value): Entry<'_>) -> bool {
+    let mut details = details.iter();
+    details.any(|(name, may_be)| *name == key && (value.is_null() || may_be(value)))
 }
 
 /// An object, or the object of which a value is the text.
@@ -156,16 +218,25 @@ fn is_one_of(words: &[&str], key: &str) -> bool {
 }
 
 fn is_companion(key: &str) -> bool {
-    is_one_of(&NAMES, key) || is_one_of(&IDS, key) || is_one_of(&[TYPE], key)
+    is_one_of(&NAMES, key)
+        || is_one_of(&IDS, key)
+        || is_one_of(&CALLS, key)
+        || is_one_of(&[TYPE], key)
 }
 
 fn is_wrapper(schema: &Schema, args: &Value, key: &str, tool: &str) -> bool {
     (WRAPPERS.contains(&key) || key == tool) && !says(schema, args, iter::once(key))
 }
 
-/// Whether the tool knows one of the properties; a `name` that is this tool's is that of the call.
+/// Whether the tool knows one of the properties. A `name` that is this tool's is that of the call, and what its format has
+/// beside such a name is the format's.
 fn is_any_declared(schema: &Schema, args: &Value, tool: &str) -> bool {
-    let others = entries(args).filter(|(key, value)| *key != NAME || *value != tool);
+    let is_name = |(key, value): &Entry<'_>| *key == NAME && *value == tool;
+    let details = match entries(args).any(|entry| is_name(&entry)) {
+        true => details(args),
+        false => &[],
+    };
+    let others = entries(args).filter(|entry| !is_name(entry) && !is_of_format(details, *entry));
     says(schema, args, others.map(|(key, _)| key))
 }
 

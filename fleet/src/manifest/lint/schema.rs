@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{Subject, Warnings, names, says, values};
-use crate::arguments::{Inner, inner, keywords};
+use crate::{
+    arguments::{Inner, inner, keywords},
+    manifest::required,
+};
 
 const ROOT: &str = "/input_schema";
 
@@ -25,6 +28,10 @@ pub(super) fn lint(subject: &Subject<'_>, warnings: &mut Warnings) {
         writes: subject.writes(),
         tool: subject.name,
         parts,
+        refused: required::refused(schema)
+            .into_iter()
+            .map(|problem| problem.path)
+            .collect(),
     };
     linter.schema(schema, ROOT, true, Part::Whole, warnings);
 }
@@ -41,6 +48,8 @@ struct Linter<'a> {
     tool: &'a str,
     /// Definitions that are part of another schema by allOf.
     parts: BTreeSet<&'a str>,
+    /// Places of what no call can give: a problem, and no warning.
+    refused: BTreeSet<String>,
 }
 
 fn collect_parts<'v>(schema: &'v Value, parts: &mut BTreeSet<&'v str>) {
@@ -152,9 +161,19 @@ impl Linter<'_> {
             .iter()
             .filter(|name| !properties.contains_key(**name))
         {
+            let place = format!("{place}/required");
+            if self.refused.contains(&place) {
+                continue;
+            }
+            let why = match schema.get("additionalProperties") {
+                Some(Value::Bool(false)) => {
+                    "and no other property is allowed there, so no value fits"
+                }
+                _open => "so a model does not know what it is",
+            };
             warnings.add(
-                format!("{place}/required"),
-                format!("{name:?} is required and not declared, so a model does not know what it is; add it to properties"),
+                place,
+                format!("{name:?} is required and not declared, {why}; add it to properties"),
             );
         }
         for below in inner(schema) {

@@ -8,12 +8,32 @@ use crate::{pointer::under, random::Chance};
 /// A call of this tool.
 pub(super) fn of_this_tool(source: &Source<'_>, chance: &mut Chance) -> Option<Damage> {
     let args = inside(source, chance);
-    let envelope = match chance.below(6) {
+    let envelope = match chance.below(10) {
         0 => json!({"type": "tool_use", "id": "t1", "name": source.tool, "input": args}),
         1 => json!({"name": source.tool, "arguments": args, "id": 1}),
         2 => json!({"tool": source.tool, "arguments": args}),
         3 => json!({"tool_name": source.tool, "tool_input": args, "tool_use_id": "t1"}),
         4 => json!({"function": source.tool, "parameters": args}),
+        5 => json!({
+            "type": "function_call",
+            "id": "f1",
+            "call_id": "c1",
+            "name": source.tool,
+            "arguments": args,
+            "status": "completed",
+        }),
+        6 => json!({
+            "type": "tool_use",
+            "id": "t1",
+            "name": source.tool,
+            "input": args,
+            "caller": {"type": "direct"},
+        }),
+        7 => json!({"functionCall": {"id": "c1", "name": source.tool, "args": args}}),
+        8 => json!({
+            "functionCall": {"name": source.tool, "args": args},
+            "thoughtSignature": "c2ln",
+        }),
         _ => json!({
             "id": "c1",
             "type": "function",
@@ -27,7 +47,7 @@ pub(super) fn of_this_tool(source: &Source<'_>, chance: &mut Chance) -> Option<D
 pub(super) fn in_doubt(source: &Source<'_>, chance: &mut Chance) -> Option<Damage> {
     let args = inside(source, chance);
     let other = format!("other_{}", source.tool);
-    let envelope = match chance.below(8) {
+    let envelope = match chance.below(10) {
         0 => json!({"type": "tool_use", "id": "t1", "name": other, "input": args}),
         1 => json!({"type": "tool_result", "name": source.tool, "input": args}),
         2 => json!({"name": null, "arguments": args, "id": 1}),
@@ -35,6 +55,14 @@ pub(super) fn in_doubt(source: &Source<'_>, chance: &mut Chance) -> Option<Damag
         4 => json!({"Arguments": args}),
         5 => json!({"id": 7, "arguments": args}),
         6 => json!({"function": args}),
+        7 => json!({
+            "type": "function_call",
+            "call_id": "c1",
+            "name": source.tool,
+            "arguments": args,
+            "status": "incomplete",
+        }),
+        8 => json!({"functionCall": {"name": other, "args": args}}),
         _ => json!({"type": "function", "function": {"name": other, "arguments": args}}),
     };
     put_into(envelope, source)

@@ -1,12 +1,16 @@
-//! **Why is this call not running, or not finished?** One reason, the first that holds, from what the views say of it.
+//! **Why is this call not running, or not finished, and how did it end?** One reason, the first that holds, from what the
+//! views say of it. `waiting` has those of a call that no worker runs yet, `ended` those of one that is over.
+
+mod ended;
+mod waiting;
 
 use fleet::{
     call::State,
-    obstacle::{Lack, Obstacle},
-    secrets::Secrets,
+    lease::{LATE, LEASE},
+    obstacle::Obstacle,
 };
 use serde::Deserialize;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
 use crate::commands::output::instant;
 
@@ -45,14 +49,19 @@ pub(super) struct Facts {
     pub(super) tool_known: bool,
     /// How often its tool runs at a time, where it has a limit.
     pub(super) tool_limit: Option<ToolLimit>,
-    /// The live workers of its queue.
-    pub(super) workers: Workers,
+    /// The workers of its queue that count as live: who was killed does so until its lease is over.
+    pub(super) workers: Vec<Worker>,
+    /// Calls of its queue that run, wherever.
+    pub(super) queue_running: i64,
     /// The attempt that runs.
     pub(super) attempt: Option<Running>,
     /// What is known of its doubt.
     pub(super) doubt: Option<Doubt>,
     /// Its last move that was no remark.
     pub(super) last: Move,
+    /// What history holds of how it ended; none while it is open.
+    #[serde(default)]
+    ended: Option<ended::History>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -61,11 +70,16 @@ pub(super) struct ToolLimit {
     running: i64,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Workers {
-    live: i64,
+/// A worker of the call's queue, as far as the ledger knows.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Worker {
+    name: String,
+    /// Its share of slots for this queue.
     slots: i64,
+    /// Calls that it runs, of all its queues.
     running: i64,
+    /// How long ago it last said that it lives, in seconds.
+    silent_s: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -78,6 +92,9 @@ pub(super) struct Running {
     until: OffsetDateTime,
     /// Its worker's state; none when the worker's row is gone.
     worker_state: Option<String>,
+    /// How long ago its worker last said that it lives, in seconds.
+    #[serde(default)]
+    worker_silent_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -114,17 +131,20 @@ pub(super) struct Explanation {
     pub(super) next: String,
 }
 
-/// How long a pointer may take from its call to a worker with a free slot.
-const PUBLISHED_JUST_NOW: Duration = Duration::seconds(5);
+/// So many of them.
+fn counted(number: i64, one: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{s}")
+}
 
 /// The one reason.
 pub(super) fn explain(facts: &Facts) -> Explanation {
     match facts.state {
-        State::Queued => queued(facts),
+        State::Queued => waiting::queued(facts),
         State::Running => running(facts),
         State::InDoubt => in_doubt(facts),
         State::AwaitingClient => because("awaiting_client", "it waits for its caller", "wait"),
-        State::Succeeded | State::Failed | State::Cancelled | State::Expired => ended(facts),
+        State::Succeeded | State::Failed | State::Cancelled | State::Expired => ended::ended(facts),
     }
 }
 
@@ -140,167 +160,10 @@ fn because(
     }
 }
 
-/// From what no worker can help to what only takes a moment.
-fn queued(facts: &Facts) -> Explanation {
-    let (queue, workers) = (&facts.queue, facts.workers);
-    if facts.deadline_at <= facts.now {
-        let passed = instant(facts.deadline_at);
-        return because(
-            "overdue",
-            format!("its deadline passed at {passed}; it will not run"),
-            "the sweep of a dispatcher ends it within seconds; if it stays, no dispatcher runs",
-        );
-    }
-    if !facts.tool_known {
-        let (tool, version) = (&facts.tool, facts.tool_version);
-        return because(
-            "unknown_tool_version",
-            format!("version {version} of the tool {tool} is not applied in this database"),
-            "apply that version, or take the call back",
-        );
-    }
-    if facts.held {
-        return held(facts);
-    }
-    let ready = facts.not_before.unwrap_or(facts.accepted_at);
-    if ready > facts.now {
-        let at = instant(ready);
-        if let Some(obstacle) = &facts.obstacle {
-            return put_back(obstacle, &at);
-        }
-        let code = facts.error_code.as_deref().unwrap_or("an error");
-        return if facts.attempts > 0 && facts.last.reason != "accepted" {
-            let what = format!(
-                "attempt {} ended with {code}; the next one starts at {at}",
-                facts.attempts
-            );
-            because("retry_wait", what, "wait")
-        } else {
-            because(
-                "postponed",
-                format!("a worker could not run it and put it back until {at}"),
-                "look at the worker's log: it lacks the tool's version, or a secret, a handler or a database that the tool needs",
-            )
-        };
-    }
-    if workers.live == 0 {
-        return because(
-            "no_worker",
-            format!("no live worker pulls from its queue {queue}"),
-            format!("start one: toolfleet worker --queues {queue}"),
-        );
-    }
-    if workers.running >= workers.slots {
-        let (live, slots, running) = (workers.live, workers.slots, workers.running);
-        return because(
-            "no_free_slot",
-            format!(
-                "the {live} live workers of its queue {queue} run {running} calls and have {slots} slots for it"
-            ),
-            "wait, or start more workers",
-        );
-    }
-    if facts.now - ready.max(facts.last.at) < PUBLISHED_JUST_NOW {
-        return because(
-            "published",
-            format!("its pointer has just been published; a worker of its queue {queue} is free"),
-            "wait a moment",
-        );
-    }
-    because(
-        "not_taken",
-        format!("a worker of its queue {queue} is free and has not taken it"),
-        "look whether NATS is up and at toolfleet_skipped_claims_total of the workers; \
-         a dispatcher publishes its pointer again every few seconds",
-    )
+/// Whether a worker has been silent for longer than one that lives is: nobody counts on it.
+fn is_late(silent_s: &f64) -> bool {
+    *silent_s > LATE.as_secs_f64()
 }
-
-/// A worker could not run it: which one, what it lacks, and where that comes from.
-fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
-    let (worker, why) = (&obstacle.worker, &obstacle.why);
-    let next = match (obstacle.lack, &obstacle.secret) {
-        (Lack::Secret, Some(secret)) => format!(
-            "put a file {secret} into the folder of the workers' --secrets, or start them with {}{secret}; \
-             toolfleet doctor lists what no worker can run",
-            Secrets::VARIABLE_PREFIX
-        ),
-        (Lack::ProgramSlot, _) => {
-            "wait; more workers, or a higher --programs where the machine bears it, let more run"
-                .to_owned()
-        }
-        (Lack::Secret | Lack::Ability | Lack::ToolVersion, _) => {
-            "start a worker that has it; toolfleet doctor lists what no worker can run".to_owned()
-        }
-    };
-    let reason = match obstacle.lack {
-        Lack::Secret => "missing_secret",
-        Lack::ProgramSlot => "no_program_slot",
-        Lack::ToolVersion | Lack::Ability => "postponed",
-    };
-    because(
-        reason,
-        format!("worker {worker} could not run it and put it back until {until}: {why}"),
-        next,
-    )
-}
-
-/// It waits in the ledger for its turn: behind whom, and who works that off.
-fn held(facts: &Facts) -> Explanation {
-    let (queue, workers) = (&facts.queue, facts.workers);
-    let ahead = match facts.ahead.unwrap_or(0) {
-        AHEAD_MAX.. => format!("{AHEAD_MAX} or more calls of its tenant are"),
-        0 => "no call of its tenant is".to_owned(),
-        1 => "1 call of its tenant is".to_owned(),
-        some => format!("{some} calls of its tenant are"),
-    };
-    let line = facts.line.as_deref().unwrap_or(queue);
-    let mut behind = format!("{ahead} before it in the line {line}");
-    if let Some(others @ 1..) = facts.others {
-        let tenants = if others == 1 {
-            "tenant shares"
-        } else {
-            "tenants share"
-        };
-        behind = format!("{behind}, which {others} other {tenants} in turn");
-    }
-    if workers.live == 0 {
-        return because(
-            "no_worker",
-            format!(
-                "no live worker pulls from its queue {queue}; it waits in the ledger, and {behind}"
-            ),
-            format!("start one: toolfleet worker --queues {queue}"),
-        );
-    }
-    if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
-        let tool = &facts.tool;
-        return because(
-            "tool_limit",
-            format!(
-                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}"
-            ),
-            format!(
-                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
-            ),
-        );
-    }
-    let (live, slots) = (workers.live, workers.slots);
-    let of_workers = if live == 1 {
-        "the live worker".to_owned()
-    } else {
-        format!("the {live} live workers")
-    };
-    because(
-        "held",
-        format!(
-            "more calls wait than the {slots} slots of {of_workers} of its queue {queue} take: {behind}"
-        ),
-        "wait for its turn, or start more workers (docs/fairness.md says whose turn it is)",
-    )
-}
-
-/// So many are counted.
-const AHEAD_MAX: i64 = 10_000;
 
 fn running(facts: &Facts) -> Explanation {
     let Some(attempt) = &facts.attempt else {
@@ -314,7 +177,20 @@ fn running(facts: &Facts) -> Explanation {
         return because(
             "worker_lost",
             format!("its worker {worker} is {state} since attempt {number} began at {since}"),
-            "the sweep decides about it within seconds: another attempt, or in doubt",
+            "the sweep of a dispatcher decides about it within seconds: another attempt, or in doubt; if it stays so, no dispatcher runs",
+        );
+    }
+    if let Some(silent_s) = attempt.worker_silent_s.filter(is_late) {
+        let (seconds, lease) = (silent_s.round(), LEASE.as_secs());
+        return because(
+            "silent_worker",
+            format!(
+                "attempt {number} began on worker {worker} at {since}, and that worker has been silent for {seconds} s: it may be dead"
+            ),
+            format!(
+                "see whether it runs; when it has been silent for {lease} s a dispatcher decides about the call: another attempt, or in doubt. If \
+                 it stays so, no dispatcher runs"
+            ),
         );
     }
     if facts.cancel_requested {
@@ -329,7 +205,7 @@ fn running(facts: &Facts) -> Explanation {
         return because(
             "overdue_attempt",
             format!("attempt {number} on worker {worker} should have ended at {until}"),
-            "wait: its worker reports within seconds, or the sweep takes it as lost",
+            "wait: its worker reports within seconds, or the sweep of a dispatcher takes it as lost; if it stays so, no dispatcher runs",
         );
     }
     because(
@@ -384,37 +260,18 @@ fn in_doubt(facts: &Facts) -> Explanation {
         );
     }
     match doubt.next_probe_at.filter(|_| doubt.probes > 0) {
-        Some(at) => because(
-            "in_doubt_probing",
-            what,
-            format!("its probe asks again at {}; or {look}", instant(at)),
-        ),
+        Some(at) => {
+            let when = match at > facts.now {
+                true => format!("its probe asks again at {}", instant(at)),
+                false => format!(
+                    "its probe is due since {}, and a dispatcher asks it: if it stays so, none runs",
+                    instant(at)
+                ),
+            };
+            because("in_doubt_probing", what, format!("{when}; or {look}"))
+        }
         None => because("in_doubt", what, look),
     }
-}
-
-fn ended(facts: &Facts) -> Explanation {
-    let last = &facts.last;
-    let (at, actor) = (instant(last.at), &last.actor);
-    let settled = last.from_state.as_deref() == Some("in_doubt") && last.note.is_some();
-    let mut what = match (settled, facts.error_code.as_deref()) {
-        (true, _) => format!("it was in doubt and settled at {at} by {actor}"),
-        (false, Some(code)) => format!("it ended at {at} by {actor} with {code}"),
-        (false, None) => format!("it ended at {at} by {actor}"),
-    };
-    if last.by_time_only {
-        what.push_str(", by time only: something of its attempts may have been alive");
-    }
-    if let Some(note) = &last.note {
-        what = format!("{what}: {note}");
-    }
-    let next = match facts.state {
-        State::Succeeded => "nothing: toolfleet calls show has its result",
-        _ => {
-            "toolfleet calls show has the whole story; toolfleet calls retry makes a new call of it"
-        }
-    };
-    because(if settled { "settled" } else { "ended" }, what, next)
 }
 
 #[cfg(test)]

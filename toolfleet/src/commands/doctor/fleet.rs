@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 
 use fleet::{
     ids::QueueName,
-    lease::LEASE,
-    obstacle::{Inability, Lack, Obstacle},
-    secrets::Secrets,
+    lease::LATE,
+    obstacle::{Inability, Obstacle},
     store::health::{Doubts, Waiting, Worker},
 };
 use uuid::Uuid;
 
 use super::{
-    check::{Check, age, count},
-    postgres::Ledger,
+    check::{Check, age, capital, count},
+    postgres::{Ledger, OfferedTool},
 };
 
 /// Names that one line lists at most.
@@ -44,7 +43,7 @@ pub(super) fn judge(ledger: &Ledger) -> Vec<Check> {
 /// A queue that has neither tools nor calls needs no worker.
 fn judge_queue(
     queue: &str,
-    tools: &[String],
+    tools: &[OfferedTool],
     waiting: Option<&Waiting>,
     workers: &[Worker],
 ) -> Option<Check> {
@@ -59,7 +58,7 @@ fn judge_queue(
     let (silent, living): (Vec<&Worker>, Vec<&Worker>) = workers
         .iter()
         .filter(of_queue)
-        .partition(|worker| worker.silent_s > LEASE.as_secs_f64());
+        .partition(|worker| is_silent(worker));
     let wait = waiting.map(|waiting| {
         let calls = usize::try_from(waiting.calls).unwrap_or_default();
         format!(
@@ -69,47 +68,67 @@ fn judge_queue(
         )
     });
     let wait = wait.unwrap_or_default();
+    let silent = silent.iter().map(|worker| {
+        let (name, silent) = (&worker.name, age(worker.silent_s));
+        format!("worker {name} is silent for {silent}")
+    });
+    let silent: Vec<String> = silent.collect();
     if !living.is_empty() {
-        let found = format!("queue {queue}: {}{wait}", count(living.len(), "worker"));
+        let silent = match &silent[..] {
+            [] => String::new(),
+            some => format!(" ({}: not counted)", listed(some)),
+        };
+        let found = format!(
+            "queue {queue}: {}{silent}{wait}",
+            count(living.len(), "worker")
+        );
         return Some(Check::ok(name, found));
     }
-    let silent = match silent.first() {
-        Some(worker) => format!(
-            " (worker {} is silent for {})",
-            worker.name,
-            age(worker.silent_s)
-        ),
-        None => String::new(),
+    let silent = match &silent[..] {
+        [] => String::new(),
+        some => format!(" ({})", listed(some)),
     };
     let tools = match tools {
         [] => "for tools of earlier versions, or retired ones".to_owned(),
-        tools => format!("for {}", listed(tools)),
+        tools => {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            format!("for {}", listed(&names))
+        }
     };
     let found = format!("queue {queue} has no worker{silent} {tools}{wait}");
     let advice = format!("Start one with --queues {queue}");
     Some(Check::warn(name, found, advice))
 }
 
+/// Whether nobody should count on it: two of its heartbeats are missing. It is dead for certain only after a whole lease.
+fn is_silent(worker: &Worker) -> bool {
+    worker.silent_s > LATE.as_secs_f64()
+}
+
 /// A tool that no living worker of its queue could run, and what they lack. One without workers is told of with its queue.
-fn judge_tools(queues: &BTreeMap<QueueName, Vec<String>>, workers: &[Worker]) -> Vec<Check> {
+fn judge_tools(queues: &BTreeMap<QueueName, Vec<OfferedTool>>, workers: &[Worker]) -> Vec<Check> {
     let name = "tools";
     let mut found = Vec::new();
     for (queue, tools) in queues {
         let living = workers.iter().filter(|worker| {
             let pulls = worker.queues.iter().any(|of| of == queue.as_str());
-            worker.state == "live" && worker.silent_s <= LEASE.as_secs_f64() && pulls
+            worker.state == "live" && !is_silent(worker) && pulls
         });
         let lacking: Vec<Vec<Inability>> = living.map(Worker::inabilities).collect();
         for tool in tools {
             let of_tool = |told: &Vec<Inability>| {
                 let mut told = told.iter();
-                told.find(|inability| inability.tool.as_str() == tool)
+                // What it said of another version says nothing of this one; it looks every ten seconds.
+                let of_tool = |told: &&Inability| {
+                    told.tool.as_str() == tool.name && told.version == tool.version
+                };
+                told.find(of_tool)
                     .map(|inability| inability.obstacle.clone())
             };
             // Of each living worker: what it lacks, and none where it lacks nothing.
             let all: Option<Vec<Obstacle>> = lacking.iter().map(of_tool).collect();
             if let Some([first, others @ ..]) = all.as_deref() {
-                found.push(judge_tool(tool, first, others.len()));
+                found.push(judge_tool(&tool.name, first, others.len()));
             }
         }
     }
@@ -126,7 +145,7 @@ fn judge_tools(queues: &BTreeMap<QueueName, Vec<String>>, workers: &[Worker]) ->
     if found.is_empty() && queues.values().any(|tools| !tools.is_empty()) {
         found.push(Check::ok(
             name,
-            "each that has a live worker can be run by one",
+            "of those that have live workers each has one that lacks nothing it needs, as far as the workers say",
         ));
     }
     found
@@ -139,27 +158,12 @@ fn judge_tool(tool: &str, first: &Obstacle, others: usize) -> Check {
         others => format!(", nor can {} of its queue", count(others, "other worker")),
     };
     let found = format!("no live worker can run {tool}: worker {worker}: {why}{others}");
-    Check::warn("tools", found, remedy(first))
+    Check::warn("tools", found, capital(&first.remedy()))
 }
 
-/// What a person does about what a worker lacks.
-fn remedy(obstacle: &Obstacle) -> String {
-    match (obstacle.lack, &obstacle.secret) {
-        (Lack::Secret, Some(secret)) => format!(
-            "Put a file {secret} into the folder of the workers' --secrets, or start them with {}{secret}",
-            Secrets::VARIABLE_PREFIX
-        ),
-        (Lack::Secret, None) | (Lack::Ability, _) => {
-            "Start a worker that has it, or give it to the workers of the queue".to_owned()
-        }
-        (Lack::ToolVersion, _) => "Upgrade the workers to the release that reads it".to_owned(),
-        (Lack::ProgramSlot, _) => "Wait, or start more workers".to_owned(),
-    }
-}
-
-fn listed(names: &[String]) -> String {
+fn listed(names: &[impl AsRef<str>]) -> String {
     let more = names.len().saturating_sub(LISTED_MAX);
-    let names: Vec<&str> = names.iter().take(LISTED_MAX).map(String::as_str).collect();
+    let names: Vec<&str> = names.iter().take(LISTED_MAX).map(AsRef::as_ref).collect();
     let more = match more {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -220,15 +224,22 @@ mod tests {
         }
     }
 
+    fn tool(name: &str) -> OfferedTool {
+        OfferedTool {
+            name: name.to_owned(),
+            version: 1,
+        }
+    }
+
     #[test]
     fn a_queue_with_tools_or_calls_needs_a_worker_that_lives() {
-        let tools = ["look".to_owned()];
+        let tools = [tool("look")];
         let waiting = Waiting {
             queue: "q".to_owned(),
             calls: 3,
             oldest_s: 60.0,
         };
-        let judge = |tools: &[String], waiting, workers: &[Worker]| {
+        let judge = |tools: &[OfferedTool], waiting, workers: &[Worker]| {
             judge_queue("q", tools, waiting, workers).map(|check| check.status)
         };
         assert_eq!(judge(&[], None, &[]), None);
@@ -239,6 +250,7 @@ mod tests {
         for useless in [
             of("live", "other", 2.0),
             of("live", "q", 60.0),
+            of("live", "q", 7.0),
             of("draining", "q", 2.0),
             of("dead", "q", 2.0),
         ] {
@@ -253,12 +265,27 @@ mod tests {
             check.found,
             "queue q has no worker for look; 3 calls may run, the oldest since 60 s"
         );
+        // One that missed two heartbeats may be dead, although its lease is not over.
+        let silent = judge_queue("q", &tools, None, &of("live", "q", 7.0)).unwrap();
+        assert_eq!(
+            silent.found,
+            "queue q has no worker (worker w is silent for 7 s) for look"
+        );
+        let both = [worker("live", "q", 2.0), worker("live", "q", 7.0)];
+        let both = judge_queue("q", &tools, None, &both).unwrap();
+        assert_eq!(
+            (both.status, both.found.as_str()),
+            (
+                Status::Ok,
+                "queue q: 1 worker (worker w is silent for 7 s: not counted)"
+            )
+        );
     }
 
     #[test]
     fn a_tool_that_no_living_worker_can_run_is_named_with_what_it_lacks() {
         let queue: QueueName = "q".parse().unwrap();
-        let queues = BTreeMap::from([(queue, vec!["look".to_owned(), "pay".to_owned()])]);
+        let queues = BTreeMap::from([(queue, vec![tool("look"), tool("pay")])]);
         let lacks = |name: &str| Worker {
             name: name.to_owned(),
             cannot_run: Some(format!(
@@ -276,7 +303,8 @@ mod tests {
         assert_eq!(
             check.advice.as_deref(),
             Some(
-                "Put a file TOKEN into the folder of the workers' --secrets, or start them with TOOLFLEET_SECRET_TOKEN"
+                "Give the workers of its queue a readable file TOKEN in the folder of their --secrets, or start them with \
+                 TOOLFLEET_SECRET_TOKEN"
             )
         );
         // One that can is enough; one that is gone cannot, and says nothing.
@@ -290,6 +318,14 @@ mod tests {
         }
         let checks = judge(&[lacks("a"), worker("live", "q", 60.0)]);
         assert_eq!(checks[0].status, Status::Warn);
+        // The version that lacked a secret is not offered any more, and of this one no worker has said that it lacks anything.
+        let newer = OfferedTool {
+            version: 2,
+            ..tool("pay")
+        };
+        let queues = BTreeMap::from([("q".parse().unwrap(), vec![newer])]);
+        let [check] = judge_tools(&queues, &[lacks("a")]).try_into().unwrap();
+        assert_eq!(check.status, Status::Ok, "{}", check.found);
         assert!(judge_tools(&BTreeMap::new(), &[]).is_empty());
     }
 

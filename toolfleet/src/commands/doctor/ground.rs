@@ -25,8 +25,12 @@ const LOOK_MAX: Duration = Duration::from_secs(6);
 const NAME: &str = "ground";
 const SECTION: &str = "docs/operations.md, Postgres lost writes";
 
-pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
-    let mut checks = Vec::new();
+/// Looks, and says whose the prefix is where it is another ledger's.
+pub(super) async fn look(
+    postgres: &Postgres,
+    bus: Option<&Bus>,
+) -> (Vec<Check>, Option<LedgerName>) {
+    let (mut checks, mut foreign) = (Vec::new(), None);
     let mut recalled = None;
     if let Some(bus) = bus {
         match mark::recall(bus).await {
@@ -49,10 +53,11 @@ pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
                 let owner = owner(ours.id, found.left);
                 checks.push(prefix::judge(name, &ours, &owner));
                 asked = !matches!(owner, PrefixOwner::Foreign(_));
-                remembered = match owner {
-                    PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => Some(mark),
-                    PrefixOwner::Free | PrefixOwner::Foreign(_) => None,
-                };
+                match owner {
+                    PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => remembered = Some(mark),
+                    PrefixOwner::Free => {}
+                    PrefixOwner::Foreign(theirs) => foreign = Some(theirs),
+                }
             }
             checks.push(place(&seen, remembered.as_ref()));
             checks.extend(memory(&seen, remembered.as_ref(), asked));
@@ -62,7 +67,7 @@ pub(super) async fn look(postgres: &Postgres, bus: Option<&Bus>) -> Vec<Check> {
         Ok(None) => {}
         Err(problem) => checks.push(Check::error(NAME, problem, &Servers::default())),
     }
-    checks
+    (checks, foreign)
 }
 
 async fn see(postgres: &Postgres) -> Result<Option<(Seen, i64)>, StoreError> {

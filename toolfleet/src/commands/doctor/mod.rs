@@ -87,16 +87,29 @@ async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigE
     let servers = Servers::of_variables(&store.database_url, &bus.nats_url);
     let (mut checks, seen) = postgres::look(&postgres, &servers).await;
     let connected = nats::look(bus, seen.ledger.as_ref(), &servers, &mut checks).await;
+    let mut foreign = None;
     if seen.ledger.is_some() {
-        checks.extend(ground::look(&postgres, connected.as_ref()).await);
+        let (found, theirs) = ground::look(&postgres, connected.as_ref()).await;
+        checks.extend(found);
+        foreign = theirs;
     }
     let mut dispatchers = None;
     if let Some(bus) = &connected {
-        dispatchers = nats::dispatchers(bus).await;
-        if let Some(ledger) = &seen.ledger {
-            checks.extend(stream::look(bus, ledger, dispatchers).await);
+        let heard = nats::dispatchers(bus).await;
+        match (&foreign, &seen.ledger) {
+            // What is under the prefix of another ledger is that one's, its dispatchers included.
+            (Some(theirs), _) => {
+                checks.push(prefix::unseen(bus.subjects.prefix(), theirs));
+                checks.push(prefix::heard(heard, theirs));
+            }
+            (None, ledger) => {
+                dispatchers = heard;
+                if let Some(ledger) = ledger {
+                    checks.extend(stream::look(bus, ledger, dispatchers).await);
+                }
+                checks.push(nats::heard(dispatchers));
+            }
         }
-        checks.push(nats::heard(dispatchers));
     }
     if let Some(ledger) = &seen.ledger {
         checks.extend(fleet::judge(ledger));

@@ -30,7 +30,7 @@ pub(super) struct Seen {
 pub(super) struct Ledger {
     pub(super) pool: PgPool,
     /// The tools of every queue.
-    pub(super) queues: BTreeMap<QueueName, Vec<String>>,
+    pub(super) queues: BTreeMap<QueueName, Vec<OfferedTool>>,
     /// Tools that are statements on this very database.
     pub(super) on_the_fleet: Vec<String>,
     /// The largest answer that a tool may give, in bytes.
@@ -38,6 +38,13 @@ pub(super) struct Ledger {
     pub(super) waiting: Vec<Waiting>,
     pub(super) workers: Vec<Worker>,
     pub(super) doubts: Doubts,
+}
+
+/// A tool that is offered, in the version that is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OfferedTool {
+    pub(super) name: String,
+    pub(super) version: i32,
 }
 
 impl Ledger {
@@ -104,11 +111,14 @@ async fn look_into(
     let default = "default".parse();
     let default: QueueName = default.expect("the default queue has a valid name");
     let queues = registry.queues().into_iter().chain([default]);
-    let mut queues: BTreeMap<QueueName, Vec<String>> =
+    let mut queues: BTreeMap<QueueName, Vec<OfferedTool>> =
         queues.map(|queue| (queue, Vec::new())).collect();
     for tool in registry.all_offered() {
         let tools = queues.entry(tool.manifest.queue.clone()).or_default();
-        tools.push(tool.manifest.name.to_string());
+        tools.push(OfferedTool {
+            name: tool.manifest.name.to_string(),
+            version: tool.manifest.version,
+        });
     }
     queues.values_mut().for_each(|tools| tools.sort_unstable());
     let is_on_the_fleet =

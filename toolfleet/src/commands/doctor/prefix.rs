@@ -5,7 +5,7 @@ use fleet::{
     owner::{LedgerName, PrefixOwner},
 };
 
-use super::check::Check;
+use super::check::{Check, count};
 
 const NAME: &str = "prefix";
 
@@ -37,6 +37,30 @@ pub(super) fn judge(prefix: &Prefix, ours: &LedgerName, owner: &PrefixOwner) -> 
     }
 }
 
+/// The stream and its consumers under a prefix of another ledger: nothing there is this one's, nor to be mended for it.
+pub(super) fn unseen(prefix: &Prefix, theirs: &LedgerName) -> Check {
+    let found = format!(
+        "the stream, the consumers and the pointers under prefix {prefix} are of ledger {theirs}, so nothing of them is looked at"
+    );
+    Check::warn("stream", found, "Settle first whose the prefix is")
+}
+
+/// Dispatchers that answer under a prefix of another ledger: each that works there is that one's, for one of this ledger stops.
+pub(super) fn heard(heard: Option<usize>, theirs: &LedgerName) -> Check {
+    let found = match heard {
+        None => return super::nats::heard(None),
+        Some(0) => {
+            "none answers, neither of this ledger nor of the one that has the prefix".to_owned()
+        }
+        Some(heard) => format!(
+            "none of this ledger; callers there are answered by {} of ledger {theirs}, which has the prefix",
+            count(heard, "dispatcher")
+        ),
+    };
+    let advice = "A dispatcher of this ledger does not start under a prefix of another one: settle first whose it is";
+    Check::warn("dispatchers", found, advice)
+}
+
 #[cfg(test)]
 mod tests {
     use fleet::ids::LedgerId;
@@ -65,5 +89,18 @@ mod tests {
         let advice = check.advice.unwrap();
         assert!(advice.contains("--prefix") && advice.contains("--take-prefix"));
         assert_eq!(judge(&prefix, &ours, &PrefixOwner::Free).status, Status::Ok);
+    }
+    #[test]
+    fn what_answers_under_a_prefix_of_another_ledger_is_not_counted_as_ours() {
+        let theirs = ledger(2, "b:5432/y");
+        let check = heard(Some(2), &theirs);
+        assert_eq!(check.status, Status::Warn);
+        assert_eq!(
+            check.found,
+            "none of this ledger; callers there are answered by 2 dispatchers of ledger 00000000-0000-0000-0000-000000000002 \
+             (b:5432/y), which has the prefix"
+        );
+        assert!(heard(Some(0), &theirs).found.starts_with("none answers"));
+        assert_eq!(heard(None, &theirs).status, Status::Fail);
     }
 }

@@ -60,7 +60,11 @@ pub(super) fn all() -> Vec<Mistake> {
 }
 
 /// What is wrong with a field.
-const LINES: [(&str, &str); 63] = [
+const LINES: [(&str, &str); 64] = [
+    (
+        "a required property that is refused",
+        "input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [where], additionalProperties: false}",
+    ),
     ("a duration without its unit", "timeout: 30"),
     ("a duration without its unit, as a text", "timeout: '30'"),
     ("a duration in words", "timeout: 30 seconds"),

@@ -67,6 +67,103 @@ fn the_envelope_of_a_call_of_this_tool_is_taken_off() {
     ]);
 }
 
+/// Each as its vendor publishes it, with everything that it may have.
+#[test]
+fn the_published_formats_of_calls_are_taken_off_whole() {
+    let chat = [
+        r#"{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}"}}"#,
+        r#"{"index":0,"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}"}}"#,
+    ];
+    let responses = [
+        r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}","status":"completed"}"#,
+        r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}","status":null,"namespace":null,"caller":null}"#,
+        r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}","status":"completed","namespace":"crm","caller":{"type":"direct"},"created_by":"u1"}"#,
+    ];
+    let anthropic = [
+        r#"{"type":"tool_use","id":"toolu_1","name":"get_weather","input":{"account":"a","cents":9},"caller":{"type":"direct"}}"#,
+        r#"{"type":"tool_use","id":"toolu_1","name":"get_weather","input":{"account":"a","cents":9},"cache_control":{"type":"ephemeral"},"toolset_name":null}"#,
+    ];
+    let gemini_call = [r#"{"id":"c1","name":"get_weather","args":{"account":"a","cents":9}}"#];
+    let gemini = [
+        r#"{"functionCall":{"name":"get_weather","args":{"account":"a","cents":9}}}"#,
+        r#"{"functionCall":{"id":"c1","name":"get_weather","args":{"account":"a","cents":9}},"thoughtSignature":"c2ln"}"#,
+        r#"{"function_call":{"id":"c1","name":"get_weather","args":{"account":"a","cents":9}},"thought":false,"thought_signature":"c2ln"}"#,
+    ];
+    let once = |sent: &[&'static str]| {
+        check_all(
+            &sent
+                .iter()
+                .map(|sent| (*sent, UNWRAPPED))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let twice = |sent: &[&'static str]| {
+        check_all(
+            &sent
+                .iter()
+                .map(|sent| (*sent, UNWRAPPED_TWICE))
+                .collect::<Vec<_>>(),
+        )
+    };
+    twice(&chat);
+    once(&responses);
+    once(&anthropic);
+    once(&gemini_call);
+    twice(&gemini);
+}
+
+#[test]
+fn a_call_that_is_not_complete_or_has_more_than_its_format_is_refused() {
+    check_all(&[
+        // Half of its arguments may be missing.
+        (
+            r#"{"type":"function_call","call_id":"c","name":"get_weather","arguments":{"cents":9},"status":"in_progress"}"#,
+            NO,
+        ),
+        (
+            r#"{"type":"function_call","call_id":"c","name":"get_weather","arguments":{"cents":9},"status":"incomplete"}"#,
+            NO,
+        ),
+        (
+            r#"{"type":"function_call","call_id":"c","name":"get_weather","arguments":{"cents":9},"Status":"completed"}"#,
+            NO,
+        ),
+        (
+            r#"{"type":"tool_use","id":"t","name":"get_weather","input":{"cents":9},"caller":"direct"}"#,
+            NO,
+        ),
+        (
+            r#"{"functionCall":{"name":"get_time","args":{"cents":9}}}"#,
+            NO,
+        ),
+        (r#"{"functionCall":{"cents":9}}"#, NO),
+        (r#"{"functionCall":{"name":"get_weather"}}"#, NO),
+    ]);
+}
+
+#[test]
+fn a_detail_of_a_format_is_one_only_in_that_format() {
+    let as_it_is = |schema: &Value, sent: &str| {
+        check(Level::Safe, schema.clone(), &[(sent, (sent, ""))]);
+        check(Level::Read, schema.clone(), &[(sent, (sent, ""))]);
+    };
+    let mut open = open();
+    open["properties"]["cents"] = json!({"type": "integer"});
+    as_it_is(&open, r#"{"params":{"cents":9},"status":"open"}"#);
+    as_it_is(&open, r#"{"caller":{"name":"ann"},"input":{"cents":9}}"#);
+    as_it_is(&open, r#"{"args":{"cents":9},"index":1}"#);
+    as_it_is(&open, r#"{"status":"completed"}"#);
+    // A tool that has such a word itself gets it as it is, and an envelope of its call is one all the same.
+    open["properties"]["status"] = json!({"type": "string"});
+    as_it_is(&open, r#"{"cents":9,"status":"completed"}"#);
+    let whole = r#"{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{\"cents\":9}","status":"completed"}"#;
+    check(
+        Level::Safe,
+        open.clone(),
+        &[(whole, (r#"{"cents":9}"#, " unwrap"))],
+    );
+}
+
 #[test]
 fn an_envelope_that_may_be_of_something_else_is_refused() {
     check_all(&[

@@ -11,7 +11,7 @@ fn found(change: &Value) -> Explanation {
         "cancel_requested": false, "attempts": 0, "error_code": null,
         "now": "2026-11-20T12:00:10Z", "accepted_at": "2026-11-20T12:00:00Z",
         "not_before": "2026-11-20T12:00:00Z", "deadline_at": "2026-11-20T12:05:00Z", "tool_known": true,
-        "workers": {"live": 1, "slots": 4, "running": 3}, "attempt": null, "doubt": null,
+        "workers": [worker("worker-1", 1.0)], "queue_running": 3, "attempt": null, "doubt": null,
         "last": {"at": "2026-11-20T12:00:00Z", "from_state": null, "actor": "dispatcher", "reason": "accepted",
                  "note": null, "by_time_only": false},
     });
@@ -19,7 +19,12 @@ fn found(change: &Value) -> Explanation {
     explain(&serde_json::from_value(facts).unwrap())
 }
 
-fn merge(into: &mut Value, change: &Value) {
+/// A worker with four slots for the queue, three of which are taken.
+fn worker(name: &str, silent_s: f64) -> Value {
+    json!({"name": name, "slots": 4, "running": 3, "silent_s": silent_s})
+}
+
+pub(super) fn merge(into: &mut Value, change: &Value) {
     for (name, value) in change.as_object().unwrap() {
         if value.is_object() && into[name].is_object() {
             merge(&mut into[name], value);
@@ -59,7 +64,8 @@ fn a_call_that_was_put_back_is_told_what_is_lacking_where_and_what_to_do() {
         "worker worker-2 could not run it and put it back until 2026-11-20T12:00:40.000Z: it is not here"
     );
     assert!(
-        secret.next.contains("a file TOKEN") && secret.next.contains("TOOLFLEET_SECRET_TOKEN"),
+        secret.next.contains("a readable file TOKEN")
+            && secret.next.contains("TOOLFLEET_SECRET_TOKEN"),
         "{}",
         secret.next
     );
@@ -71,24 +77,34 @@ fn a_call_that_was_put_back_is_told_what_is_lacking_where_and_what_to_do() {
 #[test]
 fn a_call_that_waits_has_one_reason() {
     let later = "2026-11-20T12:00:40Z";
+    let full = |held: bool| {
+        let busy = json!({"name": "worker-1", "slots": 4, "running": 4, "silent_s": 1.0});
+        json!({"held": held, "workers": [busy], "queue_running": 4})
+    };
     let cases = [
         (json!({}), "not_taken"),
         (
             json!({"accepted_at": "2026-11-20T12:00:08Z", "not_before": "2026-11-20T12:00:08Z"}),
             "published",
         ),
-        (json!({"workers": {"running": 4}}), "no_free_slot"),
-        (
-            json!({"workers": {"live": 0, "slots": 0, "running": 0}}),
-            "no_worker",
-        ),
+        (full(false), "no_free_slot"),
+        (json!({"workers": []}), "no_worker"),
         (json!({"not_before": later}), "postponed"),
         (
             json!({"not_before": later, "attempts": 1, "error_code": "timeout", "last": {"reason": "timeout"}}),
             "retry_wait",
         ),
-        (json!({"held": true, "workers": {"running": 4}}), "held"),
-        (json!({"held": true, "workers": {"live": 0}}), "no_worker"),
+        (full(true), "held"),
+        (json!({"held": true}), "held"),
+        (json!({"held": true, "workers": []}), "no_worker"),
+        (
+            json!({"held": true, "workers": [worker("worker-1", 7.0)]}),
+            "silent_worker",
+        ),
+        (
+            json!({"workers": [worker("worker-1", 7.0)]}),
+            "silent_worker",
+        ),
         (
             json!({"held": true, "tool_limit": {"at_a_time": 2, "running": 2}}),
             "tool_limit",
@@ -98,7 +114,7 @@ fn a_call_that_waits_has_one_reason() {
             "not_taken",
         ),
         (
-            json!({"tool_known": false, "workers": {"live": 0}}),
+            json!({"tool_known": false, "workers": []}),
             "unknown_tool_version",
         ),
         (
@@ -118,7 +134,12 @@ fn a_call_that_waits_has_one_reason() {
         "attempt 1 ended with timeout; the next one starts at 2026-11-20T12:00:40.000Z"
     );
     let behind = |ahead: i64, others: i64| {
-        found(&json!({"held": true, "line": "payments", "ahead": ahead, "others": others})).because
+        let mut facts = full(true);
+        merge(
+            &mut facts,
+            &json!({"line": "payments", "ahead": ahead, "others": others}),
+        );
+        found(&facts).because
     };
     assert_eq!(
         behind(12, 2),
@@ -129,8 +150,65 @@ fn a_call_that_waits_has_one_reason() {
     assert!(behind(10_000, 1).ends_with(
         "10000 or more calls of its tenant are before it in the line payments, which 1 other tenant shares in turn"
     ));
-    let alone = found(&json!({"workers": {"live": 0, "slots": 0, "running": 0}}));
+    let alone = found(&json!({"workers": []}));
     assert_eq!(alone.next, "start one: toolfleet worker --queues payments");
+    let waits = found(&json!({"held": true, "line": "payments"}));
+    assert_eq!(
+        waits.because,
+        "it waits in the ledger for a dispatcher to hand it over, and the live worker of its queue payments has 4 slots \
+         for it, 1 of them free: no call of its tenant is before it in the line payments"
+    );
+}
+
+#[test]
+fn a_worker_that_has_been_silent_for_two_heartbeats_is_named_and_not_counted() {
+    let of = |workers: Value| found(&json!({"workers": workers, "queue_running": 4}));
+    let alone = of(json!([worker("a", 6.4)]));
+    assert_eq!(
+        (alone.reason, alone.because.as_str(), alone.next.as_str()),
+        (
+            "silent_worker",
+            "no worker that lives pulls from its queue payments: worker a has been silent for 6 s and may be dead",
+            "see whether it runs (after 15 s of silence a dispatcher says that it is dead), or start another: \
+             toolfleet worker --queues payments"
+        )
+    );
+    // Its free slot is none, and what it runs takes none of the others' slots.
+    let busy = json!({"name": "b", "slots": 4, "running": 4, "silent_s": 1.0});
+    let full = of(json!([busy, worker("a", 9.0)]));
+    assert_eq!(
+        (full.reason, full.because.as_str()),
+        (
+            "no_free_slot",
+            "the live worker of its queue payments has 4 slots for it, none of them free; worker a has been silent for 9 s \
+             and may be dead: not counted"
+        )
+    );
+    let free = of(json!([worker("b", 5.9), worker("a", 9.0)]));
+    assert_eq!(
+        (free.reason, free.because.as_str()),
+        (
+            "not_taken",
+            "the live worker of its queue payments has 4 slots for it, 1 of them free, and no worker has taken it; worker a has been \
+             silent for 9 s and may be dead: not counted"
+        )
+    );
+    let many: Vec<Value> = (0..5).map(|n| worker(&n.to_string(), 8.0)).collect();
+    let many = of(json!(many)).because;
+    assert!(
+        many.contains("worker 2 has been silent for 8 s, and 2 more are silent"),
+        "{many}"
+    );
+    let runs = found(&attempt(&json!({"worker_silent_s": 8.2})));
+    assert_eq!(
+        (runs.reason, runs.because.as_str()),
+        (
+            "silent_worker",
+            "attempt 1 began on worker worker-1 at 2026-11-20T12:00:01.000Z, and that worker has been silent for 8 s: it may be dead"
+        )
+    );
+    let beats = found(&attempt(&json!({"worker_silent_s": 5.0})));
+    assert_eq!(beats.reason, "running");
 }
 
 #[test]
@@ -190,23 +268,16 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
             .ends_with("timeout; its probe has asked 2 times: inconclusive"),
         "{probed:?}"
     );
-}
-
-#[test]
-fn a_call_that_is_over_says_how_and_by_whom() {
-    let done = found(
-        &json!({"state": "succeeded", "last": {"from_state": "running", "actor": "worker 7"}}),
+    assert!(
+        probed.next.starts_with(
+            "its probe is due since 2026-11-20T12:00:06.000Z, and a dispatcher asks it"
+        ),
+        "{probed:?}"
     );
-    assert_eq!(
-        (done.reason, done.because.as_str()),
-        ("ended", "it ended at 2026-11-20T12:00:00.000Z by worker 7")
-    );
-    let settled = found(&json!({"state": "failed", "error_code": "not_applied",
-        "last": {"from_state": "in_doubt", "actor": "ann", "note": "not on the account", "by_time_only": true}}));
-    assert_eq!(settled.reason, "settled");
-    assert_eq!(
-        settled.because,
-        "it was in doubt and settled at 2026-11-20T12:00:00.000Z by ann, by time only: \
-         something of its attempts may have been alive: not on the account"
+    let later = json!({"probes": 2, "next_probe_at": "2026-11-20T12:00:40Z"});
+    let later = found(&doubt(&later)).next;
+    assert!(
+        later.starts_with("its probe asks again at 2026-11-20T12:00:40.000Z; or look"),
+        "{later}"
     );
 }

@@ -1,0 +1,228 @@
+//! Whether arguments exist that give all that a schema requires.
+//!
+//! A closed object refuses a property that it does not declare. Where it requires one all the same, nothing fits it: of the
+//! arguments themselves, or of what they require, that refuses every call. In a part that a call may do without it is no more
+//! than a part that nobody can use, and `lint` warns of it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::ManifestProblem;
+use crate::arguments::{Schema, inner, keywords, pointer_segment};
+
+/// Required properties inside one another that are followed; deeper ones are not looked at.
+const LEVELS_MAX: usize = 16;
+/// Keywords that may declare properties of their own, in a way that is not followed here.
+const MAY_DECLARE: [&str; 8] = [
+    "anyOf",
+    "oneOf",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "additionalProperties",
+    "$dynamicRef",
+];
+
+/// A schema and its place.
+type Part<'v> = (&'v Value, String);
+
+/// Everything that an input schema requires and refuses in every call, as a problem each.
+pub(super) fn refused(root: &Value) -> Vec<ManifestProblem> {
+    let mut search = Search {
+        root,
+        seen: BTreeSet::new(),
+        found: BTreeSet::new(),
+    };
+    search.object(&[(root, String::new())], 0);
+    let problem = |(path, name): &(String, String)| {
+        ManifestProblem::new(
+            format!("/input_schema{path}/required"),
+            format!(
+                "{name:?} is required, and not declared where no other property is allowed, so every call would be refused; \
+                 add it to properties, or take it out of required"
+            ),
+        )
+    };
+    search.found.iter().map(problem).collect()
+}
+
+struct Search<'v> {
+    root: &'v Value,
+    /// Places that were looked at together, for schemas that hold themselves.
+    seen: BTreeSet<Vec<String>>,
+    /// Where it is required, and what.
+    found: BTreeSet<(String, String)>,
+}
+
+impl<'v> Search<'v> {
+    /// One object of every call, of which all of these schemas have to be true.
+    fn object(&mut self, schemas: &[Part<'v>], level: usize) {
+        let parts = self.parts(schemas);
+        let mut places: Vec<String> = parts.iter().map(|(_, place)| place.clone()).collect();
+        places.sort_unstable();
+        if level > LEVELS_MAX || !self.seen.insert(places) {
+            return;
+        }
+        for (schema, place) in &parts {
+            for name in keywords::required(schema) {
+                if parts.iter().any(|part| self.refuses(part, name)) {
+                    self.found.insert((place.clone(), name.to_owned()));
+                }
+                let below: Vec<Part<'v>> = parts
+                    .iter()
+                    .filter_map(|(schema, place)| {
+                        let below = schema.get("properties")?.get(name)?;
+                        let place = format!("{place}/properties/{}", pointer_segment(name));
+                        Some((below, place))
+                    })
+                    .collect();
+                let is_object = |(schema, _): &Part<'_>| keywords::types(schema) == ["object"];
+                if self.parts(&below).iter().any(is_object) {
+                    self.object(&below, level + 1);
+                }
+            }
+        }
+    }
+
+    /// These schemas, and what each of them refers to or is a conjunction of.
+    fn parts(&self, schemas: &[Part<'v>]) -> Vec<Part<'v>> {
+        let mut parts: Vec<Part<'v>> = Vec::new();
+        let mut left = schemas.to_vec();
+        while let Some((schema, place)) = left.pop() {
+            if parts.iter().any(|(_, known)| *known == place) {
+                continue;
+            }
+            let target = schema.get("$ref").and_then(Value::as_str);
+            let target = target.and_then(|target| target.strip_prefix('#'));
+            if let Some(place) = target
+                && let Some(schema) = self.root.pointer(place)
+            {
+                left.push((schema, place.to_owned()));
+            }
+            let all = inner(schema)
+                .into_iter()
+                .filter(|below| below.keyword == "allOf");
+            left.extend(all.map(|below| (below.schema, format!("{place}{}", below.place))));
+            parts.push((schema, place));
+        }
+        parts
+    }
+
+    /// Whether a schema refuses every object that has this property.
+    fn refuses(&self, part: &Part<'v>, name: &str) -> bool {
+        let (schema, _) = part;
+        if schema.pointer(&format!("/properties/{}", pointer_segment(name)))
+            == Some(&Value::Bool(false))
+        {
+            return true;
+        }
+        let closed = Some(&Value::Bool(false));
+        if schema.get("additionalProperties") == closed && !declares(schema, name) {
+            return true;
+        }
+        if schema.get("unevaluatedProperties") != closed {
+            return false;
+        }
+        let parts = self.parts(std::slice::from_ref(part));
+        let may = |(schema, _): &Part<'_>| {
+            MAY_DECLARE
+                .iter()
+                .any(|keyword| schema.get(keyword).is_some())
+                || declares(schema, name)
+        };
+        !parts.iter().any(may)
+    }
+}
+
+/// Whether a schema says by itself what a property of this name is.
+fn declares(schema: &Value, name: &str) -> bool {
+    let properties = schema.get("properties");
+    if properties.is_some_and(|properties| properties.get(name).is_some()) {
+        return true;
+    }
+    let patterns = schema.get("patternProperties").and_then(Value::as_object);
+    let mut patterns = patterns.into_iter().flat_map(|patterns| patterns.keys());
+    patterns.any(|pattern| {
+        let only = json!({"patternProperties": {pattern: true}, "additionalProperties": false});
+        // What is no pattern is a problem of its own.
+        Schema::compile(&only).map_or(true, |only| only.is_valid(&json!({name: null})))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(schema: &Value) -> Vec<String> {
+        let problems = refused(schema).into_iter();
+        problems.map(|problem| problem.path).collect()
+    }
+
+    #[test]
+    fn what_is_required_and_refused_in_every_call_is_a_problem() {
+        let closed = json!({"type": "object", "properties": {"a": {}}, "required": ["b"], "additionalProperties": false});
+        assert_eq!(found(&closed), ["/input_schema/required"]);
+        let problem = &refused(&closed)[0];
+        assert!(
+            problem
+                .message
+                .starts_with("\"b\" is required, and not declared"),
+            "{problem:?}"
+        );
+        let inside = json!({"type": "object", "properties": {"a": closed}, "required": ["a"]});
+        assert_eq!(
+            found(&inside),
+            ["/input_schema/properties/a/required"],
+            "what is required of what is required"
+        );
+        for (schema, place) in [
+            (
+                json!({"type": "object", "$ref": "#/$defs/d", "$defs": {"d": closed}}),
+                "/input_schema/$defs/d/required",
+            ),
+            (
+                json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false, "allOf": [{"required": ["b"]}]}),
+                "/input_schema/allOf/0/required",
+            ),
+            (
+                json!({"type": "object", "allOf": [{"properties": {"a": {}}}], "required": ["b"], "unevaluatedProperties": false}),
+                "/input_schema/required",
+            ),
+            (
+                json!({"type": "object", "properties": {"b": false}, "required": ["b"]}),
+                "/input_schema/required",
+            ),
+            (
+                json!({"type": "object", "patternProperties": {"^x_": {}}, "required": ["y_1"], "additionalProperties": false}),
+                "/input_schema/required",
+            ),
+        ] {
+            assert_eq!(found(&schema), [place], "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_some_call_can_give_is_none() {
+        let closed = json!({"type": "object", "properties": {"a": {}}, "required": ["b"], "additionalProperties": false});
+        for schema in [
+            json!({"type": "object", "properties": {"a": {}}, "required": ["b"]}),
+            json!({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": false}),
+            json!({"type": "object", "properties": {"a": {}}, "required": ["b"], "additionalProperties": {"type": "string"}}),
+            json!({"type": "object", "patternProperties": {"^x_": {}}, "required": ["x_1"], "additionalProperties": false}),
+            // A call may leave it out, or give null.
+            json!({"type": "object", "properties": {"a": closed}}),
+            json!({"type": "object", "properties": {"a": {"anyOf": [closed, {"type": "null"}]}}, "required": ["a"]}),
+            json!({"type": "object", "properties": {"a": {"type": "array", "items": closed}}, "required": ["a"]}),
+            json!({"type": "object", "allOf": [{"properties": {"b": {}}}], "required": ["b"], "unevaluatedProperties": false}),
+            json!({"type": "object", "anyOf": [{"properties": {"b": {}}}], "required": ["b"], "unevaluatedProperties": false}),
+        ] {
+            assert!(found(&schema).is_empty(), "{schema}");
+        }
+        // One that holds itself ends.
+        let endless =
+            json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]});
+        assert!(found(&endless).is_empty());
+    }
+}

@@ -1,0 +1,160 @@
+//! Every way in which a call ends, as an operator reads it: one snapshot.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::super::{explain, tests::merge};
+
+/// A call of one attempt that ended a second after that began; `change` says what is otherwise.
+fn told(change: &Value) -> String {
+    let mut facts = json!({
+        "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "cancel_requested": false, "attempts": 1, "error_code": null,
+        "now": "2026-11-20T12:01:00Z", "accepted_at": "2026-11-20T12:00:00Z",
+        "not_before": null, "deadline_at": "2026-11-20T12:00:05Z", "tool_known": true,
+        "workers": [], "queue_running": 0, "attempt": null, "doubt": null,
+        "last": {"at": "2026-11-20T12:00:02Z", "from_state": "running", "actor": "worker 7", "reason": "applied",
+                 "note": null, "by_time_only": false},
+        "ended": {
+            "message": null, "lost": 0, "losses_allowed": 5, "workers_meanwhile": 1, "lacked": null, "quarantined": false,
+            "doubt": null, "taken_back": null, "attempt": {"number": 1, "worker": "worker-1", "code": null}},
+    });
+    merge(&mut facts, change);
+    let found = explain(&serde_json::from_value(facts).unwrap());
+    format!("{}\n  {}\n  {}\n", found.reason, found.because, found.next)
+}
+
+/// What makes a call one that expired at its deadline without an attempt.
+fn expired(more: &Value) -> Value {
+    let mut change = json!({
+        "state": "expired", "attempts": 0, "error_code": "deadline_exceeded",
+        "last": {"at": "2026-11-20T12:00:05Z", "from_state": "queued", "actor": "sweep", "reason": "deadline_exceeded"},
+        "ended": {"attempt": null, "message": "The call's deadline passed before it could run."},
+    });
+    merge(&mut change, more);
+    change
+}
+
+fn settled(more: &Value) -> Value {
+    let mut change = json!({
+        "error_code": "not_applied",
+        "last": {"from_state": "in_doubt", "actor": "ann", "reason": "settled_not_applied", "note": "not on the account"},
+        "ended": {"doubt": {"at": "2026-11-20T12:00:01Z", "reason": "worker_lost"}},
+    });
+    merge(&mut change, more);
+    change
+}
+
+#[test]
+fn what_ended_says_why_and_what_can_be_done() {
+    let lacked = |lack: &str, secret: Option<&str>, why: &str| {
+        expired(
+            &json!({"ended": {"lacked": {"lack": lack, "secret": secret, "why": why, "worker": "worker-2"}}}),
+        )
+    };
+    let cases = [
+        ("succeeded", json!({"state": "succeeded"})),
+        (
+            "succeeded with a flaw",
+            json!({"state": "succeeded", "error_code": "output_invalid"}),
+        ),
+        (
+            "failed by its tool",
+            json!({"error_code": "tool_error", "ended": {"message": "The account is closed.", "attempt": {"code": "tool_error"}}}),
+        ),
+        (
+            "every attempt failed",
+            json!({"error_code": "retries_exhausted", "ended": {
+                "message": "All 3 attempts failed; the last one: no answer.", "attempt": {"number": 3, "code": "timeout"}}}),
+        ),
+        (
+            "lost its workers",
+            json!({"error_code": "tool_crashed", "last": {"actor": "sweep", "reason": "poison"},
+                "ended": {"lost": 6, "attempt": {"number": 6, "code": "tool_crashed"}}}),
+        ),
+        (
+            "refused before an attempt",
+            json!({"error_code": "tool_gone", "attempts": 0, "ended": {"attempt": null}}),
+        ),
+        (
+            "failed with a code of a newer release",
+            json!({"error_code": "new_code"}),
+        ),
+        (
+            "expired without a worker",
+            expired(&json!({"ended": {"workers_meanwhile": 0}})),
+        ),
+        (
+            "expired while workers were busy",
+            expired(&json!({"ended": {"workers_meanwhile": 3}})),
+        ),
+        (
+            "waited too long for its first attempt",
+            expired(
+                &json!({"last": {"at": "2026-11-20T12:00:03Z"}, "ended": {"workers_meanwhile": 0}}),
+            ),
+        ),
+        (
+            "expired after an attempt",
+            expired(
+                &json!({"attempts": 2, "ended": {"attempt": {"number": 2, "worker": "worker-1", "code": "timeout"}}}),
+            ),
+        ),
+        (
+            "expired for want of a secret",
+            lacked("secret", Some("TOKEN"), "secret TOKEN is not here"),
+        ),
+        (
+            "expired for want of a version",
+            lacked(
+                "tool_version",
+                None,
+                "it does not have version 2 of the tool",
+            ),
+        ),
+        (
+            "taken back while it waited",
+            json!({"state": "cancelled", "error_code": "cancelled", "attempts": 0,
+                "last": {"from_state": "queued", "actor": "caller", "reason": "cancelled", "note": "changed my mind"},
+                "ended": {"attempt": null}}),
+        ),
+        (
+            "taken back while it ran",
+            json!({"state": "cancelled", "error_code": "cancelled", "last": {"reason": "cancelled"},
+                "ended": {"taken_back": {"at": "2026-11-20T12:00:01Z", "actor": "caller", "note": "not wanted"}}}),
+        ),
+        (
+            "taken back before its attempt started anything",
+            json!({"error_code": "cancelled", "last": {"reason": "cancelled"},
+                "ended": {"taken_back": {"at": "2026-11-20T12:00:01Z", "actor": "caller", "note": null}}}),
+        ),
+        ("settled as not applied", settled(&json!({}))),
+        (
+            "settled by time only",
+            settled(&json!({"last": {"by_time_only": true}})),
+        ),
+        (
+            "quarantined and settled as applied",
+            settled(&json!({"state": "succeeded", "error_code": null,
+                "last": {"reason": "settled_applied", "note": "it is on the account"},
+                "ended": {"quarantined": true, "doubt": {"reason": "quarantine"}}})),
+        ),
+        (
+            "settled by its probe",
+            settled(
+                &json!({"last": {"actor": "probe 01936c2e-0000-7000-8000-000000000001", "note": "found out by its probe"}}),
+            ),
+        ),
+        (
+            "answered too late",
+            settled(&json!({"state": "succeeded", "error_code": null,
+                "last": {"actor": "worker 7", "reason": "applied", "note": null}})),
+        ),
+    ];
+    let mut all = String::new();
+    for (name, change) in cases {
+        writeln!(all, "## {name}\n{}", told(&change)).unwrap();
+    }
+    insta::assert_snapshot!("ended", all);
+}
