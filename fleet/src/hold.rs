@@ -122,6 +122,9 @@ pub const fn penalty(priority: Priority) -> Duration {
 /// A waiting pointer is published again when it is first so old, and then whenever it is this factor older.
 const REPUBLISHED_AFTER: Duration = Duration::from_secs(3);
 const REPUBLISHED_FACTOR: u32 = 8;
+/// A pointer that has waited so long was published twice at least. That the stream says it is there is not believed any more
+/// without a look.
+pub const DOUBTED_AFTER: Duration = REPUBLISHED_AFTER.saturating_mul(REPUBLISHED_FACTOR);
 /// A call waits no longer than its deadline, a day at most.
 const WAITS_MAX: Duration = Duration::from_secs(86_400);
 

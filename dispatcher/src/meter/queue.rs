@@ -117,6 +117,7 @@ impl QueueMeter {
             waiting: 0,
             unanswered: 0,
             delivered: 0,
+            floor: 0,
         });
         let mut seen = self.seen();
         let room = seen.learn(asked, backlog);
@@ -171,6 +172,7 @@ mod tests {
             waiting,
             unanswered: 0,
             delivered,
+            floor: 0,
         };
         assert_eq!(seen.learn(began, of(0, 0)), 128);
         assert_eq!(seen.learn(began, of(100, 0)), 28);
@@ -193,6 +195,7 @@ mod tests {
             waiting: 0,
             unanswered: 0,
             delivered: 0,
+            floor: 0,
         };
         queue.slots_are(1_000);
         assert_eq!(queue.seen().learn(Instant::now(), nothing), 2_000);

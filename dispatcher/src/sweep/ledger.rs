@@ -16,15 +16,21 @@ use fleet::{
         PgConnection, StoreError,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::within,
-        sweep::{self, Lost},
-        walk::{self, Worth},
+        sweep::{self, Lost, Publishable},
+        walk::{self, Waiting, Worth},
         workers,
     },
     taken_back::TakenBack,
     telemetry::metrics,
     wire::{code::Code, error::ErrorBody, message::Message},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{
+        mpsc::{self, error::TrySendError},
+        watch,
+    },
+    time::Instant,
+};
 
 use super::{Sweep, every, warn};
 
@@ -36,8 +42,9 @@ const CIRCUIT_MIN: Duration = Duration::from_secs(3);
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
 impl Sweep {
-    /// Everything that Postgres alone decides. Cancel-safe: each ending is one statement.
-    pub(super) async fn sweep_ledger(self) {
+    /// Everything that Postgres alone decides. Cancel-safe: each ending is one statement. Pointers that the stream may say it
+    /// has and never give go to `doubted`.
+    pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
         let mut circuit = Circuit::default();
@@ -50,11 +57,15 @@ impl Sweep {
             warn("dead_worker", dead);
             let overdue_too = observer.observations.unbroken_for(Instant::now()) >= SETTLED_AFTER;
             warn("lost_attempt", self.lost_attempts(overdue_too).await);
-            warn("walk", self.walk(&mut circuit).await);
+            warn("walk", self.walk(&mut circuit, &doubted).await);
         }
     }
 
-    async fn walk(&self, circuit: &mut Circuit) -> Result<(), StoreError> {
+    async fn walk(
+        &self,
+        circuit: &mut Circuit,
+        doubted: &mpsc::Sender<Publishable>,
+    ) -> Result<(), StoreError> {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
             if circuit.cursor.is_none() {
@@ -76,7 +87,11 @@ impl Sweep {
             }
             if self.bus.is_connected() {
                 metrics().swept("lost_pointer", step.waiting.len() as u64);
-                self.publish(step.waiting).await;
+                let plain = step.waiting.into_iter().filter_map(|waiting| {
+                    let doubted = circuit.doubts(&waiting).then_some(doubted);
+                    hand_over(waiting.call, doubted)
+                });
+                self.publish(plain.collect()).await;
             } else if !step.waiting.is_empty() {
                 self.publisher.suspect();
             }
@@ -184,6 +199,26 @@ impl Circuit {
             ages: hold::worth_republishing(since.elapsed()),
             empty: empty.collect(),
         }
+    }
+
+    /// Whether the stream's word that this pointer is there is not believed without a look.
+    fn doubts(&self, waiting: &Waiting) -> bool {
+        waiting.waited >= hold::DOUBTED_AFTER
+            || self
+                .empty
+                .iter()
+                .any(|(queue, _)| *queue == waiting.call.queue)
+    }
+}
+
+/// Leaves a doubted pointer to whoever looks at it; what is not doubted, or more than can be looked at, comes back.
+fn hand_over(
+    call: Publishable,
+    doubted: Option<&mpsc::Sender<Publishable>>,
+) -> Option<Publishable> {
+    match doubted {
+        None => Some(call),
+        Some(doubted) => doubted.try_send(call).err().map(TrySendError::into_inner),
     }
 }
 

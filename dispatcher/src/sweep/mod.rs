@@ -17,6 +17,7 @@
 //! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
+//! | `stranded_pointer` | calls whose pointer the stream refuses as there and gives to nobody, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
@@ -26,6 +27,7 @@ mod ledger;
 mod orphans;
 mod probe;
 mod release;
+mod stranded;
 mod topology;
 mod upkeep;
 
@@ -113,10 +115,17 @@ impl Sweep {
                 .run_until_cancelled_owned(soon.expire_soon())
                 .map(drop),
         );
+        let (doubted, doubtful) = mpsc::channel(stranded::ASKED_MAX);
         let (ledger, stopped) = sweep();
         tasks.spawn(
             stopped
-                .run_until_cancelled_owned(ledger.sweep_ledger())
+                .run_until_cancelled_owned(ledger.sweep_ledger(doubted))
+                .map(drop),
+        );
+        let (stranded, stopped) = sweep();
+        tasks.spawn(
+            stopped
+                .run_until_cancelled_owned(stranded.sweep_stranded(doubtful))
                 .map(drop),
         );
         let (doubts, stopped) = sweep();

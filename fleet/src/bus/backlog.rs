@@ -14,6 +14,8 @@ pub struct Backlog {
     pub unanswered: u64,
     /// Messages handed out so far, those that were handed out again too.
     pub delivered: u64,
+    /// The sequence of the stream up to which everything was acknowledged.
+    pub floor: u64,
 }
 
 impl Backlog {
@@ -40,6 +42,7 @@ pub async fn look(bus: &Bus, queue: &QueueName) -> Result<Option<Backlog>, BusEr
             waiting: info.num_pending,
             unanswered: u64::try_from(info.num_ack_pending).unwrap_or(u64::MAX),
             delivered: info.delivered.consumer_sequence,
+            floor: info.ack_floor.stream_sequence,
         })),
         Err(error) => match error.kind() {
             ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound => Ok(None),

@@ -9,6 +9,7 @@ pub mod orphans;
 pub mod prefix;
 pub mod publish;
 pub mod pull;
+pub mod stranded;
 pub mod topology;
 
 use crate::owner::ForeignLedger;

@@ -13,6 +13,9 @@
 //! and is there all the same is an orphan, however busy the queue is meanwhile. Removing lags a little behind
 //! acknowledging, which is why only what is seen in two looks counts.
 //!
+//! What lies above that floor and reaches nobody all the same, and what the stream counts and cannot even read, is found by
+//! its call's age, not here: see [`super::stranded`].
+//!
 //! Purging costs time and nothing else: Postgres has every call, and the sweep publishes those that are still queued.
 
 use async_nats::jetstream::{

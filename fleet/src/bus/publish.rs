@@ -2,7 +2,8 @@
 //!
 //! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed. Under load
 //! only some publications ask for one: a stream that refuses them refuses the sample, too.
-//! A pointer that the stream refused because it is there already is a success (10077).
+//! A pointer that the stream refused because it is there already is a success (10077); whether that can be believed of one
+//! that has waited for long is asked elsewhere ([`super::stranded`]).
 
 use std::{
     error::Error as _,
@@ -23,7 +24,7 @@ use serde::Deserialize;
 
 use super::{BusError, connect::Bus};
 use crate::{
-    ids::QueueName,
+    ids::{CallId, QueueName},
     telemetry::metrics,
     wire::{pointer::Pointer, subjects::Subjects},
 };
@@ -117,13 +118,30 @@ impl Publisher {
     }
 }
 
+/// A pointer by what its subject says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Numbered {
+    /// Which consumer gets it.
+    pub queue: QueueName,
+    /// Whose it is.
+    pub call: CallId,
+    /// Its number.
+    pub n: i32,
+}
+
+impl Numbered {
+    pub(super) fn subject(&self, bus: &Bus) -> String {
+        bus.subjects.job(&self.queue, self.call, self.n)
+    }
+}
+
 /// What the stream said to pointers that were published one by one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Published {
-    /// It took them.
+    /// So many it took.
     pub taken: usize,
-    /// It had them already.
-    pub there: usize,
+    /// These it had already, by its own account.
+    pub there: Vec<Numbered>,
 }
 
 /// Publishes pointers and waits for the stream's answer to each; a window of them is under way at a time.
@@ -138,21 +156,22 @@ pub async fn publish_all(
     let doing = "publish pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let publishing = pointers.into_iter().map(|(queue, n, pointer)| {
-        let subject = bus.subjects.job(&queue, pointer.call_id, n);
+        let call = pointer.call_id;
+        let numbered = Numbered { queue, call, n };
+        let subject = numbered.subject(bus);
         let jetstream = &jetstream;
         async move {
-            jetstream
-                .publish(subject, pointer.to_bytes().into())
-                .await?
-                .await
+            let publishing = jetstream.publish(subject, pointer.to_bytes().into()).await;
+            let answer = async { publishing?.await }.await;
+            (numbered, answer)
         }
     });
     let mut publishing = futures_util::stream::iter(publishing).buffer_unordered(WINDOW);
     let mut published = Published::default();
-    while let Some(answer) = publishing.next().await {
+    while let Some((numbered, answer)) = publishing.next().await {
         match answer {
             Ok(_taken) => published.taken += 1,
-            Err(refused) if is_there(&refused) => published.there += 1,
+            Err(refused) if is_there(&refused) => published.there.push(numbered),
             Err(error) => return Err(BusError::unavailable(doing, error)),
         }
     }

@@ -73,6 +73,7 @@ fn a_pointer_that_waits_ten_minutes_is_published_again_three_times() {
     let worth = worth_republishing(Duration::from_secs(1));
     let from: Vec<u64> = worth.iter().map(|worth| worth.start.as_secs()).collect();
     assert_eq!(from, [3, 24, 192, 1_536, 12_288]);
+    assert_eq!(worth[1].start, DOUBTED_AFTER, "never at the first step");
     for every in [1, 2, 3, 5, 12, 20] {
         assert_eq!(republished(every), 3, "every {every} s");
     }

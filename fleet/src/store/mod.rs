@@ -29,6 +29,7 @@ pub mod postpone;
 pub mod probe;
 pub mod read;
 pub mod release;
+pub mod renumber;
 pub mod retire;
 pub mod session;
 pub mod settle;

@@ -27,7 +27,7 @@ pub const SOON_MS: i64 = 60_000;
 #[derive(Debug, Default)]
 pub struct Step {
     /// Queued calls whose pointer is worth publishing again.
-    pub waiting: Vec<Publishable>,
+    pub waiting: Vec<Waiting>,
     /// The queues that have calls which wait longer than a pointer takes, worth it or not.
     pub queues: Vec<QueueName>,
     /// Queued calls whose deadline has passed.
@@ -36,6 +36,15 @@ pub struct Step {
     pub soon: Vec<(CallId, Duration)>,
     /// Where the next step starts; `None` at the end of the table.
     pub cursor: Option<CallId>,
+}
+
+/// A queued call whose pointer is worth publishing again.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// The call.
+    pub call: Publishable,
+    /// How long it has waited.
+    pub waited: Duration,
 }
 
 /// Which waiting pointers are worth publishing again.
@@ -130,7 +139,7 @@ pub async fn step(
                     array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues, \
                     array_agg(id) FILTER (WHERE soon) AS soon, array_agg(left_ms) FILTER (WHERE soon) AS soon_ms FROM told) \
          SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
-                CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, \
+                CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, j.age, \
                 j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues, \
                 CASE WHEN j.id = w.last THEN w.soon END AS soon, CASE WHEN j.id = w.last THEN w.soon_ms END AS soon_ms \
          FROM judged j CROSS JOIN whole w \
@@ -184,7 +193,9 @@ pub async fn step(
         if row.try_get("over")? {
             step.expired.push(Expired::read(row)?);
         } else if row.try_get("again")? {
-            step.waiting.push(publishable(row)?);
+            let waited = left(row.try_get::<Option<f64>, _>("age")?.unwrap_or(0.0));
+            let call = publishable(row)?;
+            step.waiting.push(Waiting { call, waited });
         }
         Ok(())
     };

@@ -4,7 +4,7 @@
 use fleet::{
     call::Priority,
     store::{
-        expiry, probe, release, sweep,
+        expiry, probe, release, renumber, sweep,
         walk::{self, Worth},
         workers,
     },
@@ -109,6 +109,27 @@ async fn what_is_due_and_what_may_be_lost_is_read_and_nothing_else() {
     for plan in &plans {
         assert_bounded(plan);
     }
+}
+
+#[tokio::test]
+async fn a_new_number_is_given_to_certain_calls() {
+    let ledger = refilled().await;
+    let pool = ledger.database.postgres.pool(1);
+    let call = ledger.queued().await;
+    let numbered = renumber::renumber(&pool, &[(call, 1)]).await.unwrap();
+    assert_eq!(numbered.len(), 1);
+    let mut session = pool.acquire().await.unwrap();
+    let plans = plans(&mut session, "publish_n").await;
+    assert_eq!(plans.len(), 1);
+    let by_id = "Index Scan using open_calls_pkey on open_calls";
+    let by_place = "Tid Scan on open_calls";
+    assert!(
+        plans[0].contains(by_id)
+            && plans[0].contains(by_place)
+            && !plans[0].contains("Seq Scan on open_calls"),
+        "{}",
+        plans[0]
+    );
 }
 
 #[tokio::test]

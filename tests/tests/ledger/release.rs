@@ -301,7 +301,7 @@ async fn a_released_call_whose_pointer_was_lost_is_found_by_the_age_of_its_relea
     age(&ledger, call, Duration::from_millis(3_100)).await;
     let step = walk::step(&ledger.database.pool, None, &all).await.unwrap();
     assert_eq!(step.waiting.len(), 1);
-    assert_eq!(step.waiting[0].n, 2);
+    assert_eq!(step.waiting[0].call.n, 2);
 }
 
 #[tokio::test]
@@ -331,7 +331,11 @@ async fn the_walk_publishes_again_what_is_worth_it() {
                 .collect::<Vec<_>>(),
             ["default", "other"]
         );
-        let waiting: HashSet<CallId> = step.waiting.iter().map(|one| one.pointer.call_id).collect();
+        let waiting: HashSet<CallId> = step
+            .waiting
+            .iter()
+            .map(|one| one.call.pointer.call_id)
+            .collect();
         let found = of_age.iter().filter(|(_, call)| waiting.contains(call));
         found.map(|(seconds, _)| *seconds).collect::<Vec<_>>()
     };

@@ -9,7 +9,7 @@ use fleet::{
     ids::CallId,
     store::{
         accept::NewCall,
-        expiry,
+        expiry, renumber,
         sweep::{self, OVERDUE_AFTER_MS, Publishable, STEP_ROWS},
         walk::{self, LOST_AFTER_MS, Worth},
         workers,
@@ -86,6 +86,9 @@ async fn a_call_handed_out_and_then_forgotten_is_found_by_its_age() {
         )
         .await;
     assert_eq!(walk(&ledger).await.waiting, [call]);
+    let step = walk::step(&ledger.database.pool, None, &Worth::all()).await;
+    let waited = step.unwrap().waiting[0].waited.as_millis();
+    assert!(waited > LOST_AFTER_MS.unsigned_abs().into(), "{waited}");
 }
 
 #[tokio::test]
@@ -322,9 +325,84 @@ async fn small_arguments_travel_with_the_pointer_and_large_ones_do_not() {
     let carried: Vec<Option<&str>> = step
         .waiting
         .iter()
-        .map(|one| one.pointer.args.as_deref().map(|raw| raw.get()))
+        .map(|one| one.call.pointer.args.as_deref().map(|raw| raw.get()))
         .collect();
     assert_eq!(carried, [Some(fits.as_str()), None]);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_gets_one_new_number_whoever_finds_it() {
+    let ledger = Ledger::fresh().await;
+    let calls = ledger.many_queued(50).await;
+    let stranded: Vec<(CallId, i32)> = calls.iter().map(|call| (*call, 1)).collect();
+    let backwards: Vec<(CallId, i32)> = stranded.iter().rev().copied().collect();
+    let other = ledger.database.postgres.pool(4);
+    let finders = (0..8).map(|index| {
+        let found = if index % 2 == 0 {
+            &stranded
+        } else {
+            &backwards
+        };
+        renumber::renumber(&other, found)
+    });
+    let renumbered = futures_util::future::join_all(finders).await;
+    let renumbered: Vec<Publishable> = renumbered.into_iter().flat_map(Result::unwrap).collect();
+    assert!(renumbered.iter().all(|call| call.n == 2));
+    assert!(renumbered.iter().all(|call| call.pointer.args.is_some()));
+    assert_eq!(renumbered.len(), 50, "each once");
+    let ids: HashSet<CallId> = renumbered.iter().map(|call| call.pointer.call_id).collect();
+    assert_eq!(ids, calls.iter().copied().collect());
+    assert_eq!(ledger.find(calls[0]).await.rev, 0, "it is no move");
+    assert!(
+        renumber::renumber(&other, &stranded)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_wait_under_that_number_keeps_it() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let [waits, held, pauses, moved] = ledger.many_queued(4).await[..] else {
+        panic!("four calls")
+    };
+    let (running, attempt) = ledger.running(&worker).await;
+    let (over, ended) = ledger.running(&worker).await;
+    ledger.ends(succeeded(over, ended)).await;
+    let (again, repeats) = ledger.running(&worker).await;
+    ledger.ends(repeated(again, repeats)).await;
+    for (call, change) in [
+        (
+            held,
+            "UPDATE toolfleet.open_calls SET held = true WHERE call_id = $1",
+        ),
+        (
+            pauses,
+            "UPDATE toolfleet.open_calls SET due_at = now() + interval '1 minute' WHERE call_id = $1",
+        ),
+        (
+            moved,
+            "UPDATE toolfleet.open_calls SET publish_n = 2 WHERE call_id = $1",
+        ),
+    ] {
+        ledger.meddle(call, change).await;
+    }
+    let unknown = CallId::generate();
+    let all = [waits, held, pauses, moved, running, over, again, unknown];
+    let stranded = all.map(|call| (call, 1));
+    let pool = &ledger.database.pool;
+    let renumbered = renumber::renumber(pool, &stranded).await.unwrap();
+    let [one] = renumbered.as_slice() else {
+        panic!("{renumbered:?}")
+    };
+    assert_eq!((one.pointer.call_id, one.n), (waits, 2));
+    // What had its pointer after all ends as ever.
+    ledger.ends(succeeded(running, attempt)).await;
+    // A claim takes the call, whichever pointer brought it.
+    worker.claims(waits).await;
+    assert!(worker.tries(waits).await.is_none());
 }
 
 /// Takes what is due while there is room for all of it.
@@ -357,7 +435,7 @@ async fn walk(ledger: &Ledger) -> Round {
         round.steps += 1;
         round
             .waiting
-            .extend(step.waiting.iter().map(|one| one.pointer.call_id));
+            .extend(step.waiting.iter().map(|one| one.call.pointer.call_id));
         round
             .expired
             .extend(step.expired.iter().map(|one| one.call_id));

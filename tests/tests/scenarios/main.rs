@@ -30,6 +30,7 @@ mod crash_points;
 mod settle;
 
 mod silence;
+mod stranded;
 mod stream;
 mod sweep;
 

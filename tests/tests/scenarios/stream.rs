@@ -271,12 +271,12 @@ async fn a_consumer_that_is_made_anew_delivers_everything_and_doubles_nothing() 
 }
 
 /// Puts a copy in the place of what is there.
-fn put_back(copy: &Path, place: &Path) {
+pub(crate) fn put_back(copy: &Path, place: &Path) {
     fs::remove_dir_all(place).unwrap();
     copy_folder(copy, place);
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     let entries: BTreeSet<_> = fs::read_dir(from)
         .unwrap()

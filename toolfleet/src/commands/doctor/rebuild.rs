@@ -46,7 +46,7 @@ pub(super) async fn run(store: &StoreArgs, bus: &BusArgs, json: bool) -> anyhow:
             .into_iter()
             .map(|call| (call.queue, call.n, call.pointer));
         let done = publish_all(&bus, calls).await?;
-        published += done.taken + done.there;
+        published += done.taken + done.there.len();
         cursor = next;
         if cursor.is_none() {
             break;

@@ -1,0 +1,46 @@
+//! A new number for a call whose pointer nobody will get: under the old one the stream would refuse it for ever.
+
+use sqlx::PgPool;
+
+use super::{
+    StoreError,
+    sweep::{POINTER, Publishable, publishable},
+};
+use crate::{ids::CallId, wire::pointer::Pointer};
+
+/// Gives new numbers to those of these calls that still wait under the number named, and returns what to publish.
+///
+/// Own statement. It is no move: the revision stays. Guard: queued, not held, no pause, and the same number, so of several
+/// dispatchers that find the same one has it; rows that somebody else is changing are passed over. If we die before
+/// publishing, [`super::walk::step`] finds them by their age.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn renumber(
+    pool: &PgPool,
+    stranded: &[(CallId, i32)],
+) -> Result<Vec<Publishable>, StoreError> {
+    let doing = "give calls new numbers";
+    // By the places of rows, which are locked: by their ids, statistics of an emptied table would have all of it read.
+    let sql = format!(
+        "WITH stranded AS MATERIALIZED ( \
+             SELECT o.ctid AS place FROM toolfleet.open_calls o \
+             JOIN (SELECT unnest($2::uuid[]) AS id, unnest($3::integer[]) AS n) AS i ON o.call_id = i.id AND o.publish_n = i.n \
+             WHERE o.call_id = ANY($2) AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL \
+             FOR UPDATE OF o SKIP LOCKED) \
+         UPDATE toolfleet.open_calls SET publish_n = publish_n + 1 \
+         WHERE ctid = ANY(ARRAY(SELECT place FROM stranded)) AND state = 'queued' \
+         RETURNING {POINTER}"
+    );
+    // Made of constants of this folder.
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+        .bind(stranded.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
+        .bind(stranded.iter().map(|(_, n)| *n).collect::<Vec<_>>())
+        .fetch_all(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let renumbered = rows.iter().map(publishable).collect::<Result<_, _>>();
+    renumbered.map_err(|error| StoreError::unreadable(doing, error))
+}
