@@ -24,6 +24,7 @@ mod expiry;
 mod ground;
 mod ledger;
 mod orphans;
+mod pace;
 mod probe;
 mod release;
 mod topology;
