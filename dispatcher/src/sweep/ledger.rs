@@ -32,7 +32,11 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Sweep, every, warn};
+use super::{
+    Sweep, every,
+    pace::{self, Pace},
+    warn,
+};
 
 /// How long one second's walk may take.
 const WALK_MAX: Duration = Duration::from_millis(300);
@@ -47,16 +51,23 @@ impl Sweep {
     pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
-        let mut circuit = Circuit::default();
+        let (mut circuit, mut lost) = (Circuit::default(), Pace::default());
         loop {
             ticks.tick().await;
-            let dead = self.dead_workers(&mut observer).await;
-            if dead.is_err() {
-                observer = Observer::default();
+            match self.dead_workers(&mut observer).await {
+                Ok(0) => {}
+                Ok(_declared) => lost.hurry(),
+                Err(error) => {
+                    observer = Observer::default();
+                    warn("dead_worker", Err(error));
+                }
             }
-            warn("dead_worker", dead);
-            let overdue_too = observer.observations.unbroken_for(Instant::now()) >= SETTLED_AFTER;
-            warn("lost_attempt", self.lost_attempts(overdue_too).await);
+            let now = Instant::now();
+            if lost.is_due(now) {
+                let overdue_too = observer.observations.unbroken_for(now) >= SETTLED_AFTER;
+                let looked = self.lost_attempts(overdue_too).await;
+                warn("lost_attempt", looked.map(|took| lost.took(now, took)));
+            }
             warn("walk", self.walk(&mut circuit, &doubted).await);
         }
     }
@@ -69,15 +80,16 @@ impl Sweep {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
             if circuit.cursor.is_none() {
-                if circuit
-                    .began
-                    .is_some_and(|began| began.elapsed() < CIRCUIT_MIN)
-                {
+                let again = CIRCUIT_MIN.max(pace::again_after(circuit.looked));
+                if circuit.began.is_some_and(|began| began.elapsed() < again) {
                     return Ok(());
                 }
                 self.begin(circuit).await;
             }
-            let step = walk::step(&self.pool, circuit.cursor, &circuit.worth()).await?;
+            let looking = Instant::now();
+            let step = walk::step(&self.pool, circuit.cursor, &circuit.worth()).await;
+            circuit.looked += looking.elapsed();
+            let step = step?;
             circuit.cursor = step.cursor;
             circuit.waiting.extend(step.queues);
             self.expiry.remember_all(step.soon);
@@ -114,6 +126,7 @@ impl Sweep {
         }
         let suspected = self.publisher.take_suspicion();
         circuit.since = since.filter(|_| !suspected && !reconnected);
+        circuit.looked = Duration::ZERO;
         circuit.empty.clear();
         // All that is left of those that had calls waiting in the last circuit: a look each.
         for queue in std::mem::take(&mut circuit.waiting) {
@@ -129,7 +142,9 @@ impl Sweep {
         }
     }
 
-    async fn dead_workers(&self, observer: &mut Observer) -> Result<(), StoreError> {
+    /// Declares silent workers dead; returns how many.
+    async fn dead_workers(&self, observer: &mut Observer) -> Result<u64, StoreError> {
+        let mut declared = 0;
         let session = match &mut observer.session {
             Some(session) => session,
             none => none.insert(self.postgres.connect().await?),
@@ -142,17 +157,21 @@ impl Sweep {
                 reached(Checkpoint::DeathDeclared);
                 tracing::warn!(%worker, "worker has been silent for a whole lease and is declared dead");
                 metrics().swept("dead_worker", 1);
+                declared += 1;
             }
         }
-        Ok(())
+        Ok(declared)
     }
 
-    async fn lost_attempts(&self, overdue_too: bool) -> Result<(), StoreError> {
-        let mut cursor = None;
+    /// Decides about calls whose worker is gone; returns how long looking for them took.
+    async fn lost_attempts(&self, overdue_too: bool) -> Result<Duration, StoreError> {
+        let (mut cursor, mut took) = (None, Duration::ZERO);
         loop {
+            let looking = Instant::now();
             let lost = sweep::lost_behind(&self.pool, cursor, overdue_too).await?;
+            took += looking.elapsed();
             let Some(last) = lost.last() else {
-                return Ok(());
+                return Ok(took);
             };
             reached(Checkpoint::LossFound);
             cursor = Some(last.call_id);
@@ -175,6 +194,8 @@ struct Observer {
 struct Circuit {
     cursor: Option<CallId>,
     began: Option<Instant>,
+    /// How long its looks at Postgres took.
+    looked: Duration,
     /// When the circuit before this one began. `None`: every pointer may be lost, or nobody here has looked before.
     since: Option<Instant>,
     /// Notices when the connection to NATS is lost or found.

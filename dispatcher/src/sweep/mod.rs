@@ -25,6 +25,7 @@ mod expiry;
 mod ground;
 mod ledger;
 mod orphans;
+mod pace;
 mod probe;
 mod release;
 mod stranded;

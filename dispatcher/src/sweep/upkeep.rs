@@ -1,26 +1,35 @@
 //! Vacuum, the counts of open calls, and partitions.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
     StoreError, open_counts,
     sweep::{self, Upkeep},
 };
+use tokio::time::Instant;
 
-use super::{Sweep, every, warn};
+use super::{
+    Sweep, every,
+    pace::{self, Pace},
+    warn,
+};
+
+/// When each hot table is vacuumed again.
+type Paces = HashMap<&'static str, Pace>;
 
 impl Sweep {
-    /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own; folds counts
-    /// every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
+    /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and seldom
+    /// where somebody's snapshot keeps the dead rows; folds counts every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
         let (mut often, mut seldom, mut hourly) = (
             every(Duration::from_secs(1)),
             every(Duration::from_secs(5)),
             every(Duration::from_secs(3600)),
         );
+        let mut paces = Paces::new();
         loop {
             let kept = tokio::select! {
-                _ = often.tick() => self.vacuum().await,
+                _ = often.tick() => self.vacuum(&mut paces).await,
                 _ = seldom.tick() => self.fold().await,
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await),
             };
@@ -28,14 +37,26 @@ impl Sweep {
         }
     }
 
-    async fn vacuum(&self) -> Result<(), StoreError> {
-        let dirty = sweep::dirty(&self.pool).await?;
+    async fn vacuum(&self, paces: &mut Paces) -> Result<(), StoreError> {
+        let mut dirty = sweep::dirty(&self.pool).await?;
+        let now = Instant::now();
+        dirty.retain(|table| {
+            let pace = paces.get(table.name());
+            pace.is_none_or(|pace| pace.is_due(now))
+        });
         if dirty.is_empty() {
             return Ok(());
         }
         let mut connection = self.postgres.connect_for_upkeep().await?;
         for table in dirty {
-            sweep::vacuum(&mut connection, table).await?;
+            let began = Instant::now();
+            let left = sweep::vacuum(&mut connection, &table).await?;
+            let pace = paces.entry(table.name()).or_default();
+            if pace::is_futile(table.dead(), left) {
+                pace.took(began, began.elapsed());
+            } else {
+                pace.hurry();
+            }
         }
         Ok(())
     }

@@ -317,12 +317,31 @@ const HOT: [Hot; 2] = [
     },
 ];
 
+/// A hot table that has more dead rows than it may.
+#[derive(Debug, Clone, Copy)]
+pub struct Dirty {
+    hot: &'static Hot,
+    dead: i64,
+}
+
+impl Dirty {
+    /// The table's name.
+    pub const fn name(&self) -> &'static str {
+        self.hot.name
+    }
+
+    /// How many dead rows it has, as far as the statistics know.
+    pub const fn dead(&self) -> i64 {
+        self.dead
+    }
+}
+
 /// The hot tables that have too many dead rows; autovacuum's one-minute nap is too long for them.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn dirty(pool: &PgPool) -> Result<Vec<&'static Hot>, StoreError> {
+pub async fn dirty(pool: &PgPool) -> Result<Vec<Dirty>, StoreError> {
     let dead: Vec<Option<i64>> = sqlx::query_scalar(
         "SELECT s.n_dead_tup FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
          LEFT JOIN pg_stat_user_tables s ON s.relid = hot.name::regclass ORDER BY hot.place",
@@ -333,21 +352,27 @@ pub async fn dirty(pool: &PgPool) -> Result<Vec<&'static Hot>, StoreError> {
     .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
     let dirty = HOT.iter().zip(dead);
     Ok(dirty
-        .filter(|(hot, dead)| *dead > Some(hot.dead_max))
-        .map(|(hot, _)| hot)
+        .filter_map(|(hot, dead)| Some(Dirty { hot, dead: dead? }))
+        .filter(|dirty| dirty.dead > dirty.hot.dead_max)
         .collect())
 }
 
-/// Gives the dead rows of a hot table back, so that its next rows go where they were.
+/// Gives the dead rows of a hot table back, so that its next rows go where they were; returns how many it could not, because
+/// some transaction on the server may still see them.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn vacuum(connection: &mut PgConnection, table: &Hot) -> Result<(), StoreError> {
-    let vacuuming = sqlx::query(table.vacuum).execute(connection).await;
-    vacuuming
-        .map(drop)
-        .map_err(|error| StoreError::from_sqlx("vacuum a hot table", error))
+pub async fn vacuum(connection: &mut PgConnection, table: &Dirty) -> Result<i64, StoreError> {
+    let failed = |error| StoreError::from_sqlx("vacuum a hot table", error);
+    let vacuuming = sqlx::query(table.hot.vacuum).execute(&mut *connection);
+    vacuuming.await.map_err(failed)?;
+    // A vacuum counts what it leaves before it answers.
+    sqlx::query_scalar("SELECT pg_stat_get_dead_tuples($1::regclass)")
+        .bind(table.name())
+        .fetch_one(connection)
+        .await
+        .map_err(failed)
 }
 
 pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {

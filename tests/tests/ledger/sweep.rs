@@ -487,8 +487,23 @@ async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
     let [counts] = dirty[..] else {
         panic!("{dirty:?}");
     };
+    let mut reader = ledger.database.connect().await;
+    run(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    run(&mut reader, "SELECT 1").await;
+    let mut session = ledger.database.connect().await;
+    for statement in [
+        "INSERT INTO toolfleet.open_counts SELECT 'tenant' || n, 1, 0 FROM generate_series(1, 500) n",
+        "DELETE FROM toolfleet.open_counts",
+    ] {
+        run(&mut session, statement).await;
+    }
+    session.close().await.unwrap();
     let mut upkeep = ledger.database.connect().await;
-    sweep::vacuum(&mut upkeep, counts).await.unwrap();
+    let left = sweep::vacuum(&mut upkeep, &counts).await.unwrap();
+    assert_eq!(left, 500, "what the reader may still see");
+    run(&mut reader, "COMMIT").await;
+    let left = sweep::vacuum(&mut upkeep, &counts).await.unwrap();
+    assert_eq!(left, 0);
     until("no dead row to be left", async || {
         sweep::dirty(pool).await.unwrap().is_empty().then_some(())
     })
