@@ -324,6 +324,7 @@ impl Door {
             args: inline
                 .then(|| RawValue::from_string(call.args.clone()).ok())
                 .flatten(),
+            tenant: Some(call.tenant.clone()),
             trace: TraceContext {
                 baggage: None,
                 ..call.trace.clone()

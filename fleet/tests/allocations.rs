@@ -166,6 +166,7 @@ fn pointer(call_id: CallId) -> Pointer {
         tool_version: 1,
         args_hash: "0".repeat(64),
         args: Some(a_kib()),
+        tenant: Some("acme".parse().unwrap()),
         trace: TraceContext {
             traceparent: Some(HEADERS[5].1.to_owned()),
             ..TraceContext::default()

@@ -31,6 +31,7 @@ use crate::{
     dispose::Skip,
     executors::Prepared,
     programs::{ProgramSlot, Turn},
+    waiting::Tenant,
     worker::Worker,
 };
 
@@ -63,7 +64,9 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
     match prepare(worker, &tool, &args) {
         Ok(prepared) => {
             let program = match &tool.manifest.executor {
-                ExecutorSpec::Process(_) => Some(Box::pin(program_slot(worker, call)).await?),
+                ExecutorSpec::Process(_) => {
+                    Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
+                }
                 ExecutorSpec::Http(_)
                 | ExecutorSpec::Nats(_)
                 | ExecutorSpec::Sql(_)
@@ -88,8 +91,8 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
 }
 
 /// A slot for a program, before the claim: waiting for one costs no attempt.
-async fn program_slot(worker: &Worker, call: CallId) -> Result<ProgramSlot, Skip> {
-    match worker.programs.turn().await {
+async fn program_slot(worker: &Worker, call: CallId, tenant: Tenant) -> Result<ProgramSlot, Skip> {
+    match worker.programs.turn(tenant).await {
         Turn::Now(slot) => Ok(slot),
         Turn::Later(pause) => Err(if worker.putting_back.put_back(call, pause).await {
             Skip::NoProgramSlot

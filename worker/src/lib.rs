@@ -61,6 +61,7 @@
 
 mod answer;
 mod apply;
+mod appointments;
 mod attempt;
 mod builder;
 mod cancel;
@@ -88,6 +89,7 @@ mod put_back;
 mod reply;
 mod running;
 pub mod tool;
+mod waiting;
 mod worker;
 
 use std::{

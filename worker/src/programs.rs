@@ -3,18 +3,23 @@
 //! A program costs a process, and often an interpreter's start: a hundred at once on two cores all run out of their time. So
 //! each takes a slot *before* its claim: waiting for one costs no attempt, and nothing of an attempt's time.
 //!
-//! What waits holds a slot of the worker, so only a few may; the others are put back into the ledger, each with an appointment:
-//! one after the other, as fast as programs end here. Calls of other executors find the worker's slots free.
+//! What waits holds a slot of the worker, so only a few may, and tenants share these places; the others are put back into the
+//! ledger, each with an appointment. Calls of other executors find the worker's slots free.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use fleet::telemetry::metrics;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::oneshot,
     time::{Instant, timeout},
+};
+
+use crate::{
+    appointments::Appointments,
+    waiting::{Entry, Tenant, Waiting},
 };
 
 /// How long a call waits here for a slot: with its claim, less than NATS waits for a word about its message.
@@ -27,18 +32,23 @@ pub(crate) struct Programs(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     all: usize,
-    free: Arc<Semaphore>,
-    /// How many may wait for one.
-    waiting: Semaphore,
+    slots: Mutex<Slots>,
     appointments: Mutex<Appointments>,
 }
 
-/// A slot for one program. It travels with its attempt, and dropping it gives it back.
+/// Who has a slot and who waits for one. While any is free nobody waits.
+#[derive(Debug)]
+struct Slots {
+    closed: bool,
+    waiting: Waiting<oneshot::Sender<ProgramSlot>>,
+}
+
+/// A slot for one program. It travels with its attempt; dropping it hands it to the next who waits.
 #[derive(Debug)]
 pub(crate) struct ProgramSlot {
     programs: Programs,
+    tenant: Tenant,
     since: Instant,
-    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What a call that needs a slot is told.
@@ -54,171 +64,214 @@ impl Programs {
     /// So many slots, at least one, of a worker that has `slots` for everything.
     pub(crate) fn new(programs: usize, slots: usize) -> Self {
         let all = programs.max(1);
-        // At least half of what programs leave stays for everything else.
-        let waiting = all.min(slots.saturating_sub(all) / 2);
         Self(Arc::new(Shared {
             all,
-            free: Arc::new(Semaphore::new(all)),
-            waiting: Semaphore::new(waiting),
+            slots: Mutex::new(Slots {
+                closed: false,
+                waiting: Waiting::new(places(all, slots)),
+            }),
             appointments: Mutex::default(),
         }))
     }
 
     /// No program starts any more: who waits is put back, as who comes.
     pub(crate) fn close(&self) {
-        self.0.free.close();
+        let mut slots = self.slots();
+        slots.closed = true;
+        slots.waiting.keep(|_| false);
     }
 
-    /// Takes a slot, waiting a little where few others do. Cancel-safe: whoever gives up waiting gives up its place.
-    pub(crate) async fn turn(&self) -> Turn {
-        if let Ok(permit) = Arc::clone(&self.0.free).try_acquire_owned() {
-            return Turn::Now(self.slot(permit));
+    /// Takes a slot for a call of this tenant, waiting a little where few others do. Cancel-safe: who gives up waiting gives up
+    /// its place, and a slot that was just handed to it goes to the next.
+    pub(crate) async fn turn(&self, tenant: Tenant) -> Turn {
+        if let Some(slot) = self.wait(&tenant).await {
+            return Turn::Now(slot);
         }
-        if let Ok(_place) = self.0.waiting.try_acquire() {
-            let waiting = Arc::clone(&self.0.free).acquire_owned();
-            if let Ok(Ok(permit)) = timeout(WAIT_MAX, waiting).await {
-                return Turn::Now(self.slot(permit));
+        let mut appointments = self.appointments();
+        Turn::Later(appointments.next(Instant::now(), self.0.all, tenant))
+    }
+
+    async fn wait(&self, tenant: &Tenant) -> Option<ProgramSlot> {
+        let waiting = {
+            let mut slots = self.slots();
+            if slots.closed {
+                return None;
             }
-        }
-        let mut appointments = self
-            .0
-            .appointments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Turn::Later(appointments.next(Instant::now(), self.0.all))
+            if slots.waiting.taken() < self.0.all {
+                slots.waiting.take(tenant.clone());
+                drop(slots);
+                return Some(self.slot(tenant.clone()));
+            }
+            let (turn, waiting) = oneshot::channel();
+            // Those who gave up.
+            slots.waiting.keep(|turn| !turn.is_closed());
+            match slots.waiting.enter(tenant.clone(), turn) {
+                Entry::Waits => {}
+                // It hears that nobody will call it.
+                Entry::InsteadOf(other) => drop(other),
+                Entry::Full => return None,
+            }
+            waiting
+        };
+        timeout(WAIT_MAX, waiting).await.ok()?.ok()
     }
 
-    fn slot(&self, permit: OwnedSemaphorePermit) -> ProgramSlot {
-        metrics().programs(self.taken());
+    fn slot(&self, tenant: Tenant) -> ProgramSlot {
+        metrics().programs(self.slots().waiting.taken());
         ProgramSlot {
             programs: self.clone(),
+            tenant,
             since: Instant::now(),
-            permit: Some(permit),
         }
     }
 
-    fn taken(&self) -> usize {
-        self.0.all.saturating_sub(self.0.free.available_permits())
+    /// A slot of this tenant is over: whose turn is it?
+    fn hand_on(&self, tenant: &Tenant) {
+        let next = {
+            let mut slots = self.slots();
+            slots.waiting.give_back(tenant);
+            let next = slots.waiting.next();
+            if let Some((tenant, _)) = &next {
+                slots.waiting.take(tenant.clone());
+            }
+            metrics().programs(slots.waiting.taken());
+            next
+        };
+        if let Some((tenant, turn)) = next {
+            // One that has given up drops it, which hands it on.
+            drop(turn.send(self.slot(tenant)));
+        }
     }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn appointments(&self) -> MutexGuard<'_, Appointments> {
+        let appointments = self.0.appointments.lock();
+        appointments.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many calls may wait at a worker: at least half of what programs leave of its slots stays for everything else.
+fn places(programs: usize, slots: usize) -> usize {
+    programs.min(slots.saturating_sub(programs) / 2)
 }
 
 impl Drop for ProgramSlot {
     fn drop(&mut self) {
-        drop(self.permit.take());
-        metrics().programs(self.programs.taken());
-        self.programs
-            .0
-            .appointments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .learn(self.since.elapsed());
-    }
-}
-
-/// When the calls that are put back come again. Pure: the time is given.
-#[derive(Debug)]
-struct Appointments {
-    /// How long a program holds its slot, smoothed.
-    held: Duration,
-    /// The last one that was given.
-    last: Option<Instant>,
-}
-
-impl Default for Appointments {
-    fn default() -> Self {
-        Self {
-            held: Duration::from_millis(250),
-            last: None,
-        }
-    }
-}
-
-impl Appointments {
-    /// The soonest that a call comes again.
-    const MIN: Duration = Duration::from_millis(500);
-    /// The latest: another worker may be idle by then. Long enough that thousands of calls do not come and go all the while.
-    const MAX: Duration = Duration::from_secs(60);
-    /// So many times as fast as programs end: rather is a call put back once more than a slot idle.
-    const OVERBOOKED: u32 = 2;
-
-    /// The pause of the next one.
-    fn next(&mut self, now: Instant, slots: usize) -> Duration {
-        let slots = u32::try_from(slots).unwrap_or(u32::MAX).max(1);
-        let step = self.held / slots / Self::OVERBOOKED;
-        let behind = self.last.map_or(now, |last| last + step);
-        let at = behind.clamp(now + Self::MIN, now + Self::MAX);
-        self.last = Some(at);
-        at - now
-    }
-
-    /// A program held its slot for so long.
-    fn learn(&mut self, held: Duration) {
-        self.held = (self.held * 7 + held) / 8;
+        self.programs.appointments().learn(self.since.elapsed());
+        self.programs.hand_on(&self.tenant);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::{JoinSet, yield_now};
+
     use super::*;
+
+    fn tenant(name: &str) -> Tenant {
+        Some(name.parse().unwrap())
+    }
+
+    async fn now(programs: &Programs, of: &str) -> ProgramSlot {
+        match programs.turn(tenant(of)).await {
+            Turn::Now(slot) => slot,
+            Turn::Later(_) => panic!("a slot is free"),
+        }
+    }
+
+    /// Has a call wait and returns once it does.
+    async fn waits(
+        programs: &Programs,
+        of: &'static str,
+        turns: &mut JoinSet<(&'static str, Turn)>,
+    ) {
+        let (of, waiting) = (of, programs.clone());
+        turns.spawn(async move { (of, waiting.turn(tenant(of)).await) });
+        for _ in 0..10 {
+            yield_now().await;
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_few_wait_and_the_others_come_again() {
         let programs = Programs::new(2, 256);
-        let turn = async || programs.turn().await;
-        let (Turn::Now(first), Turn::Now(_second)) = (turn().await, turn().await) else {
-            panic!("two slots are free");
-        };
-        let mut waiting = tokio::task::JoinSet::new();
+        let (first, _second) = (now(&programs, "a").await, now(&programs, "a").await);
+        let mut turns = JoinSet::new();
         for _ in 0..2 {
-            let programs = programs.clone();
-            waiting.spawn(async move { programs.turn().await });
+            waits(&programs, "a", &mut turns).await;
         }
-        while programs.0.waiting.available_permits() > 0 {
-            tokio::task::yield_now().await;
-        }
-        assert!(matches!(turn().await, Turn::Later(_)));
+        assert_eq!(programs.slots().waiting.len(), 2);
+        let late = programs.turn(tenant("a")).await;
+        assert!(matches!(late, Turn::Later(_)));
         drop(first);
-        let turns = waiting.join_all().await;
-        let now = turns.iter().filter(|turn| matches!(turn, Turn::Now(_)));
+        let turns = turns.join_all().await;
+        let served = turns
+            .iter()
+            .filter(|(_, turn)| matches!(turn, Turn::Now(_)));
         // The other one has waited for as long as it may.
-        assert_eq!(now.count(), 1);
-        assert_eq!(programs.0.waiting.available_permits(), 2);
+        assert_eq!(served.count(), 1);
         drop(turns);
-        assert!(matches!(turn().await, Turn::Now(_)));
+        assert_eq!(programs.slots().waiting.taken(), 1);
+        drop(now(&programs, "a").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_slot_is_for_the_tenant_that_has_none() {
+        let programs = Programs::new(2, 256);
+        let (first, _second) = (now(&programs, "a").await, now(&programs, "a").await);
+        let mut turns = JoinSet::new();
+        for of in ["a", "a", "b"] {
+            waits(&programs, of, &mut turns).await;
+        }
+        // The third took the place of the second.
+        let (of, turn) = turns.join_next().await.unwrap().unwrap();
+        assert!(
+            of == "a" && matches!(turn, Turn::Later(_)),
+            "{of}: {turn:?}"
+        );
+        drop(first);
+        let (of, turn) = turns.join_next().await.unwrap().unwrap();
+        assert!(of == "b" && matches!(turn, Turn::Now(_)), "{of}: {turn:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_handed_to_one_that_has_given_up_goes_on() {
+        let programs = Programs::new(1, 256);
+        let first = now(&programs, "a").await;
+        let mut gone = JoinSet::new();
+        waits(&programs, "b", &mut gone).await;
+        gone.shutdown().await;
+        drop(first);
+        assert_eq!(programs.slots().waiting.taken(), 0);
+        drop(now(&programs, "c").await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn once_closed_nobody_waits() {
+        let programs = Programs::new(1, 256);
+        let first = now(&programs, "a").await;
+        let mut turns = JoinSet::new();
+        waits(&programs, "b", &mut turns).await;
+        programs.close();
+        let (_, turn) = turns.join_next().await.unwrap().unwrap();
+        assert!(matches!(turn, Turn::Later(_)));
+        drop(first);
+        let turn = programs.turn(tenant("b")).await;
+        assert!(matches!(turn, Turn::Later(_)));
     }
 
     #[test]
     fn what_waits_for_a_program_leaves_slots_to_everything_else() {
         for (programs, slots) in [(1, 1), (8, 4), (2, 3), (8, 64), (100, 256), (4096, 256)] {
-            let places = Programs::new(programs, slots).0.waiting.available_permits();
+            let places = places(programs, slots);
             let taken = programs.min(slots) + places;
             assert!(
                 taken <= slots && slots - taken >= (slots.saturating_sub(programs)) / 2,
                 "{programs} of {slots}: {places} wait"
             );
         }
-    }
-
-    #[test]
-    fn calls_that_are_put_back_come_again_one_after_the_other() {
-        let (mut appointments, now) = (Appointments::default(), Instant::now());
-        appointments.held = Duration::from_secs(1);
-        let pauses: Vec<Duration> = (0..2_000).map(|_| appointments.next(now, 10)).collect();
-        assert_eq!(pauses[0], Duration::from_millis(500));
-        assert_eq!(pauses[1], Duration::from_millis(550));
-        assert_eq!(pauses[80], Duration::from_millis(4_500));
-        assert_eq!(pauses[1_999], Appointments::MAX);
-        // Once they have come, nobody waits for an appointment of the past.
-        let later = now + Duration::from_secs(90);
-        assert_eq!(appointments.next(later, 10), Appointments::MIN);
-    }
-
-    #[test]
-    fn how_long_programs_take_is_learned() {
-        let mut appointments = Appointments::default();
-        for _ in 0..100 {
-            appointments.learn(Duration::from_secs(2));
-        }
-        assert!(appointments.held > Duration::from_millis(1_990));
     }
 }

@@ -63,7 +63,8 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// Lets calls wait for so long each, for something that passes by itself, and writes down what.
+/// Lets calls wait for so long each, for something that passes by itself, and writes down what. One whose time is over before
+/// that comes again a second earlier, but not sooner than after half a second.
 ///
 /// Own autocommit statement; guard: queued, not held and not waiting already; what has moved is left as it is; repeating it
 /// changes nothing. It is no move, so the revisions stay, and no remark.
@@ -82,8 +83,11 @@ pub async fn put_back(
     let millis = |pause: Duration| i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
     sqlx::query(
         "UPDATE toolfleet.open_calls o \
-         SET not_before = now() + i.pause_ms * interval '1 millisecond', \
-             due_at = now() + i.pause_ms * interval '1 millisecond', \
+         SET (not_before, due_at) = ( \
+                 SELECT due.at, due.at \
+                 FROM (SELECT least(o.deadline_at, CASE WHEN o.attempts = 0 THEN o.queue_until END) AS over_at) AS time, \
+                      LATERAL (SELECT least(now() + i.pause_ms * interval '1 millisecond', \
+                                            greatest(time.over_at - interval '1 second', now() + interval '500 ms')) AS at) AS due), \
              publish_n = o.publish_n + 1, obstacle = $3::text::json \
          FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::bigint[]) AS pause_ms) AS i \
          WHERE o.call_id = ANY($1) AND o.call_id = i.call_id AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL",

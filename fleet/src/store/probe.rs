@@ -164,7 +164,7 @@ pub async fn start(
     probe: NewProbe,
 ) -> Result<Option<Publishable>, StoreError> {
     let doing = "start a probe";
-    let row: Option<(Option<String>, Option<String>)> =
+    let row: Option<(String, Option<String>, Option<String>)> =
         sqlx::query_as(include_str!("sql/probe_start.sql"))
             .bind(call.0)
             .bind(rev)
@@ -182,7 +182,13 @@ pub async fn start(
             .fetch_optional(pool)
             .await
             .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    Ok(row.map(|(traceparent, tracestate)| Publishable {
+    let Some((tenant, traceparent, tracestate)) = row else {
+        return Ok(None);
+    };
+    let tenant = tenant
+        .parse()
+        .map_err(|error| StoreError::unreadable(doing, error))?;
+    Ok(Some(Publishable {
         queue: probe.queue,
         n: 1,
         pointer: Pointer {
@@ -192,6 +198,7 @@ pub async fn start(
             args_hash: hex::encode(probe.args_hash),
             // The gate reads them; a probe is no hot path.
             args: None,
+            tenant: Some(tenant),
             trace: TraceContext {
                 traceparent,
                 tracestate,

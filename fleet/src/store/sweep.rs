@@ -32,7 +32,7 @@ pub const STEP_ROWS: i64 = 2_000;
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
-                       attempts, traceparent, tracestate, \
+                       tenant, attempts, traceparent, tracestate, \
                        CASE WHEN octet_length(args::text) <= $1 AND (tool, tool_version) NOT IN ( \
                            SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
                        THEN args::text END AS args";
@@ -395,6 +395,11 @@ pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
             tool_version: row.try_get("tool_version")?,
             args_hash: row.try_get("args_hash")?,
             args: args.map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            tenant: Some(
+                row.try_get::<String, _>("tenant")?
+                    .parse()
+                    .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            ),
             trace: TraceContext {
                 traceparent: row.try_get("traceparent")?,
                 tracestate: row.try_get("tracestate")?,

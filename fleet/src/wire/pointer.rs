@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::trace::TraceContext;
-use crate::ids::{CallId, ToolName};
+use crate::ids::{CallId, Label, ToolName};
 
 /// What a worker finds in a message. It decides nothing: the claim reads the row, and any pointer may claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Pointer {
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
+    /// Whose call it is, for whoever shares something among tenants before the claim. `None`: a release before this one wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Label>,
     /// The trace the call belongs to, for the spans before its claim. Without the caller's baggage.
     #[serde(default)]
     pub trace: TraceContext,

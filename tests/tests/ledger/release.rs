@@ -10,7 +10,7 @@ use fleet::{
     store::{
         accept::NewCall,
         limited,
-        postpone::{Postponed, postpone},
+        postpone::{Postponed, postpone, put_back},
         release::{self, Released},
         sweep,
         walk::{self, Worth},
@@ -438,6 +438,52 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
             (2, actor(), "no handler".to_owned(), "b".to_owned()),
         ]
     );
+}
+
+#[tokio::test]
+async fn a_call_that_is_put_back_comes_again_before_its_time_is_over() {
+    let ledger = Ledger::fresh().await;
+    let (hour, pause) = (3_600_000, Duration::from_secs(60));
+    // Its deadline, the time its first attempt must have started by, and when it comes again at the latest, in milliseconds.
+    let cases = [
+        (hour, None, 60_000),
+        (10_000, None, 9_000),
+        (hour, Some(20_000), 19_000),
+        (1_200, None, 500),
+    ];
+    let mut calls = Vec::new();
+    for (deadline_ms, queue_wait_ms, _) in cases {
+        let call = NewCall {
+            deadline_ms,
+            queue_wait_ms,
+            ..new_call()
+        };
+        calls.push((ledger.accepted(call).await, pause));
+    }
+    let slot = Message::fixed("all slots are taken", "x");
+    let obstacle = Obstacle::new(Lack::ProgramSlot, &slot, "a");
+    put_back(&ledger.database.pool, &calls, &obstacle)
+        .await
+        .unwrap();
+    for ((call, _), (_, _, at_most)) in calls.iter().zip(cases) {
+        let after: f64 = sqlx::query_scalar(
+            "SELECT extract(epoch FROM due_at - accepted_at)::float8 * 1000 FROM toolfleet.open_calls \
+             WHERE call_id = $1 AND due_at = not_before AND publish_n = 2 AND obstacle->>'lack' = 'program_slot'",
+        )
+        .bind(call.0)
+        .fetch_one(&ledger.database.pool)
+        .await
+        .unwrap();
+        // From when it was accepted: what has gone since comes on top, but not of what its deadline says.
+        let at_most = f64::from(at_most);
+        let by_deadline = (9_000.0..20_000.0).contains(&at_most);
+        let right = if by_deadline {
+            (after - at_most).abs() < 1.0
+        } else {
+            after >= at_most
+        };
+        assert!(right && after < at_most + 10_000.0, "{after} ms, {at_most}");
+    }
 }
 
 #[tokio::test]
