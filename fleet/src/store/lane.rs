@@ -9,7 +9,8 @@
 //! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
 //! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
 //! the answer is *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
-//! find out.
+//! find out. So that the first batch after a quiet time is not the one that finds a connection broken, one that was not used
+//! for a second is asked whether it is still there before anything is sent.
 
 use std::{
     collections::HashSet,
@@ -191,7 +192,7 @@ struct Batch<S: Statement> {
 
 impl<S: Statement> Runner<S> {
     async fn run(mut self) {
-        let mut connection: Option<PgConnection> = None;
+        let mut connection: Option<(PgConnection, Instant)> = None;
         let mut reconnect = Reconnect::default();
         while let Some(Batch {
             rows,
@@ -200,13 +201,18 @@ impl<S: Statement> Runner<S> {
         }) = self.next_batch().await
         {
             let connected = match connection.take() {
+                Some((connected, used)) => Postgres::still_there(connected, used.elapsed()).await,
+                None => None,
+            };
+            let connected = match connected {
                 Some(connected) => Ok(connected),
                 None => self.postgres.connect_lane().await,
             };
             match connected {
                 Ok(connected) => {
                     reconnect.reached();
-                    connection = self.execute(connected, rows, answers).await;
+                    let usable = self.execute(connected, rows, answers).await;
+                    connection = usable.map(|usable| (usable, Instant::now()));
                     for rival in rivals {
                         tell(rival, Reply::Undecided);
                     }

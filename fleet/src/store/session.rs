@@ -52,6 +52,10 @@ struct Memory {
 impl Postgres {
     /// How long a statement may run; also what bounds a batch.
     pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+    /// How long an unused connection is believed to be there.
+    const BELIEVED: Duration = Duration::from_secs(1);
+    /// How long one that was not used for longer may take to say that it is.
+    const PING_MAX: Duration = Duration::from_secs(1);
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
     /// How long we listen for the answer of a statement.
@@ -199,6 +203,29 @@ impl Postgres {
             ("plan_cache_mode", "force_generic_plan"),
         ]);
         self.step_on("connect to Postgres", &options).await
+    }
+
+    /// The connection, if the server still answers on it. One that was used a moment ago is believed; `None`: it is broken, or
+    /// silent for [`Self::PING_MAX`], and dropped. A restarted server, `idle_session_timeout` and a firewall all break
+    /// connections that nobody uses, and only who uses one finds out.
+    pub(super) async fn still_there(
+        mut connection: PgConnection,
+        unused: Duration,
+    ) -> Option<PgConnection> {
+        if unused < Self::BELIEVED {
+            return Some(connection);
+        }
+        match timeout(Self::PING_MAX, connection.ping()).await {
+            Ok(Ok(())) => Some(connection),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "an idle connection to Postgres was broken");
+                None
+            }
+            Err(_elapsed) => {
+                tracing::debug!("an idle connection to Postgres is silent");
+                None
+            }
+        }
     }
 
     /// Listens for the answer of a statement on a connection that the caller drops when there is none.

@@ -63,6 +63,14 @@ impl Postgres {
         })
     }
 
+    pub(crate) async fn still_there(
+        connection: PgConnection,
+        _unused: Duration,
+    ) -> Option<PgConnection> {
+        shuttle::future::yield_now().await;
+        (!once_in(6)).then_some(connection)
+    }
+
     pub(crate) async fn listen<T>(
         statement: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, sqlx::Error> {

@@ -357,19 +357,43 @@ async fn a_completion_outlives_a_killed_backend() {
     assert!(answer.unwrap().is_some());
 }
 
+/// Ends every session of this database but the one that says so.
+async fn kill_all(database: &Database) {
+    let killed: i64 = sqlx::query_scalar(
+        "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    .fetch_one(&database.pool)
+    .await
+    .unwrap();
+    assert!(killed >= 2);
+}
+
+#[tokio::test]
+async fn the_first_row_after_a_quiet_time_does_not_meet_a_broken_connection() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let queued = ledger.queued().await;
+    kill_all(&ledger.database).await;
+    // Unused for longer than a connection is believed.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    // Without a key nobody could find out what became of it.
+    let reply = ledger.accepting.accept(new_call()).await;
+    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
+    let claimed = worker.claiming.claim(claim_of(queued)).await;
+    assert!(matches!(claimed, Ok(Some(_))), "{claimed:?}");
+    let reply = ledger.completing.complete_once(succeeded(call, attempt));
+    let reply = reply.await;
+    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
+}
+
 #[tokio::test]
 async fn an_idle_lane_whose_backend_was_killed_works_on() {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;
     let (call, attempt) = ledger.running(&worker).await;
-    let killed: i64 = sqlx::query_scalar(
-        "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity \
-         WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
-    .fetch_one(&ledger.database.pool)
-    .await
-    .unwrap();
-    assert!(killed >= 2);
+    kill_all(&ledger.database).await;
     // Nobody knows of a statement that met a dead connection, so it is not simply sent again.
     let ending = succeeded(call, attempt);
     let answer = ledger.completing.complete(&ending, wait::LONG).await;
