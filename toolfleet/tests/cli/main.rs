@@ -11,6 +11,7 @@ mod help;
 mod history;
 mod migrate;
 mod mistakes;
+mod settings;
 mod support;
 mod tools;
 mod workers;
