@@ -5,7 +5,7 @@ use std::{io::Write, process::ExitCode, time::Duration};
 use fleet::explain::Servers;
 use tokio::runtime;
 
-use crate::commands;
+use crate::commands::{self, Named, Parsed};
 
 /// How long what still blocks a thread may hold up the end of the process.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
@@ -24,9 +24,13 @@ pub fn main() -> ExitCode {
         return worker::guard::main();
     }
     let arguments: Vec<_> = std::env::args_os().collect();
-    let (program, servers) = match commands::parse(&arguments) {
+    let Parsed {
+        program,
+        servers,
+        named,
+    } = match commands::parse(&arguments) {
         Ok(parsed) => parsed,
-        Err(problem) => return refuse(&problem, &Servers::default()),
+        Err(problem) => return refuse(&problem, &Servers::default(), &Named::default()),
     };
     rustls::crypto::ring::default_provider()
         .install_default()
@@ -39,20 +43,20 @@ pub fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(problem) => {
             let problem = anyhow::Error::new(problem).context("start the runtime");
-            return refuse(&problem, &servers);
+            return refuse(&problem, &servers, &named);
         }
     };
     let ended = runtime.block_on(program.command.run());
     runtime.shutdown_timeout(LEFTOVERS_MAX);
-    ended.unwrap_or_else(|problem| refuse(&problem, &servers))
+    ended.unwrap_or_else(|problem| refuse(&problem, &servers, &named))
 }
 
 /// Says what went wrong, in one line, and how the process ends.
-fn refuse(problem: &anyhow::Error, servers: &Servers) -> ExitCode {
+fn refuse(problem: &anyhow::Error, servers: &Servers, named: &Named) -> ExitCode {
     match commands::exit_code(problem) {
         commands::OK => ExitCode::SUCCESS,
         exit => {
-            let line = commands::describe(problem, servers);
+            let line = commands::describe(problem, servers, named);
             // Nobody reads it: the exit code has to do.
             writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
             ExitCode::from(exit)

@@ -207,7 +207,10 @@ impl Builder {
     }
 
     fn check(&self, config: &Config) -> Result<(), ConfigError> {
-        let of_config = config.check().err().map(|ConfigError(wrong)| wrong);
+        let of_config = config
+            .check_with_folder()
+            .err()
+            .map(|ConfigError(wrong)| wrong);
         let wrong: Vec<String> = self
             .wrong
             .iter()

@@ -11,6 +11,7 @@ use fleet::{
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration, secret},
     fencing::{FencingError, StateDir},
     ids::QueueName,
+    process::check_postgres_url,
     telemetry::{self, TelemetryOptions},
 };
 use secrecy::SecretString;
@@ -84,6 +85,9 @@ impl Config {
         let mut wrong = Vec::new();
         if !(1..=4096).contains(&self.concurrency) {
             wrong.push("WORKER_CONCURRENCY must be 1 to 4096".to_owned());
+        } else if self.concurrency < self.queues.len() {
+            wrong
+                .push("WORKER_CONCURRENCY must be at least the number of WORKER_QUEUES".to_owned());
         }
         if self
             .programs
@@ -94,9 +98,10 @@ impl Config {
         if self.queues.is_empty() {
             wrong.push("WORKER_QUEUES must name at least one queue".to_owned());
         }
-        if self.concurrency < self.queues.len() {
-            wrong
-                .push("WORKER_CONCURRENCY must be at least the number of WORKER_QUEUES".to_owned());
+        if let Some(queue) = twice(&self.queues) {
+            wrong.push(format!(
+                "WORKER_QUEUES has {queue} twice; name each queue once"
+            ));
         }
         if self.drain_timeout > Duration::from_secs(3600) {
             wrong.push("WORKER_DRAIN_TIMEOUT must be at most 1h".to_owned());
@@ -107,6 +112,27 @@ impl Config {
                 folder.display()
             ));
         }
+        if let Some(url) = &self.tool_database_url
+            && let Err(ConfigError(sentences)) = check_postgres_url("WORKER_TOOL_DATABASE_URL", url)
+        {
+            wrong.extend(sentences);
+        }
+        if wrong.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError(wrong))
+        }
+    }
+
+    /// Whether the settings fit together, and the folder for the locks is fit, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong, at once, by variable name.
+    pub fn check_with_folder(&self) -> Result<(), ConfigError> {
+        let checks = [self.check(), self.state_dir().map(drop)];
+        let wrong = checks.into_iter().filter_map(Result::err);
+        let wrong: Vec<String> = wrong.flat_map(|ConfigError(sentences)| sentences).collect();
         if wrong.is_empty() {
             Ok(())
         } else {
@@ -129,21 +155,43 @@ impl Config {
     ///
     /// It cannot be created, or others can write there.
     pub fn state_dir(&self) -> Result<StateDir, ConfigError> {
-        let opened = match &self.state_dir {
-            Some(named) => StateDir::open(named),
-            None => usual_state_dir(),
-        };
+        if let Some(named) = &self.state_dir {
+            return open_named("WORKER_STATE_DIR", named);
+        }
+        // systemd's, for a unit with RuntimeDirectory=; a list, of which the first is ours.
+        if let Some(list) = std::env::var_os("RUNTIME_DIRECTORY").filter(|list| !list.is_empty())
+            && let Some(first) = std::env::split_paths(&list).next()
+        {
+            return open_named("RUNTIME_DIRECTORY", &first);
+        }
+        let opened = usual_state_dir();
         opened.map_err(|problem| ConfigError(vec![telemetry::report(&problem)]))
     }
 }
 
+/// The first queue that is named again.
+fn twice(queues: &[QueueName]) -> Option<&QueueName> {
+    let mut seen = std::collections::BTreeSet::new();
+    queues.iter().find(|queue| !seen.insert(queue.as_str()))
+}
+
+/// The folder that this setting has.
+fn open_named(setting: &str, folder: &Path) -> Result<StateDir, ConfigError> {
+    StateDir::open(folder).map_err(|problem| {
+        let why = match &problem {
+            FencingError::Unfit { problem, .. } => format!("which {problem}"),
+            FencingError::System { source, .. } => {
+                format!("which cannot be used: {}", telemetry::report(source))
+            }
+        };
+        ConfigError(vec![format!(
+            "{setting} is {}, {why}; name a folder of this user's own, which is made in one that is there",
+            folder.display()
+        )])
+    })
+}
+
 fn usual_state_dir() -> Result<StateDir, FencingError> {
-    // systemd's, for a unit with RuntimeDirectory=; a list, of which the first is ours.
-    if let Some(list) = std::env::var_os("RUNTIME_DIRECTORY")
-        && let Some(first) = std::env::split_paths(&list).next()
-    {
-        return StateDir::open(&first);
-    }
     let shared = Path::new("/run/toolfleet");
     // Made by whoever set up the machine, and only ours if it was made for this user.
     if shared.is_dir()

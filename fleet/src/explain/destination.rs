@@ -8,11 +8,30 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::store::StoreError;
 
+/// Who wrote an address down, which decides what helps when it leads nowhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A person: a variable or an option.
+    #[default]
+    Given,
+    /// A `toolfleet dev`: the setting is its file.
+    Dev,
+    /// Nobody: it is the usual one of this option, and of the variable that is named like it.
+    Usual {
+        /// Such as `--nats-url`.
+        option: &'static str,
+        /// Such as `NATS_URL`.
+        variable: &'static str,
+    },
+}
+
 /// One server that a setting leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// The setting: a variable, a flag, or a file.
     pub setting: String,
+    /// Who wrote it there.
+    pub origin: Origin,
     /// Host and port.
     pub address: String,
     /// Who logs in, where the URL says it.
@@ -29,6 +48,7 @@ impl Destination {
         let role = options.get_username().to_owned();
         Some(Self {
             setting: setting.into(),
+            origin: Origin::Given,
             address: socket
                 .unwrap_or_else(|| format!("{}:{}", options.get_host(), options.get_port())),
             database: Some(options.get_database().unwrap_or(&role).to_owned()),
@@ -42,6 +62,7 @@ impl Destination {
         let with_password = address.password().is_some();
         Some(Self {
             setting: setting.into(),
+            origin: Origin::Given,
             address: format!("{}:{}", address.host(), address.port()),
             // A name alone is a token, and that is a secret.
             role: address
@@ -50,6 +71,34 @@ impl Destination {
                 .map(str::to_owned),
             database: None,
         })
+    }
+
+    /// The same place, written down by somebody else.
+    #[must_use]
+    pub fn by(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// What helps where it is the wrong address.
+    pub(super) fn correction(&self) -> String {
+        match self.origin {
+            Origin::Given => format!("correct {}", self.setting),
+            Origin::Dev => "start its `toolfleet dev` again".to_owned(),
+            Origin::Usual { option, variable } => format!("set {variable} or {option}"),
+        }
+    }
+
+    /// What helps where nothing listens.
+    pub(super) fn revival(&self) -> String {
+        match self.origin {
+            Origin::Given => format!("start it, or correct {}", self.setting),
+            Origin::Dev => {
+                "see whether its `toolfleet dev` runs, which starts what has died".to_owned()
+            }
+            Origin::Usual { option, variable } => {
+                format!("start `toolfleet dev` here, or set {variable} or {option}")
+            }
+        }
     }
 }
 

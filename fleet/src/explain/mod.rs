@@ -13,7 +13,7 @@ use std::{error::Error, io, iter};
 
 pub use self::{
     chain::chain,
-    destination::{Destination, Located, Servers},
+    destination::{Destination, Located, Origin, Servers},
 };
 use crate::{
     bus::BusError,

@@ -50,6 +50,7 @@ fn away(
     let connecting = causes().find_map(|cause| cause.downcast_ref::<ConnectError>());
     let system = causes().find_map(|cause| cause.downcast_ref::<io::Error>());
     let text = source.map(chain).unwrap_or_default();
+    let correct = at.map_or_else(|| format!("correct {setting}"), Destination::correction);
     let (what, advice) = match connecting.map(ConnectError::kind) {
         Some(ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication) => {
             let who = at.and_then(|at| at.role.as_deref());
@@ -59,7 +60,7 @@ fn away(
             );
             (
                 format!("{server} does not take {who}"),
-                format!("correct {setting}: nats://user:password@host:port"),
+                format!("{correct}: nats://user:password@host:port"),
             )
         }
         Some(ConnectErrorKind::Dns) => (no_host(at, setting), "correct the host".to_owned()),
@@ -68,7 +69,10 @@ fn away(
         }
         Some(_) if system.is_some_and(|it| it.kind() == io::ErrorKind::ConnectionRefused) => (
             format!("{server} is away: connection refused"),
-            format!("start it, or correct {setting}"),
+            at.map_or_else(
+                || format!("start it, or correct {setting}"),
+                Destination::revival,
+            ),
         ),
         Some(ConnectErrorKind::Tls) => (
             format!("{server} and this program find no common TLS: {text}"),
@@ -80,7 +84,7 @@ fn away(
                 "what answers at {} is not nats-server, or closed the connection",
                 place(at)
             ),
-            format!("correct {setting}, or look at its log"),
+            format!("{correct}, or look at its log"),
         ),
         None if source.is_none() || text.contains("elapsed") || text.contains("timed out") => {
             let (what, advice) = silent(server);

@@ -49,7 +49,10 @@ fn away(
     let (what, advice) = match source {
         sqlx::Error::Io(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => (
             format!("{server} is away: connection refused"),
-            format!("start it, or correct {setting}"),
+            at.map_or_else(
+                || format!("start it, or correct {setting}"),
+                Destination::revival,
+            ),
         ),
         sqlx::Error::Io(problem) if problem.to_string().contains("failed to lookup address") => {
             let host = at.and_then(|at| at.address.rsplit_once(':'));
@@ -74,7 +77,7 @@ fn away(
         ),
         sqlx::Error::Protocol(_) => (
             format!("what answers at {} is not Postgres", place(at)),
-            format!("correct {setting}"),
+            at.map_or_else(|| format!("correct {setting}"), Destination::correction),
         ),
         sqlx::Error::Database(answer) => (
             format!("{server} is not ready: {}", answer.message()),

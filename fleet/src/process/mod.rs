@@ -129,22 +129,31 @@ pub async fn finish(telemetry: Telemetry) {
 ///
 /// It is not one, in a sentence that does not contain it.
 pub fn ledger(url: &SecretString, name: &str) -> Result<Postgres, ConfigError> {
-    let schemes = ["postgres://", "postgresql://"];
-    if !schemes
-        .iter()
-        .any(|scheme| url.expose_secret().starts_with(scheme))
-    {
-        return Err(not_a_url());
-    }
-    Postgres::new(url, name).map_err(|_has_the_url| not_a_url())
+    postgres_at("DATABASE_URL", url, name)
 }
 
-fn not_a_url() -> ConfigError {
-    let advice =
-        "write postgres://user:password@host:port/database, with %40 for an @ in the password";
-    ConfigError(vec![format!(
-        "DATABASE_URL is not a postgres:// URL; {advice}"
-    )])
+/// Whether the URL that a setting has is one of Postgres.
+///
+/// # Errors
+///
+/// It is not, in a sentence that names the setting and does not contain the URL.
+pub fn check_postgres_url(setting: &str, url: &SecretString) -> Result<(), ConfigError> {
+    postgres_at(setting, url, "toolfleet").map(drop)
+}
+
+fn postgres_at(setting: &str, url: &SecretString, name: &str) -> Result<Postgres, ConfigError> {
+    let schemes = ["postgres://", "postgresql://"];
+    let fits = schemes
+        .iter()
+        .any(|scheme| url.expose_secret().starts_with(scheme));
+    let postgres = fits.then(|| Postgres::new(url, name).ok()).flatten();
+    postgres.ok_or_else(|| {
+        let advice =
+            "write postgres://user:password@host:port/database, with %40 for an @ in the password";
+        ConfigError(vec![format!(
+            "{setting} is not a postgres:// URL; {advice}"
+        )])
+    })
 }
 
 /// Whether the bus's URL is one.
@@ -153,9 +162,10 @@ fn not_a_url() -> ConfigError {
 ///
 /// It is not; the error does not contain it.
 pub fn check_bus_url(bus: &BusArgs) -> Result<(), BusError> {
-    let parsed = bus.nats_url.expose_secret().parse::<ServerAddr>();
-    // Its message may quote the URL.
-    parsed.map(drop).map_err(|_has_the_url| BusError::BadUrl)
+    // Its message may quote the URL. A URL without a host is one for the client, and leads nowhere.
+    let parsed = bus.nats_url.expose_secret().parse::<ServerAddr>().ok();
+    let has_host = parsed.is_some_and(|address| !address.host().is_empty());
+    has_host.then_some(()).ok_or(BusError::BadUrl)
 }
 
 /// Whether the URLs are URLs: all that can be said about them without a server. The sentences do not contain them.

@@ -21,6 +21,17 @@ use super::{LogFormat, TelemetryError};
 /// The most bytes of one line; a longer one is cut, or in JSON replaced by a line that says so.
 const LINE_MAX: usize = 32 * 1024;
 
+/// Whether this is a filter.
+pub(super) fn check(filter: &str) -> Result<(), TelemetryError> {
+    parsed(filter).map(drop)
+}
+
+fn parsed(filter: &str) -> Result<EnvFilter, TelemetryError> {
+    EnvFilter::builder()
+        .parse(filter)
+        .map_err(TelemetryError::Filter)
+}
+
 /// The layer that writes lines to what `writer` makes.
 pub(super) fn layer<S, W>(
     format: LogFormat,
@@ -31,9 +42,7 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'line> MakeWriter<'line> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::builder()
-        .parse(filter)
-        .map_err(TelemetryError::Filter)?;
+    let filter = parsed(filter)?;
     let lines = fmt::layer()
         .with_ansi(false)
         .with_writer(Lines { writer, format });

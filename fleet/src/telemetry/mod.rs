@@ -148,6 +148,19 @@ impl Drop for Telemetry {
     }
 }
 
+/// Whether [`start`] would take these options. Nothing is installed.
+///
+/// # Errors
+///
+/// The filter is not one, or the collector's address is not.
+pub fn check(options: &TelemetryOptions) -> Result<(), TelemetryError> {
+    logs::check(&options.log)?;
+    let endpoint = options.otlp_endpoint.as_deref();
+    endpoint
+        .filter(|endpoint| !endpoint.is_empty())
+        .map_or(Ok(()), otlp::check)
+}
+
 /// Starts logs, metrics and, when a collector is named, spans, for the whole process. `process` is its role:
 /// `dispatcher`, `worker`, …
 ///

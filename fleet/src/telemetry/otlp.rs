@@ -55,6 +55,11 @@ pub(super) fn provider(
         .build())
 }
 
+/// Whether this is the address of a collector.
+pub(super) fn check(endpoint: &str) -> Result<(), TelemetryError> {
+    plain(endpoint).map(drop).ok_or(TelemetryError::Endpoint)
+}
+
 /// Whether an acceptable address is plain HTTP. A password in it is refused, because the HTTP client logs addresses.
 fn plain(endpoint: &str) -> Option<bool> {
     let uri: Uri = endpoint.parse().ok()?;

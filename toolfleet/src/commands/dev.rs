@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use fleet::{
     canonical,
-    config::{BusArgs, ParentArgs},
+    config::{BusArgs, ConfigError, ParentArgs},
     ids::WorkerId,
     manifest::Manifest,
     process::asked_to_stop,
@@ -20,7 +20,8 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{
-    connect,
+    children, connect,
+    exit::UsageError,
     history::{self, Versions},
     tools::{bell, files},
 };
@@ -31,9 +32,50 @@ const RACES_MAX: usize = 5;
 
 /// Runs until it is told to stop.
 pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
+    ports_differ(&options)?;
+    if let Some(tools) = options.tools.as_ref().filter(|tools| !tools.is_dir()) {
+        let what = format!(
+            "--tools is {}, which is not a folder; name one with manifests in it",
+            tools.display()
+        );
+        return Err(ConfigError(vec![what]).into());
+    }
+    children::check_dispatcher()?;
+    if options.workers > 0 {
+        let concurrency = options.concurrency.to_string();
+        // As the workers of a `dev` are told, whatever the environment says.
+        children::check_worker(&[
+            "--concurrency",
+            &concurrency,
+            "--drain-timeout",
+            "10s",
+            "--secrets",
+            "/",
+        ])?;
+    }
     let stopping = asked_to_stop(ParentArgs::default())?;
     dev::run(options, hooks(), Screen::new(std::io::stdout()), stopping).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Two servers cannot have one port.
+fn ports_differ(options: &DevOptions) -> Result<(), UsageError> {
+    let ports = [
+        ("--nats-port", options.nats_port),
+        ("--postgres-port", options.postgres_port),
+        ("--http-port", options.http_port),
+    ];
+    let ports = ports.map(|(option, port)| (option, port.filter(|port| *port != 0)));
+    for (place, (option, port)) in ports.iter().enumerate() {
+        let earlier = ports[..place]
+            .iter()
+            .find(|(_, earlier)| port.is_some() && earlier == port);
+        if let (Some((earlier, _)), Some(port)) = (earlier, port) {
+            let what = format!("{earlier} and {option} are both {port}: name another port");
+            return Err(UsageError(what));
+        }
+    }
+    Ok(())
 }
 
 /// What `dev` leaves to this program.

@@ -8,10 +8,12 @@ use fleet::{
 };
 
 use super::{
+    destinations::Named,
     nearby::DevEnded,
     output::{OutputError, plain},
     variable::BadVariable,
 };
+use crate::servers::ServerError;
 
 /// It worked.
 pub const OK: u8 = 0;
@@ -40,7 +42,9 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
         OK
     } else if any(|cause| cause.is::<UsageError>()) {
         USAGE
-    } else if any(|cause| cause.is::<BadVariable>() || process::is_configuration(cause)) {
+    } else if any(|cause| {
+        cause.is::<BadVariable>() || is_no_server(cause) || process::is_configuration(cause)
+    }) {
         CONFIGURATION
     } else if any(is_unreachable) {
         UNREACHABLE
@@ -49,9 +53,10 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
     }
 }
 
-/// The error for a person: what is wrong, where, and what to do. Further lines, such as those of a server's log, are indented.
-pub fn describe(problem: &anyhow::Error, servers: &Servers) -> String {
-    let told = explain(problem.as_ref(), servers).to_string();
+/// The error for a person: what is wrong, where, and what to do, with settings named as they were given. Further lines, such as
+/// those of a server's log, are indented.
+pub fn describe(problem: &anyhow::Error, servers: &Servers, named: &Named) -> String {
+    let told = named.rename(&explain(problem.as_ref(), servers).to_string());
     let lines: Vec<String> = told.lines().map(plain).collect();
     lines.join("\n  ")
 }
@@ -59,6 +64,14 @@ pub fn describe(problem: &anyhow::Error, servers: &Servers) -> String {
 /// Whoever read our output has enough of it, as in `toolfleet calls list | head -1`.
 fn is_nobody_listening(cause: &(dyn Error + 'static)) -> bool {
     matches!(cause.downcast_ref(), Some(OutputError::ReaderGone))
+}
+
+/// The machine has no program of a server that we can run, a variable names another one, or this user may not have its port.
+fn is_no_server(cause: &(dyn Error + 'static)) -> bool {
+    matches!(
+        cause.downcast_ref(),
+        Some(ServerError::Program(_) | ServerError::PortDenied { .. })
+    )
 }
 
 fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
@@ -154,7 +167,7 @@ mod tests {
     fn a_description_has_the_causes_and_cannot_steer_a_terminal() {
         let problem = anyhow!("its log says:\nup\u{1b}[2J\u{202e}").context("start");
         assert_eq!(
-            describe(&problem, &Servers::default()),
+            describe(&problem, &Servers::default(), &Named::default()),
             "start: its log says:\n  up\\u{1b}[2J\\u{202e}"
         );
     }

@@ -1,27 +1,44 @@
 //! What stands on the command line itself, in a file, or on standard input: `TEXT`, `@FILE`, `@-`.
 
 use std::{
+    error::Error,
     fs::File,
     io::{self, Read},
 };
 
 use anyhow::Context;
+use fleet::{config::ConfigError, explain::chain};
 
 use super::exit::UsageError;
 
 /// No dispatcher takes more; one that does not fit is refused there, with the limit.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// The bytes that are meant.
-pub(super) fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
+/// The bytes that this option means.
+pub(super) fn bytes(option: &str, text: &str) -> anyhow::Result<Vec<u8>> {
     match text.strip_prefix('@') {
         None => Ok(text.as_bytes().to_vec()),
         Some("-") => read("standard input", &mut io::stdin().lock()),
         Some(path) => {
-            let mut file = File::open(path).with_context(|| format!("open {path}"))?;
+            let unreadable = |problem: &(dyn Error + 'static)| unreadable(option, path, problem);
+            let mut file = File::open(path).map_err(|problem| unreadable(&problem))?;
+            // A folder can be opened, and not be read.
+            let is_folder = file.metadata().is_ok_and(|found| found.is_dir());
+            if is_folder {
+                let problem = io::Error::from(io::ErrorKind::IsADirectory);
+                return Err(unreadable(&problem).into());
+            }
             read(path, &mut file)
         }
     }
+}
+
+/// What is said of a file that an option names, and that is none to read.
+pub(super) fn unreadable(option: &str, path: &str, problem: &(dyn Error + 'static)) -> ConfigError {
+    ConfigError(vec![format!(
+        "{option} names {path}, which cannot be read: {}; name a file that this user may read",
+        chain(problem)
+    )])
 }
 
 fn read(source: &str, input: &mut dyn Read) -> anyhow::Result<Vec<u8>> {

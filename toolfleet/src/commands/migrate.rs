@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::builder::NonEmptyStringValueParser;
 use fleet::{
     config::{ConfigError, StoreArgs},
     store::{
@@ -21,7 +22,7 @@ pub struct Migrate {
     store: StoreArgs,
     /// The role that sql tools with `database: fleet` log in as: checks that it cannot reach the ledger, and grants it the
     /// one function that it needs. Create it first: `CREATE ROLE toolfleet_tool LOGIN PASSWORD '…'`
-    #[arg(long, env = "TOOLFLEET_TOOL_ROLE", value_name = "NAME")]
+    #[arg(long, env = "TOOLFLEET_TOOL_ROLE", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     tool_role: Option<String>,
     /// Print JSON
     #[arg(long)]

@@ -7,6 +7,7 @@ mod ask;
 mod bench;
 mod call;
 mod calls;
+mod children;
 mod connect;
 mod destinations;
 mod dev;
@@ -30,8 +31,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use self::{
+    destinations::Named,
     exit::{OK, describe, exit_code},
-    nearby::parse,
+    nearby::{Parsed, parse},
 };
 use crate::dev::DevOptions;
 

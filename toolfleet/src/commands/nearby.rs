@@ -19,7 +19,7 @@ use nix::{fcntl::OFlag, unistd::geteuid};
 
 use super::{
     Program,
-    destinations::servers,
+    destinations::{Named, servers},
     exit::UsageError,
     output,
     variable::{BadVariable, refusal},
@@ -53,19 +53,55 @@ pub(super) struct DevEnded(PathBuf);
 /// # Errors
 ///
 /// A variable of the environment is not understood, or a client command has no address, and no `dev` that runs is near.
-pub fn parse(arguments: &[OsString]) -> anyhow::Result<(Program, Servers)> {
+pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     let lenient = for_clients(Program::command(), &|arg| without_address(arg));
     let matches = read_line(lenient.clone(), arguments)?;
     let in_environment = ["DATABASE_URL", "NATS_URL"]
         .into_iter()
         .any(|name| env::var_os(name).is_some());
-    let command = match wanted(&lenient, &matches).filter(|_| !in_environment) {
-        None => Program::command(),
+    if let Some(("bench", bench)) = matches.subcommand() {
+        one_fleet(bench)?;
+    }
+    let (command, file) = match wanted(&lenient, &matches).filter(|_| !in_environment) {
+        None => (Program::command(), None),
         Some(wanted) => told(wanted)?,
     };
-    let matches = read_line(command, arguments)?;
+    let file = file.as_deref();
+    let matches = read_line(command.clone(), arguments)?;
     let program = Program::from_arg_matches(&matches).unwrap_or_else(|problem| problem.exit());
-    Ok((program, servers(&matches)))
+    let mut parsed = Parsed {
+        program,
+        servers: servers(&command, &matches, file),
+        named: Named::of(&command, &matches, file),
+    };
+    if let super::Command::Doctor(doctor) = &mut parsed.program.command {
+        doctor.servers = Some(parsed.servers.clone());
+    }
+    Ok(parsed)
+}
+
+/// A command line, and what is to be said of it when something is wrong.
+#[derive(Debug)]
+pub struct Parsed {
+    /// What to do.
+    pub program: Program,
+    /// Where it leads.
+    pub servers: Servers,
+    /// How its settings were given.
+    pub named: Named,
+}
+
+/// A bench makes a fleet of its own, or is told of one.
+fn one_fleet(bench: &ArgMatches) -> Result<(), UsageError> {
+    let given = |id: &&str| bench.value_source(id) == Some(ValueSource::CommandLine);
+    let other = [DATABASE, TOOLS, NATS, "prefix"].into_iter().find(given);
+    match other.filter(|_| bench.get_flag("dev")) {
+        None => Ok(()),
+        Some(id) => Err(UsageError(format!(
+            "--dev makes a fleet of its own: leave out --{}, or --dev",
+            id.replace('_', "-")
+        ))),
+    }
 }
 
 fn read_line(mut command: Command, arguments: &[OsString]) -> Result<ArgMatches, BadVariable> {
@@ -73,8 +109,8 @@ fn read_line(mut command: Command, arguments: &[OsString]) -> Result<ArgMatches,
     matches.map_err(|problem| refusal(&problem, &command).unwrap_or_else(|| problem.exit()))
 }
 
-/// The command line with the addresses of the fleet that is near.
-fn told(wanted: Wanted) -> anyhow::Result<Command> {
+/// The command line with the addresses of the fleet that is near, and its file.
+fn told(wanted: Wanted) -> anyhow::Result<(Command, Option<String>)> {
     let here = env::current_dir().context("find the current folder")?;
     let found = nearest(&here);
     for passed in &found.passed_over {
@@ -90,7 +126,7 @@ fn told(wanted: Wanted) -> anyhow::Result<Command> {
             );
             return Err(UsageError(what).into());
         }
-        return Ok(Program::command());
+        return Ok((Program::command(), None));
     };
     let state = state?;
     output::warn(&format!(
@@ -104,7 +140,7 @@ fn told(wanted: Wanted) -> anyhow::Result<Command> {
     ];
     // clap keeps defaults for ever, and so does this process, which ends with its command.
     let known = known.map(|(id, url)| (id, &*Box::leak(url.into_boxed_str())));
-    Ok(for_clients(Program::command(), &|arg| {
+    let command = for_clients(Program::command(), &|arg| {
         let url = known.iter().find(|(id, _)| arg.get_id() == *id);
         match url {
             // It may have a password, which no help may show.
@@ -114,7 +150,8 @@ fn told(wanted: Wanted) -> anyhow::Result<Command> {
             }
             None => arg,
         }
-    }))
+    });
+    Ok((command, Some(file.display().to_string())))
 }
 
 /// Which addresses a command takes that was given none.

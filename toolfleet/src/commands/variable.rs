@@ -35,7 +35,10 @@ pub(super) fn refusal(problem: &clap::Error, command: &Command) -> Option<BadVar
         .take(SHOWN_MAX)
         .collect();
     let advice = match (problem.source(), problem.get(ContextKind::ValidValue)) {
-        (_, Some(ContextValue::Strings(words))) => format!("write one of {}", words.join(", ")),
+        (_, Some(ContextValue::Strings(words))) if !words.is_empty() => {
+            format!("write one of {}", words.join(", "))
+        }
+        _ if value.is_empty() => "write something, or unset it".to_owned(),
         (Some(why), _) => advice(&why.to_string()),
         (None, _) => "--help says what may stand there".to_owned(),
     };
@@ -48,6 +51,8 @@ fn advice(why: &str) -> String {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
             "write a whole number".to_owned()
         }
+        "number too large to fit in target type" => "write a smaller number".to_owned(),
+        "number too small to fit in target type" => "write a larger number".to_owned(),
         "invalid socket address syntax" => {
             "write an address and a port, such as 127.0.0.1:8080".to_owned()
         }

@@ -18,7 +18,7 @@ pub(super) async fn run(mut config: Config) -> anyhow::Result<ExitCode> {
         store: &config.store,
         bus: &config.bus,
         http: &config.http,
-        checked: config.check(),
+        checked: config.check_with_folder(),
     };
     let (telemetry, listener) = settings.prepare().await?;
     let ran = Box::pin(worker::run(config, listener, stopping)).await;

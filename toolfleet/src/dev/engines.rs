@@ -34,8 +34,9 @@ impl Engines {
         (kept, is_kept): (Ports, IsKept),
     ) -> Result<Self, ServerError> {
         let (asked, before) = (options.postgres_port, kept.postgres_port);
-        let mut postgres_port = Choice::of("Postgres", asked, before, is_kept)?;
-        let mut nats_port = Choice::of("NATS", options.nats_port, kept.nats_port, is_kept)?;
+        let mut postgres_port = Choice::of("Postgres", "--postgres-port", asked, before, is_kept)?;
+        let (asked, before) = (options.nats_port, kept.nats_port);
+        let mut nats_port = Choice::of("NATS", "--nats-port", asked, before, is_kept)?;
         let mut postgres_options = PostgresOptions {
             data: layout.at("postgres"),
             port: Some(postgres_port.port),
@@ -69,7 +70,7 @@ impl Engines {
     }
 }
 
-/// Where another program took the port after we had looked, a free one will do.
+/// Where another program took the port after we had looked, a free one will do, unless that one was asked for.
 async fn start_postgres(
     options: &PostgresOptions,
     may_move: bool,
@@ -78,6 +79,9 @@ async fn start_postgres(
         Err(problem) if may_move && problem.is_port_taken() => {
             let (port, options) = (None, options.clone());
             Postgres::start(PostgresOptions { port, ..options }).await
+        }
+        Err(problem) if problem.is_port_taken() => {
+            Err(taken("--postgres-port", options.port, problem))
         }
         other => other,
     }
@@ -89,8 +93,14 @@ async fn start_nats(options: &NatsOptions, may_move: bool) -> Result<Nats, Serve
             let (port, options) = (None, options.clone());
             Nats::start(NatsOptions { port, ..options }).await
         }
+        Err(problem) if problem.is_port_taken() => Err(taken("--nats-port", options.port, problem)),
         other => other,
     }
+}
+
+/// What its log says, in a sentence.
+fn taken(option: &'static str, port: Option<u16>, problem: ServerError) -> ServerError {
+    port.map_or(problem, |port| ServerError::PortTaken { option, port })
 }
 
 /// Never creates a cluster: a new one has another password, and nothing of what was promised to be kept.

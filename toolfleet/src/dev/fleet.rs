@@ -167,6 +167,7 @@ impl Dev {
         let (kept, is_kept) = Ports::kept(&self.layout.at("ports.json"));
         let http = Choice::of(
             "the first dispatcher",
+            "--http-port",
             options.http_port,
             kept.http_port,
             is_kept,

@@ -27,7 +27,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use ::fleet::ids::{ToolName, WorkerId};
+use ::fleet::{
+    config::ConfigError,
+    explain::chain,
+    ids::{ToolName, WorkerId},
+};
 use anyhow::Context;
 use futures_util::future::BoxFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,7 +68,7 @@ pub struct DevOptions {
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
     /// How many calls each worker runs at the same time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub concurrency: u32,
     /// The program that has the `dispatcher` and `worker` subcommands; this very program when none is given.
     #[arg(skip)]
@@ -218,8 +222,13 @@ impl Layout {
             }
             Ok(data)
         };
-        let data =
-            create().with_context(|| format!("prepare the data folder {}", data.display()))?;
+        let data = create().map_err(|reason| {
+            ConfigError(vec![format!(
+                "--data is {}, which cannot be the data folder: {}; name a folder of this user's own, or one that can be made",
+                data.display(),
+                chain(&reason)
+            )])
+        })?;
         Ok(Self { data })
     }
 

@@ -64,9 +64,10 @@ impl Choice {
     ///
     /// # Errors
     ///
-    /// No port is free.
+    /// No port is free, or not the one that was asked for.
     pub(super) fn of(
         server: &str,
+        option: &'static str,
         asked: Option<u16>,
         before: u16,
         kept: IsKept,
@@ -74,7 +75,7 @@ impl Choice {
         let free = || Ok::<u16, ServerError>(free_ports(1)?[0]);
         let (port, may_move, note, held) = match asked {
             Some(0) => (free()?, true, None, None),
-            Some(port) => (port, false, None, None),
+            Some(port) => (port, false, None, hold(option, port)?),
             None => match TcpListener::bind((Ipv4Addr::LOCALHOST, before)) {
                 Ok(held) => (before, true, None, Some(held)),
                 Err(_taken) => {
@@ -102,6 +103,20 @@ impl Choice {
     }
 }
 
+/// Keeps a port from others. What else is wrong with it, its server will say.
+fn hold(option: &'static str, port: u16) -> Result<Option<TcpListener>, ServerError> {
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+        Ok(held) => Ok(Some(held)),
+        Err(problem) if problem.kind() == io::ErrorKind::AddrInUse => {
+            Err(ServerError::PortTaken { option, port })
+        }
+        Err(problem) if problem.kind() == io::ErrorKind::PermissionDenied => {
+            Err(ServerError::PortDenied { option, port })
+        }
+        Err(_other) => Ok(None),
+    }
+}
+
 /// What is said of a server that is not where it was.
 pub(super) fn moved(server: &str, before: u16, now: u16) -> String {
     format!("port {before} is taken by another program: {server} is on port {now} from now on")
@@ -116,7 +131,8 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let taken_port = taken.local_addr().unwrap().port();
         let free = free_ports(2).unwrap();
-        let choose = |asked, before| Choice::of("NATS", asked, before, IsKept(true)).unwrap();
+        let of = |asked, before| Choice::of("NATS", "--nats-port", asked, before, IsKept(true));
+        let choose = |asked, before| of(asked, before).unwrap();
 
         let asked = choose(Some(free[0]), free[1]);
         assert_eq!((asked.port, asked.may_move), (free[0], false));
@@ -130,15 +146,20 @@ mod tests {
             "the old one is named"
         );
         assert!(choose(Some(0), free[1]).may_move);
+        let refused = of(Some(taken_port), free[1]).unwrap_err().to_string();
+        assert!(
+            refused.contains("--nats-port") && refused.contains(&taken_port.to_string()),
+            "{refused}"
+        );
         // A first run was nowhere before.
-        let first = Choice::of("NATS", None, taken_port, IsKept(false)).unwrap();
+        let first = Choice::of("NATS", "--nats-port", None, taken_port, IsKept(false)).unwrap();
         assert!(first.note.is_none());
     }
 
     #[test]
     fn a_port_is_held_until_its_server_is_started() {
         let port = free_ports(1).unwrap()[0];
-        let mut choice = Choice::of("HTTP", None, port, IsKept(false)).unwrap();
+        let mut choice = Choice::of("HTTP", "--http-port", None, port, IsKept(false)).unwrap();
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_err());
         choice.release();
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());

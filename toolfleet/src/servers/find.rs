@@ -67,6 +67,13 @@ pub const POSTGRES_MIN: Version = Version([15, 0, 0]);
 /// None is found, or none is new enough; the message says what to do.
 pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
     let candidates = match &ground.nats_server {
+        Some(told) if !told.is_file() => {
+            return Err(ServerError::Program(format!(
+                "TOOLFLEET_NATS_SERVER is {}, which is not a program; \
+                 name a nats-server {NATS_SERVER_MIN} or newer, or unset it and run `make setup`",
+                told.display()
+            )));
+        }
         Some(told) => vec![told.clone()],
         None => nats_candidates(ground),
     };
@@ -81,6 +88,13 @@ pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
 /// None is found, or none is new enough; the message says what to do.
 pub async fn postgres_bin(ground: &Ground) -> Result<PathBuf, ServerError> {
     let folders = match &ground.postgres_bin {
+        Some(told) if !told.join("initdb").is_file() => {
+            return Err(ServerError::Program(format!(
+                "TOOLFLEET_POSTGRES_BIN is {}, which is not a folder with `postgres` and `initdb`; \
+                 name that of a Postgres {POSTGRES_MIN} or newer, or unset it",
+                told.display()
+            )));
+        }
         Some(told) => vec![told.clone()],
         None => postgres_candidates(ground),
     };

@@ -34,6 +34,24 @@ pub enum ServerError {
         #[source]
         source: io::Error,
     },
+    /// Another program has the port that was asked for.
+    #[error(
+        "port {port} of 127.0.0.1 ({option}) is taken; end what listens there, or name another port; 0 takes a free one"
+    )]
+    PortTaken {
+        /// Which option asked for it.
+        option: &'static str,
+        /// The port.
+        port: u16,
+    },
+    /// This user may not have the port that was asked for.
+    #[error("this user may not listen on port {port} ({option}); name a port above 1023")]
+    PortDenied {
+        /// Which option asked for it.
+        option: &'static str,
+        /// The port.
+        port: u16,
+    },
     /// The data folder is in a state that only its owner can judge.
     #[error("{0}")]
     Data(String),

@@ -218,7 +218,7 @@ fn what_cannot_be_measured_is_said_at_once() {
         ),
         (
             &["bench", "--dev", "--floor", "--floor-program", "/nowhere"],
-            1,
+            64,
             "/nowhere",
         ),
         (

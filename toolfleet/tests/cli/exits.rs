@@ -67,7 +67,7 @@ fn a_taken_port_is_a_failure_that_names_the_address() {
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert!(
         ran.err.starts_with(&format!(
-            "toolfleet: port {} of 127.0.0.1 (TOOLFLEET_HTTP) is taken; ",
+            "toolfleet: port {} of 127.0.0.1 (--http) is taken; ",
             taken.local_addr().unwrap().port()
         )),
         "{}",
@@ -114,6 +114,7 @@ fn what_the_program_does_not_understand_is_2() {
         &["dispatcher"],
         &["worker", "--database-url", NO_DATABASE, "--queues", "A B"],
         &["dev", "--workers", "65"],
+        &["dev", "--concurrency", "4097"],
         &["tools", "lint"],
         &[
             "calls",

@@ -12,6 +12,7 @@ mod help;
 mod history;
 mod migrate;
 mod mistakes;
+mod settings;
 mod support;
 mod tools;
 mod workers;

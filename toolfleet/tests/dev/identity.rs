@@ -11,7 +11,10 @@ use std::{
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use toolfleet::dev::{DevOptions, Screen};
+use toolfleet::{
+    dev::{DevOptions, Screen},
+    servers::free_ports,
+};
 
 use crate::{
     supervision::{options, script, start_on},
@@ -21,34 +24,60 @@ use crate::{
 #[tokio::test]
 async fn a_stranger_who_is_ready_on_the_port_is_not_taken_for_our_dispatcher() {
     let folder = folder(0o755);
-    let port = ready_stranger().to_string();
-    let flags = ["--workers", "0", "--http-port", &port];
-    let mut believed = dev(folder.path(), &flags).spawn().unwrap();
-    let file = folder.path().join("data/dev.json");
-    let mut ended = None;
-    wait_until("dev to end, or to say that it is ready", || {
-        ended = believed.try_wait().unwrap();
-        ended.is_some() || file.exists()
-    })
-    .await;
-    if ended.is_none() {
-        send(believed.id().unwrap(), Signal::SIGTERM);
+    let port = free_ports(1).unwrap()[0];
+    let (asks, there) = (folder.path().join("asks"), folder.path().join("there"));
+    // `dev` has looked at the port and let go of it for its dispatcher, which waits until the stranger has it.
+    let text = format!(
+        "case \"$1\" in dispatcher) : > {}; while [ ! -e {} ]; do sleep 0.01; done ;; esac\n\
+         exec {PROGRAM} \"$@\"",
+        asks.display(),
+        there.display()
+    );
+    let options = DevOptions {
+        program: Some(script(folder.path(), &text)),
+        workers: 0,
+        http_port: Some(port),
+        ..options(folder.path())
+    };
+    let stop = CancellationToken::new();
+    let starting = start_on(&options, Screen::new(Paper::default()), &stop);
+    let stranger = async {
+        wait_until("the dispatcher to be started", || asks.exists()).await;
+        ready_stranger(port);
+        fs::write(&there, "").unwrap();
+    };
+    let (started, ()) = tokio::join!(timeout(LONG, Box::pin(starting)), stranger);
+    let problem = match started.unwrap() {
+        Err(problem) => problem.to_string(),
+        Ok(dev) => {
+            if let Some(dev) = dev {
+                dev.stop().await;
+            }
+            panic!("it believed the stranger");
+        }
+    };
+    assert!(
+        problem.contains("dev-dispatcher-1") && problem.contains(&format!("127.0.0.1:{port}")),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_was_asked_for_and_is_taken_is_said_in_a_sentence() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for option in ["--nats-port", "--postgres-port", "--http-port"] {
+        let folder = folder(0o755);
+        let ran = dev(folder.path(), &["--workers", "0", option, &port]).output();
+        let ran = timeout(LONG, ran).await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        let expected = format!(
+            "toolfleet: port {port} of 127.0.0.1 ({option}) is taken; \
+             end what listens there, or name another port; 0 takes a free one\n"
+        );
+        assert_eq!(said, expected);
     }
-    let output = timeout(LONG, believed.wait_with_output()).await;
-    let output = output.unwrap().unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(ended.is_some(), "it believed the stranger: {out}");
-    assert!(
-        !output.status.success() && !out.contains("is ready"),
-        "{out}"
-    );
-    assert!(
-        err.contains("dev-dispatcher-1") && err.contains(&format!("127.0.0.1:{port}")),
-        "{err}"
-    );
 }
 
 #[tokio::test]
@@ -129,10 +158,9 @@ fn manifest(file: &Path, name: &str, program: &str) {
     fs::write(file, text).unwrap();
 }
 
-/// The port of a server that answers 200 to everything, until the test ends.
-fn ready_stranger() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+/// A server on this port that answers 200 to everything, until the test ends.
+fn ready_stranger(port: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     thread::spawn(move || {
         for connection in listener.incoming() {
             let mut connection = connection.unwrap();
@@ -145,5 +173,4 @@ fn ready_stranger() -> u16 {
             }
         }
     });
-    port
 }

@@ -1,8 +1,9 @@
 //! The floor: the separate program that does the bare statements on the same servers, run between the workloads.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{os::unix::fs::PermissionsExt, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, bail};
+use fleet::config::ConfigError;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
@@ -48,11 +49,15 @@ pub(super) fn find(given: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
             .context("find this very program")?
             .with_file_name(PROGRAM),
     };
-    if !program.is_file() {
-        bail!(
-            "{} is not there: build it with `cargo build --release -p toolfleet-floor`, or name it with --floor-program",
+    let is_program = program
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    if !is_program {
+        let what = format!(
+            "{} is not a program: build it with `cargo build --release -p toolfleet-floor`, or name it with --floor-program",
             program.display()
         );
+        return Err(ConfigError(vec![what]).into());
     }
     Ok(program)
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, bail};
+use fleet::store::StoreError;
 use futures_util::TryStreamExt;
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
@@ -54,13 +55,21 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Connects, and makes sure that no other bench uses this database.
     pub(super) async fn open(url: &SecretString) -> anyhow::Result<Self> {
+        let doing = "connect to Postgres";
+        let refused = |problem| StoreError::from_sqlx(doing, problem);
         let connecting = PgConnection::connect(url.expose_secret());
         let connecting = tokio::time::timeout(Duration::from_secs(10), connecting);
-        let mut connection = connecting.await.context("connect to Postgres")??;
+        let late = |_elapsed| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+        let mut connection = connecting
+            .await
+            .map_err(late)
+            .map_err(refused)?
+            .map_err(refused)?;
         let taken: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock(hashtext($1))")
             .bind(LOCK)
             .fetch_one(&mut connection)
-            .await?;
+            .await
+            .map_err(refused)?;
         if !taken {
             bail!("another bench runs on this database: wait until it is over");
         }

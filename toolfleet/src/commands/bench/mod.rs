@@ -23,13 +23,20 @@ mod tally;
 mod tools;
 mod workload;
 
-use std::{path::PathBuf, process::ExitCode, thread, time::Duration};
+use std::{
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use fleet::{
     call::{Effect, Priority},
-    config::{BusArgs, ParentArgs, secret},
-    process::asked_to_stop,
+    config::{BusArgs, ConfigError, ParentArgs, secret},
+    explain::chain,
+    process::{self, asked_to_stop},
 };
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
@@ -45,10 +52,12 @@ use self::{
     workload::{Mode, Workload},
 };
 use super::{
+    children,
     exit::{FAILED, OK, UsageError},
     output,
     words::one_of,
 };
+use crate::servers::find::{self, Ground};
 
 /// What `bench` is told.
 #[derive(Debug, clap::Args)]
@@ -153,6 +162,23 @@ fn no_database() -> UsageError {
     UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
 }
 
+/// Whether a picture can be put there; what is there stays until there is one.
+fn can_be_drawn(file: &Path) -> Result<(), ConfigError> {
+    let was_there = file.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    let drawn = opened.and_then(|_empty| match was_there {
+        true => Ok(()),
+        false => std::fs::remove_file(file),
+    });
+    drawn.map_err(|problem| {
+        ConfigError(vec![format!(
+            "--svg is {}, which cannot be written: {}; name a file that this user may write",
+            file.display(),
+            chain(&problem)
+        )])
+    })
+}
+
 /// Bytes of the arguments of one batch, of the 8 MiB that a batch may have with all that is around them.
 const BATCH_BYTES: u32 = 6 * 1024 * 1024;
 
@@ -173,6 +199,7 @@ impl BenchArgs {
             true => Some(floor::find(self.floor_program.as_ref())?),
             false => None,
         };
+        self.check().await?;
         let stop = CancellationToken::new();
         let asked = asked_to_stop(ParentArgs::default())?;
         let mut progress = Progress::new(self.json);
@@ -182,6 +209,59 @@ impl BenchArgs {
             () = asked => stop.cancel(),
         }
         running.await
+    }
+
+    /// Whether everything that it was told can be used, before anything is started.
+    async fn check(&self) -> anyhow::Result<()> {
+        let mut wrong = Vec::new();
+        let mut note = |checked: Result<(), ConfigError>| {
+            if let Err(ConfigError(sentences)) = checked {
+                wrong.extend(sentences);
+            }
+        };
+        let temporary = std::env::temp_dir();
+        if !temporary.is_dir() {
+            let what = format!(
+                "TMPDIR is {}, which is not a folder; name one for temporary files",
+                temporary.display()
+            );
+            note(Err(ConfigError(vec![what])));
+        }
+        if let Some(file) = &self.svg {
+            note(can_be_drawn(file));
+        }
+        if !self.dev {
+            let database = self.database_url.as_ref().ok_or_else(no_database)?;
+            note(process::check_postgres_url("DATABASE_URL", database));
+            if let Some(tools) = &self.tool_database_url {
+                note(process::check_postgres_url(
+                    "WORKER_TOOL_DATABASE_URL",
+                    tools,
+                ));
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(ConfigError(wrong).into());
+        }
+        let prefix = self.bus.prefix.as_str();
+        // As its workers are told, whatever the environment says.
+        children::check_worker(&[
+            "--queues",
+            tools::QUEUE,
+            "--name",
+            "bench",
+            "--prefix",
+            prefix,
+        ])?;
+        if self.dev {
+            children::check_dispatcher()?;
+            let ground = Ground::of_this_process();
+            find::nats_server(&ground).await?;
+            find::postgres_bin(&ground).await?;
+        } else {
+            process::check_bus_url(&self.bus)?;
+        }
+        Ok(())
     }
 
     /// Sets the stage, measures, and clears it whatever came of that.

@@ -3,7 +3,11 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use fleet::process::{Settings, asked_to_stop, finish};
+use fleet::{
+    config::ConfigError,
+    explain::chain,
+    process::{Settings, asked_to_stop, finish},
+};
 use worker::guard;
 
 use super::{effects::Effects, tools};
@@ -27,15 +31,20 @@ impl BenchWorker {
         let stopping = asked_to_stop(config.parent)?;
         guard::adopt_orphans().context("become the heir of orphaned tools")?;
         config.guard_program = Some(guard::THIS_PROGRAM.into());
-        let noted = Effects::open(&effects)
-            .with_context(|| format!("open the ledger of effects in {}", effects.display()))?;
+        let noted = Effects::open(&effects).map_err(|problem| {
+            ConfigError(vec![format!(
+                "--effects is {}, where no ledger of effects can be opened: {}; name a folder of this user's own",
+                effects.display(),
+                chain(&problem)
+            )])
+        })?;
         let settings = Settings {
             process: "worker",
             telemetry: &config.telemetry,
             store: &config.store,
             bus: &config.bus,
             http: &config.http,
-            checked: config.check(),
+            checked: config.check_with_folder(),
         };
         let (telemetry, listener) = settings.prepare().await?;
         let serving = tools::builder(&noted).serve(config, listener, stopping);

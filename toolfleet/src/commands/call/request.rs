@@ -42,7 +42,7 @@ impl std::str::FromStr for Pair {
 pub(super) fn body(call: &Call) -> anyhow::Result<Vec<u8>> {
     match call.args.as_deref() {
         None => from_pairs(&call.pairs),
-        Some(text) => given::bytes(text),
+        Some(text) => given::bytes("--args", text),
     }
 }
 

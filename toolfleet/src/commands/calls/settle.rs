@@ -66,7 +66,7 @@ struct Body<'a> {
 impl Settle {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let result = match &self.result {
-            Some(text) => Some(result(&given::bytes(text)?)?),
+            Some(text) => Some(result(&given::bytes("--result", text)?)?),
             None => None,
         };
         let actor = self.actor.clone().unwrap_or_else(user_at_host);

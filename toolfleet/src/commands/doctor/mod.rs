@@ -55,6 +55,9 @@ pub struct Doctor {
     /// Print JSON: the worst status, and what was checked
     #[arg(long)]
     json: bool,
+    /// How the addresses were given.
+    #[arg(skip)]
+    pub(super) servers: Option<Servers>,
 }
 
 impl Doctor {
@@ -70,7 +73,10 @@ impl Doctor {
             let reason = take::Testimony { by: self.by, note };
             return take::run(&self.store, &self.bus, &reason, self.json).await;
         }
-        let checks = examine(&self.store, &self.bus).await?;
+        let servers = self
+            .servers
+            .unwrap_or_else(|| Servers::of_variables(&self.store.database_url, &self.bus.nats_url));
+        let checks = examine(&self.store, &self.bus, &servers).await?;
         if self.json {
             let worst = checks.iter().map(|check| check.status).max();
             let worst = worst.unwrap_or(Status::Ok);
@@ -82,11 +88,14 @@ impl Doctor {
     }
 }
 
-async fn examine(store: &StoreArgs, bus: &BusArgs) -> Result<Vec<Check>, ConfigError> {
+async fn examine(
+    store: &StoreArgs,
+    bus: &BusArgs,
+    servers: &Servers,
+) -> Result<Vec<Check>, ConfigError> {
     let postgres = connect::postgres(&store.database_url)?;
-    let servers = Servers::of_variables(&store.database_url, &bus.nats_url);
-    let (mut checks, seen) = postgres::look(&postgres, &servers).await;
-    let connected = nats::look(bus, seen.ledger.as_ref(), &servers, &mut checks).await;
+    let (mut checks, seen) = postgres::look(&postgres, servers).await;
+    let connected = nats::look(bus, seen.ledger.as_ref(), servers, &mut checks).await;
     let mut foreign = None;
     if seen.ledger.is_some() {
         let (found, theirs) = ground::look(&postgres, connected.as_ref()).await;

@@ -18,7 +18,9 @@ use std::{
 use anyhow::{Context, bail};
 use fleet::{
     bus::connect::Bus,
+    config::ConfigError,
     delay::Reconnect,
+    explain::chain,
     ids::{CallId, IdempotencyKey},
 };
 use futures_util::{StreamExt, stream};
@@ -36,7 +38,7 @@ use crate::commands::{
     ask::{DECISION_MAX, Question, ask},
     connect,
     exit::{FAILED, OK, UsageError},
-    json, output,
+    given, json, output,
 };
 
 /// Lines in one batch.
@@ -88,8 +90,14 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let (reader, bytes): (Box<dyn BufRead>, Option<u64>) = if path.as_os_str() == "-" {
         (Box::new(BufReader::new(io::stdin())), None)
     } else {
-        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
-        let size = file.metadata().ok().filter(|facts| facts.is_file());
+        let shown = path.display().to_string();
+        let unreadable = |problem: io::Error| given::unreadable("--bulk", &shown, &problem);
+        let file = File::open(path).map_err(unreadable)?;
+        let facts = file.metadata().map_err(unreadable)?;
+        if facts.is_dir() {
+            return Err(unreadable(io::ErrorKind::IsADirectory.into()).into());
+        }
+        let size = Some(facts).filter(|facts| facts.is_file());
         (
             Box::new(BufReader::new(file)),
             size.map(|facts| facts.len()),
@@ -103,9 +111,16 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         return Err(UsageError(what).into());
     }
     let out = options.out.as_ref().map(|path| {
-        let file = File::create(path).with_context(|| format!("write {}", path.display()));
+        let file = File::create(path).map_err(|problem| {
+            ConfigError(vec![format!(
+                "--out is {}, which cannot be written: {}; name a file that this user may write",
+                path.display(),
+                chain(&problem)
+            )])
+        });
         file.map(BufWriter::new)
     });
+    let out = out.transpose()?;
     let headers = request::headers(call)?;
     let bus = connect::bus(&call.bus).await?;
     let payload_max = bus.payload_max();
@@ -114,7 +129,7 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         headers,
         bytes_max: payload_max.min(BATCH_BYTES).saturating_sub(HEADERS_BYTES),
         lines_max: (payload_max / ANSWER_BYTES).clamp(1, BATCH_LINES),
-        out: out.transpose()?,
+        out,
         summary: Summary::default(),
         progress: Progress::new(bytes, call.json, io::stderr().is_terminal()),
         accepted: options.wait_all.map(|_| Vec::new()),
