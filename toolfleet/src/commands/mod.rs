@@ -62,7 +62,7 @@ pub enum Command {
     /// Bring the schema of the database up to date; safe to repeat, and for several at once
     Migrate(migrate::Migrate),
     /// Check what the fleet stands on, a line each with what to do; rebuild the stream of pointers
-    Doctor(doctor::Doctor),
+    Doctor(Box<doctor::Doctor>),
     /// Apply tool manifests, check them, show what is there
     #[command(subcommand)]
     Tools(tools::Tools),

@@ -50,6 +50,13 @@ impl DevLock {
                 open.read_to_string(&mut pid)
                     .with_context(|| format!("read {}", file.display()))?;
                 let data = file.parent().unwrap_or(file).display();
+                // It has the lock, and writes its pid in a moment.
+                if pid.is_empty() {
+                    bail!(
+                        "another `toolfleet dev` starts on {data} at this moment: \
+                         give this one a folder of its own with `--data DIR`"
+                    )
+                }
                 bail!(
                     "another `toolfleet dev` (pid {pid}) runs on {data}: \
                      stop it with `kill {pid}`, or give this one a folder of its own with `--data DIR`"

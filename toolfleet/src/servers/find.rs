@@ -70,14 +70,15 @@ pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
         Some(told) if !told.is_file() => {
             return Err(ServerError::Program(format!(
                 "TOOLFLEET_NATS_SERVER is {}, which is not a program; \
-                 name a nats-server {NATS_SERVER_MIN} or newer, or unset it and run `make setup`",
+                 name a nats-server {NATS_SERVER_MIN} or newer, or run `make setup` in a clone of Toolfleet and `. ./.tools/env` there",
                 told.display()
             )));
         }
         Some(told) => vec![told.clone()],
         None => nats_candidates(ground),
     };
-    let advice = "run `make setup`, or set TOOLFLEET_NATS_SERVER to the program";
+    let advice = "run `make setup` in a clone of Toolfleet and `. ./.tools/env` there, \
+                  or set TOOLFLEET_NATS_SERVER to the program";
     first_good("nats-server", candidates, NATS_SERVER_MIN, advice).await
 }
 
