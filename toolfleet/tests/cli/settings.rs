@@ -58,7 +58,6 @@ const CONFIGURATION: &[Case] = &[
     ("bench --svg NOWHERE/x.svg", &[], "--svg"),
     ("bench --dev --svg NOWHERE/x.svg", &[], "--svg"),
     ("bench --dev --svg DIR", &[], "--svg"),
-    ("bench --dev --floor", &[], "--floor-program"),
     (
         "bench --dev --floor --floor-program NOWHERE",
         &[],

@@ -114,7 +114,7 @@ async fn refuse(
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a service compares the deadline that it is told with the only clock it has"
+    reason = "a service compares the deadline that it is told with its clock, which is in step with Postgres's"
 )]
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -60,6 +60,8 @@ pub struct World {
     /// Processes that ended without our doing.
     pub exits: Vec<Left>,
     started: BTreeMap<Member, Moment>,
+    /// When everybody was looked after last.
+    looked: Moment,
     /// How Postgres's time of day was moved, in the order of time.
     pub clock_moves: Vec<ClockMove>,
     /// Every process of the fleet that was started.
@@ -136,6 +138,8 @@ impl World {
     /// A process cannot be started.
     pub async fn look_after(&mut self) -> Result<()> {
         self.servers.resume_if_due();
+        // A fault that waits for a server, and a busy machine, put off a look for seconds: what is found happened in between.
+        let before = std::mem::replace(&mut self.looked, moment());
         for seat in &mut self.seats {
             seat.resume_if_due();
             let (member, pid, now) = (seat.member, seat.pid(), moment());
@@ -144,7 +148,7 @@ impl World {
                     member: Some(member),
                     pid,
                     how,
-                    from: now,
+                    from: before,
                     until,
                 });
             };

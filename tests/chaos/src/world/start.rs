@@ -47,7 +47,7 @@ impl World {
     pub async fn start(plan: &Plan, mutant: Option<&Mutant>, out: &Path) -> Result<Self> {
         let servers = Servers::start().await?;
         let effects_file = out.join("effects.jsonl");
-        let (effects, effects_url) = start_effects(&effects_file, &servers.nats_url(), out).await?;
+        let (effects, effects_url) = start_effects(&effects_file, &servers, out).await?;
         prepare(&servers, &effects_url, &effects_file, mutant).await?;
         let postgres_port = servers.cluster.port();
         let tools = postgres::Wire::to(postgres_port).await?;
@@ -60,6 +60,7 @@ impl World {
             undo: Vec::new(),
             hogs: JoinSet::new(),
             drawn: plan.seed,
+            looked: super::moment(),
             deaths: Deaths::default(),
             times: BTreeMap::new(),
             struck: Vec::new(),
@@ -214,14 +215,17 @@ fn program(name: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-async fn start_effects(file: &Path, nats_url: &str, out: &Path) -> Result<(Process, String)> {
+async fn start_effects(file: &Path, servers: &Servers, out: &Path) -> Result<(Process, String)> {
     let log = out.join("effects.log");
     let mut command = Command::new(program("chaos_effects")?);
     command
         .arg("serve")
         .arg("--file")
         .arg(file)
-        .args(["--nats-url", nats_url]);
+        .args(["--nats-url", &servers.nats_url()])
+        // It compares the deadline that it is told with its own clock, so it has to be in step with Postgres's, as every service
+        // that does so.
+        .envs(servers.clock.variables());
     let mut process = Process::spawn(Launch {
         name: "effects".to_owned(),
         command,
