@@ -168,5 +168,8 @@ pub(super) fn word_for_list(source: &Source<'_>, chance: &mut Chance) -> Drawn {
         "不限",
         "未知",
     ];
-    Some(Damage::set(at, json!(chance.of(&words))))
+    let word = *chance.of(&words);
+    // Of "ALL" where the tool takes "all", that is meant.
+    let in_lower_case = Damage::set(at.as_str(), json!(word.to_ascii_lowercase()));
+    Some(Damage::set(at, json!(word)).or(in_lower_case))
 }
