@@ -265,8 +265,9 @@ async fn watch_connections(
     stop: CancellationToken,
 ) {
     loop {
-        readiness.set("nats", bus.is_connected());
-        let answered = timeout(Duration::from_secs(2), swept::answers(&pool)).await;
+        let asked = timeout(Duration::from_secs(2), swept::answers(&pool));
+        let (nats, answered) = tokio::join!(bus.answers(), asked);
+        readiness.set("nats", nats);
         readiness.set("postgres", answered.unwrap_or(false) && !postgres.refuses());
         tokio::select! {
             () = stop.cancelled() => return,

@@ -344,6 +344,15 @@ impl Fleet {
         format!("nats://127.0.0.1:{}", self.nats_port)
     }
 
+    /// The process of nats-server.
+    ///
+    /// # Panics
+    ///
+    /// It is down.
+    pub fn nats_pid(&self) -> u32 {
+        self.nats.as_ref().expect("nats-server runs").pid()
+    }
+
     /// How many pointers are in the stream; `None` while there is no stream.
     pub async fn pointers(&self) -> Option<u64> {
         let mut stream = self.stream().await?;

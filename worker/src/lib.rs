@@ -401,9 +401,10 @@ async fn serve_probes(listener: TcpListener, state: HttpState, stop: Cancellatio
 /// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
 async fn watch(worker: Arc<worker::Worker>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        readiness.set("nats", worker.bus.is_connected());
         readiness.set("lease", worker.may_start());
-        let answered = timeout(Duration::from_secs(2), sweep::answers(&worker.pool)).await;
+        let asked = timeout(Duration::from_secs(2), sweep::answers(&worker.pool));
+        let (nats, answered) = tokio::join!(worker.bus.answers(), asked);
+        readiness.set("nats", nats);
         readiness.set(
             "postgres",
             answered.unwrap_or(false) && !worker.postgres.refuses(),

@@ -38,6 +38,7 @@ impl Bus {
     const SERVER_MIN: [u64; 3] = [2, 12, 6];
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
     const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
+    const ANSWER_MAX: Duration = Duration::from_secs(2);
 
     /// Connects, and refuses a server that is too old. After that the client reconnects by itself, for ever.
     ///
@@ -156,6 +157,14 @@ impl Bus {
         tokio::time::timeout(Self::ROUND_TRIP_MAX, echo)
             .await
             .unwrap_or_else(|elapsed| Err(BusError::unavailable(doing, elapsed)))
+    }
+
+    /// Whether the server answers now, within two seconds: the connection may stand and the server hang.
+    ///
+    /// Cancel-safe.
+    pub async fn answers(&self) -> bool {
+        let answer = tokio::time::timeout(Self::ANSWER_MAX, self.round_trip());
+        self.is_connected() && matches!(answer.await, Ok(Ok(())))
     }
 
     /// An inbox that nobody can guess. The client's own are counted on from one another, so that whoever has seen one knows

@@ -19,7 +19,7 @@ use crate::{owner::LeftMark, wire::subjects::Subjects};
 /// What lies in NATS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recalled {
-    /// The mark; none in a new fleet, or where it cannot be read.
+    /// The mark; none in a new fleet.
     pub left: Option<LeftMark>,
     /// The place in the stream of whatever lies there; 0: nothing does.
     pub sequence: u64,
@@ -29,7 +29,8 @@ pub struct Recalled {
 ///
 /// # Errors
 ///
-/// NATS does not answer, or does not allow it.
+/// NATS does not answer, or does not allow it; or what lies there is no mark that this program can read, so that whose the
+/// prefix is cannot be known.
 pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let doing = "recall where the ledger was last seen";
     let jetstream = jetstream::new(bus.client.clone());
@@ -38,11 +39,13 @@ pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let subject = bus.subjects.ground();
     match stream.get_last_raw_message_by_subject(&subject).await {
         Ok(message) => {
-            let left = serde_json::from_slice(&message.payload).inspect_err(|error| {
-                tracing::error!(%error, "what NATS keeps of the ledger's place cannot be read; going on without it");
-            });
+            let left = serde_json::from_slice(&message.payload);
+            let left = left.map_err(|source| BusError::UnreadableMark {
+                stream: bus.subjects.ground_stream(),
+                source,
+            })?;
             Ok(Recalled {
-                left: left.ok(),
+                left: Some(left),
                 sequence: message.sequence,
             })
         }

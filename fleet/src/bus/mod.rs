@@ -43,6 +43,18 @@ pub enum BusError {
     /// What lies under the prefix is not ours to touch.
     #[error(transparent)]
     ForeignLedger(Box<ForeignLedger>),
+    /// What lies in the place of the ledger's mark is none: it may be another ledger's, written by a later release.
+    #[error(
+        "stream {stream} keeps which ledger the prefix belongs to, and what lies there cannot be read: use the release that wrote \
+         it, or another --prefix (TOOLFLEET_PREFIX); where no other ledger uses this prefix, empty the stream (nats stream purge \
+         {stream})"
+    )]
+    UnreadableMark {
+        /// The stream's name.
+        stream: String,
+        /// Why it cannot be read.
+        source: serde_json::Error,
+    },
 }
 
 impl BusError {

@@ -38,7 +38,7 @@ impl PrefixClaim {
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's; or NATS does not answer, or does not allow it.
+    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
     pub async fn recall(&self) -> Result<Option<Mark>, BusError> {
         let left = mark::recall(&self.bus).await?.left;
         match owner(self.ledger.id, left) {
@@ -54,7 +54,7 @@ impl PrefixClaim {
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's; or NATS does not answer, or does not allow it.
+    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
     pub async fn hold(&self, mark: &Mark) -> Result<(), BusError> {
         for _ in 0..TRIES_MAX {
             let Recalled { left, sequence } = mark::recall(&self.bus).await?;
@@ -102,6 +102,7 @@ impl PrefixClaim {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = true;
+        let mut unreadable = false;
         loop {
             let look = async {
                 ticks.tick().await;
@@ -113,7 +114,12 @@ impl PrefixClaim {
             };
             tokio::select! {
                 looked = look => match looked {
-                    Ok(()) => {}
+                    Ok(()) => unreadable = false,
+                    // It stays, and no process starts until a person has looked at it; this one holds the prefix already.
+                    Err(error @ BusError::UnreadableMark { .. }) if !unreadable => {
+                        tracing::error!(error = report(&error), "no process of this prefix can be started");
+                        unreadable = true;
+                    }
                     Err(foreign @ BusError::ForeignLedger(_)) => {
                         tracing::error!(error = report(&foreign), "this process stops");
                         return foreign;

@@ -27,8 +27,10 @@ pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
             format!("{server} does not allow {} to {doing}: {what}", user(at)),
             format!("permit it (deploy/README.md), or name another user in {setting}"),
         ),
-        // It names the prefix, both ledgers and what to do.
-        BusError::ForeignLedger(foreign) => (foreign.to_string(), String::new()),
+        // They say what to do themselves.
+        BusError::ForeignLedger(_) | BusError::UnreadableMark { .. } => {
+            (problem.to_string(), String::new())
+        }
         BusError::Unavailable { doing, source } => {
             let source = source
                 .as_deref()

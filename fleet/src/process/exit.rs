@@ -58,7 +58,8 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
             BusError::UnfitServer(_)
             | BusError::BadUrl
             | BusError::Denied { .. }
-            | BusError::ForeignLedger(_) => true,
+            | BusError::ForeignLedger(_)
+            | BusError::UnreadableMark { .. } => true,
             BusError::Unavailable { .. } => false,
         };
     }

@@ -1,4 +1,4 @@
-//! Silence that is nobody's death: of Postgres, and of a worker that only cannot be heard.
+//! Silence that is nobody's death: of Postgres, of nats-server, and of a worker that only cannot be heard.
 
 use std::{fs, time::Duration};
 
@@ -10,16 +10,24 @@ use fleet_tests::{
     wait::until_so,
     witness::{Reply, Witness},
 };
+use futures_util::future::join_all;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
 use serde_json::json;
 
-/// A whole Postgres that stands still. Dropping it lets it go on.
+/// Processes of a server that stand still. Dropping it lets them go on.
 struct Paused(Vec<Pid>);
 
 impl Paused {
+    /// Stops this process.
+    fn process(pid: u32) -> Self {
+        let mut stopped = Self(Vec::new());
+        stopped.stop(i32::try_from(pid).unwrap());
+        stopped
+    }
+
     /// Stops the server that this process belongs to, with all it has started. The parent first: then there are no more.
     fn server_of(backend: i32) -> Self {
         let parent = parent(backend).unwrap();
@@ -62,6 +70,42 @@ fn parent(pid: i32) -> Option<i32> {
         .nth(1)?
         .parse()
         .ok()
+}
+
+/// What every process of the fleet says of being ready.
+async fn readiness(fleet: &Fleet) -> Vec<(u16, String)> {
+    let processes = fleet.dispatchers.iter().chain(&fleet.workers);
+    let said = processes.map(async |process| process.get("/readyz").await.unwrap());
+    join_all(said).await
+}
+
+#[tokio::test]
+async fn while_nats_server_stands_still_no_process_says_that_it_is_ready() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    // The connections stand all the while.
+    let paused = Paused::process(fleet.nats_pid());
+    until_so(
+        "every process to say that NATS does not answer",
+        async || {
+            let said = readiness(&fleet).await;
+            let silent =
+                |(status, body): &(u16, String)| *status == 503 && body.contains("nats: not ready");
+            said.iter().all(silent)
+        },
+    )
+    .await;
+    drop(paused);
+    until_so("every process to be ready again", async || {
+        readiness(&fleet)
+            .await
+            .iter()
+            .all(|(status, _)| *status == 200)
+    })
+    .await;
+    let answer = fleet.submit("look", &json!({"what": "a"})).wait().await;
+    assert_eq!(answer["state"], "succeeded");
+    invariants::hold(&fleet, &witness).await;
 }
 
 #[tokio::test]

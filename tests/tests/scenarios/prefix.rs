@@ -345,6 +345,52 @@ async fn who_finds_itself_on_the_prefix_of_another_ledger_stops_and_leaves_its_m
     invariants::hold(&fleet, &witness).await;
 }
 
+#[tokio::test]
+async fn a_mark_that_cannot_be_read_lets_nobody_start_and_stays() {
+    let witness = Witness::start().await;
+    let (mut fleet, waiting) = with_waiting(&witness, 1).await;
+    let other = another_ledger().await;
+    // As a later release may write it, of whichever ledger.
+    let strange = json!({ "format": 2, "ledger": "elsewhere" });
+    let sequence = leave(&fleet, &strange).await;
+
+    // The fleet that holds the prefix goes on, and leaves it where it is.
+    let call = fleet
+        .submit("charge", &json!({"what": "beside"}))
+        .key("beside");
+    let beside = call.asynchronous().await.call_id();
+    for database in [&other, &fleet.database] {
+        let mut second = fleet.dispatcher_of(database, &[]).await;
+        let said = second
+            .starts()
+            .await
+            .expect_err("it cannot be known whose the prefix is");
+        for part in [
+            "TOOLFLEET_GROUND",
+            "cannot be read",
+            "--prefix",
+            "nats stream purge",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    assert_eq!(left(&fleet).await.unwrap(), (sequence, strange));
+
+    // Emptied by a person: the next second the fleet has left its own.
+    let jetstream = jetstream::new(fleet.client.clone());
+    let stream = jetstream.get_stream(STREAM).await.unwrap();
+    stream.purge().await.unwrap();
+    let named = until_left_anew(&fleet, sequence).await;
+    let ours = json!(identity(&fleet.database).await.to_string());
+    assert_eq!(named["ledger_id"], ours);
+    fleet.add_worker(&[]).await;
+    for call in waiting.into_iter().chain([beside]) {
+        fleet.until_state(call, "succeeded").await;
+    }
+    assert_eq!(quarantines(&fleet.database).await, 0);
+    invariants::hold(&fleet, &witness).await;
+}
+
 async fn copy(from: &Path, to: &Path) {
     let copying = Command::new("cp").arg("-a").arg(from).arg(to).status();
     assert!(copying.await.unwrap().success());
