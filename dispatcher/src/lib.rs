@@ -43,9 +43,10 @@ use fleet::{
         ledger::{Accepting, Completing},
         migrate,
         session::Postgres,
+        snapshot::{self, SnapshotWatch},
         sweep as swept,
     },
-    telemetry::{metrics, report},
+    telemetry::{LedgerFigures, metrics, report},
 };
 use futures_util::FutureExt;
 pub use quota::{BadQuotas, TenantQuotas};
@@ -279,16 +280,19 @@ async fn watch_connections(
 /// Fills the gauges that need the ledger, at a scrape and never else. They need a look at every open call: where that takes
 /// long, the figures stand for a while, so that it takes a twentieth of the time at most.
 fn gauges(pool: PgPool) -> http::BeforeScrape {
-    let rests_until = Arc::new(tokio::sync::Mutex::new(Instant::now()));
+    let state = Arc::new(tokio::sync::Mutex::new((
+        Instant::now(),
+        SnapshotWatch::default(),
+    )));
     Arc::new(move || {
-        let (pool, rests_until) = (pool.clone(), Arc::clone(&rests_until));
+        let (pool, state) = (pool.clone(), Arc::clone(&state));
         Box::pin(async move {
-            let mut rests_until = rests_until.lock().await;
+            let (rests_until, watch) = &mut *state.lock().await;
             let began = Instant::now();
             if began < *rests_until {
                 return;
             }
-            match swept::figures(&pool).await {
+            match figures(&pool, watch).await {
                 Ok(figures) => metrics().counted(figures),
                 Err(error) => tracing::debug!(error = report(&error), "figures were not read"),
             }
@@ -297,6 +301,14 @@ fn gauges(pool: PgPool) -> http::BeforeScrape {
                 *rests_until = Instant::now() + took * FIGURES_REST;
             }
         })
+    })
+}
+
+async fn figures(pool: &PgPool, watch: &mut SnapshotWatch) -> Result<LedgerFigures, StoreError> {
+    let holder = snapshot::oldest(pool).await?;
+    Ok(LedgerFigures {
+        oldest_snapshot: watch.age(holder.as_ref(), Instant::now()),
+        ..swept::figures(pool).await?
     })
 }
 

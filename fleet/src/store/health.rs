@@ -23,12 +23,6 @@ pub struct Server {
     pub strangers: i64,
     /// Whether it vacuums by itself, and counts what there is to vacuum.
     pub autovacuum: bool,
-    /// Transactions of others that have been open for more than a minute, prepared ones included.
-    pub old_transactions: i64,
-    /// The process of the oldest one; none if it is a prepared one.
-    pub oldest_pid: Option<i32>,
-    /// How long it has been open, in seconds.
-    pub oldest_s: Option<f64>,
     /// Its time.
     pub now: OffsetDateTime,
 }
@@ -39,21 +33,12 @@ pub struct Server {
 ///
 /// Postgres does not answer.
 pub async fn server(pool: &PgPool) -> Result<Server, StoreError> {
-    let sql = "WITH old AS ( \
-             SELECT pid, xact_start AS since FROM pg_stat_activity \
-             WHERE backend_type = 'client backend' AND coalesce(application_name, '') NOT LIKE 'toolfleet%' \
-               AND xact_start < now() - interval '1 minute' \
-             UNION ALL \
-             SELECT NULL, prepared FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute') \
-         SELECT current_setting('server_version') AS version, \
+    let sql = "SELECT current_setting('server_version') AS version, \
                 current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint \
                     AS connections_max, \
                 (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
                     AND coalesce(application_name, '') NOT LIKE 'toolfleet%') AS strangers, \
                 current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS autovacuum, \
-                (SELECT count(*) FROM old) AS old_transactions, \
-                (SELECT pid FROM old ORDER BY since LIMIT 1) AS oldest_pid, \
-                (SELECT extract(epoch FROM now() - min(since))::float8 FROM old) AS oldest_s, \
                 clock_timestamp() AS now";
     let reading = sqlx::query_as(sql).fetch_one(pool);
     answer("look at the server", reading).await

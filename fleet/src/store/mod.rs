@@ -33,6 +33,7 @@ pub mod renumber;
 pub mod retire;
 pub mod session;
 pub mod settle;
+pub mod snapshot;
 pub mod standing;
 pub mod sweep;
 pub mod takeover;

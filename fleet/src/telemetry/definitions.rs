@@ -157,4 +157,6 @@ definitions! {
         "Calls in doubt, from Postgres");
     QUARANTINES = gauge("toolfleet.quarantines", "{loss}", &[],
         "Times that Postgres was found to have lost writes, from Postgres");
+    OLDEST_SNAPSHOT = gauge("toolfleet.oldest.snapshot", "s", &[],
+        "Age of the oldest snapshot that keeps vacuum from the rows of the ledger, from Postgres");
 }

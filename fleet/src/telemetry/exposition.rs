@@ -134,6 +134,7 @@ mod tests {
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
             quarantines: 2,
+            oldest_snapshot: Duration::from_secs(3),
         });
         let text = exposition.text();
         for define in define::ALL {

@@ -29,6 +29,8 @@ pub struct LedgerFigures {
     pub in_doubt: u64,
     /// Times that lost writes have been dealt with.
     pub quarantines: u64,
+    /// How old the oldest snapshot is that keeps vacuum from its work.
+    pub oldest_snapshot: Duration,
 }
 
 /// The figures that were read last, and when.
@@ -101,6 +103,20 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
             })
             .build();
     };
+    let define = define::OLDEST_SNAPSHOT;
+    let source = Arc::clone(figures);
+    let gauge = meter
+        .f64_observable_gauge(define.name)
+        .with_unit(define.unit)
+        .with_description(define.help);
+    gauge
+        .with_callback(move |observer| {
+            if let Some(figures) = source.fresh(Instant::now()) {
+                observer.observe(figures.oldest_snapshot.as_secs_f64(), &[]);
+            }
+        })
+        .build();
+
     figure(define::HELD, |figures| figures.held);
     figure(define::IN_DOUBT, |figures| figures.in_doubt);
     figure(define::QUARANTINES, |figures| figures.quarantines);

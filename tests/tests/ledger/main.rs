@@ -28,6 +28,7 @@ mod outage;
 mod plans;
 mod quarantine;
 mod release;
+mod snapshot;
 
 mod sweep;
 

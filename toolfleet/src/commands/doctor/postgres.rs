@@ -11,6 +11,7 @@ use fleet::{
         PgPool, StoreError, ground,
         health::{self, Doubts, Partitions, Server, Waiting, Worker},
         session::{Postgres, within},
+        snapshot::{self, HolderKind, SnapshotHolder},
     },
 };
 use time::OffsetDateTime;
@@ -98,7 +99,12 @@ async fn look_into(
     let server = health::server(&pool).await?;
     let off = clock_off(before, server.now, wall_clock());
     checks.extend(standing(&ground, &server));
-    checks.push(transactions(&server));
+    let holder = within(
+        "look for old transactions",
+        LOOK_MAX,
+        snapshot::oldest(&pool),
+    );
+    checks.push(transactions(holder.await?.as_ref()));
     checks.push(autovacuum(&server));
     checks.push(clock(off));
     seen.server = Some(server);
@@ -157,20 +163,50 @@ fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
     found.into_iter().map(fail).collect()
 }
 
-fn transactions(server: &Server) -> Check {
+/// How long a transaction may be open before somebody should look.
+const OPEN_MAX: Duration = Duration::from_secs(60);
+/// The same where Postgres does not say how long it has been: so many transactions have begun since.
+const TRANSACTIONS_MAX: u32 = 100_000;
+
+fn transactions(holder: Option<&SnapshotHolder>) -> Check {
     let name = "transactions";
-    let Some(oldest) = server.oldest_s else {
+    let is_old = |holder: &&SnapshotHolder| match holder.open_for {
+        Some(open_for) => open_for > OPEN_MAX,
+        None => holder.transactions > TRANSACTIONS_MAX,
+    };
+    let Some(holder) = holder.filter(is_old) else {
         return Check::ok(name, "none keeps vacuum from its work");
     };
-    let open = usize::try_from(server.old_transactions).unwrap_or_default();
+    let (who, pid) = (&holder.name, holder.pid.unwrap_or_default());
+    let what = match holder.kind {
+        HolderKind::Session => format!("a transaction of user {who} (process {pid})"),
+        HolderKind::Prepared => format!("the prepared transaction {who}"),
+        HolderKind::Replica => format!("a query on a replica of user {who} (process {pid})"),
+        HolderKind::Slot => format!("the replication slot {who}"),
+    };
+    let since = match holder.open_for {
+        Some(open_for) => format!("for {}", age(open_for.as_secs_f64())),
+        None => format!("since {} transactions ago", holder.transactions),
+    };
     let found = format!(
-        "{} open for more than a minute, the oldest for {}: vacuum cannot clear what they may still see",
-        count(open, "transaction"),
-        age(oldest)
+        "{what} has kept vacuum from its work {since}: dead rows stay, and the ledger becomes slower"
     );
-    let advice = match server.oldest_pid {
-        Some(pid) => format!("End it if nobody needs it: SELECT pg_terminate_backend({pid})"),
-        None => "It is a prepared one: COMMIT or ROLLBACK PREPARED it (pg_prepared_xacts)".into(),
+    let advice = match holder.kind {
+        HolderKind::Session if holder.open_for.is_none() => format!(
+            "End it if nobody needs it: SELECT pg_terminate_backend({pid}). GRANT pg_read_all_stats to this user to see since when"
+        ),
+        HolderKind::Session => {
+            format!("End it if nobody needs it: SELECT pg_terminate_backend({pid})")
+        }
+        HolderKind::Prepared => {
+            "COMMIT PREPARED or ROLLBACK PREPARED it (pg_prepared_xacts)".into()
+        }
+        HolderKind::Replica => {
+            "End the long query on the replica, or set hot_standby_feedback to off there".into()
+        }
+        HolderKind::Slot => {
+            "Connect its replica again, or drop the slot (pg_drop_replication_slot)".into()
+        }
     };
     Check::warn(name, found, advice)
 }
@@ -253,8 +289,6 @@ pub(super) fn connections(server: &Server, workers: usize, dispatchers: usize) -
 
 #[cfg(test)]
 mod tests {
-    use time::Duration;
-
     use super::super::check::Status;
     use super::*;
 
@@ -264,16 +298,13 @@ mod tests {
             connections_max: 97,
             strangers: 3,
             autovacuum: true,
-            old_transactions: 0,
-            oldest_pid: None,
-            oldest_s: None,
             now: OffsetDateTime::UNIX_EPOCH,
         }
     }
 
     #[test]
     fn a_clock_is_off_by_what_the_way_of_the_answer_cannot_explain() {
-        let at = |seconds| OffsetDateTime::UNIX_EPOCH + Duration::seconds(seconds);
+        let at = |seconds| OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(seconds);
         assert!(clock_off(at(10), at(12), at(14)).abs() < 0.001);
         assert!((clock_off(at(30), at(12), at(32)) - 18.0).abs() < 0.001);
         assert!((clock_off(at(1), at(12), at(2)) + 10.0).abs() < 0.001);
@@ -283,18 +314,57 @@ mod tests {
     }
 
     #[test]
-    fn an_old_transaction_is_named_with_how_to_end_it() {
-        assert_eq!(transactions(&server()).status, Status::Ok);
-        let old = Server {
-            old_transactions: 2,
-            oldest_pid: Some(4711),
-            oldest_s: Some(300.0),
-            ..server()
+    fn what_keeps_vacuum_from_its_work_is_named_with_how_to_end_it() {
+        let holder = |kind, open_for, transactions| SnapshotHolder {
+            kind,
+            pid: Some(4_711),
+            name: "ada".to_owned(),
+            open_for,
+            transactions,
+            horizon: 1,
         };
-        let check = transactions(&old);
-        assert_eq!(check.status, Status::Warn);
-        assert!(check.found.starts_with("2 transactions") && check.found.contains("5 min"));
-        assert!(check.advice.unwrap().contains("pg_terminate_backend(4711)"));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let session = HolderKind::Session;
+        assert_eq!(transactions(None).status, Status::Ok);
+        let young = holder(session, seconds(59), 5_000_000);
+        assert_eq!(transactions(Some(&young)).status, Status::Ok);
+        assert_eq!(
+            transactions(Some(&holder(session, None, 100_000))).status,
+            Status::Ok
+        );
+        let cases = [
+            (
+                holder(session, seconds(300), 5),
+                "user ada (process 4711)",
+                "pg_terminate_backend(4711)",
+            ),
+            (
+                holder(session, None, 100_001),
+                "100001 transactions ago",
+                "pg_read_all_stats",
+            ),
+            (
+                holder(HolderKind::Prepared, seconds(300), 5),
+                "the prepared transaction ada",
+                "ROLLBACK PREPARED",
+            ),
+            (
+                holder(HolderKind::Replica, seconds(300), 5),
+                "on a replica",
+                "hot_standby_feedback",
+            ),
+            (
+                holder(HolderKind::Slot, None, 100_001),
+                "the replication slot ada",
+                "pg_drop_replication_slot",
+            ),
+        ];
+        for (holder, found, advice) in cases {
+            let check = transactions(Some(&holder));
+            assert_eq!(check.status, Status::Warn);
+            assert!(check.found.contains(found), "{}", check.found);
+            assert!(check.advice.unwrap().contains(advice));
+        }
     }
 
     #[test]
