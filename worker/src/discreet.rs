@@ -8,7 +8,7 @@ use fleet::{
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
-use crate::executors::{AttemptContext, Prepared};
+use crate::executors::{AttemptContext, Prepared, Returned};
 
 /// A request whose failures are told with sensitive values masked.
 pub(crate) struct Discreet {
@@ -31,11 +31,11 @@ impl Discreet {
 }
 
 impl Prepared for Discreet {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         async move {
-            let outcome = self.inner.run(context).await;
-            let outcome = outcome.reworded(|text| masked(text, &self.hidden));
-            match outcome {
+            let returned = self.inner.run(context).await;
+            let told = |text: &str| masked(text, &self.hidden);
+            let outcome = match returned.outcome.reworded(told) {
                 Outcome::Applied { result, flaw } => Outcome::Applied {
                     result,
                     flaw: flaw.map(without_output),
@@ -45,6 +45,10 @@ impl Prepared for Discreet {
                     Outcome::DefiniteFailure(without_output(failure))
                 }
                 Outcome::Unknown(failure) => Outcome::Unknown(without_output(failure)),
+            };
+            Returned {
+                outcome,
+                ..returned
             }
         }
         .boxed()

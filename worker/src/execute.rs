@@ -28,9 +28,7 @@ use tracing::Instrument;
 use crate::{
     answer,
     claim::Running,
-    executors::{
-        AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, Promise, StopReason,
-    },
+    executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
     progress::News,
     running::Entry,
@@ -222,14 +220,17 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
 
 async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution {
     let until = context.until + LINGER_MAX + BACKSTOP;
-    let (left_behind, committed) = (context.left_behind.clone(), context.committed.clone());
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
         // What the tool itself said holds, whatever it left behind.
-        Ok(Ok(outcome @ Outcome::Unknown(_))) if left_behind.is_admitted() => {
-            Execution::Abandoned(outcome)
-        }
-        Ok(Ok(outcome)) => match committed.take() {
+        Ok(Ok(Returned {
+            outcome: outcome @ Outcome::Unknown(_),
+            left_behind: true,
+            ..
+        })) => Execution::Abandoned(outcome),
+        Ok(Ok(Returned {
+            outcome, committed, ..
+        })) => match committed {
             Some(ended) => Execution::Committed(outcome, ended),
             None => Execution::Ran(outcome),
         },
@@ -326,10 +327,8 @@ fn context(
         language: claimed.language,
         trace: trace::context_of(span, &claimed.trace),
         stop: entry.stop.clone(),
-        left_behind: LeftBehind::default(),
         progress: Progress::default(),
         promise: Promise::of(tool),
-        committed: Committed::default(),
     }
 }
 
