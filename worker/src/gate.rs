@@ -1,49 +1,37 @@
 //! The gate: everything that can refuse or fail without touching the world, before the claim.
 //!
-//! It finds the tool's version, gets the arguments, renders the request and resolves secrets. Interceptors will stand here.
+//! It finds the tool's version, gets the arguments, renders the request and resolves secrets.
 
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Limits},
-    call::{Effect, State},
+    call::State,
     canonical,
+    ending::{Ending, Fact, Guard, Known},
     ids::CallId,
     manifest::ExecutorSpec,
     obstacle::{Lack, Obstacle},
-    outcome::{OutcomeWord, ToolFailure},
+    outcome::ToolFailure,
     registry::Tool,
     said,
-    sensitive::masked,
     store::{
-        complete::{Ending, EndingKind, Guard},
         postpone::{self, Postponed},
         read::{self, CallRow},
     },
     telemetry::report,
-    wire::{code::Code, error::ErrorBody, message::Message, pointer::Pointer},
+    wire::{code::Code, message::Message, pointer::Pointer},
 };
 
 use crate::{
     complete,
-    conclude::{effect_of, failed, json},
-    discreet::Discreet,
     dispose::Skip,
-    executors::Prepared,
     programs::{ProgramSlot, Turn},
+    redact::RedactedFailures,
+    stage::{Gated, Rendered},
     waiting::Tenant,
     worker::Worker,
 };
-
-/// A call whose request is ready to go out.
-pub(crate) struct Gated {
-    pub(crate) call: CallId,
-    pub(crate) tool: Arc<Tool>,
-    pub(crate) args_hash: [u8; 32],
-    pub(crate) prepared: Box<dyn Prepared>,
-    /// Of a program: its slot, until it is over.
-    pub(crate) program: Option<ProgramSlot>,
-}
 
 /// Takes a pointer through the gate.
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
@@ -62,7 +50,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
         None => Box::pin(read_args(worker, call)).await?,
     };
     match prepare(worker, &tool, &args) {
-        Ok(prepared) => {
+        Ok(rendered) => {
             let program = match &tool.manifest.executor {
                 ExecutorSpec::Process(_) => {
                     Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
@@ -76,7 +64,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
                 call,
                 args_hash: canonical::hash_text(&args),
                 tool,
-                prepared,
+                rendered,
                 program,
             })
         }
@@ -159,11 +147,7 @@ pub(crate) async fn read_args(worker: &Worker, call: CallId) -> Result<String, S
 }
 
 /// Renders the request and resolves its secrets.
-pub(crate) fn prepare(
-    worker: &Worker,
-    tool: &Tool,
-    args: &str,
-) -> Result<Box<dyn Prepared>, ToolFailure> {
+pub(crate) fn prepare(worker: &Worker, tool: &Tool, args: &str) -> Result<Rendered, ToolFailure> {
     // The door's own parser: another one would respell numbers.
     let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
         let why = error.message;
@@ -174,20 +158,12 @@ pub(crate) fn prepare(
         );
         ToolFailure::new(Code::ToolGone, what)
     })?;
-    let prepared = worker.executors.of(&tool.manifest.executor).prepare(
-        &tool.manifest,
-        &value,
-        &worker.secrets,
-    );
-    let Some(sensitive) = &tool.manifest.sensitive else {
-        return prepared;
-    };
-    match prepared {
-        Ok(prepared) => Ok(Discreet::around(prepared, sensitive, &value)),
-        Err(failure) => {
-            let hidden = sensitive.texts(&value);
-            Err(failure.reworded(|text| masked(text, &hidden)))
-        }
+    let manifest = &tool.manifest;
+    let redact = RedactedFailures::of(manifest.sensitive.as_ref(), &value);
+    let executor = worker.executors.of(&manifest.executor);
+    match executor.prepare(manifest, &value, &worker.secrets) {
+        Ok(prepared) => Ok(Rendered { prepared, redact }),
+        Err(failure) => Err(redact.redact_unsent(failure)),
     }
 }
 
@@ -212,9 +188,9 @@ async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool
 async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
     match refusing(worker, call, tool).await {
         Ok(Some(ending)) => match worker.end(&ending).await {
-            Ok(ended) => {
-                if let Some(ended) = ended {
-                    complete::reply(worker, call, &ended, ending).await;
+            Ok(moved) => {
+                if let Some(moved) = moved {
+                    complete::reply(worker, call, &moved, ending).await;
                 }
                 Skip::Refused
             }
@@ -244,26 +220,15 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
     let Err(failure) = prepare(worker, tool, &args) else {
         return Ok(None);
     };
-    // An attempt before this one may have had its effect, perhaps one that the ledger has lost.
-    let doubtful =
-        (row.attempts > 0 || row.effect_unknown) && manifest.effect == Effect::Idempotent;
-    let kind = if doubtful {
-        EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure, row.language)),
-        }
-    } else {
-        failed(
-            &failure,
-            effect_of(manifest.effect, OutcomeWord::NotStarted),
-            row.language,
-        )
+    let known = Known {
+        effect: manifest.effect,
+        language: row.language,
+        cancelled: false,
+        // Any attempt before this one may have had its effect, perhaps one that the ledger has lost.
+        earlier_unknown: row.attempts > 0 || row.effect_unknown,
+        applied_late: false,
     };
-    Ok(Some(Ending {
-        call_id: call,
-        guard: Guard::Queued(row.rev),
-        kind,
-        attempt: None,
-        actor: worker.actor(),
-        reason: "refused_at_the_gate".to_owned(),
-    }))
+    let (fact, guard) = (Fact::Refused(&failure), Guard::Queued(row.rev));
+    let ending = Ending::by(&fact, &known, call, guard, None, worker.actor());
+    Ok(Some(ending))
 }

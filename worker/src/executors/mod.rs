@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use fleet::{
     call::Language,
+    ending::Moved,
     ids::{AttemptId, CallId, Label, ToolName},
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    store::complete::Ended,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -116,7 +116,7 @@ pub struct Returned {
     /// effect did not take place.
     pub left_behind: bool,
     /// How the call ended, where that was committed in the same transaction as the tool's effect.
-    pub committed: Option<Box<Ended>>,
+    pub committed: Option<Box<Moved>>,
 }
 
 impl From<Outcome> for Returned {

@@ -246,7 +246,7 @@ struct Done {
     /// The answer, as JSON.
     result: String,
     /// How the call ended in it, if it did.
-    ended: Option<Box<complete::Ended>>,
+    ended: Option<Box<complete::Moved>>,
     /// Its connection, if that is fit for another.
     open: Option<Open>,
 }
@@ -316,7 +316,7 @@ async fn steps(
     session: &mut Session,
     attempt: &SqlAttempt,
     context: &AttemptContext,
-) -> Result<(String, Option<complete::Ended>), Ended> {
+) -> Result<(String, Option<complete::Moved>), Ended> {
     session.tell(facts(context)).await?;
     let statement = session
         .statement(&attempt.statement, attempt.params.len())
