@@ -16,6 +16,7 @@ use fleet::{
     registry::Tool,
     said,
     store::{
+        StoreError,
         postpone::{self, Postponed},
         read::{self, CallRow},
     },
@@ -35,7 +36,7 @@ use crate::{
 
 /// Takes a pointer through the gate.
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
-    let call = pointer.call_id;
+    let (call, rev) = (pointer.call_id, pointer.rev);
     let Some(tool) = find_tool(worker, &pointer).await? else {
         let version = pointer.tool_version;
         let what = said!(
@@ -43,7 +44,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
             "它没有这个工具的版本 {version}"
         );
         let obstacle = Obstacle::new(Lack::ToolVersion, &what, &worker.name);
-        return Err(Box::pin(cannot_run(worker, call, &obstacle)).await);
+        return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     };
     let args = match &pointer.args {
         Some(args) => args.get().to_owned(),
@@ -73,7 +74,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
             let obstacle = Obstacle::of(&failure, &worker.name);
-            Err(Box::pin(cannot_run(worker, call, &obstacle)).await)
+            Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
         }
     }
 }
@@ -102,26 +103,44 @@ const fn is_final(code: Code) -> bool {
 const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
 /// Lets a call wait that another worker may be able to run: in the ledger rather than in NATS, where it would hold a place in
-/// front of others.
-async fn cannot_run(worker: &Worker, call: CallId, obstacle: &Obstacle) -> Skip {
-    let row = match queued(worker, call).await {
-        Ok(row) => row,
-        Err(skip) => return skip,
+/// front of others. The revision of its pointer, where it has one, spares a read of its row unless the call has moved since.
+async fn cannot_run(worker: &Worker, call: CallId, rev: Option<i32>, obstacle: &Obstacle) -> Skip {
+    let postponed = match rev {
+        Some(rev) => postpone(worker, call, rev, obstacle).await,
+        None => Ok(false),
     };
-    let postponed = Postponed {
-        call,
-        rev: row.rev,
-        pause: POSTPONED_FOR,
-        obstacle,
-        actor: &worker.actor(),
+    let postponed = match postponed {
+        Ok(true) => return Skip::CannotRun,
+        Ok(false) => match queued(worker, call).await {
+            Ok(row) => postpone(worker, call, row.rev, obstacle).await,
+            Err(skip) => return skip,
+        },
+        Err(error) => Err(error),
     };
-    match postpone::postpone(&worker.pool, postponed).await {
+    match postponed {
         Ok(_waits_or_has_moved) => Skip::CannotRun,
         Err(error) => {
             tracing::debug!(error = report(&error), "the call was not postponed");
             Skip::StoreSilent
         }
     }
+}
+
+/// Whether the call waits; it does not if it has moved since this revision.
+async fn postpone(
+    worker: &Worker,
+    call: CallId,
+    rev: i32,
+    obstacle: &Obstacle,
+) -> Result<bool, StoreError> {
+    let postponed = Postponed {
+        call,
+        rev,
+        pause: POSTPONED_FOR,
+        obstacle,
+        actor: &worker.actor(),
+    };
+    postpone::postpone(&worker.pool, postponed).await
 }
 
 /// The row of a call that is still queued.
@@ -205,7 +224,7 @@ async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
                 "它收到的消息与这次调用不一致",
             );
             let obstacle = Obstacle::new(Lack::Ability, &what, &worker.name);
-            cannot_run(worker, call, &obstacle).await
+            cannot_run(worker, call, None, &obstacle).await
         }
         Err(skip) => skip,
     }
