@@ -325,6 +325,9 @@ impl Door {
                 .then(|| RawValue::from_string(call.args.clone()).ok())
                 .flatten(),
             tenant: Some(call.tenant.clone()),
+            language: Some(call.language),
+            priority: Some(call.priority),
+            rev: Some(0),
             trace: TraceContext {
                 baggage: None,
                 ..call.trace.clone()

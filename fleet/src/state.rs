@@ -13,7 +13,7 @@
 //! No path leads from `in_doubt` back to `queued`: what may have happened is never run again.
 //! And nothing leads out of a terminal state: a call has one outcome, for ever.
 //!
-//! The tables hold the same list (`legal_moves` on `open_calls`, `finished_calls_legal_move` on the history);
+//! Every ending takes its state from here (`fleet/src/ending/`). The tables hold the same list (`legal_moves` on `open_calls`, `finished_calls_legal_move` on the history);
 //! `tests/tests/ledger/agreement.rs` compares them cell by cell.
 
 #![deny(clippy::wildcard_enum_match_arm)]

@@ -11,7 +11,7 @@ mod counting;
 
 use fleet::{
     arguments::{Coercing, Level, Limits, Schema, parse},
-    call::{CallOutcome, EffectKnown, Language, Source, State},
+    call::{CallOutcome, EffectKnown, Language, Priority, Source, State},
     canonical,
     ids::CallId,
     wire::{
@@ -168,6 +168,9 @@ fn pointer(call_id: CallId) -> Pointer {
         args_hash: "0".repeat(64),
         args: Some(a_kib()),
         tenant: Some("acme".parse().unwrap()),
+        language: Some(Language::En),
+        priority: Some(Priority::Normal),
+        rev: Some(0),
         trace: TraceContext {
             traceparent: Some(HEADERS[5].1.to_owned()),
             ..TraceContext::default()

@@ -330,7 +330,12 @@ fn elsewhere(english: &str, chinese: &str, filled: &[(&str, &str)]) -> Message {
     static SOURCES: LazyLock<String> = LazyLock::new(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut sources = String::new();
-        for folder in ["dispatcher/src", "worker/src", "migrations"] {
+        for folder in [
+            "fleet/src/ending",
+            "dispatcher/src",
+            "worker/src",
+            "migrations",
+        ] {
             gather(&root.join(folder), &mut sources);
         }
         sources

@@ -277,6 +277,7 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
             effect: EffectKnown::Applied,
             result: Some("{\"done\":true}".to_owned()),
             error: None,
+            degraded: None,
         },
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::Applied,

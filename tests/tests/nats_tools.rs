@@ -33,7 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
-    AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Prepared, Progress, Promise, Stop,
+    AttemptContext, Executor, LINGER_MAX, Prepared, Progress, Promise, Returned, Stop,
     nats::NatsExecutor,
 };
 
@@ -102,7 +102,7 @@ impl Scene {
         for (name, value) in headers {
             sent.insert(*name, *value);
         }
-        let (outcome, ()) = tokio::join!(prepared.run(context(LONG)), async {
+        let (Returned { outcome, .. }, ()) = tokio::join!(prepared.run(context(LONG)), async {
             let inbox = next(&mut requests).await.reply.unwrap();
             let body = body.to_owned().into();
             let replying = self.service.publish_with_headers(inbox, sent, body);
@@ -160,8 +160,6 @@ fn context(time: Duration) -> AttemptContext {
             _ => None,
         }),
         stop: Stop::under(CancellationToken::new()),
-        left_behind: LeftBehind::default(),
-        committed: Committed::default(),
         progress: Progress::default(),
         promise: Promise::default(),
     }
@@ -184,7 +182,7 @@ async fn a_service_is_told_everything_and_gets_the_arguments_to_the_last_digit()
         .unwrap();
     let context = context(LONG);
     let (call, attempt) = (context.call_id.to_string(), context.attempt_id.to_string());
-    let (outcome, request) = tokio::join!(prepared.run(context), async {
+    let (Returned { outcome, .. }, request) = tokio::join!(prepared.run(context), async {
         let request = next(&mut requests).await;
         let inbox = request.reply.clone().unwrap();
         scene
@@ -307,7 +305,7 @@ async fn where_nobody_listens_nothing_started() {
         let prepared = scene
             .prepare(&manifest(effect, json!({})), &json!({}))
             .unwrap();
-        let outcome = prepared.run(context(LONG)).await;
+        let outcome = prepared.run(context(LONG)).await.outcome;
         assert_eq!(word(&outcome), ("not_started", Some("unavailable")));
     }
     assert!(
@@ -332,17 +330,17 @@ async fn a_service_hears_that_nobody_waits_any_more() {
         };
         let context = context(time);
         let (call, attempt) = (context.call_id, context.attempt_id);
-        let (stop, left_behind) = (context.stop.clone(), context.left_behind.clone());
+        let stop = context.stop.clone();
         let began = Instant::now();
-        let (outcome, ()) = tokio::join!(prepared.run(context), async {
+        let (returned, ()) = tokio::join!(prepared.run(context), async {
             next(&mut requests).await;
             if cancelled {
                 stop.cancel();
             }
         });
-        assert_eq!(word(&outcome), ("unknown", Some(code)));
+        assert_eq!(word(&returned.outcome), ("unknown", Some(code)));
         assert!(began.elapsed() < Duration::from_millis(300) + LINGER_MAX);
-        assert!(!left_behind.is_admitted(), "the client holds nothing of it");
+        assert!(!returned.left_behind, "the client holds nothing of it");
         let told = next(&mut cancels).await;
         assert!(
             told.subject.ends_with(&call.to_string()),
@@ -364,10 +362,12 @@ async fn without_a_connection_nothing_is_sent_and_nothing_is_sent_later() {
     let prepared = scene.prepare(&manifest, &json!({})).unwrap();
     scene.disconnect().await;
     let context = context(LONG);
-    let left_behind = context.left_behind.clone();
-    let outcome = prepared.run(context).await;
-    assert_eq!(word(&outcome), ("not_started", Some("unavailable")));
-    assert!(!left_behind.is_admitted());
+    let returned = prepared.run(context).await;
+    assert_eq!(
+        word(&returned.outcome),
+        ("not_started", Some("unavailable"))
+    );
+    assert!(!returned.left_behind);
     // Before the claim it is a reason to let another worker try.
     let refused = scene.prepare(&manifest, &json!({})).err().unwrap();
     assert_eq!(refused.code, Code::Unavailable);
@@ -381,7 +381,7 @@ async fn an_answer_that_comes_after_a_reconnect_still_counts_for_a_write_and_a_r
     let prepared = scene
         .prepare(&manifest("once", json!({})), &json!({}))
         .unwrap();
-    let (outcome, ()) = tokio::join!(prepared.run(context(LONG)), async {
+    let (Returned { outcome, .. }, ()) = tokio::join!(prepared.run(context(LONG)), async {
         let inbox = next(&mut requests).await.reply.unwrap();
         let mut epoch = scene.bus.epoch();
         wire.cut();
@@ -403,7 +403,7 @@ async fn an_answer_that_comes_after_a_reconnect_still_counts_for_a_write_and_a_r
         .prepare(&manifest("read", json!({})), &json!({}))
         .unwrap();
     let began = Instant::now();
-    let (outcome, ()) = tokio::join!(prepared.run(context(LONG)), async {
+    let (Returned { outcome, .. }, ()) = tokio::join!(prepared.run(context(LONG)), async {
         next(&mut requests).await;
         wire.cut();
     });
@@ -419,10 +419,9 @@ async fn what_was_handed_over_is_not_held_when_its_server_never_gets_it() {
         .prepare(&manifest("once", json!({})), &json!({}))
         .unwrap();
     let context = context(Duration::from_millis(300));
-    let left_behind = context.left_behind.clone();
-    let outcome = prepared.run(context).await;
-    assert_eq!(word(&outcome), ("unknown", Some("timeout")));
-    assert!(!left_behind.is_admitted(), "the socket took it");
+    let returned = prepared.run(context).await;
+    assert_eq!(word(&returned.outcome), ("unknown", Some("timeout")));
+    assert!(!returned.left_behind, "the socket took it");
 }
 
 #[tokio::test]
@@ -442,11 +441,11 @@ async fn what_may_still_be_sent_later_is_admitted_and_holds_the_workers_lock() {
         .prepare(&manifest("once", json!({})), &json!({}))
         .unwrap();
     let context = context(Duration::from_millis(500));
-    let (attempt, left_behind) = (context.attempt_id, context.left_behind.clone());
-    let outcome = prepared.run(context).await;
+    let attempt = context.attempt_id;
+    let returned = prepared.run(context).await;
     signal(&scene, Signal::SIGCONT);
-    assert_eq!(word(&outcome), ("unknown", Some("timeout")));
-    assert!(left_behind.is_admitted());
+    assert_eq!(word(&returned.outcome), ("unknown", Some("timeout")));
+    assert!(returned.left_behind);
     // It was no empty fear.
     let late = next(&mut requests).await.headers.unwrap();
     assert_eq!(
@@ -508,7 +507,7 @@ async fn a_service_that_replies_often_late_or_with_garbage_changes_nothing() {
     let prepared = scene
         .prepare(&manifest("once", json!({})), &json!({}))
         .unwrap();
-    let (outcome, inbox) = tokio::join!(prepared.run(context(LONG)), async {
+    let (Returned { outcome, .. }, inbox) = tokio::join!(prepared.run(context(LONG)), async {
         let inbox = next(&mut requests).await.reply.unwrap();
         for reply in 1..=1_000 {
             scene
@@ -527,7 +526,7 @@ async fn a_service_that_replies_often_late_or_with_garbage_changes_nothing() {
     let prepared = scene
         .prepare(&manifest("once", json!({})), &json!({}))
         .unwrap();
-    let (outcome, other) = tokio::join!(prepared.run(context(LONG)), async {
+    let (Returned { outcome, .. }, other) = tokio::join!(prepared.run(context(LONG)), async {
         let other = next(&mut requests).await.reply.unwrap();
         scene
             .service
@@ -577,8 +576,7 @@ async fn a_reply_that_is_no_message_breaks_one_connection_and_proves_nothing() {
                 .prepare(&manifest(effect, json!({})), &json!({}))
                 .unwrap();
             let context = context(time);
-            let left_behind = context.left_behind.clone();
-            let (outcome, _stream) = tokio::join!(prepared.run(context), async {
+            let (returned, _stream) = tokio::join!(prepared.run(context), async {
                 let inbox = next(&mut requests).await.reply.unwrap();
                 let mut stream = raw(&scene).await;
                 let line = format!("HPUB {inbox} {0} {0}\r\n", headers.len());
@@ -586,8 +584,8 @@ async fn a_reply_that_is_no_message_breaks_one_connection_and_proves_nothing() {
                 stream.write_all(&reply).await.unwrap();
                 stream
             });
-            assert_eq!(word(&outcome), ("unknown", Some(code)), "{effect}");
-            assert!(!left_behind.is_admitted());
+            assert_eq!(word(&returned.outcome), ("unknown", Some(code)), "{effect}");
+            assert!(!returned.left_behind);
             until_so("the connection to be back", async || {
                 scene.bus.is_connected()
             })

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use fleet::{
-    outcome::{Outcome, ToolFailure},
+    outcome::ToolFailure,
     registry::Tool,
     wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
 
-/// Above so many bytes an answer is checked where nobody waits.
+/// An answer of more bytes is checked on a thread of its own.
 const SHORT: usize = 64 * 1024;
 
 /// What a tool's manifest promises of its answers. Clones are cheap.
@@ -22,48 +22,37 @@ impl Promise {
     }
 
     /// The answer, and why it is not what was promised, if it is not. No value of it is quoted.
-    pub async fn kept(&self, answer: Box<RawValue>) -> (Box<RawValue>, Option<ToolFailure>) {
+    pub async fn kept(&self, answer: Box<RawValue>) -> Judged {
+        match (self.kept_now(answer), &self.0) {
+            (Ok(judged), _) => judged,
+            (Err(answer), Some(tool)) => check_aside(answer, Arc::clone(tool)).await,
+            (Err(answer), None) => (answer, None),
+        }
+    }
+
+    /// The same at once; an error has the answer that is too long for that.
+    pub(crate) fn kept_now(&self, answer: Box<RawValue>) -> Result<Judged, Box<RawValue>> {
         match &self.0 {
-            Some(tool) => check(answer, Arc::clone(tool)).await,
-            None => (answer, None),
+            None => Ok((answer, None)),
+            Some(_) if answer.get().len() > SHORT => Err(answer),
+            Some(tool) => {
+                let problem = tool.answer_problem(&answer);
+                Ok((answer, problem))
+            }
         }
     }
 }
 
-/// The outcome, with a flaw if the answer does not fit the tool's `output_schema`. That the tool did it stands all the same.
-///
-/// A write's answer is kept beside its flaw, for it may be the only trace of what was done; not where it may hold
-/// sensitive values, for nobody knows where they stand in an answer of another shape.
-pub(crate) async fn checked(outcome: Outcome, tool: &Arc<Tool>) -> Outcome {
-    let Outcome::Applied { result, flaw } = outcome else {
-        return outcome;
-    };
-    let (result, flaw) = if flaw.as_ref().is_none_or(ToolFailure::is_mended) {
-        let (result, broken) = Promise::of(tool).kept(result).await;
-        (result, broken.or(flaw))
-    } else {
-        (result, flaw)
-    };
-    let useless = flaw.as_ref().is_some_and(|flaw| !flaw.is_mended());
-    let result = if useless && tool.manifest.sensitive.is_some() {
-        RawValue::NULL.to_owned()
-    } else {
-        result
-    };
-    Outcome::Applied { result, flaw }
-}
+/// An answer, and why it is not what was promised, if it is not.
+type Judged = (Box<RawValue>, Option<ToolFailure>);
 
-async fn check(result: Box<RawValue>, tool: Arc<Tool>) -> (Box<RawValue>, Option<ToolFailure>) {
-    let short = result.get().len() <= SHORT;
-    let check = move || {
-        let problem = tool.answer_problem(&result);
-        (result, problem)
-    };
-    if short {
-        return check();
-    }
-    let checking = tokio::task::spawn_blocking(check).await;
-    checking.unwrap_or_else(|_panic| {
+/// On a thread where it holds up nothing else.
+async fn check_aside(answer: Box<RawValue>, tool: Arc<Tool>) -> Judged {
+    let checking = tokio::task::spawn_blocking(move || {
+        let problem = tool.answer_problem(&answer);
+        (answer, problem)
+    });
+    checking.await.unwrap_or_else(|_panic| {
         let what = Message::fixed(
             "the tool's answer could not be held against its output_schema",
             "无法用 output_schema 检查工具返回的结果",

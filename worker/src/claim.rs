@@ -1,6 +1,6 @@
 //! Claim: the start mark. Before it nothing has happened; after it this process, and no other, may run the call once.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fleet::{
     call::State,
@@ -17,24 +17,10 @@ use fleet::{
 use tokio::time::Instant;
 
 use crate::{
-    dispose::Skip, executors::Prepared, gate::Gated, programs::ProgramSlot, running::Entry,
+    dispose::Skip,
+    stage::{Gated, Running},
     worker::Worker,
 };
-
-/// A claimed call.
-pub(crate) struct Running {
-    pub(crate) claimed: Claimed,
-    pub(crate) attempt_id: AttemptId,
-    pub(crate) tool: Arc<Tool>,
-    /// Hash of the arguments that were prepared; the row's are the truth.
-    pub(crate) args_hash: [u8; 32],
-    pub(crate) prepared: Box<dyn Prepared>,
-    /// Of a program: its slot, until it is over.
-    pub(crate) program: Option<ProgramSlot>,
-    /// When the claim was sent, before the ledger's clock started: the attempt ends by it.
-    pub(crate) claim_sent: Instant,
-    pub(crate) entry: Entry,
-}
 
 /// Claims a call that has passed the gate.
 pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip> {
@@ -42,7 +28,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         call,
         tool,
         args_hash,
-        prepared,
+        rendered,
         program,
     } = gated;
     if !worker.may_start() {
@@ -101,7 +87,7 @@ pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip
         attempt_id,
         tool,
         args_hash,
-        prepared,
+        rendered,
         program,
         claim_sent,
         entry,

@@ -1,4 +1,4 @@
-//! Complete and reply: the ledger learns how the attempt ended, then whoever waits.
+//! Complete and reply: the ledger records how the attempt ended, then the dispatcher that accepted the call is told.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     delay::{Reconnect, SOON},
+    ending::{Ending, Known, Moved},
     ids::{AttemptId, CallId},
     mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
-        complete::{Ended, Ending},
         read::{self, CallRow},
     },
     telemetry::{
@@ -24,42 +24,42 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
-    conclude::{Learned, conclude, envelope, keeping, settling, without_result},
-    execute::{Executed, Execution},
+    conclude::{conclude, settling},
     executors::StopReason,
     late,
+    stage::{Executed, Execution},
     worker::Worker,
 };
 
 /// How long a completion waits for the ledger. Longer than any outage that a worker should live through.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The longest pause before a call that somebody has locked is completed again.
+/// The longest pause before a call whose row is locked is completed again.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Records how an attempt ended and tells whoever waits.
+/// Records how an attempt ended and tells the dispatcher that accepted the call.
 ///
-/// What cannot be recorded is left as it is: the call stays with this worker, and the sweep decides about it without us
-/// when it is overdue. It is never given back, for the tool may have run.
+/// What cannot be recorded is left as it is: the call stays with this worker, and the sweep decides about it when it is
+/// overdue. It is never given back, for the tool may have run.
 pub(crate) async fn complete(worker: &Worker, executed: Executed) {
     let (call, name) = (executed.claimed.call_id, &executed.tool.manifest.name);
     let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
     match recording.await {
-        Ok(Recorded::Ended(decided)) => {
+        Ok(Recorded::Moved(decided)) => {
             reached(Checkpoint::Completed);
             if executed.tool.manifest.concurrency.is_some() {
                 Box::pin(make_room(worker)).await;
             }
-            let (ended, ending) = *decided;
+            let (moved, ending) = *decided;
             metrics().ended(name, executed.execution.word());
             if executed.claimed.effect == Effect::Transaction
                 && executed.execution.word() == OutcomeWord::Unknown
             {
                 metrics().lost_answer("transaction", false);
             }
-            if !ended.state.answers_waiters() {
+            if !moved.state.answers_waiters() {
                 metrics().retried(name);
             }
-            reply(worker, call, &ended, ending)
+            reply(worker, call, &moved, ending)
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
@@ -77,7 +77,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 },
             );
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
-            // Nobody has been told: the answer that was to come before it was lost.
+            // The dispatcher has not been told: the answer that was to come before it was lost.
             let claimed = &executed.claimed;
             let event = || row.finished();
             worker
@@ -88,7 +88,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
                 .tell(executed.claimed.dispatcher, call, Bytes::new())
                 .await;
         }
-        Ok(Recorded::Late) => Box::pin(late::testify(worker, &executed)).await,
+        Ok(Recorded::Late) => Box::pin(late::record_late_outcome(worker, &executed)).await,
         Err(error) => tracing::error!(
             error = report(&error),
             "an outcome could not be recorded; the sweep decides without it"
@@ -99,7 +99,7 @@ pub(crate) async fn complete(worker: &Worker, executed: Executed) {
 /// What became of an attempt's ending.
 enum Recorded {
     /// It moved the call.
-    Ended(Box<(Ended, Ending)>),
+    Moved(Box<(Moved, Ending)>),
     /// It had moved the call before, and this is it: only the answer was lost, of the completion or of a COMMIT.
     Before(Box<CallRow>),
     /// The call is no longer this attempt's to end.
@@ -110,40 +110,43 @@ enum Recorded {
 async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreError> {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
     let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
-    let concluded = |learned| conclude(executed, elapsed, learned, worker.actor());
-    let mut ending = concluded(Learned {
+    let known = Known {
+        effect: claimed.effect,
+        language: claimed.language,
         cancelled: executed.entry.stop.asked() == Some(StopReason::Cancelled),
         earlier_unknown: claimed.effect_unknown,
         applied_late: false,
-    });
-    if let Execution::Committed(_, ended) = execution {
-        return Ok(Recorded::Ended(Box::new((Ended::clone(ended), ending))));
+    };
+    let concluded = |known: &Known| conclude(executed, elapsed, known, worker.actor());
+    let mut ending = concluded(&known);
+    if let Execution::Committed(_, moved) = execution {
+        return Ok(Recorded::Moved(Box::new((Moved::clone(moved), ending))));
     }
     let mut reconnect = Reconnect::up_to(LOOK_PAUSE_MAX);
     loop {
         let patience = PATIENCE.saturating_sub(began.elapsed());
-        if let Some(ended) = end(worker, &mut ending, executed, patience).await? {
-            return Ok(Recorded::Ended(Box::new((ended, ending))));
+        if let Some(moved) = end(worker, &mut ending, executed, patience).await? {
+            return Ok(Recorded::Moved(Box::new((moved, ending))));
         }
         if mutant::on(Mutant::ZeroRowsAreLate) {
             return Ok(Recorded::Late);
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
-        ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
-            // Somebody had its row locked, or wants it to stop, or lost writes leave it open what attempts before did.
-            Place::Running(learned) => concluded(learned),
+        ending = match place(row.as_ref(), executed.attempt_id, &worker.actor(), known) {
+            // Its row was locked, or it was asked to stop, or after lost writes its earlier attempts are unknown.
+            Place::Running(known) => concluded(&known),
             Place::InDoubt { quarantined }
                 if row.as_ref().is_none_or(|row| !row.applied_late)
                     || execution.word() == OutcomeWord::Applied =>
             {
                 // After lost writes this attempt may not be the only one: then only success is proof.
                 let proves = !quarantined || execution.word() == OutcomeWord::Applied;
-                match settling(&ending, execution, claimed.effect_unknown, claimed.language) {
+                match settling(&ending, execution, &known) {
                     Some(settling) if proves => settling,
                     Some(_) | None => return Ok(Recorded::Late),
                 }
             }
-            // An earlier attempt has said that it did it; nobody but a person or a probe decides between the two.
+            // An earlier attempt has reported its effect; only a person or a probe decides between the two.
             Place::InDoubt { .. } => return Ok(Recorded::Late),
             Place::Ended => {
                 let row = row.expect("what has a place has a row");
@@ -164,8 +167,8 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
 /// Where a call stands, as seen by an attempt whose ending moved nothing.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
-    /// It runs under this attempt.
-    Running(Learned),
+    /// It runs under this attempt, and this is known of it now.
+    Running(Known),
     /// It is in doubt because of this attempt, which may still prove something.
     InDoubt { quarantined: bool },
     /// This attempt has ended it.
@@ -174,20 +177,21 @@ enum Place {
     Elsewhere,
 }
 
-fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str) -> Place {
+fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str, known: Known) -> Place {
     let Some(row) = row.filter(|row| row.attempt_id == Some(attempt)) else {
         return Place::Elsewhere;
     };
     match row.state {
-        State::Running => Place::Running(Learned {
+        State::Running => Place::Running(Known {
             cancelled: row.cancel_requested,
             earlier_unknown: row.effect_unknown,
             applied_late: row.applied_late,
+            ..known
         }),
         State::InDoubt => Place::InDoubt {
             quarantined: row.quarantined,
         },
-        // The sweep and people end calls too, and then the row still names the attempt that it was about.
+        // The sweep and operators end calls too, and then the row still names the attempt that it was about.
         State::Succeeded | State::Failed | State::Cancelled | State::Expired
             if row.ended_by.as_deref() == Some(actor) =>
         {
@@ -208,9 +212,9 @@ async fn end(
     ending: &mut Ending,
     executed: &Executed,
     patience: Duration,
-) -> Result<Option<Ended>, StoreError> {
-    // Whoever waits is told everything; the ledger keeps what it may.
-    let kept = keeping(ending, executed.tool.manifest.sensitive.as_ref());
+) -> Result<Option<Moved>, StoreError> {
+    // The caller is told everything; the ledger keeps what it may.
+    let kept = ending.keeping(executed.tool.manifest.sensitive.as_ref());
     let stored = kept.as_ref().unwrap_or(ending);
     match worker.completing.complete(stored, patience).await {
         Err(StoreError::Refused { .. })
@@ -219,7 +223,7 @@ async fn end(
             tracing::warn!(
                 "the ledger does not take the tool's answer; recording the outcome without it"
             );
-            *ending = without_result(ending.clone(), executed.claimed.language);
+            *ending = ending.clone().without_result(executed.claimed.language);
             worker.completing.complete(ending, patience).await
         }
         recorded => recorded,
@@ -244,19 +248,20 @@ async fn find_patiently(
     }
 }
 
-/// Larger envelopes are read from the row by whoever waits.
+/// The dispatcher reads larger envelopes from the row.
 const REPLY_MAX: usize = 512 * 1024;
 
 /// Tells the dispatcher that accepted the call, when the call is decided.
-pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: Ending) {
-    if !ended.state.answers_waiters() {
+pub(crate) async fn reply(worker: &Worker, call: CallId, moved: &Moved, ending: Ending) {
+    if !moved.state.answers_waiters() {
         return;
     }
-    let event = || ended.finished(call, &ending.kind);
+    let event = || moved.finished(call, &ending.kind);
     worker
         .events
-        .tell(&ended.tenant, ended.session.as_ref(), event);
-    let envelope = envelope(call, ended, ending.kind).map(|envelope| envelope.to_bytes());
+        .tell(&moved.tenant, moved.session.as_ref(), event);
+    let envelope = moved.envelope(call, ending.kind);
+    let envelope = envelope.map(|envelope| envelope.to_bytes());
     let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
     // Empty rings the bell only.
     let body = envelope
@@ -264,11 +269,11 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, ended: &Ended, ending: 
         .unwrap_or_default();
     worker
         .replies
-        .tell(ended.dispatcher, call, body.into())
+        .tell(moved.dispatcher, call, body.into())
         .await;
 }
 
-/// Rings for whoever releases the next call of a tool with a limit.
+/// Rings the dispatchers, which release the next call of a tool with a limit.
 async fn make_room(worker: &Worker) {
     // A connection that is down takes a bounded number of messages and then blocks for ever.
     let subject = worker.bus.subjects.room();

@@ -18,7 +18,7 @@ pub(crate) enum Skip {
     NotQueued(State),
     /// The call waits in the ledger for its turn; its release brings another message.
     Held,
-    /// The call waits for a reason of its own: its pause, its deadline, somebody's lock.
+    /// The call waits for a reason of its own: its pause, its deadline, a lock on its row.
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
@@ -88,15 +88,15 @@ impl Skip {
 pub(crate) async fn dispose(acker: &Acker, disposal: Disposal) {
     match disposal {
         Disposal::Ack => {
-            metrics().settled("ack");
+            metrics().disposed_messages("ack");
             acker.ack().await;
         }
         Disposal::Again(pause) => {
-            metrics().settled("nak");
+            metrics().disposed_messages("nak");
             acker.again_after(pause).await;
         }
         Disposal::ThrowAway => {
-            metrics().settled("term");
+            metrics().disposed_messages("term");
             acker.throw_away().await;
         }
     }

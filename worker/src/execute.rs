@@ -8,13 +8,12 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     ids::AttemptId,
     mutant::{self, Mutant},
-    outcome::{Outcome, OutcomeWord, ToolFailure},
+    outcome::{Outcome, ToolFailure},
     registry::Tool,
     retry,
-    store::{claim::Claimed, complete::Ended},
+    store::claim::Claimed,
     taken_back::TakenBack,
     telemetry::{
-        metrics,
         spans::{self, Step},
         trace,
     },
@@ -26,95 +25,13 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
-    answer,
-    claim::Running,
-    executors::{
-        AttemptContext, Committed, LINGER_MAX, LeftBehind, Prepared, Progress, Promise, StopReason,
-    },
+    executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
-    progress::News,
+    intercept::{Around, News, Observe, OutputSchema, Repetition, Teller},
     running::Entry,
+    stage::{Executed, Execution, Rendered, Running},
     worker::Worker,
 };
-
-/// An attempt that is over; the world may have changed.
-pub(crate) struct Executed {
-    pub(crate) claimed: Claimed,
-    pub(crate) attempt_id: AttemptId,
-    pub(crate) tool: Arc<Tool>,
-    pub(crate) claim_sent: Instant,
-    pub(crate) entry: Entry,
-    pub(crate) execution: Execution,
-}
-
-/// What came of a claimed attempt.
-#[derive(Debug)]
-pub(crate) enum Execution {
-    /// The executor was run, and says this.
-    Ran(Outcome),
-    /// The executor was run, and what it did committed together with the call's end: there is nothing left to record.
-    Committed(Outcome, Box<Ended>),
-    /// The executor did not come back, or came back by a panic, or left something behind: what it started may still act.
-    Abandoned(Outcome),
-    /// The platform took the attempt back before anything was started, for this reason: no tool has spent it.
-    TakenBack(TakenBack, ToolFailure),
-    /// Nothing was started, for an attempt before may have had its effect and the tool would not recognise its key.
-    KeyForgotten(ToolFailure),
-}
-
-impl Execution {
-    /// The word for how the attempt ended.
-    pub(crate) const fn word(&self) -> OutcomeWord {
-        match self {
-            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
-                outcome.word()
-            }
-            Self::TakenBack(..) | Self::KeyForgotten(_) => OutcomeWord::NotStarted,
-        }
-    }
-
-    /// Whether nothing that was started for the attempt can act any more.
-    pub(crate) const fn is_over(&self) -> bool {
-        match self {
-            Self::Ran(_) | Self::Committed(..) | Self::TakenBack(..) | Self::KeyForgotten(_) => {
-                true
-            }
-            Self::Abandoned(_) => false,
-        }
-    }
-
-    /// Why it did not do what was asked, if it did not.
-    pub(crate) const fn failure(&self) -> Option<&ToolFailure> {
-        match self {
-            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
-                outcome.failure()
-            }
-            Self::TakenBack(_, failure) | Self::KeyForgotten(failure) => Some(failure),
-        }
-    }
-}
-
-impl Executed {
-    /// Why the platform ended the attempt, where it was not the tool: what was found before it was started, what the executor
-    /// says, or that it was told to end because the worker leaves and has no answer of the tool.
-    pub(crate) fn why_taken_back(&self) -> Option<TakenBack> {
-        let said = || self.execution.failure()?.why_taken_back();
-        let drained = || {
-            let unanswered = match self.execution.word() {
-                OutcomeWord::NotStarted | OutcomeWord::Unknown => true,
-                OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
-            };
-            unanswered && self.entry.stop.asked() == Some(StopReason::Drained)
-        };
-        match &self.execution {
-            Execution::TakenBack(why, _) => Some(*why),
-            Execution::KeyForgotten(_) => None,
-            Execution::Ran(_) | Execution::Committed(..) | Execution::Abandoned(_) => {
-                said().or_else(|| drained().then_some(TakenBack::WorkerLeft))
-            }
-        }
-    }
-}
 
 /// How much longer than it promises an executor may take before its attempt is given up.
 const BACKSTOP: Duration = Duration::from_secs(2);
@@ -126,84 +43,48 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
         attempt_id,
         tool,
         args_hash,
-        prepared,
+        rendered,
         program,
         claim_sent,
         entry,
     } = running;
     let until = claim_sent + Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
     let started = Instant::now();
-    let execution = match ready(worker, &claimed, &tool, args_hash, prepared).await {
-        Ok(prepared) => {
+    let execution = match ready(worker, &claimed, &tool, args_hash, rendered).await {
+        Ok(Rendered { prepared, redact }) => {
             let outer = spans::step(Step::Execute);
             let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
-            let context = context(&entry, &claimed, attempt_id, &tool, until, &span);
+            let mut context = context(&entry, &claimed, attempt_id, &tool, until, &span);
             // Checked right before the first byte: the claim may have taken long.
-            if !worker.may_start() {
-                taken_back(
-                    TakenBack::LeaseOver,
-                    Message::fixed(
-                        "the worker's lease ran out before the tool was started",
-                        "工具还没有启动，worker 的租约就到期了",
-                    ),
-                )
-            } else if entry.stop.asked() == Some(StopReason::Cancelled) {
-                let what = Message::fixed(
-                    "the call was cancelled before the tool was started",
-                    "这次调用在工具启动之前被取消",
-                );
-                Execution::TakenBack(
-                    TakenBack::CancelledBefore,
-                    ToolFailure::new(Code::Cancelled, what),
-                )
-            } else if Instant::now() >= until {
-                taken_back(
-                    TakenBack::StartedTooLate,
-                    Message::fixed(
-                        "the claim took longer than the attempt may",
-                        "认领所用的时间超过了这次尝试允许的时间",
-                    ),
-                )
-            } else if forgotten(&claimed, &tool, claim_sent.elapsed()) {
-                let what = Message::fixed(
-                    "an earlier attempt may have done it, and the tool no longer recognises the call's key",
-                    "更早的一次尝试可能已经生效，而工具已不再认得这次调用的幂等键",
-                );
-                Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
-            } else {
-                reached(Checkpoint::Starting);
-                let news = news(worker, &claimed, claim_sent);
-                news.started();
-                let running = news.tell_of(async |progress| {
-                    run(
-                        prepared,
-                        AttemptContext {
-                            progress,
-                            ..context
+            match why_not(worker, &claimed, &tool, &entry, until, claim_sent) {
+                Some(execution) => execution,
+                None => {
+                    reached(Checkpoint::Starting);
+                    let mut around = Around {
+                        observe: Observe {
+                            tool: Arc::clone(&tool),
+                            span: span.clone(),
+                            started,
                         },
-                    )
-                    .await
-                });
-                let execution = running.instrument(span.clone()).instrument(outer).await;
-                let execution = match execution {
-                    Execution::Ran(outcome)
-                        if claimed.effect_unknown && claimed.effect == Effect::Idempotent =>
-                    {
-                        Execution::Ran(outcome.after_unknown())
-                    }
-                    other => other,
-                };
-                let execution = match execution {
-                    Execution::Ran(outcome) => {
-                        Execution::Ran(answer::checked(outcome, &tool).await)
-                    }
-                    other => other,
-                };
-                if let Some(failure) = execution.failure() {
-                    spans::failed(&span, failure.code);
+                        output_schema: OutputSchema {
+                            tool: Arc::clone(&tool),
+                        },
+                        repetition: Repetition {
+                            earlier_unknown: claimed.effect_unknown
+                                && claimed.effect == Effect::Idempotent,
+                        },
+                        news: news(worker, &claimed, claim_sent),
+                        redact,
+                    };
+                    around.before(&mut context);
+                    let running = around.beside(run(prepared, context));
+                    let execution = match running.instrument(span).instrument(outer).await {
+                        Ok(answered) => around.after(answered).await,
+                        Err(silent) => silent,
+                    };
+                    around.over(&execution);
+                    execution
                 }
-                metrics().executed(&tool.manifest.name, execution.word(), started.elapsed());
-                execution
             }
         }
         Err(taken_back) => taken_back,
@@ -220,28 +101,79 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
     }
 }
 
-async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Execution {
+/// Why nothing may be started for the attempt any more, if that is so.
+fn why_not(
+    worker: &Worker,
+    claimed: &Claimed,
+    tool: &Tool,
+    entry: &Entry,
+    until: Instant,
+    claim_sent: Instant,
+) -> Option<Execution> {
+    if !worker.may_start() {
+        let what = Message::fixed(
+            "the worker's lease ran out before the tool was started",
+            "工具还没有启动，worker 的租约就到期了",
+        );
+        return Some(taken_back(TakenBack::LeaseOver, what));
+    }
+    if entry.stop.asked() == Some(StopReason::Cancelled) {
+        let what = Message::fixed(
+            "the call was cancelled before the tool was started",
+            "这次调用在工具启动之前被取消",
+        );
+        let failure = ToolFailure::new(Code::Cancelled, what);
+        return Some(Execution::TakenBack(TakenBack::CancelledBefore, failure));
+    }
+    if Instant::now() >= until {
+        let what = Message::fixed(
+            "the claim took longer than the attempt may",
+            "认领所用的时间超过了这次尝试允许的时间",
+        );
+        return Some(taken_back(TakenBack::StartedTooLate, what));
+    }
+    forgotten(claimed, tool, claim_sent.elapsed()).then(|| {
+        let what = Message::fixed(
+            "an earlier attempt may have done it, and the tool no longer recognises the call's key",
+            "更早的一次尝试可能已经生效，而工具已不再认得这次调用的幂等键",
+        );
+        Execution::KeyForgotten(ToolFailure::new(Code::Timeout, what))
+    })
+}
+
+/// Asks the executor. An error is an attempt that it did not answer for: it panicked, or did not come back.
+async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Result<Execution, Execution> {
     let until = context.until + LINGER_MAX + BACKSTOP;
-    let (left_behind, committed) = (context.left_behind.clone(), context.committed.clone());
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
     match timeout_at(until, running).await {
-        // What the tool itself said holds, whatever it left behind.
-        Ok(Ok(outcome @ Outcome::Unknown(_))) if left_behind.is_admitted() => {
-            Execution::Abandoned(outcome)
-        }
-        Ok(Ok(outcome)) => match committed.take() {
-            Some(ended) => Execution::Committed(outcome, ended),
-            None => Execution::Ran(outcome),
-        },
-        Ok(Err(_panic)) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
+        Ok(Ok(returned)) => Ok(answered(returned)),
+        Ok(Err(_panic)) => Err(silent(
             Code::ToolCrashed,
             Message::fixed("the tool's executor panicked", "工具的执行器崩溃了"),
-        ))),
-        Err(_elapsed) => Execution::Abandoned(Outcome::Unknown(ToolFailure::new(
+        )),
+        Err(_elapsed) => Err(silent(
             Code::Timeout,
             Message::fixed("the tool did not end in its time", "工具没有按时结束"),
-        ))),
+        )),
     }
+}
+
+fn answered(returned: Returned) -> Execution {
+    let Returned {
+        outcome,
+        left_behind,
+        committed,
+    } = returned;
+    match (committed, outcome) {
+        // What the tool itself said holds, whatever it left behind.
+        (_, outcome @ Outcome::Unknown(_)) if left_behind => Execution::Abandoned(outcome),
+        (Some(moved), outcome) => Execution::Committed(outcome, moved),
+        (None, outcome) => Execution::Ran(outcome),
+    }
+}
+
+fn silent(code: Code, what: Message) -> Execution {
+    Execution::Abandoned(Outcome::Unknown(ToolFailure::new(code, what)))
 }
 
 /// The request to send. A pointer may carry other things than its row: the row is the truth.
@@ -250,8 +182,8 @@ async fn ready(
     claimed: &Claimed,
     tool: &Tool,
     args_hash: [u8; 32],
-    prepared: Box<dyn Prepared>,
-) -> Result<Box<dyn Prepared>, Execution> {
+    rendered: Rendered,
+) -> Result<Rendered, Execution> {
     let manifest = &tool.manifest;
     if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
         return Err(taken_back(
@@ -263,15 +195,15 @@ async fn ready(
         ));
     }
     if claimed.args_hash == args_hash {
-        return Ok(prepared);
+        return Ok(rendered);
     }
     tracing::warn!("a message carried other arguments than its call; going on with the call's");
     let args = Box::pin(gate::read_args(worker, claimed.call_id));
     let args = args.await.ok();
-    let prepared = args
+    let rendered = args
         .filter(|args| canonical::hash_text(args)[..] == claimed.args_hash[..])
         .and_then(|args| gate::prepare(worker, tool, &args).ok());
-    prepared.ok_or_else(|| {
+    rendered.ok_or_else(|| {
         taken_back(
             TakenBack::ArgumentsUnread,
             Message::fixed(
@@ -326,23 +258,24 @@ fn context(
         language: claimed.language,
         trace: trace::context_of(span, &claimed.trace),
         stop: entry.stop.clone(),
-        left_behind: LeftBehind::default(),
         progress: Progress::default(),
         promise: Promise::of(tool),
-        committed: Committed::default(),
     }
 }
 
 fn news(worker: &Worker, claimed: &Claimed, claim_sent: Instant) -> News {
     let timeout = Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
-    News {
+    let session = claimed.session.clone();
+    News(session.map(|session| Teller {
         events: worker.events.clone(),
         tenant: claimed.tenant.clone(),
-        session: claimed.session.clone(),
+        session,
         call: claimed.call_id,
         rev: claimed.rev,
         attempt: claimed.attempt,
         claimed_at: claimed.attempt_until - timeout,
         claim_sent,
-    }
+        told: 0,
+        heard: None,
+    }))
 }

@@ -1,53 +1,42 @@
 //! The gate: everything that can refuse or fail without touching the world, before the claim.
 //!
-//! It finds the tool's version, gets the arguments, renders the request and resolves secrets. Interceptors will stand here.
+//! It finds the tool's version, gets the arguments, renders the request and resolves secrets.
 
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
     arguments::{self, Limits},
-    call::{Effect, State},
+    call::State,
     canonical,
+    ending::{Ending, Fact, Guard, Known},
     ids::CallId,
     manifest::ExecutorSpec,
     obstacle::{Lack, Obstacle},
-    outcome::{OutcomeWord, ToolFailure},
+    outcome::ToolFailure,
     registry::Tool,
     said,
-    sensitive::masked,
     store::{
-        complete::{Ending, EndingKind, Guard},
+        StoreError,
         postpone::{self, Postponed},
         read::{self, CallRow},
     },
     telemetry::report,
-    wire::{code::Code, error::ErrorBody, message::Message, pointer::Pointer},
+    wire::{code::Code, message::Message, pointer::Pointer},
 };
 
 use crate::{
     complete,
-    conclude::{effect_of, failed, json},
-    discreet::Discreet,
     dispose::Skip,
-    executors::Prepared,
     programs::{ProgramSlot, Turn},
+    redact::RedactedFailures,
+    stage::{Gated, Rendered},
     waiting::Tenant,
     worker::Worker,
 };
 
-/// A call whose request is ready to go out.
-pub(crate) struct Gated {
-    pub(crate) call: CallId,
-    pub(crate) tool: Arc<Tool>,
-    pub(crate) args_hash: [u8; 32],
-    pub(crate) prepared: Box<dyn Prepared>,
-    /// Of a program: its slot, until it is over.
-    pub(crate) program: Option<ProgramSlot>,
-}
-
 /// Takes a pointer through the gate.
 pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
-    let call = pointer.call_id;
+    let (call, rev) = (pointer.call_id, pointer.rev);
     let Some(tool) = find_tool(worker, &pointer).await? else {
         let version = pointer.tool_version;
         let what = said!(
@@ -55,14 +44,14 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
             "它没有这个工具的版本 {version}"
         );
         let obstacle = Obstacle::new(Lack::ToolVersion, &what, &worker.name);
-        return Err(Box::pin(cannot_run(worker, call, &obstacle)).await);
+        return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     };
     let args = match &pointer.args {
         Some(args) => args.get().to_owned(),
         None => Box::pin(read_args(worker, call)).await?,
     };
     match prepare(worker, &tool, &args) {
-        Ok(prepared) => {
+        Ok(rendered) => {
             let program = match &tool.manifest.executor {
                 ExecutorSpec::Process(_) => {
                     Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
@@ -76,7 +65,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
                 call,
                 args_hash: canonical::hash_text(&args),
                 tool,
-                prepared,
+                rendered,
                 program,
             })
         }
@@ -85,7 +74,7 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
             let obstacle = Obstacle::of(&failure, &worker.name);
-            Err(Box::pin(cannot_run(worker, call, &obstacle)).await)
+            Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
         }
     }
 }
@@ -114,26 +103,44 @@ const fn is_final(code: Code) -> bool {
 const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
 /// Lets a call wait that another worker may be able to run: in the ledger rather than in NATS, where it would hold a place in
-/// front of others.
-async fn cannot_run(worker: &Worker, call: CallId, obstacle: &Obstacle) -> Skip {
-    let row = match queued(worker, call).await {
-        Ok(row) => row,
-        Err(skip) => return skip,
+/// front of others. The revision of its pointer, where it has one, spares a read of its row unless the call has moved since.
+async fn cannot_run(worker: &Worker, call: CallId, rev: Option<i32>, obstacle: &Obstacle) -> Skip {
+    let postponed = match rev {
+        Some(rev) => postpone(worker, call, rev, obstacle).await,
+        None => Ok(false),
     };
-    let postponed = Postponed {
-        call,
-        rev: row.rev,
-        pause: POSTPONED_FOR,
-        obstacle,
-        actor: &worker.actor(),
+    let postponed = match postponed {
+        Ok(true) => return Skip::CannotRun,
+        Ok(false) => match queued(worker, call).await {
+            Ok(row) => postpone(worker, call, row.rev, obstacle).await,
+            Err(skip) => return skip,
+        },
+        Err(error) => Err(error),
     };
-    match postpone::postpone(&worker.pool, postponed).await {
+    match postponed {
         Ok(_waits_or_has_moved) => Skip::CannotRun,
         Err(error) => {
             tracing::debug!(error = report(&error), "the call was not postponed");
             Skip::StoreSilent
         }
     }
+}
+
+/// Whether the call waits; it does not if it has moved since this revision.
+async fn postpone(
+    worker: &Worker,
+    call: CallId,
+    rev: i32,
+    obstacle: &Obstacle,
+) -> Result<bool, StoreError> {
+    let postponed = Postponed {
+        call,
+        rev,
+        pause: POSTPONED_FOR,
+        obstacle,
+        actor: &worker.actor(),
+    };
+    postpone::postpone(&worker.pool, postponed).await
 }
 
 /// The row of a call that is still queued.
@@ -159,11 +166,7 @@ pub(crate) async fn read_args(worker: &Worker, call: CallId) -> Result<String, S
 }
 
 /// Renders the request and resolves its secrets.
-pub(crate) fn prepare(
-    worker: &Worker,
-    tool: &Tool,
-    args: &str,
-) -> Result<Box<dyn Prepared>, ToolFailure> {
+pub(crate) fn prepare(worker: &Worker, tool: &Tool, args: &str) -> Result<Rendered, ToolFailure> {
     // The door's own parser: another one would respell numbers.
     let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
         let why = error.message;
@@ -174,20 +177,12 @@ pub(crate) fn prepare(
         );
         ToolFailure::new(Code::ToolGone, what)
     })?;
-    let prepared = worker.executors.of(&tool.manifest.executor).prepare(
-        &tool.manifest,
-        &value,
-        &worker.secrets,
-    );
-    let Some(sensitive) = &tool.manifest.sensitive else {
-        return prepared;
-    };
-    match prepared {
-        Ok(prepared) => Ok(Discreet::around(prepared, sensitive, &value)),
-        Err(failure) => {
-            let hidden = sensitive.texts(&value);
-            Err(failure.reworded(|text| masked(text, &hidden)))
-        }
+    let manifest = &tool.manifest;
+    let redact = RedactedFailures::of(manifest.sensitive.as_ref(), &value);
+    let executor = worker.executors.of(&manifest.executor);
+    match executor.prepare(manifest, &value, &worker.secrets) {
+        Ok(prepared) => Ok(Rendered { prepared, redact }),
+        Err(failure) => Err(redact.redact_unsent(failure)),
     }
 }
 
@@ -212,9 +207,9 @@ async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool
 async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
     match refusing(worker, call, tool).await {
         Ok(Some(ending)) => match worker.end(&ending).await {
-            Ok(ended) => {
-                if let Some(ended) = ended {
-                    complete::reply(worker, call, &ended, ending).await;
+            Ok(moved) => {
+                if let Some(moved) = moved {
+                    complete::reply(worker, call, &moved, ending).await;
                 }
                 Skip::Refused
             }
@@ -229,7 +224,7 @@ async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
                 "它收到的消息与这次调用不一致",
             );
             let obstacle = Obstacle::new(Lack::Ability, &what, &worker.name);
-            cannot_run(worker, call, &obstacle).await
+            cannot_run(worker, call, None, &obstacle).await
         }
         Err(skip) => skip,
     }
@@ -244,26 +239,15 @@ async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<E
     let Err(failure) = prepare(worker, tool, &args) else {
         return Ok(None);
     };
-    // An attempt before this one may have had its effect, perhaps one that the ledger has lost.
-    let doubtful =
-        (row.attempts > 0 || row.effect_unknown) && manifest.effect == Effect::Idempotent;
-    let kind = if doubtful {
-        EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure, row.language)),
-        }
-    } else {
-        failed(
-            &failure,
-            effect_of(manifest.effect, OutcomeWord::NotStarted),
-            row.language,
-        )
+    let known = Known {
+        effect: manifest.effect,
+        language: row.language,
+        cancelled: false,
+        // Any attempt before this one may have had its effect, perhaps one that the ledger has lost.
+        earlier_unknown: row.attempts > 0 || row.effect_unknown,
+        applied_late: false,
     };
-    Ok(Some(Ending {
-        call_id: call,
-        guard: Guard::Queued(row.rev),
-        kind,
-        attempt: None,
-        actor: worker.actor(),
-        reason: "refused_at_the_gate".to_owned(),
-    }))
+    let (fact, guard) = (Fact::Refused(&failure), Guard::Queued(row.rev));
+    let ending = Ending::by(&fact, &known, call, guard, None, worker.actor());
+    Ok(Some(ending))
 }

@@ -1,11 +1,11 @@
 //! The heartbeat, and the look at what was claimed here.
 //!
 //! One row says that this process lives, whatever it runs. When it cannot be renewed the worker starts nothing any more;
-//! when somebody has declared it dead it finishes what runs, reports it late, and leaves.
+//! when a dispatcher has declared it dead it finishes what runs, reports it late, and leaves.
 //!
 //! A claim whose answer never came was given up: nothing was started for it. If it was committed all the same, or is
 //! committed a moment later, its call would run nowhere; so with every beat such claims are looked for and given back.
-//! The same look finds the calls that somebody wants to stop, in case their bell was not heard.
+//! The same look finds the calls that are to stop, in case their bell was not heard.
 
 use std::{
     collections::HashMap,
@@ -16,12 +16,12 @@ use std::{
 
 use fleet::{
     delay::Reconnect,
+    ending::{EndedAttempt, Ending, Fact, Guard, Known},
     ids::{AttemptId, CallId},
     lease::{BEAT, Lease},
     outcome::{OutcomeWord, ToolFailure},
     store::{
         PgConnection, StoreError,
-        complete::{EndedAttempt, Ending, EndingKind, Guard},
         session::{Postgres, within},
         standing,
         workers::{self, OwnRow},
@@ -34,11 +34,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    cancel,
-    conclude::{effect_of, never_started},
-    worker::Worker,
-};
+use crate::{cancel, worker::Worker};
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -95,7 +91,7 @@ fn over_at(worker: &Worker) -> Option<Instant> {
     let lease = worker
         .lease
         .lock()
-        .expect("nobody panics while holding the lease");
+        .expect("no thread panics while holding the lease");
     lease.map(|(lease, _ground)| lease.over_at())
 }
 
@@ -119,7 +115,7 @@ async fn beat_until_broken(
         *worker
             .lease
             .lock()
-            .expect("nobody panics while holding the lease") = lease;
+            .expect("no thread panics while holding the lease") = lease;
         if !beaten && !intake.is_cancelled() {
             tracing::error!("this worker was declared gone; it finishes what it runs and leaves");
             // One that ran out before is counted.
@@ -171,7 +167,7 @@ fn claims(worker: &Worker) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Instant
     worker
         .given_up
         .lock()
-        .expect("nobody panics while holding the claims")
+        .expect("no thread panics while holding the claims")
 }
 
 async fn give_back(worker: &Worker, row: &OwnRow) {
@@ -181,7 +177,7 @@ async fn give_back(worker: &Worker, row: &OwnRow) {
             tracing::info!(%call, state = %ended.state, "a claim that was given up had been committed; it was taken back");
             claims(worker).remove(&row.attempt_id);
         }
-        // Somebody has the row locked, or asked for it to stop since it was read.
+        // Its row is locked, or it was asked to stop since it was read.
         Ok(None) => tracing::debug!(%call, "a claim was not given back; the next beat looks again"),
         Err(error) => tracing::debug!(
             error = report(&error),
@@ -196,35 +192,28 @@ fn returned(actor: String, row: &OwnRow) -> Ending {
         "认领在开始任何操作之前就被放弃",
     );
     let failure = ToolFailure::new(Code::Unavailable, what);
-    let (kind, reason) = if row.cancel_requested {
-        never_started(row.effect, row.effect_unknown, &failure, row.language)
-    } else {
-        let why = TakenBack::ClaimGivenUp;
-        let again = EndingKind::Again {
-            pause_ms: 0,
-            cost: why.cost(),
-        };
-        (again, why.as_str())
+    let known = Known {
+        effect: row.effect,
+        language: row.language,
+        cancelled: row.cancel_requested,
+        earlier_unknown: row.effect_unknown,
+        applied_late: false,
     };
-    Ending {
-        call_id: row.call_id,
-        guard: Guard::Attempt(row.attempt_id),
-        kind,
-        attempt: Some(EndedAttempt {
-            outcome: OutcomeWord::NotStarted,
-            effect: effect_of(row.effect, OutcomeWord::NotStarted),
-            error: serde_json::to_string(&failure.told(row.language)).ok(),
-            over: true,
-        }),
-        actor,
-        reason: reason.to_owned(),
-    }
+    let fact = Fact::TakenBack {
+        why: TakenBack::ClaimGivenUp,
+        failure: &failure,
+        before: 0,
+    };
+    let (guard, word) = (Guard::Attempt(row.attempt_id), OutcomeWord::NotStarted);
+    let attempt = EndedAttempt::of(row.effect, word, Some(&failure), true, row.language);
+    Ending::by(&fact, &known, row.call_id, guard, Some(attempt), actor)
 }
 
 #[cfg(test)]
 mod tests {
     use fleet::{
         call::{Effect, Language, State},
+        ending::EndingKind,
         ids::{AttemptId, CallId},
     };
 

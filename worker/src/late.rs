@@ -1,21 +1,21 @@
-//! What is still to be said about an attempt that was taken from this worker. It moves nothing, and it is not lost.
+//! The outcome of an attempt that was taken from this worker: recorded as late evidence. It moves no call.
 
 use std::time::Duration;
 
 use fleet::{
     delay::Reconnect,
-    store::late::{self, Evidence, Testimony},
+    store::late::{self, Evidence, LateOutcome},
     telemetry::{metrics, report},
 };
 use tokio::time::Instant;
 
-use crate::{conclude::ended_attempt, execute::Executed, worker::Worker};
+use crate::{conclude::ended_attempt, stage::Executed, worker::Worker};
 
 /// How long evidence waits for the ledger.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the ledger keep how the attempt ended, and raises the alarm if that contradicts how the call did.
-pub(crate) async fn testify(worker: &Worker, executed: &Executed) {
+pub(crate) async fn record_late_outcome(worker: &Worker, executed: &Executed) {
     let claimed = &executed.claimed;
     let call = claimed.call_id;
     let evidence = Evidence {
@@ -26,33 +26,35 @@ pub(crate) async fn testify(worker: &Worker, executed: &Executed) {
         actor: worker.actor(),
         attempt_until: claimed.attempt_until,
         timeout_ms: claimed.timeout_ms,
-        ended: ended_attempt(claimed.effect, &executed.execution, claimed.language),
+        ended: ended_attempt(executed),
     };
     let outcome = evidence.ended.outcome;
     match keep(worker, &evidence).await {
-        Some(Testimony::Recorded) => {
+        Some(LateOutcome::Recorded) => {
             metrics().lost_answer("complete", true);
             tracing::debug!("this worker had recorded the end of its attempt already");
             return;
         }
-        Some(Testimony::Kept { contradicts: true }) => {
+        Some(LateOutcome::Kept { contradicts: true }) => {
             metrics().integrity_alarm();
             tracing::error!(%call, "a call that ended as not applied had its effect after all");
         }
-        Some(Testimony::Kept { contradicts: false }) => {}
-        Some(Testimony::NoCall) => tracing::error!(%call, "a completed call is not in the ledger"),
+        Some(LateOutcome::Kept { contradicts: false }) => {}
+        Some(LateOutcome::NoCall) => {
+            tracing::error!(%call, "a completed call is not in the ledger")
+        }
         None => tracing::error!(%call, %outcome, "late evidence could not be kept"),
     }
     metrics().fenced();
     tracing::warn!(%outcome, "attempt was fenced: its outcome came too late to decide the call");
 }
 
-async fn keep(worker: &Worker, evidence: &Evidence) -> Option<Testimony> {
+async fn keep(worker: &Worker, evidence: &Evidence) -> Option<LateOutcome> {
     let began = Instant::now();
     let mut reconnect = Reconnect::default();
     while began.elapsed() < PATIENCE {
         match late::keep(&worker.pool, evidence).await {
-            Ok(testimony) => return Some(testimony),
+            Ok(outcome) => return Some(outcome),
             Err(error) => tracing::debug!(error = report(&error), "late evidence was not kept"),
         }
         reconnect.pause().await;

@@ -53,9 +53,9 @@
 //!
 //! # Inside
 //!
-//! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first. `gate`, `executors`,
-//! `conclude` and `dispose` are its parts, `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this
-//! machine that are gone; `cancel` hears that a call is to stop, `progress` tells how far one is, `late` keeps what came too
+//! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first. `stage` has what goes
+//! from step to step; `gate`, `intercept`, `executors`, `conclude` and `dispose` are its parts, `heartbeat` keeps the lease, `leave` gives it back, `neighbours` fences those of this
+//! machine that are gone; `cancel` hears that a call is to stop, `progress` tells how far one is, `late` records what came too
 //! late to decide; `programs` has the slots of process tools, `inability` tells which tools could not run here; `guard` is the small process that runs between the worker and a process tool; `builder` and `apply` are for
 //! tools of one's own.
 
@@ -71,7 +71,6 @@ mod conclude;
 mod config;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod discreet;
 mod dispose;
 mod execute;
 pub mod executors;
@@ -80,14 +79,17 @@ pub mod guard;
 mod heartbeat;
 mod inability;
 mod intake;
+mod intercept;
 mod late;
 mod leave;
 mod neighbours;
 mod programs;
 mod progress;
 mod put_back;
+mod redact;
 mod reply;
 mod running;
+mod stage;
 pub mod tool;
 mod waiting;
 mod worker;

@@ -1,32 +1,21 @@
-//! How far a tool is, told to whoever follows the session.
-//!
-//! A tool reports whenever it likes and never waits; the last thing it said is what counts. What leaves is bounded: a few
-//! events a second for each attempt, each of them small.
+//! How far a tool is. It reports whenever it likes and never waits; the last thing it said is what counts.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use fleet::{
-    bus::events::Events,
-    ids::{CallId, Label},
-    wire::event::{Event, Happening},
-};
-use time::OffsetDateTime;
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 
 /// The most bytes of a message; longer ones are cut at a character boundary.
 const MESSAGE_MAX: usize = 512;
-/// The pause between two events of one attempt.
-const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a tool says how far it is. Clones say it for the same attempt; the default one is heard by nobody.
+/// Where a tool says how far it is. Clones say it for the same attempt; the default one is not heard.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Option<Arc<watch::Sender<Report>>>);
+pub struct Progress(Option<Arc<watch::Sender<ProgressReport>>>);
 
 /// What was said last.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Report {
-    fraction: Option<f64>,
-    message: Option<String>,
+pub(crate) struct ProgressReport {
+    pub(crate) fraction: Option<f64>,
+    pub(crate) message: Option<String>,
 }
 
 impl Progress {
@@ -37,7 +26,7 @@ impl Progress {
         };
         let fraction = fraction.filter(|fraction| !fraction.is_nan());
         let message = (!message.is_empty()).then(|| bounded(message));
-        heard.send_replace(Report {
+        heard.send_replace(ProgressReport {
             fraction: fraction.map(|fraction| fraction.clamp(0.0, 1.0)),
             message,
         });
@@ -49,80 +38,39 @@ fn bounded(message: &str) -> String {
     message[..end].replace('\0', "\u{fffd}")
 }
 
-/// Tells of one attempt.
+/// Hears what the tool of one attempt reports.
 #[derive(Debug)]
-pub(crate) struct News {
-    pub(crate) events: Events,
-    pub(crate) tenant: Label,
-    pub(crate) session: Option<Label>,
-    pub(crate) call: CallId,
-    /// Which revision of the call its claim is.
-    pub(crate) rev: i32,
-    pub(crate) attempt: u32,
-    /// When it was claimed, on Postgres's clock and on ours.
-    pub(crate) claimed_at: OffsetDateTime,
-    pub(crate) claim_sent: Instant,
+pub(crate) struct ProgressReports {
+    reports: watch::Receiver<ProgressReport>,
+    /// Keeps the channel open when the tool lets go of its end.
+    _open: Progress,
 }
 
-impl News {
-    /// Tells that the attempt has begun; a call without a session tells nothing.
-    pub(crate) fn started(&self) {
-        let attempt = self.attempt;
-        self.tell(0, Happening::Started { attempt });
-    }
-
-    /// Runs `work`, and tells meanwhile what it reports. What it says last is told before this returns.
-    pub(crate) async fn tell_of<T>(&self, work: impl AsyncFnOnce(Progress) -> T) -> T {
-        if self.session.is_none() {
-            return work(Progress::default()).await;
+impl ProgressReports {
+    /// The next report; reports that come before it is asked for are replaced by later ones. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> ProgressReport {
+        match self.reports.changed().await {
+            Ok(()) => self.reports.borrow_and_update().clone(),
+            Err(_closed) => unreachable!("one end of the channel is held here"),
         }
-        let (said, mut heard) = watch::channel(Report::default());
-        let mut told = 0;
-        let progress = Progress(Some(Arc::new(said)));
-        // Held here as well, so that the channel does not close when the tool lets go of it.
-        let kept = progress.clone();
-        let worked = {
-            let listening = async {
-                while heard.changed().await.is_ok() {
-                    told += 1;
-                    self.tell_progress(told, &heard.borrow_and_update());
-                    tokio::time::sleep(PAUSE).await;
-                }
-            };
-            tokio::select! {
-                worked = work(progress) => worked,
-                () = listening => unreachable!("one end of the channel is held here"),
-            }
-        };
-        if heard.has_changed().unwrap_or(false) {
-            self.tell_progress(told + 1, &heard.borrow_and_update());
-        }
-        drop(kept);
-        worked
     }
 
-    fn tell_progress(&self, n: u32, report: &Report) {
-        let Report { fraction, message } = report.clone();
-        let attempt = self.attempt;
-        self.tell(
-            n,
-            Happening::Progress {
-                attempt,
-                fraction,
-                message,
-            },
-        );
+    /// The last report, if it was not heard.
+    pub(crate) fn last(&mut self) -> Option<ProgressReport> {
+        let unheard = self.reports.has_changed().unwrap_or(false);
+        unheard.then(|| self.reports.borrow_and_update().clone())
     }
+}
 
-    fn tell(&self, n: u32, what: Happening) {
-        let event = || Event {
-            call_id: self.call,
-            sequence: Event::sequence(self.rev, n),
-            at: self.claimed_at + self.claim_sent.elapsed(),
-            what,
-        };
-        self.events.tell(&self.tenant, self.session.as_ref(), event);
-    }
+/// Where the tool of one attempt says how far it is, and where that is heard.
+pub(crate) fn channel() -> (Progress, ProgressReports) {
+    let (said, reports) = watch::channel(ProgressReport::default());
+    let progress = Progress(Some(Arc::new(said)));
+    let heard = ProgressReports {
+        reports,
+        _open: progress.clone(),
+    };
+    (progress, heard)
 }
 
 #[cfg(test)]
@@ -131,20 +79,20 @@ mod tests {
 
     #[test]
     fn what_is_said_is_bounded() {
-        let (said, heard) = watch::channel(Report::default());
+        let (said, heard) = watch::channel(ProgressReport::default());
         let progress = Progress(Some(Arc::new(said)));
         progress.report(Some(7.0), &"é".repeat(1_000));
         let report = heard.borrow().clone();
         assert_eq!(report.fraction, Some(1.0));
         assert_eq!(report.message.unwrap().len(), MESSAGE_MAX);
         progress.report(Some(f64::NAN), "");
-        assert_eq!(*heard.borrow(), Report::default());
+        assert_eq!(*heard.borrow(), ProgressReport::default());
         progress.report(None, "a\0b");
         assert_eq!(heard.borrow().message.as_deref(), Some("a\u{fffd}b"));
     }
 
     #[test]
-    fn nobody_has_to_listen() {
+    fn a_report_that_is_not_heard_costs_nothing() {
         Progress::default().report(Some(0.5), "half");
     }
 }

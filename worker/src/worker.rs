@@ -4,13 +4,13 @@ use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use fleet::{
     bus::{connect::Bus, events::Events},
+    ending::{Ending, Moved},
     ids::{AttemptId, CallId, WorkerId},
     lease::Lease,
     registry::Registry,
     secrets::Secrets,
     store::{
         PgPool, StoreError,
-        complete::{Ended, Ending},
         ledger::{Claiming, Completing},
         session::Postgres,
     },
@@ -60,13 +60,13 @@ impl Worker {
         let lease = self
             .lease
             .lock()
-            .expect("nobody panics while holding the lease");
+            .expect("no thread panics while holding the lease");
         let ground = self.postgres.quarantines();
         lease.is_some_and(|(lease, on)| on == ground && lease.may_start(Instant::now()))
     }
 
     /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends:
-    /// it may be committed all the same, and nobody runs it.
+    /// it may be committed all the same, and no worker runs it.
     pub(crate) const fn remember(&self, call: CallId, attempt: AttemptId) -> Remembered<'_> {
         Remembered {
             worker: self,
@@ -81,8 +81,8 @@ impl Worker {
         format!("worker {}", self.id)
     }
 
-    /// Ends something that waits for nobody; gives up soon.
-    pub(crate) async fn end(&self, ending: &Ending) -> Result<Option<Ended>, StoreError> {
+    /// Completes a call outside an attempt's path; tries for 5 s.
+    pub(crate) async fn end(&self, ending: &Ending) -> Result<Option<Moved>, StoreError> {
         self.completing
             .complete(ending, Duration::from_secs(5))
             .await
@@ -111,7 +111,7 @@ impl Drop for Remembered<'_> {
                 .worker
                 .given_up
                 .lock()
-                .expect("nobody panics while holding the claims");
+                .expect("no thread panics while holding the claims");
             given_up.insert(self.attempt, (self.call, Instant::now()));
         }
     }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use worker::{
     Effect, Tool, ToolContext, ToolError,
     executors::{
-        AttemptContext, Committed, Executor, LINGER_MAX, LeftBehind, Progress, Promise, Stop,
+        AttemptContext, Executor, LINGER_MAX, Progress, Promise, Returned, Stop,
         native::NativeExecutor,
     },
 };
@@ -114,7 +114,6 @@ struct Scene {
     release: Option<mpsc::Sender<()>>,
     limit: Duration,
     stop: Stop,
-    left_behind: LeftBehind,
 }
 
 impl Scene {
@@ -134,7 +133,6 @@ impl Scene {
             release: Some(release),
             limit: Duration::from_secs(20),
             stop: Stop::under(CancellationToken::new()),
-            left_behind: LeftBehind::default(),
         }
     }
 
@@ -144,6 +142,10 @@ impl Scene {
     }
 
     async fn run(&self, act: &str) -> Outcome {
+        self.returned(act).await.outcome
+    }
+
+    async fn returned(&self, act: &str) -> Returned {
         let arguments = json!({ "act": act });
         let secrets = Secrets::new(None);
         let prepared = self.executor.prepare(&self.manifest, &arguments, &secrets);
@@ -163,10 +165,8 @@ impl Scene {
             language: Language::En,
             trace: TraceContext::default(),
             stop: self.stop.clone(),
-            left_behind: self.left_behind.clone(),
             progress: Progress::default(),
             promise: Promise::default(),
-            committed: Committed::default(),
         };
         prepared.unwrap().run(context).await
     }
@@ -216,15 +216,15 @@ async fn a_tool_is_told_what_it_runs_for() {
 async fn a_panic_leaves_the_effect_unknown_and_nothing_behind() {
     let scene = Scene::new();
     for act in ["panic", "panic_before_the_first_wait"] {
-        let outcome = scene.run(act).await;
+        let returned = scene.returned(act).await;
         assert_eq!(
-            said(&outcome),
+            said(&returned.outcome),
             (OutcomeWord::Unknown, Some(Code::ToolCrashed))
         );
-        let told = format!("{outcome:?}");
+        let told = format!("{returned:?}");
         assert!(!told.contains("secret"), "{told}");
+        assert!(!returned.left_behind);
     }
-    assert!(!scene.left_behind.is_admitted());
 }
 
 #[tokio::test]
@@ -241,10 +241,11 @@ async fn any_other_error_proves_nothing() {
 async fn what_does_not_end_in_time_is_dropped() {
     let scene = Scene::new().limit(Duration::from_millis(50));
     let began = Instant::now();
-    let outcome = scene.run("hang").await;
-    assert_eq!(said(&outcome), (OutcomeWord::Unknown, Some(Code::Timeout)));
+    let returned = scene.returned("hang").await;
+    let late = (OutcomeWord::Unknown, Some(Code::Timeout));
+    assert_eq!(said(&returned.outcome), late);
     assert!(began.elapsed() < scene.limit + LINGER_MAX);
-    assert!(!scene.left_behind.is_admitted(), "it is gone");
+    assert!(!returned.left_behind, "it is gone");
 }
 
 #[tokio::test]
@@ -277,9 +278,10 @@ async fn what_holds_its_thread_may_live_on_and_that_is_said() {
     for act in ["block", "block_aside"] {
         let mut scene = Scene::new().limit(Duration::from_millis(50));
         let began = Instant::now();
-        let outcome = scene.run(act).await;
-        assert_eq!(said(&outcome), (OutcomeWord::Unknown, Some(Code::Timeout)));
-        assert!(scene.left_behind.is_admitted(), "{act}");
+        let returned = scene.returned(act).await;
+        let late = (OutcomeWord::Unknown, Some(Code::Timeout));
+        assert_eq!(said(&returned.outcome), late);
+        assert!(returned.left_behind, "{act}");
         assert!(began.elapsed() < scene.limit + LINGER_MAX, "{TWO_THREADS}");
         scene.release.take();
     }
@@ -289,8 +291,9 @@ async fn what_holds_its_thread_may_live_on_and_that_is_said() {
 async fn what_blocks_aside_and_ends_in_time_is_over() {
     let mut scene = Scene::new();
     scene.release.take();
-    assert_eq!(result(&scene.run("block_aside").await), json!(true));
-    assert!(!scene.left_behind.is_admitted());
+    let returned = scene.returned("block_aside").await;
+    assert_eq!(result(&returned.outcome), json!(true));
+    assert!(!returned.left_behind);
 }
 
 #[tokio::test]

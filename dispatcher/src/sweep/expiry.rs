@@ -3,25 +3,15 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::{
-    call::State,
     checkpoint::{Checkpoint, reached},
+    ending::{Ending, Fact, Guard, Known},
     ids::CallId,
-    outcome::ToolFailure,
-    store::{
-        StoreError,
-        complete::{Ending, EndingKind, Guard},
-        expiry,
-        walk::Expired,
-    },
+    store::{StoreError, expiry, walk::Expired},
     telemetry::report,
-    wire::{code::Code, error::ErrorBody, message::Message},
 };
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{
-    Sweep,
-    ledger::{end, json, untouched},
-};
+use super::Sweep;
 use crate::expiry::Question;
 
 /// Calls looked at by one statement.
@@ -95,36 +85,19 @@ impl Sweep {
     }
 }
 
-/// A queued call whose deadline has passed. If an attempt before left its effect unknown, so is the call's.
+/// How a queued call ends whose time is over.
 fn ending(call: Expired) -> Ending {
-    let what = if let Some(obstacle) = &call.obstacle {
-        obstacle.kept_it_from_running()
-    } else if call.waited_too_long {
-        Message::fixed(
-            "the call waited longer for its first attempt than its tool allows",
-            "这次调用等待第一次尝试的时间超过了工具允许的上限",
-        )
-    } else {
-        Message::fixed(
-            "the call's deadline passed before it could run",
-            "这次调用尚未执行就已过了截止时间",
-        )
+    let known = Known {
+        effect: call.effect,
+        language: call.language,
+        cancelled: false,
+        earlier_unknown: call.unknown,
+        applied_late: false,
     };
-    let failure = ToolFailure::new(Code::DeadlineExceeded, what);
-    let kind = if call.unknown && call.effect.may_doubt() {
-        EndingKind::Doubt {
-            error: json(&ErrorBody::in_doubt(&failure, call.language)),
-        }
-    } else {
-        let effect = untouched(call.effect);
-        end(State::Expired, effect, &failure, call.language)
+    let fact = Fact::Expired {
+        obstacle: call.obstacle.as_ref(),
+        waited_too_long: call.waited_too_long,
     };
-    Ending {
-        call_id: call.call_id,
-        guard: Guard::Queued(call.rev),
-        kind,
-        attempt: None,
-        actor: "sweep".to_owned(),
-        reason: "deadline_exceeded".to_owned(),
-    }
+    let guard = Guard::Queued(call.rev);
+    Ending::by(&fact, &known, call.call_id, guard, None, "sweep".to_owned())
 }

@@ -4,17 +4,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fleet::{
     bus::backlog,
-    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     checkpoint::{Checkpoint, reached},
+    ending::{Ending, Fact, Guard, Known, LostAttempt},
     hold,
     ids::{CallId, QueueName},
     lease::{OBSERVATION_GAP_MAX, Observations},
-    outcome::{OutcomeWord, ToolFailure},
-    retry::{self, Loss, RetryDecision},
-    said,
     store::{
         PgConnection, StoreError,
-        complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         session::within,
         sweep::{self, Lost, Publishable},
         walk::{self, Waiting, Worth},
@@ -22,7 +18,6 @@ use fleet::{
     },
     taken_back::TakenBack,
     telemetry::metrics,
-    wire::{code::Code, error::ErrorBody, message::Message},
 };
 use tokio::{
     sync::{
@@ -41,7 +36,7 @@ use super::{
 /// How long one second's walk may take.
 const WALK_MAX: Duration = Duration::from_millis(300);
 /// How long a walk over everything takes at least, so that a small table is not published over and over.
-const CIRCUIT_MIN: Duration = Duration::from_secs(3);
+const PASS_MIN: Duration = Duration::from_secs(3);
 /// After an outage, attempts have this long to be recorded before one that is overdue counts as lost.
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
@@ -51,7 +46,7 @@ impl Sweep {
     pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
-        let (mut circuit, mut lost) = (Circuit::default(), Pace::default());
+        let (mut pass, mut lost) = (WalkPass::default(), Pace::default());
         loop {
             ticks.tick().await;
             match self.dead_workers(&mut observer).await {
@@ -68,30 +63,30 @@ impl Sweep {
                 let looked = self.lost_attempts(overdue_too).await;
                 warn("lost_attempt", looked.map(|took| lost.took(now, took)));
             }
-            warn("walk", self.walk(&mut circuit, &doubted).await);
+            warn("walk", self.walk(&mut pass, &doubted).await);
         }
     }
 
     async fn walk(
         &self,
-        circuit: &mut Circuit,
+        pass: &mut WalkPass,
         doubted: &mpsc::Sender<Publishable>,
     ) -> Result<(), StoreError> {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
-            if circuit.cursor.is_none() {
-                let again = CIRCUIT_MIN.max(pace::again_after(circuit.looked));
-                if circuit.began.is_some_and(|began| began.elapsed() < again) {
+            if pass.cursor.is_none() {
+                let again = PASS_MIN.max(pace::again_after(pass.looked));
+                if pass.began.is_some_and(|began| began.elapsed() < again) {
                     return Ok(());
                 }
-                self.begin(circuit).await;
+                self.begin(pass).await;
             }
             let looking = Instant::now();
-            let step = walk::step(&self.pool, circuit.cursor, &circuit.worth()).await;
-            circuit.looked += looking.elapsed();
+            let step = walk::step(&self.pool, pass.cursor, &pass.worth()).await;
+            pass.looked += looking.elapsed();
             let step = step?;
-            circuit.cursor = step.cursor;
-            circuit.waiting.extend(step.queues);
+            pass.cursor = step.cursor;
+            pass.waiting.extend(step.queues);
             self.expiry.remember_all(step.soon);
             self.end_expired(step.expired, "expired").await;
             if !step.waiting.is_empty() {
@@ -100,36 +95,36 @@ impl Sweep {
             if self.bus.is_connected() {
                 metrics().swept("lost_pointer", step.waiting.len() as u64);
                 let plain = step.waiting.into_iter().filter_map(|waiting| {
-                    let doubted = circuit.doubts(&waiting).then_some(doubted);
+                    let doubted = pass.doubts(&waiting).then_some(doubted);
                     hand_over(waiting.call, doubted)
                 });
                 self.publish(plain.collect()).await;
             } else if !step.waiting.is_empty() {
                 self.publisher.suspect();
             }
-            if circuit.cursor.is_none() {
+            if pass.cursor.is_none() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Begins another circuit, and finds out which pointers are worth publishing again in it.
-    async fn begin(&self, circuit: &mut Circuit) {
-        let connection = circuit.connection.get_or_insert_with(|| self.bus.epoch());
+    /// Begins another pass, and finds out which pointers are worth publishing again in it.
+    async fn begin(&self, pass: &mut WalkPass) {
+        let connection = pass.connection.get_or_insert_with(|| self.bus.epoch());
         // Lost or found: what was published then may not have arrived.
         let reconnected = connection.has_changed().unwrap_or(true);
         connection.mark_unchanged();
-        let since = circuit.began.replace(Instant::now());
+        let since = pass.began.replace(Instant::now());
         if let Some(since) = since {
             self.expiry.walk_took(since.elapsed());
         }
         let suspected = self.publisher.take_suspicion();
-        circuit.since = since.filter(|_| !suspected && !reconnected);
-        circuit.looked = Duration::ZERO;
-        circuit.empty.clear();
-        // All that is left of those that had calls waiting in the last circuit: a look each.
-        for queue in std::mem::take(&mut circuit.waiting) {
+        pass.since = since.filter(|_| !suspected && !reconnected);
+        pass.looked = Duration::ZERO;
+        pass.empty.clear();
+        // All that is left of those that had calls waiting in the last pass: a look each.
+        for queue in std::mem::take(&mut pass.waiting) {
             let asked = Instant::now();
             let found = if self.bus.is_connected() {
                 backlog::look(&self.bus, &queue).await
@@ -137,7 +132,7 @@ impl Sweep {
                 Ok(None)
             };
             if matches!(found, Ok(Some(backlog)) if backlog.is_empty()) {
-                circuit.empty.push((queue, asked));
+                pass.empty.push((queue, asked));
             }
         }
     }
@@ -181,8 +176,8 @@ impl Sweep {
     }
 }
 
-/// What this dispatcher has seen of the workers, and the session through which it has: one goes with the other, for nobody
-/// can tell what a server was before a session broke.
+/// What this dispatcher has seen of the workers, and the session through which it has: one goes with the other, for what a
+/// server was before a session broke cannot be told.
 #[derive(Default)]
 struct Observer {
     session: Option<PgConnection>,
@@ -191,12 +186,12 @@ struct Observer {
 
 /// One walk over all open calls.
 #[derive(Default)]
-struct Circuit {
+struct WalkPass {
     cursor: Option<CallId>,
     began: Option<Instant>,
     /// How long its looks at Postgres took.
     looked: Duration,
-    /// When the circuit before this one began. `None`: every pointer may be lost, or nobody here has looked before.
+    /// When the pass before this one began. `None`: every pointer may be lost, or this dispatcher has not looked before.
     since: Option<Instant>,
     /// Notices when the connection to NATS is lost or found.
     connection: Option<watch::Receiver<u64>>,
@@ -206,7 +201,7 @@ struct Circuit {
     empty: Vec<(QueueName, Instant)>,
 }
 
-impl Circuit {
+impl WalkPass {
     /// Which waiting pointers are worth publishing again.
     fn worth(&self) -> Worth {
         let Some(since) = self.since else {
@@ -232,7 +227,7 @@ impl Circuit {
     }
 }
 
-/// Leaves a doubted pointer to whoever looks at it; what is not doubted, or more than can be looked at, comes back.
+/// Leaves a doubted pointer to the pass that looks at it; what is not doubted, or more than can be looked at, comes back.
 fn hand_over(
     call: Publishable,
     doubted: Option<&mpsc::Sender<Publishable>>,
@@ -243,121 +238,33 @@ fn hand_over(
     }
 }
 
-/// A running call that nobody runs.
+/// How a running call ends whose worker is gone.
 fn lost_attempt(lost: &Lost) -> Ending {
-    let why = match (lost.overdue, lost.leaving) {
-        (true, _) => TakenBack::AttemptOverdue,
-        (false, true) => TakenBack::WorkerLeft,
-        (false, false) => TakenBack::WorkerLost,
-    };
-    let mut reason = why.as_str();
-    let counts = u32::from(why.cost() == AttemptCost::Lost);
-    let loss = Loss {
+    let known = Known {
         effect: lost.effect,
-        lost: lost.lost_attempts.saturating_add(counts),
-        allowed: lost.allowed,
+        language: lost.language,
         cancelled: lost.cancel_requested,
+        // A lost attempt may itself have had its effect: what came before it decides nothing.
+        earlier_unknown: false,
+        applied_late: false,
     };
-    let what = if retry::is_poison(loss) {
-        reason = "poison";
-        let Loss { lost, allowed, .. } = loss;
-        said!(
-            "its worker was lost {lost} times while it ran, and its tool allows {allowed}, so it is not tried again",
-            "执行它的 worker 在运行期间丢失了 {lost} 次，而工具只允许 {allowed} 次，因此不再尝试"
-        )
-    } else if why == TakenBack::WorkerLeft {
-        Message::fixed(
-            "the worker that ran the tool left before the tool had answered",
-            "工具还没有响应，执行它的 worker 就离开了",
-        )
-    } else {
-        Message::fixed(
-            "the worker that ran the tool died or fell silent",
-            "执行工具的 worker 终止或失去了联系",
-        )
+    let attempt = LostAttempt {
+        why: match (lost.overdue, lost.leaving) {
+            (true, _) => TakenBack::AttemptOverdue,
+            (false, true) => TakenBack::WorkerLeft,
+            (false, false) => TakenBack::WorkerLost,
+        },
+        before: lost.lost_attempts,
+        allowed: lost.allowed,
     };
-    let failure = ToolFailure::new(Code::ToolCrashed, what);
-    let decision = retry::after_loss(loss);
-    // What this ending takes a transaction's row from cannot commit any more.
-    let (outcome, undone) = match lost.effect {
-        Effect::Transaction => (OutcomeWord::DefiniteFailure, EffectKnown::NotApplied),
-        Effect::Read | Effect::Idempotent | Effect::Once => {
-            (OutcomeWord::Unknown, EffectKnown::Unknown)
-        }
-    };
-    let nothing = untouched(lost.effect);
-    let (kind, effect) = match decision {
-        RetryDecision::Again(pause) => {
-            let pause_ms = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-            (
-                EndingKind::Again {
-                    pause_ms,
-                    cost: why.cost(),
-                },
-                undone,
-            )
-        }
-        RetryDecision::Doubt => (
-            EndingKind::Doubt {
-                error: json(&ErrorBody::in_doubt(&failure, lost.language)),
-            },
-            EffectKnown::Unknown,
-        ),
-        RetryDecision::Cancelled => {
-            reason = Code::Cancelled.as_str();
-            let cancelled = retry::cancelled(&failure, lost.language);
-            let kind = end(State::Cancelled, nothing, &cancelled, lost.language);
-            (kind, nothing)
-        }
-        RetryDecision::Fail
-        | RetryDecision::FailCancelled
-        | RetryDecision::Exhausted
-        | RetryDecision::OutOfTime
-        | RetryDecision::Succeed => (
-            end(State::Failed, nothing, &failure, lost.language),
-            nothing,
-        ),
-    };
-    Ending {
-        call_id: lost.call_id,
-        guard: Guard::Attempt(lost.attempt_id),
-        kind,
-        attempt: Some(EndedAttempt {
-            outcome,
-            effect,
-            error: Some(json(&failure.told(lost.language))),
-            // Nothing of a transaction can act once its row is gone.
-            over: lost.effect == Effect::Transaction,
-        }),
-        actor: "sweep".to_owned(),
-        reason: reason.to_owned(),
-    }
-}
-
-pub(super) fn end(
-    state: State,
-    effect: EffectKnown,
-    failure: &ToolFailure,
-    language: Language,
-) -> EndingKind {
-    EndingKind::End {
-        state,
-        outcome: CallOutcome::SystemError,
-        source: Source::Error,
-        effect,
-        result: None,
-        error: Some(json(&ErrorBody::failed(failure, effect, language))),
-    }
-}
-
-/// What is known of the effect of a call that never ran, or of which nothing is left.
-pub(super) const fn untouched(effect: Effect) -> EffectKnown {
-    match effect {
-        Effect::Read => EffectKnown::None,
-        Effect::Idempotent | Effect::Once | Effect::Transaction => EffectKnown::NotApplied,
-    }
-}
-
-pub(super) fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).expect("errors have only string keys")
+    let (fact, guard) = (Fact::Lost(attempt), Guard::Attempt(lost.attempt_id));
+    let ended = Some(attempt.attempt(&known));
+    Ending::by(
+        &fact,
+        &known,
+        lost.call_id,
+        guard,
+        ended,
+        "sweep".to_owned(),
+    )
 }

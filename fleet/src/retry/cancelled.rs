@@ -7,7 +7,7 @@
 //! | `not_started` | cancelled | cancelled, or **in doubt** if an attempt before may have done it | fail, as cancelled |
 //! | `unknown` | cancelled | **in doubt** | **in doubt** |
 //!
-//! Never "again". What the tool itself said stands, for it says more than that nobody wants it any more.
+//! Never "again". The tool's own answer wins over the cancellation.
 //! A `once` call that runs never ends as `cancelled`: that word says that it never ran.
 
 use super::RetryDecision;

@@ -4,158 +4,21 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 use sqlx::{AssertSqlSafe, PgConnection, postgres::PgRow};
-use time::OffsetDateTime;
 
 use super::{
     answered,
     columns::{Columns, sparse},
     lane::{Locks, Statement},
 };
-pub use crate::taken_back::AttemptCost;
 use crate::{
-    call::{CallOutcome, EffectKnown, Source, State},
+    call::EffectKnown,
     checkpoint::Checkpoint,
-    ids::{AttemptId, CallId, DispatcherId, Label},
-    outcome::OutcomeWord,
-    wire::{
-        error::ErrorBody,
-        event::{Event, Happening},
-    },
+    ids::{CallId, DispatcherId},
 };
-
-/// What is to become of a call.
-#[derive(Debug, Clone)]
-pub struct Ending {
-    /// The call.
-    pub call_id: CallId,
-    /// What must still hold for it to happen.
-    pub guard: Guard,
-    /// What happens.
-    pub kind: EndingKind,
-    /// How the attempt ended, where one did.
-    pub attempt: Option<EndedAttempt>,
-    /// Who says so: `worker <id>`, `sweep`, …
-    pub actor: String,
-    /// Why, one word or a short clause.
-    pub reason: String,
-}
-
-/// What must still hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
-    /// This attempt is the call's, and it is running or in doubt because of it.
-    Attempt(AttemptId),
-    /// The call is queued and nothing has moved it since this revision.
-    Queued(i32),
-}
-
-/// What happens to the call.
-#[derive(Debug, Clone)]
-pub enum EndingKind {
-    /// It is over.
-    End {
-        /// The terminal state.
-        state: State,
-        /// What it came to.
-        outcome: CallOutcome,
-        /// Where the answer comes from.
-        source: Source,
-        /// What is known about the world.
-        effect: EffectKnown,
-        /// The tool's answer, JSON text.
-        result: Option<String>,
-        /// The error as callers will read it, JSON text.
-        error: Option<String>,
-    },
-    /// It waits for another attempt.
-    Again {
-        /// How long.
-        pause_ms: i64,
-        /// Who pays for the attempt that ended.
-        cost: AttemptCost,
-    },
-    /// Nobody knows whether the effect happened.
-    Doubt {
-        /// The error as callers will read it, JSON text.
-        error: String,
-    },
-}
-
-impl EndingKind {
-    /// The word for it in the statement.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::End { .. } => "end",
-            Self::Again { .. } => "again",
-            Self::Doubt { .. } => "doubt",
-        }
-    }
-}
-
-/// How an attempt ended.
-#[derive(Debug, Clone)]
-pub struct EndedAttempt {
-    /// The executor's word.
-    pub outcome: OutcomeWord,
-    /// What is known about the world.
-    pub effect: EffectKnown,
-    /// The failure, JSON text.
-    pub error: Option<String>,
-    /// Whether its worker has seen it end: nothing that was started for it can act any more.
-    pub over: bool,
-}
-
-/// What the ledger says of a call that moved.
-#[derive(Debug, Clone)]
-pub struct Ended {
-    /// How often it has moved, this time included.
-    pub rev: i32,
-    /// When it moved.
-    pub moved_at: OffsetDateTime,
-    /// Where it stands now.
-    pub state: State,
-    /// Its tool.
-    pub tool: String,
-    /// The version it was accepted with.
-    pub tool_version: i32,
-    /// Who asked.
-    pub tenant: Label,
-    /// The caller's session.
-    pub session: Option<Label>,
-    /// Who accepted it.
-    pub dispatcher: DispatcherId,
-    /// How many attempts were made.
-    pub attempts: i32,
-    /// What was changed in the arguments, JSON text.
-    pub coercions: Option<String>,
-    /// From acceptance to the first attempt.
-    pub queued_ms: i64,
-    /// From there to now.
-    pub run_ms: i64,
-}
-
-impl Ended {
-    /// The event that tells of it, if the call is decided by it.
-    pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
-        let (outcome, error) = match kind {
-            EndingKind::End { outcome, error, .. } => (*outcome, error.as_deref()),
-            EndingKind::Doubt { error } => (CallOutcome::Unknown, Some(error.as_str())),
-            EndingKind::Again { .. } => return None,
-        };
-        let error: Option<ErrorBody> = error.and_then(|error| serde_json::from_str(error).ok());
-        Some(Event {
-            call_id: call,
-            sequence: Event::sequence(self.rev, 0),
-            at: self.moved_at,
-            what: Happening::Finished {
-                state: self.state,
-                outcome,
-                attempts: self.attempts,
-                code: error.map(|error| error.code),
-            },
-        })
-    }
-}
+pub use crate::{
+    ending::{EndedAttempt, Ending, EndingKind, Guard, Moved},
+    taken_back::AttemptCost,
+};
 
 /// The statement.
 ///
@@ -167,9 +30,21 @@ pub struct Complete {
     skipping: String,
 }
 
+/// Both statements move calls to the history in the same way.
+const END_RUNNING: &str = concat!(
+    include_str!("sql/end_running.sql"),
+    include_str!("sql/finish.sql"),
+    include_str!("sql/end_running_answer.sql")
+);
+const COMPLETE: &str = concat!(
+    include_str!("sql/complete.sql"),
+    include_str!("sql/finish.sql"),
+    include_str!("sql/complete_others.sql")
+);
+
 impl Default for Complete {
     fn default() -> Self {
-        let sql = include_str!("sql/complete.sql");
+        let sql = COMPLETE;
         Self {
             waiting: sql.replace("/* locks */", ""),
             skipping: sql.replace("/* locks */", "SKIP LOCKED"),
@@ -186,6 +61,7 @@ struct Sent<'a> {
     effect: Option<&'a str>,
     result: Option<&'a str>,
     error: Option<&'a str>,
+    degraded: Option<&'a str>,
     pause_ms: Option<i64>,
     lost: i32,
     unspent: i32,
@@ -200,6 +76,7 @@ fn columns(ending: &Ending) -> Sent<'_> {
             effect,
             result,
             error,
+            degraded,
         } => Sent {
             state: Some(state.as_str()),
             outcome: Some(outcome.as_str()),
@@ -207,6 +84,7 @@ fn columns(ending: &Ending) -> Sent<'_> {
             effect: Some(effect.as_str()),
             result: result.as_deref(),
             error: error.as_deref(),
+            degraded: degraded.as_deref(),
             ..Sent::default()
         },
         EndingKind::Again { pause_ms, cost } => Sent {
@@ -228,7 +106,7 @@ fn columns(ending: &Ending) -> Sent<'_> {
 
 impl Statement for Complete {
     type Row = Ending;
-    type Answer = Ended;
+    type Answer = Moved;
     type Key = CallId;
 
     const NAME: &'static str = "complete";
@@ -240,7 +118,11 @@ impl Statement for Complete {
 
     fn weight(row: &Ending) -> usize {
         let columns = columns(row);
-        256 + columns.result.map_or(0, str::len) + columns.error.map_or(0, str::len)
+        256 + [columns.result, columns.error, columns.degraded]
+            .into_iter()
+            .flatten()
+            .map(str::len)
+            .sum::<usize>()
     }
 
     fn run<'a>(
@@ -248,7 +130,7 @@ impl Statement for Complete {
         connection: &'a mut PgConnection,
         rows: &'a [Ending],
         locks: Locks,
-    ) -> BoxFuture<'a, Result<Vec<Option<Ended>>, sqlx::Error>> {
+    ) -> BoxFuture<'a, Result<Vec<Option<Moved>>, sqlx::Error>> {
         Box::pin(async move {
             let mut ended = HashMap::with_capacity(rows.len());
             if locks == Locks::Wait && rows.iter().all(ends_running) {
@@ -271,7 +153,7 @@ impl Statement for Complete {
     }
 }
 
-type Moved = HashMap<CallId, Ended>;
+type AllMoved = HashMap<CallId, Moved>;
 
 /// Whether it is what most endings are: of an attempt that ran, and that does not say that nothing happened.
 const fn ends_running(row: &Ending) -> bool {
@@ -292,7 +174,7 @@ const fn ends_running(row: &Ending) -> bool {
 async fn end_running(
     connection: &mut PgConnection,
     rows: &[Ending],
-    ended: &mut Moved,
+    ended: &mut AllMoved,
 ) -> Result<(), sqlx::Error> {
     let columns: Vec<Sent<'_>> = rows.iter().map(columns).collect();
     let attempts = rows.iter().map(|row| match row.guard {
@@ -301,7 +183,7 @@ async fn end_running(
     });
     let outcomes = rows.iter().map(|row| row.attempt.as_ref());
     let outcomes = outcomes.map(|attempt| attempt.map(|attempt| attempt.outcome.as_str()));
-    let moved = sqlx::query(include_str!("sql/end_running.sql"))
+    let moved = sqlx::query(END_RUNNING)
         .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
         .bind(attempts.collect::<Vec<_>>())
         .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
@@ -313,9 +195,10 @@ async fn end_running(
         .bind(outcomes.collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+        .bind(sparse(columns.iter().map(|c| c.degraded)))
         .fetch_all(connection)
         .await?;
-    read_moved(&moved, ended)
+    read_all(&moved, ended)
 }
 
 impl Complete {
@@ -325,7 +208,7 @@ impl Complete {
         connection: &mut PgConnection,
         rows: &[&Ending],
         locks: Locks,
-        ended: &mut Moved,
+        ended: &mut AllMoved,
     ) -> Result<(), sqlx::Error> {
         let sql = match locks {
             Locks::Wait => &self.waiting,
@@ -366,23 +249,24 @@ impl Complete {
             .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
             .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
             .bind(over.collect::<Vec<_>>())
+            .bind(sparse(columns.iter().map(|c| c.degraded)))
             .fetch_all(connection)
             .await?;
-        read_moved(&moved, ended)
+        read_all(&moved, ended)
     }
 }
 
-fn read_moved(rows: &[PgRow], ended: &mut Moved) -> Result<(), sqlx::Error> {
+fn read_all(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
     for row in rows {
         let mut columns = Columns::of(row);
-        ended.insert(CallId(columns.next()?), read_ended(columns)?);
+        ended.insert(CallId(columns.next()?), read_moved(columns)?);
     }
     Ok(())
 }
 
 /// In the order of `sql/complete.sql`, after the call.
-pub(super) fn read_ended(mut columns: Columns<'_>) -> Result<Ended, sqlx::Error> {
-    Ok(Ended {
+pub(super) fn read_moved(mut columns: Columns<'_>) -> Result<Moved, sqlx::Error> {
+    Ok(Moved {
         rev: columns.next()?,
         moved_at: columns.next()?,
         state: columns.parsed()?,

@@ -12,7 +12,7 @@ use crate::{
     outcome::OutcomeWord,
 };
 
-/// What a worker says of an attempt that is no longer its own. The tool's answer is not kept: nobody may be given it.
+/// What a worker says of an attempt that is no longer its own. The tool's answer is not kept: no caller may be given it.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     /// The call.
@@ -35,7 +35,7 @@ pub struct Evidence {
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Testimony {
+pub enum LateOutcome {
     /// It is kept.
     Kept {
         /// It says that the effect happened, and the call ended as one whose effect did not.
@@ -52,20 +52,20 @@ const DOING: &str = "keep late evidence";
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Keeps evidence. Own autocommit statement; guard: the attempt's own worker has not recorded its end before; safe to
-/// repeat; locks the call's row against whoever ends it. It moves no call.
+/// repeat; locks the call's row against what ends it. It moves no call.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, StoreError> {
+pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<LateOutcome, StoreError> {
     match keep_once(pool, evidence).await? {
-        // Whoever it waited for has ended the call: a new statement sees how.
-        Testimony::NoCall => keep_once(pool, evidence).await,
-        testimony => Ok(testimony),
+        // The statement that it waited for has ended the call: a new one sees how.
+        LateOutcome::NoCall => keep_once(pool, evidence).await,
+        outcome => Ok(outcome),
     }
 }
 
-async fn keep_once(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, StoreError> {
+async fn keep_once(pool: &PgPool, evidence: &Evidence) -> Result<LateOutcome, StoreError> {
     let keeping = async {
         let row = sqlx::query(include_str!("sql/late.sql"))
             .bind(evidence.call_id.0)
@@ -87,16 +87,16 @@ async fn keep_once(pool: &PgPool, evidence: &Evidence) -> Result<Testimony, Stor
     read(&row, evidence.ended.outcome).map_err(|error| StoreError::unreadable(DOING, error))
 }
 
-fn read(row: &PgRow, outcome: OutcomeWord) -> Result<Testimony, sqlx::Error> {
+fn read(row: &PgRow, outcome: OutcomeWord) -> Result<LateOutcome, sqlx::Error> {
     if row.try_get("recorded")? {
-        return Ok(Testimony::Recorded);
+        return Ok(LateOutcome::Recorded);
     }
     if !row.try_get::<bool, _>("known")? {
-        return Ok(Testimony::NoCall);
+        return Ok(LateOutcome::NoCall);
     }
     let settled_as: Option<String> = row.try_get("settled_as")?;
     let denied = settled_as.as_deref() == Some(EffectKnown::NotApplied.as_str());
-    Ok(Testimony::Kept {
+    Ok(LateOutcome::Kept {
         contradicts: denied && outcome == OutcomeWord::Applied,
     })
 }

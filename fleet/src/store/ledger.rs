@@ -10,7 +10,7 @@ use super::{
     StoreError,
     accept::{Accept, AcceptedAt, NewCall},
     claim::{Claim, ClaimRow, Claimed, read_back},
-    complete::{Complete, Ended, Ending},
+    complete::{Complete, Ending, Moved},
     lane::{Lane, Reply, Statement as _},
     limited::{ClaimLimited, Limited},
     session::{Postgres, within},
@@ -233,7 +233,7 @@ impl Completing {
     }
 
     /// Ends one attempt or queued call, once. [`Reply::Undecided`]: it did not move; look again.
-    pub async fn complete_once(&self, ending: Ending) -> Reply<Ended> {
+    pub async fn complete_once(&self, ending: Ending) -> Reply<Moved> {
         let lane = if Complete::weight(&ending) > HEAVY_BYTES {
             &self.heavy
         } else {
@@ -252,7 +252,7 @@ impl Completing {
         &self,
         ending: &Ending,
         patience: Duration,
-    ) -> Result<Option<Ended>, StoreError> {
+    ) -> Result<Option<Moved>, StoreError> {
         let doing = "complete an attempt";
         let began = tokio::time::Instant::now();
         // Short pauses: where many wait, slots of a worker wait with them.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     arguments::Coercion,
-    call::{CallOutcome, State, words},
+    call::{CallOutcome, Priority, State, words},
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
     wire::{pointer::Pointer, trace::TraceContext},
 };
@@ -164,7 +164,7 @@ pub async fn start(
     probe: NewProbe,
 ) -> Result<Option<Publishable>, StoreError> {
     let doing = "start a probe";
-    let row: Option<(String, Option<String>, Option<String>)> =
+    let row: Option<(String, String, Option<String>, Option<String>)> =
         sqlx::query_as(include_str!("sql/probe_start.sql"))
             .bind(call.0)
             .bind(rev)
@@ -182,7 +182,7 @@ pub async fn start(
             .fetch_optional(pool)
             .await
             .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let Some((tenant, traceparent, tracestate)) = row else {
+    let Some((tenant, language, traceparent, tracestate)) = row else {
         return Ok(None);
     };
     let tenant = tenant
@@ -199,6 +199,9 @@ pub async fn start(
             // The gate reads them; a probe is no hot path.
             args: None,
             tenant: Some(tenant),
+            language: language.parse().ok(),
+            priority: Some(Priority::High),
+            rev: Some(0),
             trace: TraceContext {
                 traceparent,
                 tracestate,
@@ -288,7 +291,7 @@ pub struct Remark {
 /// Records what came of a probe and when the next one asks.
 ///
 /// One that could not be made counts as one, too. One statement; guard: in doubt, not moved since `rev`, and the probe still
-/// the one it is about; false: it has moved. It leaves a row in the events only when it says something new.
+/// the one it is about; false: it has moved. It writes a note only when the state changes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Read: where a call stands, for callers, for waiters and for whoever's statement moved nothing.
+//! Read: where a call stands, for callers, for waiters and after a statement that moved nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,10 +13,11 @@ use super::{
     session::within,
 };
 use crate::{
-    call::{CallOutcome, EffectKnown, Language, Source, State},
+    call::{EffectKnown, Language, State},
+    ending::Happened,
     ids::{AttemptId, CallId, Label},
     wire::{
-        envelope::{Accepted, Envelope, EnvelopeState, Timing, is_error, no_coercions},
+        envelope::{Accepted, DecidedCall, Envelope},
         event::{Event, Happening},
     },
 };
@@ -52,7 +53,7 @@ pub struct CallRow {
     pub overdue: bool,
     /// How long until it is over, if it is still queued then; zero for what is over or decided.
     pub left: Duration,
-    /// Whether it runs and somebody has asked it to stop.
+    /// Whether it runs and was asked to stop.
     pub cancel_requested: bool,
     /// Whether an attempt before may have had its effect.
     pub effect_unknown: bool,
@@ -366,33 +367,28 @@ impl CallRow {
         if !self.state.answers_waiters() {
             return Ok(None);
         }
-        let raw = |text: &Option<String>| {
-            let text = text.clone();
-            text.map(serde_json::value::RawValue::from_string)
-                .transpose()
-                .map_err(|e| StoreError::unreadable(doing, e))
-        };
-        let outcome: CallOutcome = word(self.outcome.as_deref(), CallOutcome::Unknown)?;
-        let error = self.error.as_deref().map(serde_json::from_str).transpose();
-        Ok(Some(Envelope {
-            call_id: Some(self.call_id),
+        let doubt = Happened::InDoubt.words();
+        let decided = DecidedCall {
+            call_id: self.call_id,
             tool: self.tool.clone(),
-            tool_version: Some(self.tool_version),
-            state: EnvelopeState::Of(self.state),
-            outcome,
-            is_error: is_error(outcome),
-            source: word(self.source.as_deref(), Source::Error)?,
+            tool_version: self.tool_version,
+            state: self.state,
+            outcome: word(self.outcome.as_deref(), doubt.outcome)?,
+            source: word(self.source.as_deref(), doubt.source)?,
             effect: word(self.effect_known.as_deref(), EffectKnown::Unknown)?,
-            result: raw(&self.result)?,
-            error: error.map_err(|e| StoreError::unreadable(doing, e))?,
-            degraded: raw(&self.degraded)?,
-            coercions: raw(&self.coercions)?.unwrap_or_else(no_coercions),
+            result: self.result.clone(),
+            error: self.error.clone(),
+            degraded: self.degraded.clone(),
+            coercions: self.coercions.clone(),
             attempts: self.attempts,
+            queued_ms: self.queued_ms,
+            run_ms: self.run_ms,
+        };
+        let envelope = decided.envelope();
+        let envelope = envelope.map_err(|error| StoreError::unreadable(doing, error))?;
+        Ok(Some(Envelope {
             replayed,
-            timing: Some(Timing {
-                queued_ms: self.queued_ms,
-                run_ms: self.run_ms,
-            }),
+            ..envelope
         }))
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{StoreError, language};
 use crate::{
-    call::{Effect, Language, State},
+    call::{Effect, Language, Priority, State},
     hold::Line,
     ids::{AttemptId, CallId, QueueName},
     manifest::Manifest,
@@ -32,7 +32,7 @@ pub const STEP_ROWS: i64 = 2_000;
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
-                       tenant, attempts, traceparent, tracestate, \
+                       tenant, language, priority, rev, attempts, traceparent, tracestate, \
                        CASE WHEN octet_length(args::text) <= $1 AND (tool, tool_version) NOT IN ( \
                            SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
                        THEN args::text END AS args";
@@ -100,7 +100,7 @@ pub async fn take_due(pool: &PgPool, room: &[(Line, usize)]) -> Result<Due, Stor
     read().map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// A running call that nobody runs.
+/// A running call whose worker is gone.
 #[derive(Debug, Clone, Copy)]
 pub struct Lost {
     /// The call.
@@ -115,7 +115,7 @@ pub struct Lost {
     pub allowed: u32,
     /// Whether its worker was leaving in order when it ended: then it does not count as lost.
     pub leaving: bool,
-    /// Whether somebody has asked it to stop.
+    /// Whether it was asked to stop.
     pub cancel_requested: bool,
     /// Whether its worker still lives and only this attempt is overdue.
     pub overdue: bool,
@@ -375,6 +375,15 @@ pub async fn vacuum(connection: &mut PgConnection, table: &Dirty) -> Result<i64,
         .map_err(failed)
 }
 
+fn priority(row: &PgRow) -> Result<Option<Priority>, sqlx::Error> {
+    // As `accept` stores them.
+    let stored = row.try_get::<i16, _>("priority")?;
+    let priority = Priority::ALL
+        .iter()
+        .find(|priority| **priority as i16 == stored);
+    Ok(priority.copied())
+}
+
 pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
     let args: Option<String> = row.try_get("args")?;
     let args = args
@@ -400,6 +409,9 @@ pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
                     .parse()
                     .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
             ),
+            language: Some(language(row)?),
+            priority: priority(row)?,
+            rev: Some(row.try_get("rev")?),
             trace: TraceContext {
                 traceparent: row.try_get("traceparent")?,
                 tracestate: row.try_get("tracestate")?,

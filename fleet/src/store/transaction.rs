@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use super::{
     columns::Columns,
-    complete::{Ended, read_ended},
+    complete::{Moved, read_moved},
 };
 use crate::ids::{AttemptId, CallId};
 
@@ -26,7 +26,7 @@ pub async fn succeed(
     call: CallId,
     attempt: AttemptId,
     result: &str,
-) -> Result<Ended, sqlx::Error> {
+) -> Result<Moved, sqlx::Error> {
     let row = sqlx::query("SELECT * FROM toolfleet_tool.succeed($1, $2, $3::pg_catalog.json)")
         .bind(call.0)
         .bind(attempt.0)
@@ -35,5 +35,5 @@ pub async fn succeed(
         .persistent(false)
         .fetch_one(connection)
         .await?;
-    read_ended(Columns::of(&row))
+    read_moved(Columns::of(&row))
 }

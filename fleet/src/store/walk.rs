@@ -138,7 +138,7 @@ pub async fn step(
              SELECT count(*) AS rows, (SELECT id FROM step ORDER BY id DESC LIMIT 1) AS last, \
                     array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues, \
                     array_agg(id) FILTER (WHERE soon) AS soon, array_agg(left_ms) FILTER (WHERE soon) AS soon_ms FROM told) \
-         SELECT {POINTER}, rev, effect::text AS effect, effect_unknown, language, \
+         SELECT {POINTER}, effect::text AS effect, effect_unknown, \
                 CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, j.age, \
                 j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues, \
                 CASE WHEN j.id = w.last THEN w.soon END AS soon, CASE WHEN j.id = w.last THEN w.soon_ms END AS soon_ms \

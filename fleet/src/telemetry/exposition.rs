@@ -122,7 +122,7 @@ mod tests {
         metrics.fenced();
         metrics.integrity_alarm();
         metrics.lost_lease();
-        metrics.settled("ack");
+        metrics.disposed_messages("ack");
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
         metrics.lost_answer("claim", true);

@@ -39,7 +39,7 @@ pub struct Metrics {
     fenced_attempts: Counter<u64>,
     integrity_alarms: Counter<u64>,
     lost_leases: Counter<u64>,
-    settled_messages: Counter<u64>,
+    disposed_messages: Counter<u64>,
     swept_calls: Counter<u64>,
     lost_answers: Counter<u64>,
     ledger_batch_rows: Histogram<u64>,
@@ -139,8 +139,8 @@ impl Metrics {
     }
 
     /// NATS was told what became of a message.
-    pub fn settled(&self, settlement: &'static str) {
-        self.settled_messages
+    pub fn disposed_messages(&self, settlement: &'static str) {
+        self.disposed_messages
             .add(1, &[word(fields::SETTLEMENT, settlement)]);
     }
 
@@ -203,7 +203,7 @@ impl Metrics {
             fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
             lost_leases: counter(meter, define::LOST_LEASES),
-            settled_messages: counter(meter, define::SETTLED_MESSAGES),
+            disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
             lost_answers: counter(meter, define::LOST_ANSWERS),
             ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),

@@ -64,8 +64,73 @@ pub struct Envelope {
     pub timing: Option<Timing>,
 }
 
-/// The bytes of a call's result envelope, as one process says them to another: whoever only hands them on does not decode
-/// them.
+/// A decided call as the ledger has it: its texts are JSON.
+#[derive(Debug, Clone)]
+pub struct DecidedCall {
+    /// The call.
+    pub call_id: CallId,
+    /// Its tool.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// Where it stands.
+    pub state: State,
+    /// What it came to.
+    pub outcome: CallOutcome,
+    /// Where the answer came from.
+    pub source: Source,
+    /// What is known about the world.
+    pub effect: EffectKnown,
+    /// The tool's answer.
+    pub result: Option<String>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// How the answer is not the live one.
+    pub degraded: Option<String>,
+    /// What was changed in the arguments.
+    pub coercions: Option<String>,
+    /// How many attempts were made.
+    pub attempts: i32,
+    /// From acceptance to the start of its first attempt, in milliseconds.
+    pub queued_ms: i64,
+    /// From there to its end, in milliseconds.
+    pub run_ms: i64,
+}
+
+impl DecidedCall {
+    /// Its envelope.
+    ///
+    /// # Errors
+    ///
+    /// A text of it is not what it must be.
+    pub fn envelope(self) -> Result<Envelope, serde_json::Error> {
+        let raw = |text: Option<String>| text.map(RawValue::from_string).transpose();
+        let error = self.error.as_deref().map(serde_json::from_str).transpose();
+        Ok(Envelope {
+            call_id: Some(self.call_id),
+            tool: self.tool,
+            tool_version: Some(self.tool_version),
+            state: EnvelopeState::Of(self.state),
+            outcome: self.outcome,
+            is_error: is_error(self.outcome),
+            source: self.source,
+            effect: self.effect,
+            result: raw(self.result)?,
+            error: error?,
+            degraded: raw(self.degraded)?,
+            coercions: raw(self.coercions)?.unwrap_or_else(no_coercions),
+            attempts: self.attempts,
+            replayed: false,
+            timing: Some(Timing {
+                queued_ms: self.queued_ms,
+                run_ms: self.run_ms,
+            }),
+        })
+    }
+}
+
+/// The bytes of a call's result envelope, as one process sends them to another: a process that only hands them on
+/// does not decode them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedEnvelope {
     call: CallId,

@@ -1,10 +1,15 @@
 //! The pointer in a message: which call to look at, and what spares the worker a read.
 
-use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::trace::TraceContext;
-use crate::ids::{CallId, Label, ToolName};
+use crate::{
+    call::{Language, Priority},
+    ids::{CallId, Label, ToolName},
+};
 
 /// What a worker finds in a message. It decides nothing: the claim reads the row, and any pointer may claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,9 +25,28 @@ pub struct Pointer {
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
-    /// Whose call it is, for whoever shares something among tenants before the claim. `None`: a release before this one wrote it.
+    /// Whose call it is. This and the next three are what the gate decides by without a read; `None`: a release before them
+    /// wrote the message, or a later one whose word is not known here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Label>,
+    /// The language of its messages.
+    #[serde(
+        default,
+        deserialize_with = "word_if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub language: Option<Language>,
+    /// Which calls of its tenant it goes before.
+    #[serde(
+        default,
+        deserialize_with = "word_if_known",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub priority: Option<Priority>,
+    /// How often it had moved when this was published: what is decided by the pointer names it, so that it decides nothing
+    /// about a call that has moved since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rev: Option<i32>,
     /// The trace the call belongs to, for the spans before its claim. Without the caller's baggage.
     #[serde(default)]
     pub trace: TraceContext,
@@ -60,7 +84,45 @@ impl Pointer {
     }
 }
 
+/// The word, if this release knows it: one that it does not know must not cost the message.
+fn word_if_known<'de, D: Deserializer<'de>, W: FromStr>(from: D) -> Result<Option<W>, D::Error> {
+    let word = Option::<&str>::deserialize(from)?;
+    Ok(word.and_then(|word| word.parse().ok()))
+}
+
 /// A message that is not a pointer. It is counted and thrown away: Postgres still has every call.
 #[derive(Debug, thiserror::Error)]
 #[error("message is not a pointer to a call ({0})")]
 pub struct UnreadablePointer(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = r#"{"call_id":"01890a5d-ac96-774b-bcce-b302099a8057","tool":"charge","tool_version":1,"args_hash":"00"}"#;
+
+    #[test]
+    fn a_pointer_of_an_earlier_release_is_read() {
+        let old = Pointer::read(OLD.as_bytes()).unwrap();
+        let Pointer {
+            tenant,
+            language,
+            priority,
+            rev,
+            ..
+        } = old;
+        assert_eq!((tenant, language, priority, rev), (None, None, None, None));
+    }
+
+    #[test]
+    fn a_word_of_a_later_release_is_not_known_and_costs_nothing() {
+        let later = OLD.replace('}', r#","language":"zh","priority":"urgent","rev":3}"#);
+        let later = Pointer::read(later.as_bytes()).unwrap();
+        assert_eq!(
+            (later.language, later.priority, later.rev),
+            (Some(Language::Zh), None, Some(3))
+        );
+        let again = Pointer::read(&later.to_bytes()).unwrap();
+        assert_eq!((again.language, again.rev), (Some(Language::Zh), Some(3)));
+    }
+}

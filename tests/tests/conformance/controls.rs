@@ -24,7 +24,7 @@ use worker::{
         self, Behaviour, Case, KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, SECRET,
         Tool, Watch,
     },
-    executors::{AttemptContext, Executor, LINGER_MAX, Prepared, StopReason},
+    executors::{AttemptContext, Executor, LINGER_MAX, Prepared, Returned, StopReason},
 };
 
 /// What one can do wrong, and which promise that breaks.
@@ -143,8 +143,8 @@ impl Executor for Model {
 }
 
 impl Prepared for Run {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move { self.outcome(context).await })
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
+        Box::pin(async move { self.outcome(context).await.into() })
     }
 }
 

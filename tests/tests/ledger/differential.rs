@@ -661,6 +661,7 @@ fn ending(call: CallId, op: &Op) -> Ending {
                 effect: *effect,
                 result,
                 error,
+                degraded: None,
             };
             (guard, kind, ended(OutcomeWord::Applied, true))
         }

@@ -6,7 +6,7 @@ use fleet::{
     outcome::OutcomeWord,
     store::{
         complete::{EndedAttempt, EndingKind, Guard},
-        late::{self, Evidence, Testimony},
+        late::{self, Evidence, LateOutcome},
     },
 };
 use time::macros::datetime;
@@ -15,8 +15,8 @@ use crate::support::{
     Ledger, Worker, doubted, end_in, ending, repeated, run, succeeded, until_blocked,
 };
 
-const KEPT: Testimony = Testimony::Kept { contradicts: false };
-const ALARM: Testimony = Testimony::Kept { contradicts: true };
+const KEPT: LateOutcome = LateOutcome::Kept { contradicts: false };
+const ALARM: LateOutcome = LateOutcome::Kept { contradicts: true };
 
 fn evidence(
     worker: &Worker,
@@ -129,7 +129,7 @@ async fn what_the_worker_recorded_itself_is_not_late() {
         ledger.ends(end(call, attempt)).await;
         let again = evidence(&worker, call, attempt, OutcomeWord::Unknown, "test");
         let told = late::keep(&ledger.database.pool, &again).await.unwrap();
-        assert_eq!(told, Testimony::Recorded);
+        assert_eq!(told, LateOutcome::Recorded);
         assert!(kept(&ledger, call).await.is_empty());
     }
 }
@@ -197,6 +197,6 @@ async fn evidence_about_no_call_is_not_kept() {
     let (call, attempt) = (CallId::generate(), AttemptId::generate());
     let late = evidence(&worker, call, attempt, OutcomeWord::Applied, "worker");
     let told = late::keep(&ledger.database.pool, &late).await.unwrap();
-    assert_eq!(told, Testimony::NoCall);
+    assert_eq!(told, LateOutcome::NoCall);
     assert!(kept(&ledger, call).await.is_empty());
 }

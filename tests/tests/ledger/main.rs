@@ -7,6 +7,7 @@ mod support;
 
 mod agreement;
 mod differential;
+mod endings;
 
 mod accept;
 

@@ -410,6 +410,7 @@ fn failed_without_effect() -> EndingKind {
         effect: EffectKnown::NotApplied,
         result: None,
         error: None,
+        degraded: None,
     }
 }
 

@@ -91,6 +91,11 @@ async fn a_held_call_is_claimed_only_after_its_release() {
     assert!((2_000..10_000).contains(&one.held_ms), "{}", one.held_ms);
     assert_eq!(one.call.queue.as_str(), "default");
     assert!(one.call.pointer.args.is_some());
+    let priority = one.call.pointer.priority;
+    assert_eq!(
+        (priority, one.call.pointer.rev),
+        (Some(Priority::Normal), Some(0))
+    );
     let row = ledger.find(call).await;
     assert_eq!((row.held, row.rev), (false, 0), "a release is no move");
     worker.claims(call).await;

@@ -11,7 +11,7 @@ use fleet::{
         accept::NewCall,
         cancel::{self, Cancellation},
         claim::ClaimRow,
-        complete::{Complete, Ended, Ending, Guard},
+        complete::{Complete, Ending, Guard, Moved},
         lane::{Locks, Statement},
         settle::{self, Finding, Settlement, Verdict},
     },
@@ -501,7 +501,7 @@ async fn of_two_that_come_at_once_the_second_is_told_what_the_first_decided() {
     assert_eq!(word(&verdict), "settled succeeded");
 }
 
-async fn complete(database: &Database, rows: &[Ending]) -> Option<Ended> {
+async fn complete(database: &Database, rows: &[Ending]) -> Option<Moved> {
     let mut connection = database.connect().await;
     let ended = Complete::default()
         .run(&mut connection, rows, Locks::Wait)

@@ -6,7 +6,8 @@ use std::{
 };
 
 use fleet::{
-    ids::CallId,
+    call::{Language, Priority},
+    ids::{CallId, Label},
     store::{
         accept::NewCall,
         expiry, renumber,
@@ -328,6 +329,36 @@ async fn small_arguments_travel_with_the_pointer_and_large_ones_do_not() {
         .map(|one| one.call.pointer.args.as_deref().map(|raw| raw.get()))
         .collect();
     assert_eq!(carried, [Some(fits.as_str()), None]);
+}
+
+#[tokio::test]
+async fn a_pointer_published_again_carries_what_the_gate_decides_by() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let new = NewCall {
+        language: Language::Zh,
+        priority: Priority::Low,
+        ..new_call()
+    };
+    let call = ledger.accepted(new).await;
+    let attempt = worker.claims(call).await;
+    ledger.ends(repeated(call, attempt)).await;
+    let rev = ledger.find(call).await.rev;
+    let pool = &ledger.database.pool;
+    let due = take_due(pool).await;
+    let renumbered = renumber::renumber(pool, &[(call, 2)]).await.unwrap();
+    age(&ledger, call, 2 * LOST_AFTER_MS).await;
+    let step = walk::step(pool, None, &Worth::all()).await.unwrap();
+    let waiting = step.waiting.into_iter().map(|one| one.call);
+    let published: Vec<Publishable> = due.into_iter().chain(renumbered).chain(waiting).collect();
+    assert_eq!(published.len(), 3);
+    for Publishable { pointer, .. } in published {
+        let tenant = pointer.tenant.as_ref().map(Label::as_str);
+        assert_eq!(tenant, Some("tenant"));
+        assert_eq!(pointer.language, Some(Language::Zh));
+        assert_eq!(pointer.priority, Some(Priority::Low));
+        assert_eq!(pointer.rev, Some(rev));
+    }
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use worker::executors::{
-    AttemptContext, Committed, Executor as _, LeftBehind, Progress, Promise, Stop, sql::SqlExecutor,
+    AttemptContext, Executor as _, Progress, Promise, Returned, Stop, sql::SqlExecutor,
 };
 
 /// A ledger, and beside it the schema of a tool's role.
@@ -104,9 +104,18 @@ impl Bench {
         args: &Value,
         context: AttemptContext,
     ) -> Outcome {
+        self.returned(manifest, args, context).await.outcome
+    }
+
+    pub(crate) async fn returned(
+        &self,
+        manifest: &Manifest,
+        args: &Value,
+        context: AttemptContext,
+    ) -> Returned {
         match self.executor.prepare(manifest, args, &Secrets::default()) {
             Ok(prepared) => prepared.run(context).await,
-            Err(failure) => Outcome::NotStarted(failure),
+            Err(failure) => Outcome::NotStarted(failure).into(),
         }
     }
 }
@@ -139,8 +148,6 @@ pub(crate) fn context(time: Duration) -> AttemptContext {
         language: Language::En,
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
-        left_behind: LeftBehind::default(),
-        committed: Committed::default(),
         progress: Progress::default(),
         promise: Promise::default(),
     }

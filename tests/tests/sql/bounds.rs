@@ -47,7 +47,7 @@ async fn what_takes_too_long_or_is_taken_back_ends_in_the_server_too() {
     assert_eq!(bench.ask(RUNNING).await, 0);
 
     let context = context(Duration::from_secs(60));
-    let (stop, left_behind) = (context.stop.clone(), context.left_behind.clone());
+    let stop = context.stop.clone();
     let mut watcher = bench.database.connect().await;
     let running = RUNNING.replace("@tool", &bench.role);
     let nothing = json!({});
@@ -63,13 +63,13 @@ async fn what_takes_too_long_or_is_taken_back_ends_in_the_server_too() {
         .await;
         stop.cancel();
     };
-    let (outcome, ()) = tokio::join!(bench.attempt(&slow, &nothing, context), stopping);
+    let (returned, ()) = tokio::join!(bench.returned(&slow, &nothing, context), stopping);
     assert_eq!(
-        word(&outcome),
+        word(&returned.outcome),
         ("definite_failure", "cancelled"),
-        "{outcome:?}"
+        "{returned:?}"
     );
-    assert!(!left_behind.is_admitted());
+    assert!(!returned.left_behind);
     until_so("nothing runs on", async || bench.ask(RUNNING).await == 0).await;
     assert_eq!(bench.ask("SELECT count(*) FROM @tool.items").await, 0);
 }

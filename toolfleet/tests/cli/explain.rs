@@ -216,6 +216,7 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         effect: EffectKnown::None,
         result: None,
         error: Some(error.to_string()),
+        degraded: None,
     };
     end(&mut connection, lost, kind, "poison").await;
     let why = here.reason(&lost.0.to_string());

@@ -16,9 +16,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Behaviour, KEY_ARGUMENT, REFUSAL, REFUSAL_CODE, Rig, SECRET, Tool};
-use crate::executors::{
-    AttemptContext, Committed, LINGER_MAX, LeftBehind, Progress, Promise, Stop,
-};
+use crate::executors::{AttemptContext, LINGER_MAX, Progress, Promise, Returned, Stop};
 
 /// Kept, or how it was not.
 type Verdict = Result<(), String>;
@@ -96,8 +94,6 @@ impl Attempt {
                 ..TraceContext::default()
             },
             stop: Stop::under(drain.clone()),
-            left_behind: LeftBehind::default(),
-            committed: Committed::default(),
             progress: Progress::default(),
             promise: Promise::default(),
         };
@@ -118,7 +114,7 @@ impl Attempt {
 
 impl Suite<'_> {
     /// Runs the tool once.
-    async fn run(&self, attempt: &Attempt) -> Outcome {
+    async fn run(&self, attempt: &Attempt) -> Returned {
         let tool = self.tool;
         let executor = self.rig.executor();
         match executor.prepare(&tool.manifest, &tool.arguments, &tool.secrets) {
@@ -126,13 +122,17 @@ impl Suite<'_> {
                 self.rig.claim(&attempt.context).await;
                 prepared.run(attempt.context.clone()).await
             }
-            Err(failure) => Outcome::NotStarted(failure),
+            Err(failure) => Outcome::NotStarted(failure).into(),
         }
     }
 
     /// The tool's answer, which must be without a flaw.
     async fn applied(&self, attempt: &Attempt) -> Result<(Box<RawValue>, Value), String> {
-        match self.run(attempt).await {
+        self.answered(self.run(attempt).await.outcome)
+    }
+
+    fn answered(&self, outcome: Outcome) -> Result<(Box<RawValue>, Value), String> {
+        match outcome {
             Outcome::Applied { result, flaw: None } => self.read(result),
             other => Err(format!("it should have answered, and came to {other:?}")),
         }
@@ -219,7 +219,7 @@ impl Suite<'_> {
     }
 
     async fn refused(&self) -> Result<ToolFailure, String> {
-        match self.run(&Attempt::with(AMPLE)).await {
+        match self.run(&Attempt::with(AMPLE)).await.outcome {
             Outcome::DefiniteFailure(failure) if failure.code == Code::ToolError => Ok(failure),
             other => Err(format!(
                 "it should have been a definite tool_error, and came to {other:?}"
@@ -228,7 +228,7 @@ impl Suite<'_> {
     }
 
     async fn proves_not_started(&self) -> Verdict {
-        let outcome = self.run(&Attempt::with(AMPLE)).await;
+        let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::NotStarted])?;
         let begun = self.tool.watch.begun().await;
         so(begun == 0, || {
@@ -242,7 +242,7 @@ impl Suite<'_> {
         } else {
             (SHORT, &[Code::Timeout])
         };
-        let outcome = self.run(&Attempt::with(time)).await;
+        let outcome = self.run(&Attempt::with(time)).await.outcome;
         match self.effect {
             // It may fail for sure as well: there is nothing to be in doubt about.
             Effect::Read => word(
@@ -263,17 +263,17 @@ impl Suite<'_> {
 
     async fn keeps_the_deadline(&self) -> Verdict {
         let (began, attempt) = (Instant::now(), Attempt::with(SHORT));
-        let outcome = self.run(&attempt).await;
+        let returned = self.run(&attempt).await;
         let took = began.elapsed();
         so(took <= SHORT + LINGER_MAX + SLACK, || {
             format!("its {SHORT:?} took it {took:?}")
         })?;
         // A timer may be a little early.
         so(took + Duration::from_millis(100) >= SHORT, || {
-            format!("it had {SHORT:?} and gave up after {took:?}: {outcome:?}")
+            format!("it had {SHORT:?} and gave up after {took:?}: {returned:?}")
         })?;
-        self.ended(&outcome, Code::Timeout)?;
-        self.rests(&attempt).await
+        self.ended(&returned.outcome, Code::Timeout)?;
+        self.rests(returned.left_behind).await
     }
 
     /// It ends within its time when it is told to, with this code.
@@ -282,7 +282,7 @@ impl Suite<'_> {
         let running = self.run(&attempt);
         tokio::pin!(running);
         tokio::select! {
-            outcome = &mut running => return Err(format!("it did not wait to be told: {outcome:?}")),
+            returned = &mut running => return Err(format!("it did not wait to be told: {returned:?}")),
             begun = self.begins() => begun?,
         }
         let told = Instant::now();
@@ -291,13 +291,13 @@ impl Suite<'_> {
         } else {
             attempt.drain.cancel();
         }
-        let outcome = running.await;
+        let returned = running.await;
         let took = told.elapsed();
         so(took <= LINGER_MAX + SLACK, || {
             format!("it went on for {took:?} after it was told to end")
         })?;
-        self.ended(&outcome, code)?;
-        self.rests(&attempt).await
+        self.ended(&returned.outcome, code)?;
+        self.rests(returned.left_behind).await
     }
 
     /// What was ended in the middle is unknown, unless it answered with proof.
@@ -331,10 +331,10 @@ impl Suite<'_> {
     }
 
     /// Nothing of the tool is at work any more, or the executor has said that this may be.
-    async fn rests(&self, attempt: &Attempt) -> Verdict {
+    async fn rests(&self, left_behind: bool) -> Verdict {
         let since = Instant::now();
         while !self.tool.watch.at_rest().await {
-            if attempt.context.left_behind.is_admitted() {
+            if left_behind {
                 return Ok(());
             }
             so(since.elapsed() < SLACK, || {
@@ -347,10 +347,11 @@ impl Suite<'_> {
 
     async fn bounds_answers(&self) -> Verdict {
         let (began, attempt) = (Instant::now(), Attempt::with(AMPLE));
-        let outcome = self.run(&attempt).await;
+        let returned = self.run(&attempt).await;
         let took = began.elapsed();
         so(took < AMPLE / 2, || format!("it read on for {took:?}"))?;
-        self.code(&outcome, &[Code::OutputTooLarge])?;
+        let outcome = &returned.outcome;
+        self.code(outcome, &[Code::OutputTooLarge])?;
         let proves = self.rig.ends_with_proof() || self.effect == Effect::Read;
         let impossible = match outcome.word() {
             OutcomeWord::NotStarted => true,
@@ -360,23 +361,23 @@ impl Suite<'_> {
         so(!impossible, || {
             format!("a write that answers has begun: {outcome:?}")
         })?;
-        if let Outcome::Applied { result, .. } = &outcome {
+        if let Outcome::Applied { result, .. } = outcome {
             let kept = result.get().len();
             so(kept <= super::OUTPUT_LIMIT, || {
                 format!("it kept {kept} bytes of it")
             })?;
         }
-        self.rests(&attempt).await
+        self.rests(returned.left_behind).await
     }
 
     async fn flags_garbage(&self) -> Verdict {
-        let outcome = self.run(&Attempt::with(AMPLE)).await;
+        let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::Applied])?;
         self.code(&outcome, &[Code::OutputInvalid])
     }
 
     async fn takes_silence(&self) -> Verdict {
-        let outcome = self.run(&Attempt::with(AMPLE)).await;
+        let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::Applied])?;
         let flaw = outcome.failure().map(|flaw| flaw.code);
         so(flaw.is_none_or(|code| code == Code::OutputInvalid), || {
@@ -385,7 +386,7 @@ impl Suite<'_> {
     }
 
     async fn mends_text(&self) -> Verdict {
-        let (result, flaw) = match self.run(&Attempt::with(AMPLE)).await {
+        let (result, flaw) = match self.run(&Attempt::with(AMPLE)).await.outcome {
             Outcome::Applied { result, flaw } => (result, flaw),
             other => return Err(format!("it should have answered, and came to {other:?}")),
         };
@@ -431,9 +432,9 @@ impl Suite<'_> {
     }
 
     async fn leaves_nothing(&self) -> Verdict {
-        let attempt = Attempt::with(AMPLE);
-        self.applied(&attempt).await?;
-        self.rests(&attempt).await
+        let returned = self.run(&Attempt::with(AMPLE)).await;
+        self.answered(returned.outcome)?;
+        self.rests(returned.left_behind).await
     }
 }
 

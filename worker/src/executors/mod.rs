@@ -15,21 +15,15 @@ pub mod sql;
 mod stop;
 mod veil;
 
-use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use fleet::{
     call::Language,
+    ending::Moved,
     ids::{AttemptId, CallId, Label, ToolName},
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    store::complete::Ended,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -107,10 +101,33 @@ fn has_secrets(manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure
 /// A rendered request, ready to go out once.
 pub trait Prepared: Send {
     /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`. What it started
-    /// is gone then; if that is not certain, it says so in `context.left_behind`.
+    /// is gone then; if that is not certain, it returns `left_behind`.
     ///
-    /// Not cancel-safe: a dropped future may leave an effect that nobody recorded. Use `context.stop`.
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome>;
+    /// Not cancel-safe: a dropped future may leave an effect that is not recorded. Use `context.stop`.
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned>;
+}
+
+/// What the run of a tool returned.
+#[derive(Debug)]
+pub struct Returned {
+    /// What is known of the tool's effect, and its answer.
+    pub outcome: Outcome,
+    /// Whether something that was started for the attempt may outlive it. Until that is proven gone, it cannot be known that an
+    /// effect did not take place.
+    pub left_behind: bool,
+    /// How the call ended, where that was committed in the same transaction as the tool's effect.
+    pub committed: Option<Box<Moved>>,
+}
+
+impl From<Outcome> for Returned {
+    /// Nothing is left behind, and nothing is recorded yet.
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            left_behind: false,
+            committed: None,
+        }
+    }
 }
 
 /// How long after its deadline an attempt may take to be gone: TERM, two seconds, KILL, and a little for the kernel.
@@ -149,50 +166,10 @@ pub struct AttemptContext {
     pub trace: fleet::wire::trace::TraceContext,
     /// Tells when the attempt must end now: the caller took the call back, or the worker's grace is over.
     pub stop: Stop,
-    /// Where the executor says that something which it started may live on.
-    pub left_behind: LeftBehind,
     /// Where a tool says how far it is.
     pub progress: Progress,
     /// What the answer is held against, for an executor that has to know before it commits.
     pub promise: Promise,
-    /// Where the executor puts how the call ended, if that committed together with what the tool did.
-    pub committed: Committed,
-}
-
-/// How a call ended in the very transaction that had its effect.
-#[derive(Debug, Clone, Default)]
-pub struct Committed(Arc<Mutex<Option<Box<Ended>>>>);
-
-impl Committed {
-    /// Server and executor agree that it is committed.
-    pub fn put(&self, ended: Ended) {
-        *self.lock() = Some(Box::new(ended));
-    }
-
-    pub(crate) fn take(&self) -> Option<Box<Ended>> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Ended>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether something that was started for an attempt may outlive it. Until it is proven gone, nobody can know that an effect
-/// did not take place.
-#[derive(Debug, Clone, Default)]
-pub struct LeftBehind(Arc<AtomicBool>);
-
-impl LeftBehind {
-    /// Something may live on.
-    pub fn admit(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether anything may.
-    pub fn is_admitted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl AttemptContext {

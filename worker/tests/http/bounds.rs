@@ -25,7 +25,10 @@ async fn a_tool_that_does_not_answer_is_left_at_the_deadline() {
         for effect in ["read", "once"] {
             let started = Instant::now();
             let prepared = prepare(&posting(effect, &server.url("/")), &json!({})).unwrap();
-            let outcome = prepared.run(context(Duration::from_millis(300))).await;
+            let outcome = prepared
+                .run(context(Duration::from_millis(300)))
+                .await
+                .outcome;
             assert_eq!(word(&outcome), ("unknown", Some("timeout")));
             assert!(
                 started.elapsed() < Duration::from_secs(2),
@@ -60,7 +63,8 @@ async fn stopping_an_attempt_closes_its_connection() {
         let both = async { tokio::join!(running, stopping).0 };
         let outcome = tokio::time::timeout(Duration::from_secs(10), both)
             .await
-            .unwrap();
+            .unwrap()
+            .outcome;
         assert_eq!(word(&outcome), ("unknown", Some(code)));
         server.until(|seen| seen.ended == 1).await;
     }
@@ -73,7 +77,11 @@ async fn an_attempt_that_is_over_sends_nothing() {
     let stopped = context(Duration::from_secs(60));
     stopped.stop.cancel();
     for (context, code) in [(stopped, "cancelled"), (context(Duration::ZERO), "timeout")] {
-        let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
+        let outcome = prepare(&manifest, &json!({}))
+            .unwrap()
+            .run(context)
+            .await
+            .outcome;
         assert_eq!(word(&outcome), ("not_started", Some(code)));
     }
     assert_eq!(server.seen().connections, 0);
@@ -139,7 +147,10 @@ async fn a_refusal_without_an_end_is_still_a_refusal() {
     let drip = Server::start(move |_| Reply::Drip(head.clone())).await;
     for server in [flood, drip] {
         let prepared = prepare(&posting("once", &server.url("/")), &json!({})).unwrap();
-        let outcome = prepared.run(context(Duration::from_millis(500))).await;
+        let outcome = prepared
+            .run(context(Duration::from_millis(500)))
+            .await
+            .outcome;
         assert_eq!(word(&outcome), ("definite_failure", Some("tool_error")));
     }
 }

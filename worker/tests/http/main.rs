@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use worker::executors::{
-    AttemptContext, Executor, LeftBehind, Prepared, Progress, Promise, Stop, http::HttpExecutor,
+    AttemptContext, Executor, Prepared, Progress, Promise, Stop, http::HttpExecutor,
 };
 
 /// A manifest with this effect and request; `more` adds top-level fields.
@@ -58,8 +58,6 @@ fn context(time: Duration) -> AttemptContext {
         language: Language::En,
         trace: TraceContext::default(),
         stop: Stop::under(CancellationToken::new()),
-        committed: Default::default(),
-        left_behind: LeftBehind::default(),
         progress: Progress::default(),
         promise: Promise::default(),
     }
@@ -85,6 +83,7 @@ async fn run(manifest: &Manifest, arguments: Value) -> Outcome {
         .expect("it can be rendered")
         .run(context(Duration::from_secs(20)))
         .await
+        .outcome
 }
 
 /// The word and the code of an outcome, as the retry decision sees it.

@@ -222,7 +222,7 @@ async fn a_write_is_sent_at_most_once_whatever_the_server_does() {
         let prepared = executor
             .prepare(&manifest, &json!({"number": number}), &secrets)
             .unwrap();
-        let outcome = prepared.run(context(Duration::from_secs(20))).await;
+        let outcome = prepared.run(context(Duration::from_secs(20))).await.outcome;
         let expected = if number % 6 >= 4 {
             "applied"
         } else {

@@ -32,7 +32,11 @@ async fn every_request_carries_the_facts_of_its_attempt() {
         baggage: Some("bad\nline".to_owned()),
     };
     let manifest = posting("once", &server.url("/"));
-    let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
+    let outcome = prepare(&manifest, &json!({}))
+        .unwrap()
+        .run(context)
+        .await
+        .outcome;
     assert_eq!(word(&outcome), ("applied", None));
 
     let requests = server.seen().requests;
@@ -124,7 +128,11 @@ async fn a_key_that_would_move_the_url_is_not_sent() {
     );
     let mut context = context(Duration::from_secs(20));
     context.idempotency_key = "..".to_owned();
-    let outcome = prepare(&manifest, &json!({})).unwrap().run(context).await;
+    let outcome = prepare(&manifest, &json!({}))
+        .unwrap()
+        .run(context)
+        .await
+        .outcome;
     assert_eq!(word(&outcome), ("not_started", Some("tool_error")));
     assert_eq!(server.seen().connections, 0);
 }
@@ -189,7 +197,10 @@ async fn a_secret_reaches_the_tool_and_no_message() {
         let prepared = executor()
             .prepare(&manifest, &json!({"private": "argument-text"}), &secrets)
             .unwrap();
-        let outcome = prepared.run(context(Duration::from_millis(500))).await;
+        let outcome = prepared
+            .run(context(Duration::from_millis(500)))
+            .await
+            .outcome;
         let failure = outcome.failure().expect("each of them fails");
         let told = Language::ALL.iter().map(|language| failure.told(*language));
         let failure = serde_json::to_string(&told.collect::<Vec<_>>()).unwrap();
@@ -231,7 +242,7 @@ async fn each_write_has_a_connection_of_its_own_and_reads_share_one() {
                 .prepare(&manifest, &json!({}), &Secrets::new(None))
                 .unwrap();
             assert_eq!(
-                word(&prepared.run(context(Duration::from_secs(20))).await),
+                word(&prepared.run(context(Duration::from_secs(20))).await.outcome),
                 ("applied", None)
             );
         }

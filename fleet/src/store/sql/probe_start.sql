@@ -10,4 +10,4 @@ INSERT INTO toolfleet.open_calls (
 SELECT $3, tenant, $4, $5, 'read', $6, 0, 0, $7::json, $11::json, $12::json, $13::json, $8, session, run, language,
     traceparent, tracestate, $9, now(), now() + $10::bigint * interval '1 millisecond', now(), $6, call_id
 FROM doubted
-RETURNING tenant, traceparent, tracestate
+RETURNING tenant, language, traceparent, tracestate

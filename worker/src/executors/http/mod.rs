@@ -23,7 +23,7 @@ use fleet::{
     taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
@@ -36,7 +36,7 @@ use self::{
     request::{Request, Template},
     response::{Answer, End, Rules},
 };
-use super::{AttemptContext, Executor, Prepared, headers};
+use super::{AttemptContext, Executor, Prepared, Returned, headers};
 
 pub use self::transport::HttpExecutorError;
 
@@ -164,8 +164,8 @@ struct HttpAttempt {
 }
 
 impl Prepared for HttpAttempt {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
-        Box::pin(self.attempt(context))
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
+        self.attempt(context).map(Returned::from).boxed()
     }
 }
 

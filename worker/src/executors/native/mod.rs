@@ -11,7 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 use fleet::{
     fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ManifestProblem},
-    outcome::{Outcome, ToolFailure},
+    outcome::ToolFailure,
     said,
     secrets::Secrets,
     wire::{code::Code, message::Message},
@@ -20,7 +20,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
 use self::handler::{Handler, Typed};
-use super::{AttemptContext, Executor, Prepared};
+use super::{AttemptContext, Executor, Prepared, Returned};
 use crate::tool::{self, Tool};
 
 /// Runs native tools.
@@ -132,7 +132,7 @@ struct PreparedNative {
 }
 
 impl Prepared for PreparedNative {
-    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         if let (Some(name), Value::Object(members)) =
             (self.key_argument.take(), &mut self.arguments)
         {

@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 use super::handler::Handler;
 use crate::{
-    executors::{AttemptContext, StopReason},
+    executors::{AttemptContext, Returned, StopReason},
     tool::ToolContext,
 };
 
@@ -46,10 +46,9 @@ pub(super) async fn run(
     output_limit: usize,
     context: AttemptContext,
     share: Option<Arc<WorkerLock>>,
-) -> Outcome {
+) -> Returned {
     let (cancelled, blocking) = (CancellationToken::new(), TaskTracker::new());
     let (stop, until) = (context.stop.clone(), context.until);
-    let left_behind = context.left_behind.clone();
     let told = ToolContext::new(context, cancelled.clone(), blocking.clone(), share.clone());
     let called = async move {
         // Until the task is gone, which one that holds its thread never is.
@@ -71,10 +70,10 @@ pub(super) async fn run(
             } else {
                 blocking.is_empty()
             };
-            if !over {
-                left_behind.admit();
-            }
-            return outcome;
+            return Returned {
+                left_behind: !over,
+                ..outcome.into()
+            };
         }
         why = stop.told() => Reason::Stop(why),
         () = sleep_until(until) => Reason::Deadline,
@@ -86,14 +85,16 @@ pub(super) async fn run(
         ended = timeout(DROP_MAX, &mut task).await.ok();
     }
     // A task that still holds its thread cannot be taken from it.
-    if ended.is_none() || !over(&blocking).await {
-        left_behind.admit();
-    }
-    match ended {
+    let left_behind = ended.is_none() || !over(&blocking).await;
+    let outcome = match ended {
         Some(Ok(Outcome::Unknown(failure))) => late(reason, Some(failure.message)),
         Some(Ok(outcome)) => outcome,
         Some(Err(error)) if error.is_panic() => died(&error),
         Some(Err(_)) | None => late(reason, None),
+    };
+    Returned {
+        left_behind,
+        ..outcome.into()
     }
 }
 

@@ -34,7 +34,7 @@ use self::{
     exchange::{End, Heard},
     request::Draft,
 };
-use super::{AttemptContext, Executor, Prepared};
+use super::{AttemptContext, Executor, Prepared, Returned};
 
 /// Runs nats tools.
 #[derive(Debug, Clone)]
@@ -136,30 +136,32 @@ struct PreparedNats {
 }
 
 impl Prepared for PreparedNats {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         async move {
             let request = match self.draft.fill(&context) {
                 Ok(request) => request,
-                Err(failure) => return Outcome::NotStarted(failure),
+                Err(failure) => return Outcome::NotStarted(failure).into(),
             };
             let again = match self.effect {
                 Effect::Read | Effect::Idempotent => true,
                 Effect::Once | Effect::Transaction => false,
             };
             match exchange::exchange(&self.bus, &self.subject, request, again, &context).await {
-                Heard::NotSent(failure) => Outcome::NotStarted(failure),
-                Heard::Reply(reply) => reply::class(&reply, self.output_limit),
+                Heard::NotSent(failure) => Outcome::NotStarted(failure).into(),
+                Heard::Reply(reply) => reply::class(&reply, self.output_limit).into(),
                 Heard::Nothing {
                     end,
                     lost,
                     handed_over,
                 } => {
                     if !handed_over {
-                        context.left_behind.admit();
                         self.kept.to_the_end();
                     }
                     exchange::call_off(&self.bus, &context).await;
-                    Outcome::Unknown(silence(end, lost, &self.subject))
+                    Returned {
+                        left_behind: !handed_over,
+                        ..Outcome::Unknown(silence(end, lost, &self.subject)).into()
+                    }
                 }
             }
         }

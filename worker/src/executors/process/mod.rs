@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 use fleet::{
     fencing::WorkerLock,
     manifest::{ExecutorSpec, Manifest, ProcessSpec},
-    outcome::{Outcome, ToolFailure},
+    outcome::ToolFailure,
     secrets::Secrets,
     wire::{code::Code, message::Message},
 };
@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{
-    AttemptContext, Executor, Prepared, has_secrets,
+    AttemptContext, Executor, Prepared, Returned, has_secrets,
     veil::{no_secret, veil},
 };
 
@@ -142,7 +142,7 @@ impl PreparedProcess {
 }
 
 impl Prepared for PreparedProcess {
-    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         if let (Some(name), Value::Object(members)) =
             (self.key_argument.take(), &mut self.arguments)
         {
@@ -150,8 +150,12 @@ impl Prepared for PreparedProcess {
         }
         async move {
             let observed = run::run(&self, &context).await;
-            let secrets = self.secrets();
-            verdict::verdict(observed, &self.rules).reworded(|text| veil(text, &secrets))
+            let (secrets, left_behind) = (self.secrets(), observed.left_behind);
+            let outcome = verdict::verdict(observed, &self.rules);
+            Returned {
+                left_behind,
+                ..outcome.reworded(|text| veil(text, &secrets)).into()
+            }
         }
         .boxed()
     }

@@ -81,14 +81,13 @@ pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Obs
     };
     let end = running.watch(&order, context).await;
     let (stdout, stderr) = running.take_output();
-    if !running.bury(context).await {
-        context.left_behind.admit();
-    }
+    let all_gone = running.bury(context).await;
     Observed {
         end,
         overflow: stdout.len() > tool.output_limit,
         stdout,
         stderr,
+        left_behind: !all_gone,
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Observed {
     pub(super) overflow: bool,
     /// The end of it.
     pub(super) stderr: Vec<u8>,
+    /// Whether a process of it may live on.
+    pub(super) left_behind: bool,
 }
 
 /// How a run ended.
@@ -61,6 +63,7 @@ impl Observed {
             stdout: Vec::new(),
             overflow: false,
             stderr: Vec::new(),
+            left_behind: false,
         }
     }
 }
@@ -272,6 +275,7 @@ mod tests {
             stdout: stdout.to_vec(),
             overflow: false,
             stderr: Vec::new(),
+            left_behind: false,
         }
     }
 

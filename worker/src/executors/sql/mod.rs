@@ -39,7 +39,7 @@ use self::{
     verdict::Cut,
 };
 use super::{
-    AttemptContext, Executor, LINGER_MAX, Prepared, output,
+    AttemptContext, Executor, LINGER_MAX, Prepared, Returned, output,
     veil::{no_secret, veil},
 };
 
@@ -160,12 +160,14 @@ struct SqlAttempt {
 }
 
 impl Prepared for SqlAttempt {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Outcome> {
+    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         Box::pin(async move {
             let secrets = self.secrets.clone();
-            attempt(*self, context)
-                .await
-                .reworded(|text| veil(text, &secrets))
+            let returned = attempt(*self, context).await;
+            Returned {
+                outcome: returned.outcome.reworded(|text| veil(text, &secrets)),
+                ..returned
+            }
         })
     }
 }
@@ -179,9 +181,9 @@ const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const QUICK: Duration = Duration::from_millis(100);
 
 /// Runs the transaction to its end, or to the end of its time.
-async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
+async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
     if let Some(reason) = context.stop.asked() {
-        return Outcome::NotStarted(reason.before_anything_was_sent());
+        return Outcome::NotStarted(reason.before_anything_was_sent()).into();
     }
     let (database, watch) = (Arc::clone(&attempt.database), Watch::default());
     let is_transaction = attempt.effect == Effect::Transaction;
@@ -190,13 +192,16 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
         biased;
         done = &mut work => {
             return match done {
-                Ok((result, open)) => {
-                    if let Some(open) = open {
+                Ok(done) => {
+                    if let Some(open) = done.open {
                         database.take_back(open);
                     }
-                    applied(&result)
+                    Returned {
+                        committed: done.ended,
+                        ..applied(&done.result).into()
+                    }
                 }
-                Err(ended) => verdict::failed(watch.phase(), ended, None),
+                Err(ended) => verdict::failed(watch.phase(), ended, None).into(),
             };
         }
         cut = cut_off(&context) => cut,
@@ -204,7 +209,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
     watch.cut();
     let Some(pid) = watch.pid() else {
         // Dropping it closes the connection.
-        return verdict::silent(watch.phase(), Some(cut));
+        return verdict::silent(watch.phase(), Some(cut)).into();
     };
     let ended = timeout(ANSWER_AFTER_CANCEL, async {
         tokio::select! {
@@ -213,21 +218,37 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Outcome {
             never = cancel(&database, pid, &watch) => never,
         }
     });
-    let outcome = match ended.await {
+    let returned = match ended.await {
         // The connection is dropped: a cancel request may still be on its way to it.
-        Ok(Ok((result, _open))) => applied(&result),
-        Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)),
-        Err(_elapsed) => {
+        Ok(Ok(done)) => Returned {
+            committed: done.ended,
+            ..applied(&done.result).into()
+        },
+        Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)).into(),
+        Err(_elapsed) => Returned {
             // The server may still be at it.
-            context.left_behind.admit();
-            verdict::silent(watch.phase(), Some(cut))
-        }
+            left_behind: true,
+            ..verdict::silent(watch.phase(), Some(cut)).into()
+        },
     };
     if is_transaction {
-        stopped(outcome, cut)
+        Returned {
+            outcome: stopped(returned.outcome, cut),
+            ..returned
+        }
     } else {
-        outcome
+        returned
     }
+}
+
+/// A transaction that has committed.
+struct Done {
+    /// The answer, as JSON.
+    result: String,
+    /// How the call ended in it, if it did.
+    ended: Option<Box<complete::Moved>>,
+    /// Its connection, if that is fit for another.
+    open: Option<Open>,
 }
 
 /// The whole transaction. Dropping it closes its connection.
@@ -235,7 +256,7 @@ async fn transaction(
     attempt: SqlAttempt,
     context: &AttemptContext,
     watch: Watch,
-) -> Result<(String, Option<Open>), Ended> {
+) -> Result<Done, Ended> {
     let limits = Limits {
         read_only: attempt.effect == Effect::Read,
         until: context.until,
@@ -247,11 +268,11 @@ async fn transaction(
     let mut rest = pin!(finish(session, &attempt, context, &watch));
     match timeout(QUICK, &mut rest).await {
         Ok(done) => {
-            let (result, mut open) = done?;
-            if let Some(open) = &mut open {
+            let mut done = done?;
+            if let Some(open) = &mut done.open {
                 open.turn = Some(turn);
             }
-            Ok((result, open))
+            Ok(done)
         }
         Err(_slow) => {
             drop(turn);
@@ -265,15 +286,13 @@ async fn finish(
     attempt: &SqlAttempt,
     context: &AttemptContext,
     watch: &Watch,
-) -> Result<(String, Option<Open>), Ended> {
+) -> Result<Done, Ended> {
     match steps(&mut session, attempt, context).await {
-        Ok((result, ended)) => {
-            let open = session.commit().await?;
-            if let Some(ended) = ended {
-                context.committed.put(ended);
-            }
-            Ok((result, open))
-        }
+        Ok((result, ended)) => Ok(Done {
+            open: session.commit().await?,
+            ended: ended.map(Box::new),
+            result,
+        }),
         Err(ended) => {
             if ended.may_be_news() {
                 attempt.database.unlearn(&attempt.statement);
@@ -297,7 +316,7 @@ async fn steps(
     session: &mut Session,
     attempt: &SqlAttempt,
     context: &AttemptContext,
-) -> Result<(String, Option<complete::Ended>), Ended> {
+) -> Result<(String, Option<complete::Moved>), Ended> {
     session.tell(facts(context)).await?;
     let statement = session
         .statement(&attempt.statement, attempt.params.len())

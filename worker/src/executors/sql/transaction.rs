@@ -22,7 +22,7 @@ pub(super) async fn end(
     session: &mut Session,
     answer: &str,
     context: &AttemptContext,
-) -> Result<(String, complete::Ended), Ended> {
+) -> Result<(String, complete::Moved), Ended> {
     let (answer, _mended) = output::json(answer.as_bytes()).map_err(|problem| {
         Ended::Unusable(said!(
             "the answer cannot be used: {problem}",

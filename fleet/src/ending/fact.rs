@@ -1,0 +1,251 @@
+//! The facts about a call that may end it, and what each of them comes to by what is known of the call.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use super::{
+    known::Known,
+    lost::LostAttempt,
+    ran::{Tries, after_run},
+    record::{EndedAttempt, Ending, EndingKind, Guard, json},
+    table::Happened,
+};
+use crate::{
+    call::{Effect, EffectKnown, State},
+    ids::CallId,
+    obstacle::Obstacle,
+    outcome::{Outcome, OutcomeWord, ToolFailure},
+    retry::{self, RetryDecision},
+    state::Event,
+    taken_back::TakenBack,
+    wire::{code::Code, error::ErrorBody, message::Message},
+};
+
+/// What happened to a call.
+#[derive(Debug, Clone, Copy)]
+pub enum Fact<'a> {
+    /// It ran: its executor was asked, and the attempt came to this.
+    Ran(&'a Outcome, Tries<'a>),
+    /// It ran, and the platform took the attempt back before anything was started.
+    TakenBack {
+        /// Why.
+        why: TakenBack,
+        /// The same in words.
+        failure: &'a ToolFailure,
+        /// How many of its attempts were taken back before.
+        before: u32,
+    },
+    /// It ran, and nothing was started: an attempt before may have had its effect, and the tool would not recognise its key.
+    KeyForgotten(&'a ToolFailure),
+    /// It ran, and its worker is gone.
+    Lost(LostAttempt),
+    /// It is in doubt, and the attempt that it is in doubt about proves after all that it had no effect.
+    Disproved(&'a ToolFailure),
+    /// It is queued, and no worker could run its tool with its arguments.
+    Refused(&'a ToolFailure),
+    /// It is queued, and its time is over.
+    Expired {
+        /// What a worker lacked that put it back last.
+        obstacle: Option<&'a Obstacle>,
+        /// Whether it is only that its first attempt did not start in time.
+        waited_too_long: bool,
+    },
+    /// It is queued, and its caller takes it back. Decided by `toolfleet.cancel`.
+    Withdrawn {
+        /// How many attempts were made.
+        attempts: i32,
+    },
+    /// It is in doubt, and a person or a probe found out whether the effect happened. Decided by `toolfleet.settle`.
+    Settled {
+        /// It did.
+        applied: bool,
+    },
+}
+
+impl Ending {
+    /// What a fact comes to. `attempt`: how the attempt ended, where the fact is about one.
+    pub fn by(
+        fact: &Fact<'_>,
+        known: &Known,
+        call_id: CallId,
+        guard: Guard,
+        attempt: Option<EndedAttempt>,
+        actor: String,
+    ) -> Self {
+        let (kind, reason) = decide(fact, known);
+        Self {
+            call_id,
+            guard,
+            kind,
+            attempt,
+            actor,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// What a fact comes to, and the reason that the history has for it.
+pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
+    let language = known.language;
+    match *fact {
+        Fact::Ran(outcome, tries) => {
+            let (kind, reason) = after_run(outcome, &tries, known);
+            (unless_contradicted(kind, known), reason)
+        }
+        Fact::TakenBack { failure, .. } if known.cancelled => {
+            let kind = never_started(failure, known);
+            (unless_contradicted(kind, known), Code::Cancelled.as_str())
+        }
+        Fact::TakenBack { why, before, .. } => {
+            let again = EndingKind::again(State::Running, why.pause(before), why.cost());
+            (again, why.as_str())
+        }
+        Fact::KeyForgotten(failure) => {
+            let doubt = EndingKind::doubt(State::Running, failure, language);
+            (doubt, failure.code.as_str())
+        }
+        Fact::Lost(lost) => lost.decide(known),
+        Fact::Disproved(failure) => {
+            let effect = EffectKnown::NotApplied;
+            let failed = EndingKind::failed(State::InDoubt, failure, effect, language);
+            (failed, failure.code.as_str())
+        }
+        Fact::Refused(failure) => {
+            let doubtful = known.earlier_unknown && known.effect == Effect::Idempotent;
+            let kind = if doubtful {
+                EndingKind::doubt(State::Queued, failure, language)
+            } else {
+                EndingKind::failed(State::Queued, failure, known.untouched(), language)
+            };
+            (kind, "refused_at_the_gate")
+        }
+        Fact::Expired {
+            obstacle,
+            waited_too_long,
+        } => {
+            let what = why_expired(obstacle, waited_too_long);
+            let failure = ToolFailure::new(Code::DeadlineExceeded, what);
+            let kind = unrun(&failure, Happened::Expired, known.untouched(), known);
+            (kind, Code::DeadlineExceeded.as_str())
+        }
+        Fact::Withdrawn { attempts } => {
+            let failure = ToolFailure::new(Code::Cancelled, why_withdrawn(attempts, known));
+            // In the words of the function: whatever the tool, nothing was changed.
+            let kind = unrun(&failure, Happened::Cancelled, EffectKnown::None, known);
+            (kind, Code::Cancelled.as_str())
+        }
+        Fact::Settled { applied } => {
+            let (happened, effect, reason) = if applied {
+                let happened = Happened::SettledApplied;
+                (happened, EffectKnown::Applied, "settled_applied")
+            } else {
+                let happened = Happened::SettledNotApplied;
+                (happened, EffectKnown::NotApplied, "settled_not_applied")
+            };
+            // The function has the words of the error, and the result that was found.
+            let kind = EndingKind::over(State::InDoubt, happened, effect, None, None);
+            (kind, reason)
+        }
+    }
+}
+
+/// What happens to an open call when Postgres has lost writes; `None`: it stays where it is. Decided by `toolfleet.quarantine`.
+pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Event> {
+    match (effect, state) {
+        (Effect::Once, State::Queued | State::Running) => Some(Event::Quarantine),
+        (Effect::Idempotent, State::Queued | State::Running) if cancelled => {
+            Some(Event::Quarantine)
+        }
+        (Effect::Idempotent, State::Running) => Some(Event::Again),
+        (Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction, _) => None,
+    }
+}
+
+/// The call was taken back while it ran, and this attempt had not started anything.
+fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
+    let (untouched, language) = (known.untouched(), known.language);
+    let word = OutcomeWord::NotStarted;
+    match retry::after_cancel(known.effect, word, known.earlier_unknown) {
+        RetryDecision::Doubt => EndingKind::doubt(State::Running, failure, language),
+        RetryDecision::Cancelled => EndingKind::cancelled(failure, untouched, language),
+        RetryDecision::FailCancelled
+        | RetryDecision::Fail
+        | RetryDecision::Exhausted
+        | RetryDecision::OutOfTime
+        | RetryDecision::Again(_)
+        | RetryDecision::Succeed => {
+            let failure = retry::cancelled(failure, language);
+            EndingKind::failed(State::Running, &failure, untouched, language)
+        }
+    }
+}
+
+/// A queued call that will not run: over, or in doubt if an attempt before left its effect unknown. `told`: what the error
+/// says of the effect.
+fn unrun(
+    failure: &ToolFailure,
+    happened: Happened,
+    told: EffectKnown,
+    known: &Known,
+) -> EndingKind {
+    if known.is_doubtful() {
+        return EndingKind::doubt(State::Queued, failure, known.language);
+    }
+    let error = json(&ErrorBody::failed(failure, told, known.language));
+    let untouched = known.untouched();
+    EndingKind::over(State::Queued, happened, untouched, None, Some(error))
+}
+
+/// The same ending, unless it denies an effect that another attempt has reported: then the call is in doubt.
+fn unless_contradicted(kind: EndingKind, known: &Known) -> EndingKind {
+    let denies = matches!(
+        kind,
+        EndingKind::End {
+            effect: EffectKnown::NotApplied,
+            ..
+        }
+    );
+    if !(denies && known.applied_late && known.effect.may_doubt()) {
+        return kind;
+    }
+    let what = Message::fixed(
+        "this attempt did not do it, and an earlier one has said too late that it did",
+        "这次尝试没有生效，而更早的一次尝试事后报告说已经生效",
+    );
+    let failure = ToolFailure::new(Code::ToolError, what);
+    EndingKind::doubt(State::Running, &failure, known.language)
+}
+
+fn why_expired(obstacle: Option<&Obstacle>, waited_too_long: bool) -> Message {
+    if let Some(obstacle) = obstacle {
+        obstacle.kept_it_from_running()
+    } else if waited_too_long {
+        Message::fixed(
+            "the call waited longer for its first attempt than its tool allows",
+            "这次调用等待第一次尝试的时间超过了工具允许的上限",
+        )
+    } else {
+        Message::fixed(
+            "the call's deadline passed before it could run",
+            "这次调用尚未执行就已过了截止时间",
+        )
+    }
+}
+
+fn why_withdrawn(attempts: i32, known: &Known) -> Message {
+    if known.is_doubtful() {
+        Message::fixed(
+            "the call was cancelled after an attempt whose effect is unknown",
+            "这次调用在一次效果未知的尝试之后被取消",
+        )
+    } else if attempts == 0 {
+        Message::fixed(
+            "the call was cancelled before it ran",
+            "这次调用在执行之前被取消",
+        )
+    } else {
+        Message::fixed(
+            "the call was cancelled before its next attempt",
+            "这次调用在下一次尝试之前被取消",
+        )
+    }
+}

@@ -1,0 +1,253 @@
+//! What the ledger is asked to record of a call: an ending, its guard, and how the attempt ended.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::table::{Happened, Words, effect_after};
+use crate::{
+    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    ids::{AttemptId, CallId},
+    manifest::Sensitive,
+    outcome::{OutcomeWord, ToolFailure},
+    retry,
+    state::{Event, next},
+    taken_back::AttemptCost,
+    wire::{code::Code, error::ErrorBody, message::Message},
+};
+
+/// What is to become of a call.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The call.
+    pub call_id: CallId,
+    /// What must still hold for it to happen.
+    pub guard: Guard,
+    /// What happens.
+    pub kind: EndingKind,
+    /// How the attempt ended, where one did.
+    pub attempt: Option<EndedAttempt>,
+    /// Who says so: `worker <id>`, `sweep`, …
+    pub actor: String,
+    /// Why, one word or a short clause.
+    pub reason: String,
+}
+
+/// What must still hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// This attempt is the call's, and it is running or in doubt because of it.
+    Attempt(AttemptId),
+    /// The call is queued and nothing has moved it since this revision.
+    Queued(i32),
+}
+
+/// What happens to the call.
+#[derive(Debug, Clone)]
+pub enum EndingKind {
+    /// It is over.
+    End {
+        /// The terminal state.
+        state: State,
+        /// What it came to.
+        outcome: CallOutcome,
+        /// Where the answer comes from.
+        source: Source,
+        /// What is known about the world.
+        effect: EffectKnown,
+        /// The tool's answer, JSON text.
+        result: Option<String>,
+        /// The error as callers will read it, JSON text.
+        error: Option<String>,
+        /// How the answer is not the live one, JSON text.
+        degraded: Option<String>,
+    },
+    /// It waits for another attempt.
+    Again {
+        /// How long, in milliseconds.
+        pause_ms: i64,
+        /// Who pays for the attempt that ended.
+        cost: AttemptCost,
+    },
+    /// Its effect may have happened.
+    Doubt {
+        /// The error as callers will read it, JSON text.
+        error: String,
+    },
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone)]
+pub struct EndedAttempt {
+    /// The executor's word.
+    pub outcome: OutcomeWord,
+    /// What is known about the world.
+    pub effect: EffectKnown,
+    /// The failure, JSON text.
+    pub error: Option<String>,
+    /// Whether its worker has seen it end: nothing that was started for it can act any more.
+    pub over: bool,
+}
+
+impl EndedAttempt {
+    /// An attempt on a tool of this class. `over`: nothing that was started for it can act any more.
+    pub fn of(
+        effect: Effect,
+        word: OutcomeWord,
+        failure: Option<&ToolFailure>,
+        over: bool,
+        language: Language,
+    ) -> Self {
+        let transaction = effect == Effect::Transaction;
+        Self {
+            // Recording it moves the row that a transaction's COMMIT needs: it has not committed and never will.
+            outcome: match word {
+                OutcomeWord::Unknown if transaction => OutcomeWord::DefiniteFailure,
+                word => word,
+            },
+            effect: effect_after(effect, word),
+            error: failure.map(|failure| json(&failure.told(language))),
+            over: over || transaction,
+        }
+    }
+}
+
+impl EndingKind {
+    /// The word for it in the statement.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::End { .. } => "end",
+            Self::Again { .. } => "again",
+            Self::Doubt { .. } => "doubt",
+        }
+    }
+
+    pub(super) fn again(from: State, pause: Duration, cost: AttemptCost) -> Self {
+        moved(from, Event::Again);
+        Self::Again {
+            pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
+            cost,
+        }
+    }
+
+    pub(super) fn doubt(from: State, failure: &ToolFailure, language: Language) -> Self {
+        moved(from, Happened::InDoubt.words().event);
+        Self::Doubt {
+            error: json(&ErrorBody::in_doubt(failure, language)),
+        }
+    }
+
+    /// The call is over without what was asked for, and will not be tried again.
+    pub(super) fn failed(
+        from: State,
+        failure: &ToolFailure,
+        effect: EffectKnown,
+        language: Language,
+    ) -> Self {
+        let happened = if failure.code == Code::ToolError {
+            Happened::SaidNo
+        } else {
+            Happened::CouldNot
+        };
+        Self::with_error(from, happened, failure, effect, language)
+    }
+
+    /// The call was taken back while it ran, and nothing has happened; `last` is what its attempt came to.
+    pub(super) fn cancelled(last: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
+        let failure = retry::cancelled(last, language);
+        let happened = Happened::Cancelled;
+        Self::with_error(State::Running, happened, &failure, effect, language)
+    }
+
+    pub(super) fn with_error(
+        from: State,
+        happened: Happened,
+        failure: &ToolFailure,
+        effect: EffectKnown,
+        language: Language,
+    ) -> Self {
+        let error = json(&ErrorBody::failed(failure, effect, language));
+        Self::over(from, happened, effect, None, Some(error))
+    }
+
+    pub(super) fn over(
+        from: State,
+        happened: Happened,
+        effect: EffectKnown,
+        result: Option<String>,
+        error: Option<String>,
+    ) -> Self {
+        let Words {
+            event,
+            outcome,
+            source,
+        } = happened.words();
+        Self::End {
+            state: moved(from, event),
+            outcome,
+            source,
+            effect,
+            result,
+            error,
+            degraded: None,
+        }
+    }
+
+    /// The same without the tool's answer, which could not be kept.
+    fn without_result(mut self, language: Language) -> Self {
+        if let Self::End {
+            effect,
+            result,
+            error,
+            ..
+        } = &mut self
+        {
+            let what = Message::fixed(
+                "the tool's answer could not be stored",
+                "工具返回的结果无法保存",
+            );
+            let flaw = ToolFailure::new(Code::OutputInvalid, what);
+            *result = None;
+            *error = Some(json(&ErrorBody::failed(&flaw, *effect, language)));
+        }
+        self
+    }
+}
+
+impl Ending {
+    /// The same with what may be kept of the tool's answer; `None` where that is all of it.
+    pub fn keeping(&self, sensitive: Option<&Sensitive>) -> Option<Self> {
+        let EndingKind::End {
+            result: Some(result),
+            ..
+        } = &self.kind
+        else {
+            return None;
+        };
+        let kept = sensitive?.kept(result)?;
+        let mut keeping = self.clone();
+        if let EndingKind::End { result, .. } = &mut keeping.kind {
+            *result = Some(kept);
+        }
+        Some(keeping)
+    }
+
+    /// The same without the tool's answer, which could not be kept. That the tool did it stands.
+    #[must_use]
+    pub fn without_result(self, language: Language) -> Self {
+        Self {
+            kind: self.kind.without_result(language),
+            ..self
+        }
+    }
+}
+
+/// Where the call stands after a move.
+fn moved(from: State, event: Event) -> State {
+    next(from, event).expect("every fact is one about a call that can move so")
+}
+
+/// As it is stored.
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("errors have only string keys")
+}

@@ -1,0 +1,76 @@
+//! The contract's table of endings: what happened to a call, and the words that its row and its envelope have for it.
+
+use crate::{
+    call::{CallOutcome, Effect, EffectKnown, Source},
+    outcome::OutcomeWord,
+    state::Event,
+};
+
+/// What happened to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happened {
+    /// The tool did what was asked.
+    Worked,
+    /// The tool answered no.
+    SaidNo,
+    /// The tool or the platform could not do it.
+    CouldNot,
+    /// Its effect may have happened.
+    InDoubt,
+    /// It was taken back before it had an effect.
+    Cancelled,
+    /// Its time was over before it could run.
+    Expired,
+    /// It was in doubt, and it was found out that the effect happened.
+    SettledApplied,
+    /// It was in doubt, and it was found out that the effect did not happen.
+    SettledNotApplied,
+}
+
+/// The words for it. What is known of the effect depends on the call as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Words {
+    /// The move that it is.
+    pub event: Event,
+    /// What the call came to.
+    pub outcome: CallOutcome,
+    /// Where the answer comes from.
+    pub source: Source,
+}
+
+impl Happened {
+    /// The table.
+    pub const fn words(self) -> Words {
+        let (event, outcome, source) = match self {
+            Self::Worked => (Event::Succeed, CallOutcome::Success, Source::Live),
+            Self::SaidNo => (Event::Fail, CallOutcome::BusinessError, Source::Live),
+            Self::CouldNot => (Event::Fail, CallOutcome::SystemError, Source::Error),
+            Self::InDoubt => (Event::Doubt, CallOutcome::Unknown, Source::Error),
+            Self::Cancelled => (Event::Cancel, CallOutcome::SystemError, Source::Error),
+            Self::Expired => (Event::Expire, CallOutcome::SystemError, Source::Error),
+            Self::SettledApplied => (Event::Succeed, CallOutcome::Success, Source::Settled),
+            Self::SettledNotApplied => (Event::Fail, CallOutcome::SystemError, Source::Settled),
+        };
+        Words {
+            event,
+            outcome,
+            source,
+        }
+    }
+}
+
+/// What is known of the effect of a tool of this class after an attempt that ended like this.
+pub const fn effect_after(effect: Effect, word: OutcomeWord) -> EffectKnown {
+    match effect {
+        Effect::Read => EffectKnown::None,
+        Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
+            OutcomeWord::Applied => EffectKnown::Applied,
+            OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
+            // The move that records it takes the row that the COMMIT needs: there is no effect, and there will be none.
+            OutcomeWord::Unknown if matches!(effect, Effect::Transaction) => {
+                EffectKnown::NotApplied
+            }
+            OutcomeWord::Unknown => EffectKnown::Unknown,
+        },
+    }
+}

@@ -1,0 +1,314 @@
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::{
+    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    manifest::RetryPolicy,
+    outcome::{Outcome, OutcomeWord, ToolFailure},
+    taken_back::TakenBack,
+    wire::{code::Code, error::ErrorBody, message::Message},
+};
+
+fn failure(code: Code) -> ToolFailure {
+    ToolFailure::new(code, Message::fixed("it did not work", "没有成功"))
+}
+
+fn outcome(word: OutcomeWord, code: Code) -> Outcome {
+    match word {
+        OutcomeWord::Applied => Outcome::Applied {
+            result: RawValue::from_string("7".to_owned()).unwrap(),
+            flaw: None,
+        },
+        OutcomeWord::NotStarted => Outcome::NotStarted(failure(code)),
+        OutcomeWord::DefiniteFailure => Outcome::DefiniteFailure(failure(code)),
+        OutcomeWord::Unknown => Outcome::Unknown(failure(code)),
+    }
+}
+
+/// All that can be known.
+fn all_known() -> Vec<Known> {
+    let flags = [false, true];
+    let mut all = Vec::new();
+    for effect in Effect::ALL {
+        for cancelled in flags {
+            for earlier_unknown in flags {
+                for applied_late in flags {
+                    all.push(Known {
+                        effect: *effect,
+                        language: Language::En,
+                        cancelled,
+                        earlier_unknown,
+                        applied_late,
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn known(effect: Effect) -> Known {
+    Known {
+        effect,
+        language: Language::En,
+        cancelled: false,
+        earlier_unknown: false,
+        applied_late: false,
+    }
+}
+
+/// One fact of each kind and size, with what it is called.
+fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
+    let (policy, tool_error) = (RetryPolicy::default(), failure(Code::ToolError));
+    let timeout = failure(Code::Timeout);
+    for word in OutcomeWord::ALL {
+        for code in [Code::Timeout, Code::ToolError] {
+            for spent in [1, policy.attempts_max()] {
+                for remaining in [Duration::ZERO, Duration::from_secs(60)] {
+                    for taken_back in [None, Some(TakenBack::WorkerLeft)] {
+                        let tries = Tries {
+                            policy: &policy,
+                            spent,
+                            taken_back,
+                            pause: Duration::from_secs(1),
+                            remaining,
+                            key_remaining: Some(Duration::from_secs(30)),
+                        };
+                        look(
+                            &format!("ran, {word}, {code}"),
+                            &Fact::Ran(&outcome(*word, code), tries),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    for why in TakenBack::ALL {
+        let taken_back = Fact::TakenBack {
+            why: *why,
+            failure: &timeout,
+            before: 0,
+        };
+        look("taken back", &taken_back);
+    }
+    for before in 0..4 {
+        for why in [TakenBack::WorkerLost, TakenBack::WorkerLeft] {
+            let lost = LostAttempt {
+                why,
+                before,
+                allowed: 2,
+            };
+            look("lost", &Fact::Lost(lost));
+        }
+    }
+    for failure in [&timeout, &tool_error] {
+        look("key forgotten", &Fact::KeyForgotten(failure));
+        look("disproved", &Fact::Disproved(failure));
+        look("refused", &Fact::Refused(failure));
+    }
+    for flag in [false, true] {
+        let expired = Fact::Expired {
+            obstacle: None,
+            waited_too_long: flag,
+        };
+        look("expired", &expired);
+        let attempts = i32::from(flag);
+        look("withdrawn", &Fact::Withdrawn { attempts });
+        look("settled", &Fact::Settled { applied: flag });
+    }
+}
+
+#[test]
+fn every_fact_is_a_legal_move_whose_words_agree() {
+    let mut cells = 0;
+    with_all_facts(|what, fact| {
+        for known in all_known() {
+            // An illegal move would panic here.
+            let (kind, reason) = decide(fact, &known);
+            let what = format!("{what} of {known:?}: {kind:?}");
+            assert!(!reason.is_empty(), "{what}");
+            cells += 1;
+            match kind {
+                EndingKind::Again { .. } => assert!(!known.cancelled, "{what}"),
+                EndingKind::Doubt { error } => {
+                    let error: ErrorBody = serde_json::from_str(&error).unwrap();
+                    assert_eq!(error.code, Code::InDoubt, "{what}");
+                    // The worker never states this fact of a tool that leaves no doubt.
+                    let forgotten = matches!(fact, Fact::KeyForgotten(_));
+                    assert!(known.effect.may_doubt() || forgotten, "{what}");
+                }
+                EndingKind::End {
+                    state,
+                    outcome,
+                    source,
+                    effect,
+                    error,
+                    result,
+                    degraded,
+                } => {
+                    assert!(state.is_terminal(), "{what}");
+                    let worked = state == State::Succeeded;
+                    assert_eq!(outcome == CallOutcome::Success, worked, "{what}");
+                    assert!(worked || result.is_none(), "{what}");
+                    let settled = source == Source::Settled;
+                    assert_eq!(error.is_none(), worked || settled, "{what}");
+                    let live = matches!(outcome, CallOutcome::Success | CallOutcome::BusinessError);
+                    assert_eq!(source == Source::Live, live && !settled, "{what}");
+                    assert!(effect != EffectKnown::Unknown, "{what}");
+                    assert!(degraded.is_none(), "{what}");
+                }
+            }
+        }
+    });
+    assert!(cells > 3_000, "{cells}");
+}
+
+#[test]
+fn what_happened_has_the_words_of_the_contract() {
+    use Effect::{Idempotent, Once, Read};
+    let (policy, timeout, no) = (
+        RetryPolicy::default(),
+        failure(Code::Timeout),
+        failure(Code::ToolError),
+    );
+    let (worked, said_no) = (
+        outcome(OutcomeWord::Applied, Code::Timeout),
+        outcome(OutcomeWord::DefiniteFailure, Code::ToolError),
+    );
+    let tries = Tries {
+        policy: &policy,
+        spent: policy.attempts_max(),
+        taken_back: None,
+        pause: Duration::ZERO,
+        remaining: Duration::ZERO,
+        key_remaining: None,
+    };
+    let expired = Fact::Expired {
+        obstacle: None,
+        waited_too_long: false,
+    };
+    let (withdrawn, settled) = (Fact::Withdrawn { attempts: 0 }, |applied| Fact::Settled {
+        applied,
+    });
+    for (fact, effect, expected) in [
+        (
+            Fact::Ran(&worked, tries),
+            Read,
+            "succeeded success live none",
+        ),
+        (
+            Fact::Ran(&worked, tries),
+            Once,
+            "succeeded success live applied",
+        ),
+        (
+            Fact::Ran(&said_no, tries),
+            Read,
+            "failed business_error live none",
+        ),
+        (
+            Fact::Ran(&said_no, tries),
+            Once,
+            "failed business_error live not_applied",
+        ),
+        (
+            Fact::Refused(&timeout),
+            Once,
+            "failed system_error error not_applied",
+        ),
+        (Fact::Refused(&no), Read, "failed business_error live none"),
+        (
+            Fact::Disproved(&timeout),
+            Once,
+            "failed system_error error not_applied",
+        ),
+        (
+            Fact::Disproved(&no),
+            Idempotent,
+            "failed business_error live not_applied",
+        ),
+        (expired, Read, "expired system_error error none"),
+        (
+            expired,
+            Idempotent,
+            "expired system_error error not_applied",
+        ),
+        (withdrawn, Read, "cancelled system_error error none"),
+        (withdrawn, Once, "cancelled system_error error not_applied"),
+        (settled(true), Once, "succeeded success settled applied"),
+        (
+            settled(false),
+            Once,
+            "failed system_error settled not_applied",
+        ),
+    ] {
+        let (kind, _) = decide(&fact, &known(effect));
+        let EndingKind::End {
+            state,
+            outcome,
+            source,
+            effect: known,
+            ..
+        } = kind
+        else {
+            panic!("{fact:?} of {effect}: {kind:?}");
+        };
+        assert_eq!(
+            format!("{state} {outcome} {source} {known}"),
+            expected,
+            "{fact:?} of {effect}"
+        );
+    }
+}
+
+#[test]
+fn a_denied_effect_that_was_reported_before_is_a_doubt() {
+    let (policy, said_no) = (
+        RetryPolicy::default(),
+        outcome(OutcomeWord::DefiniteFailure, Code::ToolError),
+    );
+    let tries = Tries {
+        policy: &policy,
+        spent: 1,
+        taken_back: None,
+        pause: Duration::ZERO,
+        remaining: Duration::ZERO,
+        key_remaining: None,
+    };
+    for effect in Effect::ALL {
+        let known = Known {
+            applied_late: true,
+            ..known(*effect)
+        };
+        let (kind, reason) = decide(&Fact::Ran(&said_no, tries), &known);
+        let doubted = matches!(kind, EndingKind::Doubt { .. });
+        assert_eq!(doubted, effect.may_doubt(), "{effect}");
+        assert_eq!(reason, "tool_error");
+    }
+}
+
+#[test]
+fn a_lost_attempt_of_a_transaction_had_no_effect() {
+    for effect in Effect::ALL {
+        let lost = LostAttempt {
+            why: TakenBack::WorkerLost,
+            before: 0,
+            allowed: 2,
+        };
+        let attempt = lost.attempt(&known(*effect));
+        let (outcome, known) = match effect {
+            Effect::Transaction => (OutcomeWord::DefiniteFailure, EffectKnown::NotApplied),
+            Effect::Read | Effect::Idempotent | Effect::Once => {
+                (OutcomeWord::Unknown, EffectKnown::Unknown)
+            }
+        };
+        assert_eq!(
+            (attempt.outcome, attempt.effect),
+            (outcome, known),
+            "{effect}"
+        );
+        assert_eq!(attempt.over, *effect == Effect::Transaction, "{effect}");
+    }
+}

@@ -1,0 +1,349 @@
+//! `fleet/src/ending` and the functions of the database end calls with the same words, cell by cell.
+
+use fleet::{
+    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
+    ending::{
+        EndedAttempt, Ending, EndingKind, Fact, Guard, Known, Tries, after_lost_writes, decide,
+    },
+    ids::{AttemptId, CallId},
+    manifest::RetryPolicy,
+    outcome::{Outcome, OutcomeWord},
+    state::next,
+    store::{
+        accept::NewCall,
+        cancel::{self, Cancellation},
+        settle::{self, Finding, Settlement},
+        transaction,
+    },
+    wire::{envelope::Envelope, error::ErrorBody},
+};
+use fleet_tests::wait;
+use serde_json::value::RawValue;
+use sqlx::{Connection as _, PgConnection};
+
+use crate::support::{Ledger, Worker, doubted, ending, new_call, repeated, run};
+
+/// What an ending says in one cell. The details of a doubt are what the call's last attempt came to.
+#[derive(Debug, PartialEq)]
+struct Cell {
+    state: State,
+    outcome: CallOutcome,
+    source: Source,
+    effect: EffectKnown,
+    error: Option<ErrorBody>,
+}
+
+/// Of the Rust side; `from`: where the call stood.
+fn decided(fact: &Fact<'_>, known: &Known) -> Cell {
+    let (kind, _) = decide(fact, known);
+    match kind {
+        EndingKind::End {
+            state,
+            outcome,
+            source,
+            effect,
+            error,
+            ..
+        } => Cell {
+            state,
+            outcome,
+            source,
+            effect,
+            error: error.map(|error| serde_json::from_str(&error).unwrap()),
+        },
+        EndingKind::Doubt { error } => Cell {
+            state: State::InDoubt,
+            outcome: CallOutcome::Unknown,
+            source: Source::Error,
+            effect: EffectKnown::Unknown,
+            error: Some(ErrorBody {
+                details: None,
+                ..serde_json::from_str(&error).unwrap()
+            }),
+        },
+        EndingKind::Again { .. } => panic!("{fact:?} of {known:?} ends nothing"),
+    }
+}
+
+/// Of the database's side.
+async fn stored(ledger: &Ledger, call: CallId) -> Cell {
+    let envelope = envelope(ledger, call).await;
+    let row = ledger.find(call).await;
+    Cell {
+        state: row.state,
+        outcome: envelope.outcome,
+        source: envelope.source,
+        effect: envelope.effect,
+        error: envelope.error.map(|error| ErrorBody {
+            details: None,
+            ..error
+        }),
+    }
+}
+
+async fn envelope(ledger: &Ledger, call: CallId) -> Envelope {
+    let row = ledger.find(call).await;
+    row.envelope(false).unwrap().expect("it is decided")
+}
+
+async fn accepted(ledger: &Ledger, effect: Effect, language: Language) -> CallId {
+    let call = NewCall {
+        effect,
+        language,
+        ..new_call()
+    };
+    ledger.accepted(call).await
+}
+
+fn known(effect: Effect, language: Language, earlier_unknown: bool) -> Known {
+    Known {
+        effect,
+        language,
+        cancelled: false,
+        earlier_unknown,
+        applied_late: false,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    AttemptThatNeverStarted,
+    AttemptOfUnknownEffect,
+}
+
+/// A queued call with this behind it.
+async fn queued_after(
+    ledger: &Ledger,
+    worker: &Worker,
+    before: Before,
+    effect: Effect,
+    language: Language,
+) -> CallId {
+    let call = accepted(ledger, effect, language).await;
+    if before == Before::Nothing {
+        return call;
+    }
+    let attempt = worker.claims(call).await;
+    let again = repeated(call, attempt);
+    let outcome = match before {
+        Before::AttemptOfUnknownEffect => OutcomeWord::Unknown,
+        Before::Nothing | Before::AttemptThatNeverStarted => OutcomeWord::NotStarted,
+    };
+    let ended = again.attempt.clone().unwrap();
+    let attempt = Some(EndedAttempt { outcome, ..ended });
+    ledger.ends(Ending { attempt, ..again }).await;
+    call
+}
+
+#[tokio::test]
+async fn a_withdrawn_call_ends_as_the_code_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let mut cells = 0;
+    for effect in Effect::ALL {
+        for language in Language::ALL {
+            for before in [
+                Before::Nothing,
+                Before::AttemptThatNeverStarted,
+                Before::AttemptOfUnknownEffect,
+            ] {
+                let unknown = before == Before::AttemptOfUnknownEffect;
+                // The table itself refuses such a row.
+                if unknown && *effect == Effect::Transaction {
+                    continue;
+                }
+                let call = queued_after(&ledger, &worker, before, *effect, *language).await;
+                let withdrawing = Cancellation {
+                    call,
+                    tenant: None,
+                    actor: "ann",
+                    reason: None,
+                };
+                let verdict = cancel::cancel(&ledger.database.pool, &withdrawing).await;
+                assert!(verdict.unwrap().is_some());
+                let attempts = i32::from(before != Before::Nothing);
+                let expected = decided(
+                    &Fact::Withdrawn { attempts },
+                    &known(*effect, *language, unknown),
+                );
+                let what = format!("{effect} in {language} after {before:?}");
+                assert_eq!(stored(&ledger, call).await, expected, "{what}");
+                cells += 1;
+            }
+        }
+    }
+    assert_eq!(cells, 22);
+}
+
+#[tokio::test]
+async fn a_settled_call_ends_as_the_code_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    for effect in [Effect::Idempotent, Effect::Once] {
+        for finding in [Finding::Applied, Finding::NotApplied] {
+            let call = accepted(&ledger, effect, Language::En).await;
+            let attempt = worker.claims(call).await;
+            ledger.ends(doubted(call, attempt)).await;
+            let past = "UPDATE toolfleet.open_calls SET attempt_until = now() - interval '1 second' \
+                        WHERE call_id = $1";
+            ledger.meddle(call, past).await;
+            let settlement = Settlement {
+                call,
+                tenant: None,
+                finding,
+                actor: "ann",
+                note: "looked at the account",
+                result: None,
+                by_time_only: true,
+            };
+            let settling = settle::settle(&ledger.database.pool, &settlement).await;
+            let verdict = settling.unwrap();
+            let applied = finding == Finding::Applied;
+            let expected = decided(
+                &Fact::Settled { applied },
+                &known(effect, Language::En, false),
+            );
+            let stored = stored(&ledger, call).await;
+            let code = stored.error.as_ref().map(|error| error.code.as_str());
+            assert_eq!(code, (!applied).then_some("not_applied"), "{verdict:?}");
+            // The function has the words.
+            let stored = Cell {
+                error: None,
+                ..stored
+            };
+            assert_eq!(stored, expected, "{effect}, applied: {applied}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lost_writes_leave_calls_where_the_code_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let mut open = Vec::new();
+    for effect in Effect::ALL {
+        let queued = accepted(&ledger, *effect, Language::En).await;
+        open.push((queued, State::Queued, *effect, false));
+        for cancelled in [false, true] {
+            let call = accepted(&ledger, *effect, Language::En).await;
+            worker.claims(call).await;
+            if cancelled {
+                let wanted =
+                    "UPDATE toolfleet.open_calls SET cancel_requested = true WHERE call_id = $1";
+                ledger.meddle(call, wanted).await;
+            }
+            open.push((call, State::Running, *effect, cancelled));
+        }
+    }
+    let errors: serde_json::Value = Language::ALL
+        .iter()
+        .map(|language| {
+            (
+                language.to_string(),
+                serde_json::json!({"code": "in_doubt"}),
+            )
+        })
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let mut connection = ledger.database.connect().await;
+    let seen: i32 = sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    let (done, _doubted): (bool, i64) = sqlx::query_as(
+        "SELECT * FROM toolfleet.quarantine($1, $1 + 1, '1', 1, 'test', $2::text::json)",
+    )
+    .bind(seen)
+    .bind(errors.to_string())
+    .fetch_one(&mut connection)
+    .await
+    .unwrap();
+    assert!(done);
+    for (call, stood, effect, cancelled) in open {
+        let moved = after_lost_writes(stood, effect, cancelled);
+        let expected = moved.map_or(stood, |event| next(stood, event).unwrap());
+        let what = format!("{effect}, {stood}, cancelled: {cancelled}");
+        assert_eq!(ledger.state(call).await, expected, "{what}");
+    }
+}
+
+/// The tool did what was asked.
+fn applied() -> Outcome {
+    Outcome::Applied {
+        result: RawValue::from_string("{\"done\":true}".to_owned()).unwrap(),
+        flaw: None,
+    }
+}
+
+const fn last_try(policy: &RetryPolicy) -> Tries<'_> {
+    Tries {
+        policy,
+        spent: u32::MAX,
+        taken_back: None,
+        pause: std::time::Duration::ZERO,
+        remaining: std::time::Duration::ZERO,
+        key_remaining: None,
+    }
+}
+
+#[tokio::test]
+async fn a_committed_transaction_ends_as_the_code_says() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let call = accepted(&ledger, Effect::Transaction, Language::En).await;
+    let attempt = worker.claims(call).await;
+    let url = ledger.database.tool_url();
+    let mut tool = PgConnection::connect(&url).await.unwrap();
+    run(&mut tool, "BEGIN").await;
+    let moved = transaction::succeed(&mut tool, call, attempt, "{\"done\":true}").await;
+    run(&mut tool, "COMMIT").await;
+    let (policy, outcome) = (RetryPolicy::default(), applied());
+    let fact = Fact::Ran(&outcome, last_try(&policy));
+    let known = known(Effect::Transaction, Language::En, false);
+    assert_eq!(stored(&ledger, call).await, decided(&fact, &known));
+    let told = moved.unwrap().envelope(call, decide(&fact, &known).0);
+    let kept = envelope(&ledger, call).await;
+    assert_eq!(text(&told.unwrap()), text(&kept));
+}
+
+fn text(envelope: &Envelope) -> String {
+    String::from_utf8(envelope.to_bytes()).unwrap()
+}
+
+/// By either statement: of an attempt that runs, of a call that waits.
+async fn guarded(ledger: &Ledger, worker: &Worker, effect: Effect) -> [(CallId, Guard); 2] {
+    let running = accepted(ledger, effect, Language::En).await;
+    let attempt: AttemptId = worker.claims(running).await;
+    let queued = accepted(ledger, effect, Language::En).await;
+    [
+        (running, Guard::Attempt(attempt)),
+        (queued, Guard::Queued(ledger.find(queued).await.rev)),
+    ]
+}
+
+#[tokio::test]
+async fn a_caller_is_told_what_a_later_reader_finds() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    for degraded in [None, Some("{\"kind\":\"stale\",\"age_ms\":7}".to_owned())] {
+        for (call, guard) in guarded(&ledger, &worker, Effect::Read).await {
+            let kind = EndingKind::End {
+                state: State::Failed,
+                outcome: CallOutcome::Fallback,
+                source: Source::Stale,
+                effect: EffectKnown::None,
+                result: Some("{\"temp\":21}".to_owned()),
+                error: None,
+                degraded: degraded.clone(),
+            };
+            let ending = ending(call, guard, kind);
+            let completing = ledger.completing.complete(&ending, wait::LONG).await;
+            let moved = completing.unwrap().expect("its guard holds");
+            let told = moved.envelope(call, ending.kind).unwrap();
+            let kept = envelope(&ledger, call).await;
+            assert_eq!(text(&told), text(&kept), "{guard:?}");
+            assert_eq!(kept.degraded.is_some(), degraded.is_some(), "{guard:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! News: followers of a session are told that an attempt has started, and how far its tool is.
+//!
+//! What leaves is bounded: at most ten events a second for each attempt, each of them small.
+
+use std::{convert::Infallible, future::pending, time::Duration};
+
+use fleet::{
+    bus::events::Events,
+    ids::{CallId, Label},
+    wire::event::{Event, Happening},
+};
+use futures_util::future::BoxFuture;
+use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
+
+use super::interceptor::{After, Interceptor};
+use crate::{
+    executors::AttemptContext,
+    progress::{self, ProgressReport, ProgressReports},
+    stage::Execution,
+};
+
+/// The pause between two events of one attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Tells of one attempt; `None`: the call has no session, and nothing is told.
+#[derive(Default)]
+pub(crate) struct News(pub(crate) Option<Teller>);
+
+/// Tells the followers of a session of one attempt.
+pub(crate) struct Teller {
+    pub(crate) events: Events,
+    pub(crate) tenant: Label,
+    pub(crate) session: Label,
+    pub(crate) call: CallId,
+    /// Which revision of the call its claim is.
+    pub(crate) rev: i32,
+    pub(crate) attempt: u32,
+    /// When it was claimed, on Postgres's clock and on ours.
+    pub(crate) claimed_at: OffsetDateTime,
+    pub(crate) claim_sent: Instant,
+    /// How many reports of the tool were told.
+    pub(crate) told: u32,
+    /// Where they are heard, once the attempt has started.
+    pub(crate) heard: Option<ProgressReports>,
+}
+
+impl Teller {
+    async fn tell_reports(&mut self) -> Infallible {
+        loop {
+            match &mut self.heard {
+                Some(heard) => {
+                    let report = heard.next().await;
+                    self.tell_progress(report);
+                    sleep(PAUSE).await;
+                }
+                None => pending().await,
+            }
+        }
+    }
+
+    fn tell_last(&mut self) {
+        let last = self.heard.as_mut().and_then(ProgressReports::last);
+        if let Some(report) = last {
+            self.tell_progress(report);
+        }
+    }
+
+    fn tell_progress(&mut self, report: ProgressReport) {
+        let ProgressReport { fraction, message } = report;
+        let attempt = self.attempt;
+        self.told += 1;
+        self.tell(
+            self.told,
+            Happening::Progress {
+                attempt,
+                fraction,
+                message,
+            },
+        );
+    }
+
+    fn tell(&self, n: u32, what: Happening) {
+        let event = || Event {
+            call_id: self.call,
+            sequence: Event::sequence(self.rev, n),
+            at: self.claimed_at + self.claim_sent.elapsed(),
+            what,
+        };
+        self.events.tell(&self.tenant, Some(&self.session), event);
+    }
+}
+
+impl Interceptor for News {
+    fn name(&self) -> &'static str {
+        "news"
+    }
+
+    fn before(&mut self, context: &mut AttemptContext) {
+        if let Some(teller) = &mut self.0 {
+            let attempt = teller.attempt;
+            teller.tell(0, Happening::Started { attempt });
+            let (progress, heard) = progress::channel();
+            context.progress = progress;
+            teller.heard = Some(heard);
+        }
+    }
+
+    fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
+        let teller = self.0.as_mut()?;
+        Some(Box::pin(teller.tell_reports()))
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        self.0.iter_mut().for_each(Teller::tell_last);
+        After::Now(execution)
+    }
+
+    fn over(&mut self, _execution: &Execution) {
+        self.0.iter_mut().for_each(Teller::tell_last);
+    }
+}
