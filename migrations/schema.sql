@@ -453,6 +453,14 @@ BEGIN
     RETURN folded;
 END $$;
 
+CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT CASE WHEN NOT held THEN NULL
+                WHEN line NOT LIKE '%/%' THEN 'room'
+                WHEN line LIKE 'tool/%' THEN 'limit' END
+$$;
+
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -1099,7 +1107,8 @@ CREATE VIEW toolfleet.calls AS
     c.probe_of,
     (v.sensitive IS NOT NULL) AS sensitive,
     c.line,
-    c.obstacle
+    c.obstacle,
+    toolfleet.held_why(c.held, c.line) AS held_why
    FROM ((( SELECT open_calls.call_id,
             open_calls.tenant,
             open_calls.tool,

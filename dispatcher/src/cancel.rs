@@ -1,11 +1,7 @@
 //! `cancel`: a caller takes a call back. One that waits never runs; the worker of one that runs is told.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use fleet::{
     arguments::Limits,
-    ids::{CallId, DispatcherId, Label},
     store::cancel::{self, Cancellation},
     wire::{
         cancel::{CancelAnswer, CancelResult},
@@ -14,13 +10,8 @@ use fleet::{
     },
 };
 use serde::Deserialize;
-use tokio::time::timeout;
 
-use crate::{
-    accept::Door,
-    answer::{Answer, Refusal},
-    news, request,
-};
+use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay, request::Request};
 
 /// Characters of a reason.
 const REASON_MAX: usize = 2000;
@@ -42,10 +33,11 @@ struct CancelRequest {
 }
 
 /// Takes a call of this tenant back, as far as that is possible.
-pub(crate) async fn cancel(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answer, Refusal> {
-    let value = request::parse(body, &LIMITS)?;
-    let asked: CancelRequest = request::of_form(value, &FORM)?;
-    let call = request::call_id(&asked.call_id)?;
+pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let value = form::parse(request.body, &LIMITS)?;
+    let asked: CancelRequest = form::of_form(value, &FORM)?;
+    let call = form::call_id(&asked.call_id)?;
     let reason = asked.reason.as_deref();
     if reason.is_some_and(|reason| reason.chars().count() > REASON_MAX) {
         let what = Message::fixed("reason may have 2000 characters", "reason 最多 2000 个字符");
@@ -53,7 +45,7 @@ pub(crate) async fn cancel(door: &Door, tenant: &Label, body: &[u8]) -> Result<A
     }
     let cancellation = Cancellation {
         call,
-        tenant: Some(tenant),
+        tenant: Some(&tenant),
         actor: ACTOR,
         reason,
     };
@@ -65,11 +57,11 @@ pub(crate) async fn cancel(door: &Door, tenant: &Label, body: &[u8]) -> Result<A
         (CancelResult::CancelRequested, Some(worker), _) => {
             // Only the bell: the worker also looks at its own rows.
             let subject = door.bus.subjects.cancel_of_worker(worker);
-            door.ring(subject, call.to_string().into()).await;
+            news::ring(&door.bus, subject, call.to_string().into()).await;
         }
         (CancelResult::Cancelled | CancelResult::InDoubt, _, Some(dispatcher)) => {
-            if let Ok(decided) = door.as_it_stands(call, tenant, false).await {
-                door.tell_waiters(dispatcher, call, &decided).await;
+            if let Ok(decided) = replay::as_it_stands(door, call, &tenant, false).await {
+                news::tell_waiters(door, dispatcher, call, &decided).await;
             }
         }
         (_, _, _) => {}
@@ -81,38 +73,4 @@ pub(crate) async fn cancel(door: &Door, tenant: &Label, body: &[u8]) -> Result<A
     };
     let text = serde_json::to_string(&answer).expect("an answer has only string keys");
     Ok(Answer::json(text))
-}
-
-/// Larger answers are read from the row by whoever waits.
-const TELL_MAX: usize = 512 * 1024;
-/// A connection that is down takes a bounded number of messages and then blocks for ever.
-const RING_MAX: Duration = Duration::from_secs(1);
-
-impl Door {
-    /// Tells the dispatcher that accepted a call, and whoever else listens for it, that it is decided.
-    pub(crate) async fn tell_waiters(
-        &self,
-        dispatcher: DispatcherId,
-        call: CallId,
-        decided: &Answer,
-    ) {
-        // Empty rings the bell only.
-        let small = decided.body.len() <= TELL_MAX.min(self.payload_max());
-        let body = if small {
-            decided.body.clone()
-        } else {
-            Bytes::new()
-        };
-        self.ring(self.bus.subjects.done(dispatcher, call), body)
-            .await;
-        news::tell_decided(&self.events, &self.pool, call).await;
-    }
-
-    /// Says something that is also in the ledger: if it gets lost, it is found there.
-    async fn ring(&self, subject: String, body: Bytes) {
-        let ringing = self.bus.client.publish(subject, body);
-        if !matches!(timeout(RING_MAX, ringing).await, Ok(Ok(()))) {
-            tracing::debug!("a bell was not rung; what it says is found in the ledger");
-        }
-    }
 }

@@ -7,7 +7,7 @@ use fleet::{
     canonical,
     ids::{Label, ToolName},
     manifest::{KeyPolicy, Sensitive},
-    registry::{Lookup, Tool},
+    registry::{Lookup, Registry, Tool},
     said,
     wire::{code::Code, headers::RequestHeaders, message::Message},
 };
@@ -15,7 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::{accept::Door, answer::Refusal, key};
+use crate::{key, refusal::Refusal};
 
 /// Longer arguments are fitted on a thread of their own.
 const SHORT: usize = 16 * 1024;
@@ -130,84 +130,85 @@ impl Arguments {
     }
 }
 
-impl Door {
-    /// Everything about a new call that needs no ledger.
-    pub(crate) async fn check(&self, submission: &mut Submission) -> Result<Checked, TurnedAway> {
-        let refusal = match self.check_new(submission).await {
-            Ok(checked) => return Ok(checked),
-            Err(refusal) => refusal,
-        };
-        let key = match &submission.headers.key {
-            Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
-            None if refusal.code == Code::ToolRetired => {
-                Box::pin(self.key_of_retired(submission)).await
-            }
-            None => None,
-        };
-        Err(TurnedAway { refusal, key })
-    }
-
-    async fn check_new(&self, submission: &mut Submission) -> Result<Checked, Refusal> {
-        if submission.headers.run_deadline.is_some_and(has_passed) {
-            let what = Message::fixed(
-                "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
-                "run 的截止时间（Toolfleet-Run-Deadline）必须晚于现在",
-            );
-            return Err(Refusal::new(Code::DeadlineInvalid, what));
+/// Everything about a new call that needs no ledger.
+pub(crate) async fn check(
+    registry: &Registry,
+    submission: &mut Submission,
+) -> Result<Checked, TurnedAway> {
+    let refusal = match check_new(registry, submission).await {
+        Ok(checked) => return Ok(checked),
+        Err(refusal) => refusal,
+    };
+    let key = match &submission.headers.key {
+        Some(key) => Some(key::hash_of_callers(&submission.tenant, key)),
+        None if refusal.code == Code::ToolRetired => {
+            Box::pin(key_of_retired(registry, submission)).await
         }
-        let tool = self.tool_for(submission)?;
-        let name = &submission.tool;
-        if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
-            let what = said!(
-                "the tool {name} needs an idempotency key (Idempotency-Key), so that it is never run twice by mistake",
-                "工具 {name} 需要幂等键（Idempotency-Key），以免被误执行两次"
-            );
-            return Err(Refusal::new(Code::MissingIdempotencyKey, what));
-        }
-        let args = std::mem::take(&mut submission.args);
-        let arguments = submission.fit(args, Arc::clone(&tool)).await?;
-        Ok(Checked { tool, arguments })
-    }
+        None => None,
+    };
+    Err(TurnedAway { refusal, key })
+}
 
-    fn tool_for(&self, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
-        let name = &submission.tool;
-        let (code, what) = match self.registry.look_up(name, submission.headers.tool_version) {
-            Lookup::Offered(tool) => return Ok(tool),
-            Lookup::Retired(_) => (
-                Code::ToolRetired,
-                said!(
-                    "the tool {name} is retired and takes no new calls",
-                    "工具 {name} 已停用，不再接受新的调用"
-                ),
-            ),
-            Lookup::NoSuchVersion(version) => (
-                Code::UnknownToolVersion,
-                said!(
-                    "the tool {name} has no version {version}",
-                    "工具 {name} 没有版本 {version}"
-                ),
-            ),
-            Lookup::NoSuchTool => (
-                Code::UnknownTool,
-                said!("there is no tool named {name}", "没有名为 {name} 的工具"),
-            ),
-        };
-        Err(Refusal::new(code, what))
+async fn check_new(registry: &Registry, submission: &mut Submission) -> Result<Checked, Refusal> {
+    if submission.headers.run_deadline.is_some_and(has_passed) {
+        let what = Message::fixed(
+            "the deadline of the run (Toolfleet-Run-Deadline) must be in the future",
+            "run 的截止时间（Toolfleet-Run-Deadline）必须晚于现在",
+        );
+        return Err(Refusal::new(Code::DeadlineInvalid, what));
     }
+    let tool = tool_for(registry, submission)?;
+    let name = &submission.tool;
+    if tool.manifest.key_policy() == KeyPolicy::Required && submission.headers.key.is_none() {
+        let what = said!(
+            "the tool {name} needs an idempotency key (Idempotency-Key), so that it is never run twice by mistake",
+            "工具 {name} 需要幂等键（Idempotency-Key），以免被误执行两次"
+        );
+        return Err(Refusal::new(Code::MissingIdempotencyKey, what));
+    }
+    let args = std::mem::take(&mut submission.args);
+    let arguments = submission.fit(args, Arc::clone(&tool)).await?;
+    Ok(Checked { tool, arguments })
+}
 
-    /// The key that a retired tool makes of the arguments of a submission; `None` where it makes none.
-    async fn key_of_retired(&self, submission: &Submission) -> Option<[u8; 32]> {
-        let named = (&submission.tool, submission.headers.tool_version);
-        let Lookup::Retired(tool) = self.registry.look_up(named.0, named.1) else {
-            return None;
-        };
-        let policy = tool.manifest.key_policy();
-        if policy != KeyPolicy::FromArguments {
-            return None;
-        }
-        let hash = submission.hash_for(Some(tool)).await?;
-        key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
+fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, Refusal> {
+    let name = &submission.tool;
+    let (code, what) = match registry.look_up(name, submission.headers.tool_version) {
+        Lookup::Offered(tool) => return Ok(tool),
+        Lookup::Retired(_) => (
+            Code::ToolRetired,
+            said!(
+                "the tool {name} is retired and takes no new calls",
+                "工具 {name} 已停用，不再接受新的调用"
+            ),
+        ),
+        Lookup::NoSuchVersion(version) => (
+            Code::UnknownToolVersion,
+            said!(
+                "the tool {name} has no version {version}",
+                "工具 {name} 没有版本 {version}"
+            ),
+        ),
+        Lookup::NoSuchTool => (
+            Code::UnknownTool,
+            said!("there is no tool named {name}", "没有名为 {name} 的工具"),
+        ),
+    };
+    Err(Refusal::new(code, what))
+}
+
+/// The key that a retired tool makes of the arguments of a submission; `None` where it makes none.
+async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<[u8; 32]> {
+    let named = (&submission.tool, submission.headers.tool_version);
+    let Lookup::Retired(tool) = registry.look_up(named.0, named.1) else {
+        return None;
+    };
+    let policy = tool.manifest.key_policy();
+    if policy != KeyPolicy::FromArguments {
+        return None;
     }
+    let hash = submission.hash_for(Some(tool)).await?;
+    key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
 }
 
 /// By this process's clock, so only a courtesy: the claim decides by Postgres's.

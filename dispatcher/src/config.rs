@@ -23,7 +23,7 @@ pub struct Config {
     /// Logs and traces.
     #[command(flatten)]
     pub telemetry: TelemetryOptions,
-    /// Whoever started it.
+    /// The process that started it.
     #[command(flatten)]
     pub parent: ParentArgs,
     /// A label for logs and connections; the process is told apart by a random id.

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use fleet::{
-    ids::{IdempotencyKey, Label, ToolName},
+    ids::{IdempotencyKey, ToolName},
     wire::{code::Code, message::Message},
 };
 use serde::Deserialize;
 
 use crate::{
-    accept::Door,
-    answer::{Answer, Refusal},
-    key, request,
+    answer::Answer,
+    door::Door,
+    form, key,
+    refusal::Refusal,
+    replay::{as_it_stands, find_key, wait_for},
+    request::Request,
 };
 
 #[derive(Deserialize)]
@@ -27,25 +30,27 @@ struct GetRequest {
 const GET_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// How one call stands, at once or when it is decided.
-pub(crate) async fn get(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answer, Refusal> {
-    let form = Message::fixed(
+pub(crate) async fn get(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let wanted = Message::fixed(
         "call_id, or tool and idempotency_key, and perhaps wait_ms",
         "call_id，或 tool 和 idempotency_key，可以再加 wait_ms",
     );
-    let asked: GetRequest = request::short(body, &form)?;
+    let asked: GetRequest = form::short(request.body, &wanted)?;
     let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
     if wait > GET_WAIT_MAX {
         let what = Message::fixed("wait_ms must be at most 300000", "wait_ms 最多是 300000");
         return Err(Refusal::new(Code::InvalidArguments, what));
     }
     let call = match (asked.call_id, asked.tool, asked.idempotency_key) {
-        (Some(id), None, None) => request::call_id(&id)?,
+        (Some(id), None, None) => form::call_id(&id)?,
         (None, Some(tool), Some(key)) => {
-            let found = door
-                .find_key(tenant, &key::hash_of_callers(tenant, &key))
-                .await?
-                .filter(|found| !found.lapsed && found.tool == tool.as_str());
-            found.ok_or_else(Refusal::not_found)?.call_id
+            let hash = key::hash_of_callers(&tenant, &key);
+            let found = find_key(&door.pool, &tenant, &hash).await?;
+            found
+                .filter(|found| !found.lapsed && found.tool == tool.as_str())
+                .ok_or_else(Refusal::not_found)?
+                .call_id
         }
         (_, _, _) => {
             let what = Message::fixed(
@@ -56,8 +61,8 @@ pub(crate) async fn get(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answ
         }
     };
     if wait.is_zero() {
-        door.as_it_stands(call, tenant, false).await
+        as_it_stands(door, call, &tenant, false).await
     } else {
-        door.wait_for(call, tenant, wait, false).await
+        wait_for(door, call, &tenant, wait, false).await
     }
 }

@@ -1,31 +1,67 @@
 //! The dispatcher: accept, validate, commit, publish, answer; and the sweep.
 //!
-//! In the order a call meets them: `service` hears the request, `accept` is the door, for many calls at once through
-//! `batch`, `admission` says whether a call comes in, for which it asks `quota` whether a tenant may have one more and `meter` whether the call is published at once or waits held, `commit` gives it its row, `replay` is for a call that is there already, `waiters` hold the callers who wait, `expiry` knows when their calls are over and which others are soon, `answer` is what they get; `cancel` and `settle` decide about a call that is
-//! there; `sweep` runs beside and finds what was lost.
+//! The modules stand in the order in which a call meets them:
+//!
+//! - `service` hears NATS and makes a `request` of each message; `slots` bound what is in hand and share it among tenants;
+//!   `endpoints` is the table of verbs, `door` the data that all of them work on;
+//! - `accept` is the verb `call`: `check` holds the arguments against the tool, `admission` decides whether the call comes in
+//!   and whether it waits (by `quota` and `meter`), `commit` gives it its row (`key` says under which hash its key is kept,
+//!   `pending` what the ledger's reply means), `publish` rings the bell, `replay` knows calls that are there already;
+//! - `waiters` hold the callers who wait, `expiry` knows whose time is over soon, `answer` and `refusal` are what callers get,
+//!   `respond` sends it;
+//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel` and `settle` read a short `form`;
+//!   `news` tells of what they decide;
+//! - `sweep` runs beside and finds what was lost.
 
-mod accept;
-mod admission;
-mod answer;
-mod batch;
-mod cancel;
-mod check;
-mod commit;
 mod config;
-mod expiry;
-mod get;
-mod key;
-mod listing;
-mod meter;
-mod news;
-mod quota;
-mod replay;
-mod request;
+
+// A request comes in.
 mod service;
-mod settle;
+
+mod request;
 mod slots;
-mod sweep;
+
+mod endpoints;
+
+mod door;
+
+// `call`.
+mod accept;
+mod check;
+
+mod admission;
+mod meter;
+mod quota;
+
+mod commit;
+mod key;
+mod pending;
+mod publish;
+mod replay;
+
+// Callers who wait, and what they get.
 mod waiters;
+
+mod expiry;
+
+mod answer;
+mod refusal;
+mod respond;
+
+// The other verbs.
+mod batch;
+
+mod form;
+mod get;
+mod listing;
+
+mod cancel;
+mod settle;
+
+mod news;
+
+// What was lost is found.
+mod sweep;
 
 use std::{sync::Arc, time::Duration};
 
@@ -58,7 +94,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    accept::Door, expiry::Expiry, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep,
+    door::Door, expiry::Expiry, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep,
     waiters::Waiters,
 };
 
@@ -217,12 +253,12 @@ pub async fn run(
         expiry,
         dispatcher,
     });
-    let endpoints = Endpoints::start(&door).await?;
+    let endpoints = Endpoints::start(&bus).await?;
     // Ready means that a caller is heard, so NATS must know the endpoints.
     bus.round_trip().await?;
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
-    // A task: on a runtime of several threads, whoever is polled by the one that waits for the end is woken by a system call each time.
+    // Spawned: polled from the main `select!` it would cost a futex wake per event.
     let mut serving = JoinSet::new();
     serving.spawn(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
     let held = tokio::select! {

@@ -9,9 +9,11 @@ use fleet::{
 use serde::Deserialize;
 
 use crate::{
-    accept::Door,
-    answer::{Answer, Refusal},
-    request,
+    answer::{Answer, bytes_max},
+    door::Door,
+    form,
+    refusal::Refusal,
+    request::Request,
 };
 
 #[derive(Deserialize)]
@@ -29,13 +31,19 @@ const fn full() -> Format {
 }
 
 /// The tools that take new calls, in the form that was asked for.
-pub(crate) fn tools(door: &Door, body: &[u8]) -> Result<Answer, Refusal> {
-    let body = if body.is_empty() { b"{}" } else { body };
-    let form = Message::fixed(
+pub(crate) fn tools(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    // The same for every tenant, but only a tenant may ask.
+    request.tenant()?;
+    let body = if request.body.is_empty() {
+        b"{}"
+    } else {
+        request.body
+    };
+    let wanted = Message::fixed(
         "format: openai, anthropic, mcp or full, and perhaps strict",
         "format: openai、anthropic、mcp 或 full，也可有 strict",
     );
-    let asked: ToolsRequest = request::short(body, &form)?;
+    let asked: ToolsRequest = form::short(body, &wanted)?;
     let tools = door.registry.all_offered();
     let manifests = tools.iter().map(|tool| &tool.manifest);
     let mut listing = match (asked.format, asked.strict) {
@@ -53,7 +61,7 @@ pub(crate) fn tools(door: &Door, body: &[u8]) -> Result<Answer, Refusal> {
     };
     listing["instructions"] =
         serde_json::json!({"en": instructions(Language::En), "zh": instructions(Language::Zh)});
-    let (bytes, bytes_max) = (listing.to_string(), door.payload_max());
+    let (bytes, bytes_max) = (listing.to_string(), bytes_max(&door.bus));
     if bytes.len() > bytes_max {
         let count = bytes.len();
         let what = said!(

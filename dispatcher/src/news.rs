@@ -1,17 +1,67 @@
-//! Session events of calls that the ledger itself has decided: cancelled, or settled.
+//! What is told of calls on NATS beside answers: to those who wait elsewhere, to workers, and to those who follow a session.
+//! All of it is in the ledger, too: a word that gets lost is found there.
 
+use std::time::Duration;
+
+use async_nats::Subscriber;
+use bytes::Bytes;
 use fleet::{
-    bus::events::Events,
-    ids::CallId,
+    bus::{connect::Bus, events::Events},
+    ids::{CallId, DispatcherId},
     store::{PgPool, read},
     telemetry::report,
 };
+use tokio::time::timeout;
 
-/// Tells that a call is decided, as its row says.
+use crate::{
+    answer::{Answer, bytes_max},
+    door::Door,
+};
+
+/// Waiters read larger answers from the row.
+const TELL_MAX: usize = 512 * 1024;
+/// A connection that is down takes a bounded number of messages and then blocks for ever.
+const RING_MAX: Duration = Duration::from_secs(1);
+
+/// Tells the dispatcher that accepted a call, and all that listen for it, that it is decided.
+pub(crate) async fn tell_waiters(
+    door: &Door,
+    dispatcher: DispatcherId,
+    call: CallId,
+    decided: &Answer,
+) {
+    // Empty rings the bell only.
+    let small = decided.body.len() <= TELL_MAX.min(bytes_max(&door.bus));
+    let body = if small {
+        decided.body.clone()
+    } else {
+        Bytes::new()
+    };
+    ring(&door.bus, door.bus.subjects.done(dispatcher, call), body).await;
+    tell_decided(&door.events, &door.pool, call).await;
+}
+
+/// Tells those who follow its session that a call is decided, as its row says: the ledger itself has moved it.
 pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     match read::find(pool, call).await {
         Ok(Some(row)) => events.tell(&row.tenant, row.session.as_ref(), || row.finished()),
         Ok(None) => {}
         Err(error) => tracing::debug!(error = report(&error), "an event was left out"),
     }
+}
+
+/// Says something that is also in the ledger. Gives up after a second.
+pub(crate) async fn ring(bus: &Bus, subject: String, body: Bytes) {
+    let ringing = bus.client.publish(subject, body);
+    if !matches!(timeout(RING_MAX, ringing).await, Ok(Ok(()))) {
+        tracing::debug!("a bell was not rung; what it says is found in the ledger");
+    }
+}
+
+/// Hears what workers say of a call to whichever dispatcher, from before this returns. `None`: nothing is heard.
+pub(crate) async fn of_call(bus: &Bus, call: CallId) -> Option<Subscriber> {
+    let subject = bus.subjects.done_of_call(call);
+    let heard = bus.client.subscribe(subject).await.ok();
+    bus.flush().await;
+    heard
 }

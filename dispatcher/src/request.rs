@@ -1,49 +1,71 @@
-//! The body of a request that is not a submission: parsed under limits, then held against its form.
+//! A request: what a caller asks of the door, whichever way it came. The verb is the endpoint that heard it
+//! (`endpoints.rs`); the service makes a request of a NATS message, anything else may make one of what it has.
+//!
+//! The names are texts as the caller wrote them. The verb reads them in its own order, so that of several mistakes the same
+//! one is told on every way.
 
 use fleet::{
-    arguments::{self, Limits},
-    ids::CallId,
-    said,
-    wire::{code::Code, message::Message},
+    call::Language,
+    ids::{Label, ToolName},
+    wire::{code::Code, headers::RequestHeaders, message::Message},
 };
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::answer::Refusal;
+use crate::refusal::Refusal;
 
-/// One JSON object within these limits.
-pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
-    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code, error.message))
+/// A request, borrowed from whatever brought it.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// Who asks.
+    pub(crate) tenant: &'a str,
+    /// What the verb is done to: the tool of a `call`; empty where the verb takes no name.
+    pub(crate) name: &'a str,
+    /// Name and value of every header line, without space around the value.
+    pub(crate) headers: Vec<(&'a str, &'a str)>,
+    pub(crate) body: &'a [u8],
 }
 
-/// The request that this value is; `form` says what it should be.
-pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Result<T, Refusal> {
-    serde_json::from_value(value).map_err(|_mismatch| {
-        let what = said!(
-            "the body must have the form {{{form}}}",
-            "请求体必须采用这样的形式：{{{form}}}",
-            form
-        );
-        Refusal::new(Code::InvalidArguments, what)
-    })
+impl Request<'_> {
+    /// Its tenant.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_tenant`.
+    pub(crate) fn tenant(&self) -> Result<Label, Refusal> {
+        let tenant = self.tenant.parse();
+        tenant.map_err(|_rule| Refusal::new(Code::InvalidTenant, BAD_TENANT))
+    }
+
+    /// The tool that it names.
+    ///
+    /// # Errors
+    ///
+    /// `invalid_tool_name`.
+    pub(crate) fn tool(&self) -> Result<ToolName, Refusal> {
+        let tool = self.name.parse();
+        tool.map_err(|_rule| Refusal::new(Code::InvalidToolName, BAD_TOOL_NAME))
+    }
+
+    /// What it asks for beside its body.
+    ///
+    /// # Errors
+    ///
+    /// The first header that cannot be accepted.
+    pub(crate) fn headers(&self) -> Result<RequestHeaders, Refusal> {
+        let headers = RequestHeaders::read(&self.headers);
+        headers.map_err(|bad| Refusal::new(bad.code, bad.message()))
+    }
+
+    /// The language that it asks for, if that can be read, whatever else is wrong with it.
+    pub(crate) fn language(&self) -> Option<Language> {
+        RequestHeaders::language_of(&self.headers)
+    }
 }
 
-/// A request of a few words that has this form.
-pub(crate) fn short<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
-    let limits = Limits {
-        bytes: 4096,
-        ..Limits::DEFAULT
-    };
-    of_form(parse(body, &limits)?, form)
-}
-
-/// The call that a request names.
-pub(crate) fn call_id(text: &str) -> Result<CallId, Refusal> {
-    text.parse().map_err(|_rule| {
-        let what = Message::fixed(
-            "a call id is a UUIDv7 in hyphenated form",
-            "call_id 必须是带连字符的 UUIDv7",
-        );
-        Refusal::new(Code::InvalidId, what)
-    })
-}
+const BAD_TENANT: Message = Message::fixed(
+    "a tenant has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
+    "租户名必须是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
+);
+pub(crate) const BAD_TOOL_NAME: Message = Message::fixed(
+    "a tool name has 1 to 64 characters of a-z, 0-9 and _",
+    "工具名必须是 1 到 64 个字符，只能用 a-z、0-9 和 _",
+);

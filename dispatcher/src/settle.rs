@@ -4,7 +4,6 @@
 use fleet::{
     arguments::Limits,
     canonical,
-    ids::Label,
     store::settle::{self, Finding, Settlement, Verdict},
     wire::{code::Code, message::Message},
 };
@@ -12,11 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
-use crate::{
-    accept::Door,
-    answer::{Answer, Refusal},
-    request,
-};
+use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay, request::Request};
 
 static FORM: Message = Message::fixed(
     "call_id, outcome: applied or not_applied, actor, note, and perhaps result and by_time_only",
@@ -35,12 +30,13 @@ struct SettleRequest {
 }
 
 /// Settles a call of this tenant and answers with it as it stands then.
-pub(crate) async fn settle(door: &Door, tenant: &Label, body: &[u8]) -> Result<Answer, Refusal> {
-    let (asked, result) = read(body)?;
-    let call = request::call_id(&asked.call_id)?;
+pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
+    let tenant = request.tenant()?;
+    let (asked, result) = read(request.body)?;
+    let call = form::call_id(&asked.call_id)?;
     let settlement = Settlement {
         call,
-        tenant: Some(tenant),
+        tenant: Some(&tenant),
         finding: asked.outcome,
         actor: &asked.actor,
         note: &asked.note,
@@ -53,25 +49,25 @@ pub(crate) async fn settle(door: &Door, tenant: &Label, body: &[u8]) -> Result<A
     let Verdict::Settled { tell, .. } = verdict else {
         return Err(refused(&verdict));
     };
-    let answer = door.as_it_stands(call, tenant, false).await?;
+    let answer = replay::as_it_stands(door, call, &tenant, false).await?;
     if let Some(dispatcher) = tell {
-        door.tell_waiters(dispatcher, call, &answer).await;
+        news::tell_waiters(door, dispatcher, call, &answer).await;
     }
     Ok(answer)
 }
 
 /// The request, and its result as canonical text: taken out first, so that no number in it is spelled anew.
 fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
-    let mut value = request::parse(body, &Limits::DEFAULT)?;
+    let mut value = form::parse(body, &Limits::DEFAULT)?;
     let result = value
         .as_object_mut()
         .and_then(|fields| fields.remove("result"))
         .filter(|result| *result != Value::Null);
-    let asked = request::of_form(value, &FORM)?;
+    let asked = form::of_form(value, &FORM)?;
     Ok((asked, result.as_ref().map(canonical::to_text)))
 }
 
-/// Why it was not settled like this, for whoever asked.
+/// Why it was not settled like this, for the person who asked.
 fn refused(verdict: &Verdict) -> Refusal {
     match verdict {
         Verdict::Settled { .. } | Verdict::NotFound => Refusal::not_found(),

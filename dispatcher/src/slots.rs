@@ -1,23 +1,21 @@
 //! The slots of requests: a request takes one while it is in hand, a batch one for each of its calls.
 //!
-//! The last quarter is for those who have little in hand: a tenant takes of it only up to its equal share, so that one whose
-//! callers all wait does not shut out the others.
+//! The last quarter is for tenants that have little in hand: a tenant takes of it only up to its equal share, so that one
+//! whose callers all wait does not shut out the others.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fleet::wire::message::Message;
-
 /// The slots of one dispatcher. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Slots {
-    inner: Arc<Inner>,
+    inner: Arc<SharedSlots>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SharedSlots {
     all: usize,
     taken: Mutex<Taken>,
 }
@@ -29,10 +27,10 @@ struct Taken {
     by: HashMap<Arc<str>, usize>,
 }
 
-/// What one request holds, until it is dropped.
+/// The slots of one request, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
-    inner: Arc<Inner>,
+pub(crate) struct RequestPermit {
+    inner: Arc<SharedSlots>,
     tenant: Arc<str>,
     count: usize,
 }
@@ -46,49 +44,17 @@ pub(crate) enum Full {
     Share,
 }
 
-impl Full {
-    /// As a caller is told.
-    pub(crate) const fn message(self) -> Message {
-        match self {
-            Self::All => Message::fixed(
-                "too many requests are waiting here",
-                "这里等待处理的请求太多",
-            ),
-            Self::Share => Message::fixed(
-                "too many requests of this tenant are waiting here",
-                "这个租户在这里等待处理的请求太多",
-            ),
-        }
-    }
-}
-
-impl Full {
-    /// The same about many calls at once.
-    pub(crate) const fn message_for_many(self) -> Message {
-        match self {
-            Self::All => Message::fixed(
-                "too many requests are waiting here for so many calls",
-                "这里等待处理的请求太多，容不下这么多调用",
-            ),
-            Self::Share => Message::fixed(
-                "too many requests of this tenant are waiting here for so many calls",
-                "这个租户在这里等待处理的请求太多，容不下这么多调用",
-            ),
-        }
-    }
-}
-
 impl Slots {
     /// So many, all free.
     pub(crate) fn new(all: usize) -> Self {
         let taken = Mutex::default();
         Self {
-            inner: Arc::new(Inner { all, taken }),
+            inner: Arc::new(SharedSlots { all, taken }),
         }
     }
 
     /// One for a request of a tenant.
-    pub(crate) fn one(&self, tenant: &str) -> Result<Held, Full> {
+    pub(crate) fn one(&self, tenant: &str) -> Result<RequestPermit, Full> {
         let mut taken = self.inner.taken();
         let of_tenant = taken.by.get_key_value(tenant);
         let has = of_tenant.map_or(0, |(_, has)| *has);
@@ -96,7 +62,7 @@ impl Slots {
         taken.grant(self.inner.all, has, 1)?;
         taken.by.insert(Arc::clone(&name), has + 1);
         drop(taken);
-        Ok(Held {
+        Ok(RequestPermit {
             inner: Arc::clone(&self.inner),
             tenant: name,
             count: 1,
@@ -104,8 +70,8 @@ impl Slots {
     }
 }
 
-impl Held {
-    /// Takes what a request needs beyond the one it has. Who needs more than a tenant can have takes that many.
+impl RequestPermit {
+    /// Takes what a request needs beyond the one it has. A request that needs more than a tenant can have takes that many.
     pub(crate) fn further(&mut self, needed: usize) -> Result<(), Full> {
         let all = self.inner.all;
         let more = needed.min(all - reserve(all)).saturating_sub(self.count);
@@ -119,7 +85,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut taken = self.inner.taken();
         taken.all -= self.count;
@@ -132,7 +98,7 @@ impl Drop for Held {
     }
 }
 
-impl Inner {
+impl SharedSlots {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +113,7 @@ impl Taken {
     }
 }
 
-/// The slots that nobody takes beyond its equal share.
+/// The slots of which a tenant takes only up to its equal share.
 const fn reserve(all: usize) -> usize {
     all / 4
 }
@@ -170,7 +136,7 @@ mod tests {
     use super::*;
 
     /// Takes as many single ones as it gets.
-    fn fill(slots: &Slots, tenant: &str) -> (Vec<Held>, Full) {
+    fn fill(slots: &Slots, tenant: &str) -> (Vec<RequestPermit>, Full) {
         let mut held = Vec::new();
         loop {
             match slots.one(tenant) {
@@ -193,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_late_gets_its_share_of_the_last_quarter_and_leaves_the_rest() {
+    fn a_tenant_that_comes_late_gets_its_share_of_the_last_quarter_and_leaves_the_rest() {
         let slots = Slots::new(1_000);
         let (_greedy, _) = fill(&slots, "greedy");
         let (second, full) = fill(&slots, "second");
@@ -212,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn few_slots_are_for_whoever_comes_first() {
+    fn few_slots_are_for_the_tenant_that_comes_first() {
         for all in 1..4 {
             let (held, full) = fill(&Slots::new(all), "a");
             assert_eq!((held.len(), full), (all, Full::All));
@@ -247,7 +213,7 @@ mod tests {
         for all in 1..64 {
             for tenants in 1..6_usize {
                 let slots = Slots::new(all);
-                let mut held: Vec<Vec<Held>> = (0..tenants).map(|_| Vec::new()).collect();
+                let mut held: Vec<Vec<RequestPermit>> = (0..tenants).map(|_| Vec::new()).collect();
                 for turn in 0..all * tenants * 2 {
                     let tenant = (turn * turn + turn / 3) % tenants;
                     if let Ok(one) = slots.one(&tenant.to_string()) {

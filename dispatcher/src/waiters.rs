@@ -71,7 +71,7 @@ impl Waiters {
         }
     }
 
-    /// Tells everybody who waits for a call; gives the envelope back if nobody does.
+    /// Tells all who wait for a call; gives the envelope back if there are none.
     fn tell(&self, envelope: EncodedEnvelope) -> Option<EncodedEnvelope> {
         let crossed = mutant::on(Mutant::AnswersCrossed).then(|| self.undecided().pop());
         let call = crossed.flatten().unwrap_or(envelope.call());
@@ -129,8 +129,8 @@ impl Waiters {
         })
     }
 
-    /// An empty word only rings the bell: the poll reads the row. Of words that came together, those for which nobody waits
-    /// here are left over: under their own subjects others would have heard them.
+    /// An empty word only rings the bell: the poll reads the row. Of words that came together, those without waiters
+    /// here are left over: under their own subjects other dispatchers would have heard them.
     fn hear(&self, subject: &str, payload: Bytes) -> Vec<EncodedEnvelope> {
         if Subjects::is_together(subject) {
             let envelopes = words::split(payload).filter_map(EncodedEnvelope::read);
@@ -140,7 +140,7 @@ impl Waiters {
         }
         let call = Subjects::call_of_done(subject);
         let envelope = call.and_then(|call| EncodedEnvelope::read_of(call, payload));
-        // Whoever waits elsewhere has heard it, too.
+        // Waiters at other dispatchers have heard it, too.
         drop(envelope.and_then(|envelope| self.tell(envelope)));
         Vec::new()
     }
@@ -173,7 +173,7 @@ impl Waiters {
             match row.envelope(false) {
                 Ok(envelope) => {
                     let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
-                    // Whoever has left meanwhile does not want it.
+                    // A waiter that has left meanwhile does not want it.
                     drop(envelope.and_then(|envelope| self.tell(envelope)));
                 }
                 Err(error) => {
@@ -249,7 +249,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut waiters = self.waiters.lock();
-        // Under the lock, so that of two who leave at once the second sees that nobody is left.
+        // Under the lock, so that of two that leave at once the second sees that none is left.
         drop(self.decided.take());
         if waiters
             .get(&self.call)

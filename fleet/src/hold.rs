@@ -12,13 +12,36 @@ use crate::{
 };
 
 /// Where a call waits while it is held: with the others of its queue, or, where its tool has a limit of its own, with those
-/// of its tool, so that they hold up nobody else.
+/// of its tool, so that they hold up no others. A newer release may write lines of other kinds: they do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
     /// Everything of a queue whose tools have no limit.
     Queue(QueueName),
     /// A tool that runs only so often at a time.
     Tool(ToolName),
+}
+
+/// Why a call is held. The words stand in the column `held_why` of the view `calls`, which derives them from the line
+/// (`toolfleet.held_why`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldWhy {
+    /// NATS holds as much of its queue as the workers take soon, or others wait for that room already.
+    Room,
+    /// Its tool runs only so often at a time.
+    Limit,
+}
+
+impl HeldWhy {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Room, Self::Limit];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Room => "room",
+            Self::Limit => "limit",
+        }
+    }
 }
 
 /// Before a tool's name; no queue's name has this character.

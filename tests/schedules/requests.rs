@@ -13,7 +13,7 @@ use shuttle::{
 use crate::{
     check::{finds, holds, saw},
     world::{once_in, tokio::select},
-    woven::slots::{Held, Slots},
+    woven::slots::{RequestPermit, Slots},
 };
 
 const SLOTS: usize = 4;
@@ -57,7 +57,7 @@ fn requests() {
     });
 }
 
-async fn handle(slot: &mut Held, calls: usize, in_hand: &AtomicUsize) {
+async fn handle(slot: &mut RequestPermit, calls: usize, in_hand: &AtomicUsize) {
     if calls > 1 {
         if slot.further(calls).is_err() {
             saw("a batch was sent away");

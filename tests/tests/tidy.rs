@@ -35,6 +35,7 @@ const PURE: [&str; 18] = [
     "fleet/src/arguments",
     "fleet/src/manifest",
     "fleet/src/wire",
+    "dispatcher/src/admission/decision.rs",
 ];
 
 #[test]

@@ -5,13 +5,13 @@ use fleet::{
     wire::{envelope::Accepted, error::ErrorBody, message::Message},
 };
 
-use crate::answer::{Answer, Refusal};
+use crate::{answer::Answer, refusal::Refusal};
 
 /// What became of one call.
 pub(super) enum Outcome {
     /// It is there.
     Accepted(Accepted),
-    /// It is not, or nobody knows; with the tool that it names, and in which language that is told.
+    /// It is not, or that is unknown; with the tool that it names, and in which language that is told.
     Refused(String, Refusal, Language),
 }
 

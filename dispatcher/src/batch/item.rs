@@ -16,7 +16,7 @@ use fleet::{
 use serde_json::{Value, value::RawValue};
 
 use super::split::Fields;
-use crate::{accept::BAD_TOOL_NAME, answer::Refusal, check::Submission};
+use crate::{check::Submission, refusal::Refusal, request::BAD_TOOL_NAME};
 
 /// What a field holds.
 #[derive(Clone, Copy)]

@@ -1,5 +1,5 @@
 //! `batch`: many calls with one commit. Each goes through the same door as a single call, is accepted or refused by
-//! itself, and is answered in its place; nobody waits for results here.
+//! itself, and is answered in its place; no caller waits for results here.
 //!
 //! `split` finds the calls in the body, `item` reads one, `answer` writes what became of them. In between, all that are
 //! good go to the ledger together, and keys that are taken are looked up together.
@@ -10,7 +10,6 @@ mod split;
 
 use std::{collections::HashMap, sync::Arc};
 
-use async_nats::Message as Request;
 use fleet::{
     arguments::Limits,
     checkpoint::{Checkpoint, reached},
@@ -33,31 +32,36 @@ use self::{
     item::{Defaults, Item, Named},
 };
 use crate::{
-    accept::{Door, lines},
-    answer::{Answer, Refusal},
-    check::{Submission, TurnedAway},
-    commit::{ACCEPTS_MAX, Attempted, Holder, Told, accepted, key_of},
-    slots::Held,
+    admission::{self, Facts, NoSlot, admit},
+    answer::{Answer, bytes_max},
+    check::{self, Submission, TurnedAway},
+    commit::{ACCEPTS_MAX, accepted, key_of, new_call, tell_accepted},
+    door::Door,
+    pending::{Holder, PendingAccept, Told},
+    publish::publish,
+    refusal::{self, Refusal},
+    replay,
+    request::Request,
+    slots::RequestPermit,
 };
 
 /// Calls that are checked before others get their turn.
 const CHECKED_AT_ONCE: usize = 32;
 
-/// Answers one batch.
+/// Answers one batch; takes further request slots for its calls.
 ///
 /// # Errors
 ///
 /// All of it is refused, and nothing of it is stored.
 pub(crate) async fn batch(
     door: &Door,
-    tenant: &Label,
-    request: &Request,
-    slots: &mut Held,
+    request: &Request<'_>,
+    permit: &mut RequestPermit,
 ) -> Result<Answer, Refusal> {
-    let lines = lines(request.headers.as_ref());
-    let defaults = Defaults::read(&lines)?;
-    let raws = split::split(&request.payload)?;
-    let answerable = calls_max(door.payload_max());
+    let tenant = &request.tenant()?;
+    let defaults = Defaults::read(&request.headers)?;
+    let raws = split::split(request.body)?;
+    let answerable = calls_max(bytes_max(&door.bus));
     if raws.len() > answerable {
         let count = raws.len();
         let what = said!(
@@ -67,14 +71,13 @@ pub(crate) async fn batch(
         return Err(Refusal::new(Code::PayloadTooLarge, what));
     }
     // One for each of its calls, and at least one for each 256 KiB.
-    let needed = raws
-        .len()
-        .max(request.payload.len() / Limits::DEFAULT.bytes);
-    slots
-        .further(needed)
-        .map_err(|full| Refusal::new(Code::Overloaded, full.message_for_many()))?;
-    // All of it takes the lane of what comes together.
-    door.keeps_up(usize::MAX)?;
+    let needed = raws.len().max(request.body.len() / Limits::DEFAULT.bytes);
+    admission::comes_in(&Facts {
+        no_slot: permit.further(needed).err().map(NoSlot::Batch),
+        // All of it takes the lane of what comes together.
+        is_behind: door.accepting.is_behind(usize::MAX),
+        ..Facts::default()
+    })?;
 
     let span = spans::step(Step::Accept);
     trace::set_parent(&span, &defaults.trace);
@@ -93,7 +96,7 @@ pub(crate) async fn batch(
         batch.answer_old().await;
         batch.commit().await;
         batch.answer_known().await;
-        write(batch.outcomes(), door.payload_max())
+        write(batch.outcomes(), bytes_max(&door.bus))
     };
     Ok(answering.instrument(span).await)
 }
@@ -111,7 +114,7 @@ struct Batch<'a> {
     tenant: &'a Label,
     outcomes: Vec<Option<Outcome>>,
     /// Good ones, on their way into the ledger.
-    new: Vec<(usize, Attempted)>,
+    new: Vec<(usize, PendingAccept)>,
     /// Those with a key that would be refused if the key were new.
     old: Vec<(usize, Submission, [u8; 32], Refusal)>,
     /// Those that are there, and whether another submission made them.
@@ -131,8 +134,9 @@ impl<'a> Batch<'a> {
     }
 
     fn refuse(&mut self, place: usize, named: Named, refusal: Refusal) {
-        self.door.count_refusal(refusal.code, &named.tool);
-        let language = self.door.language_of(named.language, &named.tool);
+        let registry = &self.door.registry;
+        refusal.count(registry, &named.tool);
+        let language = refusal::language_for(registry, named.language, &named.tool);
         self.outcomes[place] = Some(Outcome::Refused(named.tool, refusal, language));
     }
 
@@ -142,18 +146,18 @@ impl<'a> Batch<'a> {
             mut submission,
             own_trace,
         } = item;
-        match self.door.check(&mut submission).await {
+        match check::check(&self.door.registry, &mut submission).await {
             Ok(checked) => {
                 let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
-                match self.door.admit(&submission.tenant, manifest, id).await {
+                match admit(self.door, &submission.tenant, manifest, id).await {
                     Ok(admission) => {
-                        let door = self.door;
-                        let mut call = door.new_call(&submission, &checked, id, &admission);
+                        let dispatcher = self.door.dispatcher;
+                        let mut call = new_call(dispatcher, &submission, &checked, id, &admission);
                         if own_trace {
                             call.trace = submission.headers.trace.clone();
                         }
-                        let attempted = Attempted::new(submission, call, admission);
-                        self.new.push((place, attempted));
+                        let pending = PendingAccept::new(submission, call, admission);
+                        self.new.push((place, pending));
                     }
                     Err(refusal) => match key_of(&submission, &checked) {
                         Some(key) => self.old.push((place, submission, key, refusal)),
@@ -190,7 +194,7 @@ impl<'a> Batch<'a> {
 
     /// A key names a call already: the same one, or one it must not be confused with.
     async fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
-        match self.door.is_call_of(&submission, key).await {
+        match replay::is_call_of(self.door, &submission, key).await {
             Ok(()) => self.known.push((place, submission, key.call_id, true)),
             Err(reused) => self.refuse(place, named(&submission), reused),
         }
@@ -216,7 +220,7 @@ impl<'a> Batch<'a> {
             for ((place, mut sent), reply) in sent.into_iter().zip(replies) {
                 match sent.told(reply) {
                     Told::Committed(at) => {
-                        self.door.tell_accepted(&sent.call, &at);
+                        tell_accepted(&self.door.events, &sent.call, &at);
                         let left = sent.call.lasts(at);
                         self.door.expiry.remember(sent.call.call_id, left);
                         let accepted = accepted(&sent.call, at);
@@ -233,22 +237,22 @@ impl<'a> Batch<'a> {
             }
             let any = !committed.is_empty();
             for (call, permit) in committed {
-                self.door.publish(&call, permit).await;
+                publish(self.door, &call, permit).await;
             }
             if any {
                 reached(Checkpoint::Published);
             }
             self.look_up(taken).await;
         }
-        for (place, attempted) in std::mem::take(&mut self.new) {
-            let refusal = attempted.given_up();
-            self.refuse(place, named(&attempted.submission), refusal);
+        for (place, pending) in std::mem::take(&mut self.new) {
+            let refusal = pending.given_up();
+            self.refuse(place, named(&pending.submission), refusal);
         }
     }
 
     /// Finds out what the keys name that were taken.
-    async fn look_up(&mut self, taken: Vec<(usize, Attempted)>) {
-        let hash = |attempted: &Attempted| attempted.call.key.as_ref().map(|key| key.hash);
+    async fn look_up(&mut self, taken: Vec<(usize, PendingAccept)>) {
+        let hash = |pending: &PendingAccept| pending.call.key.as_ref().map(|key| key.hash);
         let hashes: Vec<_> = taken.iter().filter_map(|(_, taken)| hash(taken)).collect();
         let found = match self.find_keys(&hashes).await {
             Ok(found) => found,
@@ -265,11 +269,11 @@ impl<'a> Batch<'a> {
             match taken.holder(named) {
                 Holder::Ours(call) => {
                     let permit = taken.take_permit();
-                    self.door.publish(&taken.call, permit).await;
+                    publish(self.door, &taken.call, permit).await;
                     self.known.push((place, taken.submission, call, false));
                 }
                 Holder::Other(key) => self.meet(place, taken.into_submission(), &key).await,
-                Holder::Nobody => self.new.push((place, taken)),
+                Holder::None => self.new.push((place, taken)),
             }
         }
     }

@@ -15,7 +15,7 @@ use serde::{
 };
 use serde_json::{error::Category, value::RawValue};
 
-use crate::answer::Refusal;
+use crate::refusal::Refusal;
 
 /// Calls in one batch.
 pub(super) const CALLS_MAX: usize = 1_000;

@@ -1,8 +1,8 @@
 //! Expiry on time: which calls a dispatcher expects to be over, and when it has a look at them.
 //!
 //! Postgres's clock decides, in the look; here is only when a look is worth it. A caller who waits has a timer of its own and
-//! asks. Of the others those that are over soon are remembered: as they are accepted, and as the walk over open calls comes
-//! by them. So nothing is stored for it and no index kept, and a call that ends in time costs nothing.
+//! asks. Of the other calls those that are over soon are remembered: when they are accepted, and when the walk over open calls
+//! meets them. So nothing is stored for it and no index kept, and a call that ends in time costs nothing.
 
 mod upcoming;
 
@@ -26,12 +26,12 @@ use self::upcoming::Upcoming;
 /// What one dispatcher expects to expire. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Expiry {
-    inner: Arc<Inner>,
+    inner: Arc<Expected>,
     asking: mpsc::Sender<Question>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Expected {
     upcoming: Mutex<Upcoming>,
     /// Something comes before all that was waited for.
     sooner: Notify,
@@ -46,7 +46,7 @@ pub(crate) struct Question {
     pub(crate) again: oneshot::Sender<Duration>,
 }
 
-/// Questions that are under way; who asks one more waits to be heard.
+/// Questions that are under way; the next waiter to ask waits until one is answered.
 const QUESTIONS_MAX: usize = 1_024;
 /// How far ahead is remembered at least: several walks over a small ledger.
 const HORIZON_MIN: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ impl Expiry {
     /// With the receiver of what waiters ask.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Question>) {
         let (asking, asked) = mpsc::channel(QUESTIONS_MAX);
-        let inner = Inner {
+        let inner = Expected {
             upcoming: Mutex::default(),
             sooner: Notify::new(),
             horizon_ms: AtomicU64::new(millis(HORIZON_MIN)),
@@ -72,7 +72,7 @@ impl Expiry {
         {
             return again;
         }
-        // Nobody looks any more: the process is ending.
+        // The sweep has stopped: the process is ending.
         pending().await
     }
 

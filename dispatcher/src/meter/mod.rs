@@ -1,8 +1,8 @@
 //! The meter: whether a new call may be published at once, or waits held.
 //!
 //! The door asks on the path of every call, so it is answered from a few numbers in memory. They are looked at beside the
-//! path: what the stream holds of the queue, how fast it is drained, how many slots its live workers have. A look is a bound
-//! in publications: so many more until the next one. Nothing here decides whether a call runs; when it is wrong, the stream
+//! path: what the stream holds of the queue, how fast it is drained, how many slots its live workers have. Each poll of the
+//! stream grants a publish budget until the next poll. Nothing here decides whether a call runs; when it is wrong, the stream
 //! holds a little more or a call waits a moment longer.
 //!
 //! `permit` is the value that a door gets, `queue` what is known of one queue.
@@ -23,26 +23,22 @@ use self::queue::QueueMeter;
 
 /// The meters of all queues of one dispatcher. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Meter(Arc<Shared>);
+pub(crate) struct Meter(Arc<Meters>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Meters {
     queues: RwLock<HashMap<QueueName, Arc<QueueMeter>>>,
     held: Notify,
 }
 
 impl Meter {
-    /// Leave to publish a new call of this line at once; `None`: it waits held. The door's question: no lock is waited for,
-    /// but for the moment in which a queue is first seen.
-    pub(crate) fn permit(&self, line: &Line) -> Option<Permit> {
-        match line {
-            Line::Queue(queue) => self.queue(queue).permit(),
-            // Its limit is the fleet's: only a release knows whether it is reached.
-            Line::Tool(_) => None,
-        }
+    /// Leave to publish a new call of this queue at once; `None`: there is no room, or others wait for it already. The door's
+    /// question: no lock is waited for, but for the moment in which a queue is first seen.
+    pub(crate) fn permit(&self, queue: &QueueName) -> Option<Permit> {
+        self.queue(queue).permit()
     }
 
-    /// A call was committed held: who comes to its line now waits behind it. Not before its commit: what is refused after
+    /// A call was committed held: a call that comes to its line now waits behind it. Not before its commit: what is refused after
     /// all must not leave a queue closed to others.
     pub(crate) fn call_is_held(&self, line: &Line) {
         if let Line::Queue(queue) = line {
@@ -103,8 +99,8 @@ impl Meter {
         }
     }
 
-    /// Looks whether all that the meters count as on its way is, and corrects them where it is not: room that nobody has
-    /// would be lost to everybody.
+    /// Looks whether all that the meters count as on its way is, and corrects them where it is not: room that no permit holds
+    /// would be lost.
     pub(crate) fn audit(&self) {
         for (queue, meter) in self.queues() {
             let permits = meter.audit();
@@ -122,7 +118,11 @@ mod tests {
 
     use super::*;
 
-    fn line(queue: &str) -> Line {
+    fn line(line: &str) -> Line {
+        line.parse().unwrap()
+    }
+
+    fn queue(queue: &str) -> QueueName {
         queue.parse().unwrap()
     }
 
@@ -130,31 +130,30 @@ mod tests {
     fn who_comes_after_a_held_call_waits_behind_it_until_its_line_is_empty() {
         let meter = Meter::default();
         let permits = || {
-            let permits: Vec<Permit> = (0..200).map_while(|_| meter.permit(&line("a"))).collect();
+            let permits: Vec<Permit> = (0..200).map_while(|_| meter.permit(&queue("a"))).collect();
             permits.len() as u64
         };
         assert_eq!(permits(), ALLOWANCE_UNKNOWN);
         meter.call_is_held(&line("a"));
-        let queue = meter.queue(&"a".parse().unwrap());
-        assert!(queue.is_busy());
+        let busy = meter.queue(&queue("a"));
+        assert!(busy.is_busy());
         // There is room, but others were here before.
-        assert_eq!((queue.room(), permits()), (ALLOWANCE_UNKNOWN, 0));
+        assert_eq!((busy.room(), permits()), (ALLOWANCE_UNKNOWN, 0));
         meter.lines_hold(&[line("b"), line("a")]);
         assert_eq!(permits(), 0);
-        assert!(meter.permit(&line("b")).is_some(), "another queue is open");
+        assert!(meter.permit(&queue("b")).is_some(), "another queue is open");
         meter.lines_hold(&[line("b"), line("tool/a")]);
         assert_eq!(permits(), ALLOWANCE_UNKNOWN);
-        assert!(meter.permit(&line("tool/a")).is_none());
     }
 
     #[test]
     fn what_finds_no_room_and_is_refused_leaves_its_queue_open() {
         let meter = Meter::default();
-        let taken: Vec<Permit> = (0..200).map_while(|_| meter.permit(&line("a"))).collect();
+        let taken: Vec<Permit> = (0..200).map_while(|_| meter.permit(&queue("a"))).collect();
         for _ in 0..3_000 {
-            assert!(meter.permit(&line("a")).is_none());
+            assert!(meter.permit(&queue("a")).is_none());
         }
         drop(taken);
-        assert!(meter.permit(&line("a")).is_some());
+        assert!(meter.permit(&queue("a")).is_some());
     }
 }

@@ -25,7 +25,7 @@ use super::permit::{Audit, Books, Permit};
 #[derive(Debug, Default)]
 pub(crate) struct QueueMeter {
     books: Arc<Books>,
-    /// Calls wait in the queue's line: whoever comes now waits behind them.
+    /// Calls wait in the queue's line: a call that comes now waits behind them.
     holds: AtomicBool,
     seen: Mutex<Seen>,
     audit: Mutex<Audit>,
@@ -49,7 +49,7 @@ struct Seen {
 const MEASURED_OVER: Duration = Duration::from_millis(100);
 
 impl QueueMeter {
-    /// Leave to publish one pointer, if there is room and nobody waits for it.
+    /// Leave to publish one pointer, if there is room and no call waits for it.
     pub(super) fn permit(&self) -> Option<Permit> {
         if self.holds() {
             return None;
@@ -67,7 +67,7 @@ impl QueueMeter {
         self.books.room()
     }
 
-    /// Whether whoever comes now waits.
+    /// Whether a call that comes now waits.
     pub(crate) fn holds(&self) -> bool {
         self.holds.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! The quota of open calls of each tenant.
 //!
 //! The ledger keeps the counts (`fleet/src/store/open_counts.rs`). A dispatcher reads those of the tenants it hears of a few
-//! times a second and adds what it accepts itself, so the door asks nobody. Only where that leaves no room does it read the
+//! times a second and adds what it accepts itself, so the door asks no server. Only where that leaves no room does it read the
 //! tenant's own count, and refuses if there really is none. A tenant exceeds its quota only by what is accepted before a
 //! dispatcher has looked at it for the first time, or by others between two looks (`docs/limits.md`).
 
@@ -16,13 +16,11 @@ use std::{
 
 use fleet::{
     ids::{CallId, Label},
-    said,
     store::{
         PgPool,
         open_counts::{self, Open},
     },
     telemetry::report,
-    wire::{code::Code, message::Message},
 };
 use tokio::{
     sync::Notify,
@@ -32,7 +30,6 @@ use tokio::{
 pub(crate) use self::limits::Limits;
 pub use self::limits::{BadQuotas, TenantQuotas};
 use self::tally::{FULL_FOR, Look, Tally};
-use crate::answer::Refusal;
 
 /// How often tenants are looked at that have had new calls.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -48,11 +45,11 @@ const TENANTS_MAX: usize = 16_384;
 /// The quotas, and what is known of the tenants. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Quota {
-    inner: Arc<Inner>,
+    inner: Arc<Tenants>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Tenants {
     limits: Limits,
     pool: PgPool,
     tenants: Mutex<HashMap<Label, Arc<Tenant>>>,
@@ -64,7 +61,7 @@ struct Inner {
 struct Tenant {
     quota: u64,
     tally: Mutex<Tally>,
-    /// Whoever looks at it; others wait for what they find.
+    /// Held by the request that looks at it; others wait for what it finds.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -72,10 +69,19 @@ struct Tenant {
 #[derive(Debug, Default)]
 pub(crate) struct Admitted(Option<(Arc<Tenant>, CallId)>);
 
+/// Why a tenant may have no further call now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoQuota {
+    /// It has as many open calls as it may have: so many.
+    Full(u64),
+    /// It seems to, and the ledger cannot be asked.
+    Unreadable,
+}
+
 impl Quota {
     pub(crate) fn new(limits: Limits, pool: PgPool) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(Tenants {
                 limits,
                 pool,
                 tenants: Mutex::default(),
@@ -84,8 +90,8 @@ impl Quota {
         }
     }
 
-    /// Lets one more call of a tenant through, or says that it has as many open as it may have.
-    pub(crate) async fn admit(&self, tenant: &Label, call: CallId) -> Result<Admitted, Refusal> {
+    /// Lets one more call of a tenant through, or says why it has no room for one.
+    pub(crate) async fn admit(&self, tenant: &Label, call: CallId) -> Result<Admitted, NoQuota> {
         let Some(quota) = self.inner.limits.of(tenant) else {
             return Ok(Admitted::default());
         };
@@ -109,7 +115,7 @@ impl Quota {
     }
 }
 
-impl Inner {
+impl Tenants {
     fn known(&self, tenant: &Label, quota: u64) -> Arc<Tenant> {
         let mut tenants = self.tenants();
         let known = match tenants.get(tenant) {
@@ -132,9 +138,9 @@ impl Inner {
         tenant: &Label,
         known: Arc<Tenant>,
         call: CallId,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<Admitted, NoQuota> {
         let looking = known.looking.lock().await;
-        // Somebody else may have looked meanwhile.
+        // Another request may have looked meanwhile.
         let mut taken = known.take(call);
         if !taken && !known.tally().is_full(Instant::now()) {
             let (look, asked) = {
@@ -143,11 +149,11 @@ impl Inner {
             };
             match open_counts::of(&self.pool, tenant, &asked).await {
                 Ok(found) => known.tally().seen(look, &found),
-                // A tenant that seems full is not let in blindly, and whoever waits for this look does not try in turn.
+                // A tenant that seems full is not let in blindly, and requests that wait for this look do not look in turn.
                 Err(error) => {
                     tracing::warn!(error = report(&error), "a quota was not looked at");
                     known.tally().is_full_until(Instant::now() + FULL_FOR);
-                    return Err(Refusal::new(Code::StoreUnavailable, UNREADABLE));
+                    return Err(NoQuota::Unreadable);
                 }
             }
             taken = known.take(call);
@@ -159,12 +165,7 @@ impl Inner {
         if taken {
             return Ok(Admitted(Some((known, call))));
         }
-        let quota = known.quota;
-        let what = said!(
-            "this tenant has as many open calls as it may have at a time ({quota})",
-            "这个租户未结束的调用已达到上限（{quota} 个）"
-        );
-        Err(Refusal::new(Code::QuotaExceeded, what))
+        Err(NoQuota::Full(known.quota))
     }
 
     async fn look(&self) {
@@ -228,10 +229,6 @@ impl Inner {
     }
 }
 
-const UNREADABLE: Message = Message::fixed(
-    "this tenant seems to have as many open calls as it may have, and the ledger cannot be asked",
-    "这个租户未结束的调用似乎已达到上限，而目前无法查询账本",
-);
 /// How long one look may take; the next one goes on.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use fleet::{ids::CallId, store::open_counts::Open};
 use tokio::time::Instant;
 
-/// A tenant that was full when somebody looked is not looked at again for so long.
+/// A tenant that was full when it was looked at is not looked at again for so long.
 pub(super) const FULL_FOR: Duration = Duration::from_millis(50);
 /// What was known longer ago than this is looked at again soon when a call comes.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ impl Tally {
         }
     }
 
-    /// The call is not in the ledger; or nobody knows, and a look will count it.
+    /// The call is not in the ledger; or that is unknown, and a look will count it.
     pub(super) fn given_up(&mut self, call: CallId) {
         self.on_the_way.remove(&call);
     }

@@ -1,4 +1,4 @@
-//! The sweep: whatever Postgres says and nobody is doing, found and set going again.
+//! The sweep: what is due by Postgres and not under way, found and set going again.
 //!
 //! `mod` has what all passes share, each file beside it a loop that waits for no other.
 //! Any number of dispatchers run it at once; every pass is bounded and safe to repeat. What needs only Postgres, what needs
@@ -17,7 +17,7 @@
 //! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
-//! | `stranded_pointer` | calls whose pointer the stream refuses as there and gives to nobody, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
+//! | `stranded_pointer` | calls whose pointer the stream refuses as there and never delivers, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
 //! | `upkeep` | dead rows, missing or old partitions | vacuums, creates ahead, drops |
 
 mod due;
@@ -34,6 +34,7 @@ mod upkeep;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use fleet::{
     bus::{connect::Bus, events::Events, prefix::PrefixClaim, publish::Publisher},
     checkpoint::{Checkpoint, reached},
@@ -49,13 +50,14 @@ use futures_util::{FutureExt, future::join_all};
 use tokio::{
     sync::mpsc,
     task::JoinSet,
-    time::{Interval, MissedTickBehavior, interval, timeout},
+    time::{Interval, MissedTickBehavior, interval},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     expiry::{Expiry, Question},
     meter::Meter,
+    news,
     waiters::Waiters,
 };
 
@@ -89,82 +91,20 @@ impl Sweep {
         stop: &CancellationToken,
         asked: mpsc::Receiver<Question>,
     ) {
-        let sweep = || (self.clone(), stop.clone());
-        let (due, stopped) = sweep();
-        tasks.spawn(stopped.run_until_cancelled_owned(due.sweep_due()).map(drop));
-        let (release, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(release.release_held())
-                .map(drop),
-        );
-        let (meters, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(meters.keep_meters())
-                .map(drop),
-        );
-        let (waited, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(waited.expire_waited(asked))
-                .map(drop),
-        );
-        let (soon, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(soon.expire_soon())
-                .map(drop),
-        );
         let (doubted, doubtful) = mpsc::channel(stranded::ASKED_MAX);
-        let (ledger, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(ledger.sweep_ledger(doubted))
-                .map(drop),
-        );
-        let (stranded, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(stranded.sweep_stranded(doubtful))
-                .map(drop),
-        );
-        let (doubts, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(doubts.sweep_doubts())
-                .map(drop),
-        );
-        let (ground, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(ground.keep_mark())
-                .map(drop),
-        );
-        let (topology, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(topology.keep_topology())
-                .map(drop),
-        );
-        let (events, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(events.keep_events())
-                .map(drop),
-        );
-        let (orphans, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(orphans.sweep_orphans())
-                .map(drop),
-        );
-        let (upkeep, stopped) = sweep();
-        tasks.spawn(
-            stopped
-                .run_until_cancelled_owned(upkeep.keep_up())
-                .map(drop),
-        );
+        spawn(tasks, stop, self.clone().sweep_due());
+        spawn(tasks, stop, self.clone().release_held());
+        spawn(tasks, stop, self.clone().keep_meters());
+        spawn(tasks, stop, self.clone().expire_waited(asked));
+        spawn(tasks, stop, self.clone().expire_soon());
+        spawn(tasks, stop, self.clone().sweep_ledger(doubted));
+        spawn(tasks, stop, self.clone().sweep_stranded(doubtful));
+        spawn(tasks, stop, self.clone().sweep_doubts());
+        spawn(tasks, stop, self.clone().keep_mark());
+        spawn(tasks, stop, self.clone().keep_topology());
+        spawn(tasks, stop, self.clone().keep_events());
+        spawn(tasks, stop, self.clone().sweep_orphans());
+        spawn(tasks, stop, self.keep_up());
     }
 
     /// Ends calls side by side, so that they share commits; one that cannot be ended is left to the next pass.
@@ -193,13 +133,9 @@ impl Sweep {
 
     /// Says that a call is decided. Only the bell: the dispatcher that holds the waiter reads the row.
     async fn ring(&self, dispatcher: DispatcherId, call: CallId) {
-        if !self.bus.is_connected() {
-            return;
-        }
-        let subject = self.bus.subjects.done(dispatcher, call);
-        let ringing = self.bus.client.publish(subject, bytes::Bytes::new());
-        if !matches!(timeout(Duration::from_secs(1), ringing).await, Ok(Ok(()))) {
-            tracing::debug!("waiters were not told; they find out by themselves");
+        if self.bus.is_connected() {
+            let subject = self.bus.subjects.done(dispatcher, call);
+            news::ring(&self.bus, subject, Bytes::new()).await;
         }
     }
 
@@ -216,6 +152,15 @@ impl Sweep {
         }
         true
     }
+}
+
+/// Runs a pass until it ends or `stop` is cancelled.
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    stop: &CancellationToken,
+    pass: impl Future<Output = ()> + Send + 'static,
+) {
+    tasks.spawn(stop.clone().run_until_cancelled_owned(pass).map(drop));
 }
 
 fn every(period: Duration) -> Interval {

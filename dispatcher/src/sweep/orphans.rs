@@ -1,4 +1,4 @@
-//! Messages that the stream holds and nobody will ever get: they would keep their calls from being published again.
+//! Messages that the stream holds and no worker will ever get: they would keep their calls from being published again.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | applied | at once |
 //! | not applied | when everything that was started for the call is proven gone, and the probe asked after that, after the attempt's own time and, unless the remote is authoritative, after the settle window |
-//! | a contradiction | nobody but a person decides |
+//! | a contradiction | a person decides |
 //! | anything else, or nothing | not; it is asked again later, at most [`PROBES_MAX`] times |
 
 use std::{sync::Arc, time::Duration};
@@ -119,7 +119,7 @@ impl Sweep {
         }
     }
 
-    /// Makes a probe, if there is something to ask and somebody to be asked.
+    /// Makes a probe, if there is something to ask and a tool to ask.
     async fn ask(
         &self,
         doubted: &Doubted,

@@ -9,7 +9,7 @@ use fleet::{
     ids::{Label, QueueName},
     store::{
         PgConnection, StoreError, limited,
-        release::{self, Released},
+        release::{self, Holding, Released},
         session::within,
     },
     telemetry::{metrics, report},
@@ -48,6 +48,8 @@ struct Releasing {
     connection: Option<PgConnection>,
     /// Whose turn was last in each line.
     last: HashMap<Line, Label>,
+    /// It was said that calls wait in a line that this program does not know.
+    said_unknown: bool,
 }
 
 impl Sweep {
@@ -93,7 +95,15 @@ impl Sweep {
             none => none.insert(release::connect(&self.postgres).await?),
         };
         let looking = release::lines(connection, LINES_MAX);
-        let lines = within("look which lines hold calls", STATEMENT_MAX, looking).await?;
+        let Holding { lines, unknown } =
+            within("look which lines hold calls", STATEMENT_MAX, looking).await?;
+        if let Some(line) = unknown.filter(|_| !releasing.said_unknown) {
+            releasing.said_unknown = true;
+            tracing::warn!(
+                line,
+                "calls are held in a line that this program does not know: a newer dispatcher releases them"
+            );
+        }
         releasing.last.retain(|line, _| lines.contains(line));
         self.meter.lines_hold(&lines);
         for line in lines {
@@ -130,8 +140,8 @@ impl Sweep {
             room = room.saturating_sub(released);
         }
         if let Line::Queue(queue) = line {
-            // Set at the end of a turn only: what was held meanwhile is released by the next, and whoever comes while there
-            // is room need not stand behind it. Otherwise a busy queue that once held calls would hold all for ever.
+            // Set at the end of a turn only: what was held meanwhile is released by the next, and a call that comes while
+            // there is room need not stand behind it. Otherwise a busy queue that once held calls would hold all for ever.
             self.meter.queue(queue).set_holds(!everybody);
         }
         Ok(last)
@@ -173,7 +183,7 @@ impl Sweep {
     ) -> Result<usize, StoreError> {
         let releasing = release::release(connection, line, &turn.shares);
         let released = within("release held calls", STATEMENT_MAX, releasing).await;
-        // Without an answer they may have been released, and nobody publishes them.
+        // Without an answer they may have been released, and are not published.
         let released = released.inspect_err(|_silent| self.publisher.suspect())?;
         if !released.is_empty() {
             reached(Checkpoint::Released);

@@ -1,4 +1,4 @@
-//! Pointers that the stream refuses as there and gives to nobody: their calls get new numbers.
+//! Pointers that the stream refuses as there and never delivers: their calls get new numbers.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -76,8 +76,8 @@ impl Sweep {
         }
     }
 
-    /// Publishes these, and says which of those that were there already and of those that were doubtful before nobody will
-    /// get, and which are doubtful for the first time.
+    /// Publishes these, and says which of those that were there already and of those that were doubtful before no worker
+    /// will get, and which are doubtful for the first time.
     async fn look_at(
         &self,
         turn: Vec<Publishable>,

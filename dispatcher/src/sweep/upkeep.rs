@@ -19,7 +19,7 @@ type Paces = HashMap<&'static str, Pace>;
 
 impl Sweep {
     /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and seldom
-    /// where somebody's snapshot keeps the dead rows; folds counts every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
+    /// where another session's snapshot keeps the dead rows; folds counts every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
         let (mut often, mut seldom, mut hourly) = (
             every(Duration::from_secs(1)),

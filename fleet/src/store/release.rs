@@ -39,30 +39,53 @@ pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
     postgres.connect_lane().await
 }
 
-/// The lines that hold calls, at most `limit` of them.
+/// The lines that hold calls.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Those from which this program releases calls.
+    pub lines: Vec<Line>,
+    /// One of those, if there are any, that it does not know: a newer dispatcher has written it, and releases its calls.
+    pub unknown: Option<String>,
+}
+
+/// What a line that parses looks like: [`Line`] has the forms. Lines of other forms are stepped over.
+const KNOWN: &str = "^(tool/)?[^/]+$";
+/// Lines of other forms that one look steps over at most.
+const UNKNOWN_MAX: i64 = 10_000;
+
+/// The lines that hold calls, at most `limit` of those that this program knows. Lines of a newer release are skipped.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Vec<Line>, StoreError> {
+pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding, StoreError> {
     let doing = "look which lines hold calls";
+    // One entry of the index for each line; `known` counts those before this one that are known, `others` those that are not.
     let found: Result<Vec<String>, _> = sqlx::query_scalar(
         "WITH RECURSIVE holding AS ( \
-             (SELECT line, 1 AS place FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
+             (SELECT line, 0::bigint AS known, 0::bigint AS others \
+              FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
              UNION ALL \
              SELECT (SELECT o.line FROM toolfleet.open_calls o WHERE o.held AND o.line > h.line ORDER BY o.line LIMIT 1), \
-                    h.place + 1 \
-             FROM holding h WHERE h.line IS NOT NULL AND h.place < $1) \
-         SELECT line FROM holding WHERE line IS NOT NULL",
+                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2)::int \
+             FROM holding h WHERE h.line IS NOT NULL AND h.known < $1 AND h.others < $3) \
+         SELECT line FROM holding \
+         WHERE line ~ $2 AND known < $1 OR line !~ $2 AND others = 0",
     )
     .bind(i64::from(limit))
+    .bind(KNOWN)
+    .bind(UNKNOWN_MAX)
     .fetch_all(connection)
     .await;
     let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let lines = found.iter().map(|line| line.parse());
-    lines
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    let mut holding = Holding::default();
+    for line in found {
+        match line.parse() {
+            Ok(line) => holding.lines.push(line),
+            Err(_of_a_newer_release) => holding.unknown = Some(line),
+        }
+    }
+    Ok(holding)
 }
 
 /// The tenants that have calls in this line, at most `limit` of them, in the order of their names from the one behind `after`

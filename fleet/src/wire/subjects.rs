@@ -1,9 +1,6 @@
 //! Subjects. Everything in front of the first variable token is a promise to permission lists.
 
-use crate::{
-    ids::{CallId, DispatcherId, Label, Prefix, QueueName, ToolName, WorkerId},
-    wire::code::Code,
-};
+use crate::ids::{CallId, DispatcherId, Label, Prefix, QueueName, WorkerId};
 
 /// The subjects of one fleet.
 #[derive(Debug, Clone)]
@@ -85,32 +82,15 @@ impl Subjects {
         format!("{}.v1.{tenant}.call.{tool}", self.prefix)
     }
 
-    /// The tenant and the rest of a request's subject after `<prefix>.v1.`.
+    /// The tenant that a request's subject names, and what its verb is done to: the tool of a submission, empty for others.
     ///
-    /// # Errors
-    ///
-    /// [`Code::InvalidTenant`].
-    pub fn tenant_of<'a>(&self, subject: &'a str) -> Result<(Label, &'a str), Code> {
+    /// Both as they stand there. `None`: no request comes on such a subject.
+    pub fn request<'a>(&self, subject: &'a str) -> Option<(&'a str, &'a str)> {
         let rest = subject
-            .strip_prefix(self.prefix.as_str())
-            .and_then(|rest| rest.strip_prefix(".v1."));
-        let (tenant, rest) = rest
-            .and_then(|rest| rest.split_once('.'))
-            .ok_or(Code::InvalidTenant)?;
-        let tenant = tenant
-            .parse()
-            .map_err(|_invalid_name| Code::InvalidTenant)?;
-        Ok((tenant, rest))
-    }
-
-    /// The tool in the rest of a submission's subject.
-    ///
-    /// # Errors
-    ///
-    /// [`Code::InvalidToolName`].
-    pub fn tool_of(rest: &str) -> Result<ToolName, Code> {
-        let name = rest.strip_prefix("call.").ok_or(Code::InvalidToolName)?;
-        name.parse().map_err(|_invalid_name| Code::InvalidToolName)
+            .strip_prefix(self.prefix.as_str())?
+            .strip_prefix(".v1.")?;
+        let (tenant, verb) = rest.split_once('.')?;
+        Some((tenant, verb.strip_prefix("call.").unwrap_or_default()))
     }
 
     /// A pointer's subject. `n` changes only with a new attempt or a repair, so publishing again is refused by the stream.
@@ -266,22 +246,23 @@ mod tests {
     }
 
     #[test]
-    fn a_submission_names_its_tenant_and_tool() {
-        let (tenant, rest) = subjects()
-            .tenant_of("toolfleet.v1.acme.call.get_weather")
-            .unwrap();
-        assert_eq!(
-            (tenant.as_str(), Subjects::tool_of(rest).unwrap().as_str()),
-            ("acme", "get_weather")
-        );
-        assert_eq!(
-            subjects().tenant_of("toolfleet.v1.a b.call.x"),
-            Err(Code::InvalidTenant)
-        );
-        assert_eq!(
-            Subjects::tool_of("call.Get.Weather"),
-            Err(Code::InvalidToolName)
-        );
+    fn a_request_names_its_tenant_and_a_submission_its_tool_as_they_stand_there() {
+        for (subject, named) in [
+            (
+                "toolfleet.v1.acme.call.get_weather",
+                Some(("acme", "get_weather")),
+            ),
+            (
+                "toolfleet.v1.a b.call.Get.Weather",
+                Some(("a b", "Get.Weather")),
+            ),
+            ("toolfleet.v1.acme.batch", Some(("acme", ""))),
+            ("toolfleet.v1.acme.admin.settle", Some(("acme", ""))),
+            ("toolfleet.v1.acme", None),
+            ("toolfleet2.v1.acme.get", None),
+        ] {
+            assert_eq!(subjects().request(subject), named, "{subject}");
+        }
     }
 
     #[test]

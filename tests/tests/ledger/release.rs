@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use fleet::{
     call::Priority,
-    hold::Line,
+    hold::{HeldWhy, Line},
     ids::{CallId, Label, ToolName},
     obstacle::{Lack, Obstacle},
     store::{
@@ -128,12 +128,87 @@ async fn tenants_come_in_turn_and_round() {
     // Who is not there any more has a place all the same.
     assert_eq!(waiting(connection, "bb", 9).await, ["c", "d", "a", "b"]);
     assert_eq!(waiting(connection, "zz", 1).await, ["a"]);
-    let lines = release::lines(connection, 10).await.unwrap();
-    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    let holding = release::lines(connection, 10).await.unwrap();
+    assert_eq!(holding.unknown, None);
+    let lines: Vec<String> = holding.lines.iter().map(ToString::to_string).collect();
     assert_eq!(lines, ["default", "tool/x"]);
     let released = release(connection, &[("a", 1), ("c", 2), ("nobody", 5)]).await;
     assert_eq!(released.len(), 3);
     assert_eq!(waiting(connection, "c", 9).await, ["d", "a", "b"]);
+}
+
+/// Has this held call wait in a line that a newer dispatcher has written.
+async fn put_in_line(ledger: &Ledger, call: CallId, line: &str) {
+    sqlx::query("UPDATE toolfleet.open_calls SET line = $2 WHERE call_id = $1 AND held")
+        .bind(call.0)
+        .bind(line)
+        .execute(&ledger.database.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn lines_of_a_newer_release_are_skipped_and_are_in_no_others_way() {
+    let ledger = Ledger::fresh().await;
+    let unknown = [
+        "after/0198c0de-0000-7000-8000-000000000001",
+        "after/0198c0de-0000-7000-8000-000000000002",
+        "pause/7",
+        "tool/x/key",
+    ];
+    for line in unknown {
+        let call = ledger.accepted(held("a", Priority::Normal)).await;
+        put_in_line(&ledger, call, line).await;
+    }
+    let connection = &mut connect(&ledger).await;
+    let alone = release::lines(connection, 10).await.unwrap();
+    assert_eq!(alone.lines, []);
+    assert_eq!(alone.unknown.as_deref(), Some(unknown[0]));
+    for line in ["default", "tool/x", "zebra"] {
+        ledger
+            .accepted(NewCall {
+                line: line.parse().unwrap(),
+                ..held("b", Priority::Normal)
+            })
+            .await;
+    }
+    let known = async |connection: &mut PgConnection, limit| {
+        let holding = release::lines(connection, limit).await.unwrap();
+        assert!(unknown.contains(&holding.unknown.unwrap().as_str()));
+        let lines = holding.lines.iter().map(ToString::to_string);
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(known(connection, 10).await, ["default", "tool/x", "zebra"]);
+    // They do not count as lines that are gone through.
+    assert_eq!(known(connection, 2).await, ["default", "tool/x"]);
+    assert_eq!(release(connection, &[("b", 5)]).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_view_says_why_a_call_is_held() {
+    let ledger = Ledger::fresh().await;
+    let why = async |call: CallId| -> Option<String> {
+        sqlx::query_scalar("SELECT held_why FROM toolfleet.calls WHERE call_id = $1")
+            .bind(call.0)
+            .fetch_one(&ledger.database.pool)
+            .await
+            .unwrap()
+    };
+    let in_queue = ledger.accepted(held("a", Priority::Normal)).await;
+    assert_eq!(why(in_queue).await.as_deref(), Some(HeldWhy::Room.as_str()));
+    let of_tool = NewCall {
+        line: "tool/x".parse().unwrap(),
+        ..held("a", Priority::Normal)
+    };
+    let of_tool = ledger.accepted(of_tool).await;
+    assert_eq!(why(of_tool).await.as_deref(), Some(HeldWhy::Limit.as_str()));
+    put_in_line(&ledger, of_tool, "pause/7").await;
+    assert_eq!(why(of_tool).await, None);
+    let published = ledger.queued().await;
+    assert_eq!(why(published).await, None);
+    let mut connection = connect(&ledger).await;
+    assert_eq!(release(&mut connection, &[("a", 5)]).await.len(), 1);
+    assert_eq!(why(in_queue).await, None, "it is held no more");
 }
 
 #[tokio::test]
@@ -547,7 +622,10 @@ async fn hundred_turns(ledger: &Ledger, room: usize) -> Duration {
     let (mut last, mut took) = (None, Vec::new());
     for _ in 0..100 {
         let began = std::time::Instant::now();
-        assert_eq!(release::lines(connection, 100).await.unwrap(), [line()]);
+        assert_eq!(
+            release::lines(connection, 100).await.unwrap().lines,
+            [line()]
+        );
         let tenants = release::tenants(connection, &line(), last.as_ref(), room).await;
         let tenants = tenants.unwrap();
         last = tenants.last().cloned();

@@ -125,6 +125,42 @@ async fn a_backlog_of_a_hundred_thousand_does_not_delay_another() {
     println!("{}", another_tenant_beside(100_000).await);
 }
 
+/// Has held calls wait in another line.
+async fn move_held(fleet: &Fleet, from: &str, to: &str, calls: i64) {
+    let moved = sqlx::query(
+        "UPDATE toolfleet.open_calls SET line = $2 WHERE call_id IN ( \
+             SELECT call_id FROM toolfleet.open_calls WHERE held AND line = $1 ORDER BY call_id LIMIT $3)",
+    )
+    .bind(from)
+    .bind(to)
+    .bind(calls)
+    .execute(&fleet.database.pool)
+    .await
+    .unwrap();
+    assert_eq!(moved.rows_affected(), u64::try_from(calls).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_a_newer_dispatcher_holds_up_no_other() {
+    let witness = Witness::start().await;
+    let tool = look(&witness, "flood", Duration::ZERO);
+    let mut fleet = Fleet::start(Spec::with([tool]).workers(0, &[])).await;
+    flood(&fleet, "paused", "look", "flood", 200).await;
+    let held = fleet.count(HELD).await;
+    assert!(held > 2, "{held} held");
+    move_held(&fleet, "default", "pause/7", 2).await;
+    fleet.add_worker(&["--concurrency", "8"]).await;
+    until_within(PATIENCE, "all others to have run", async || {
+        (fleet.count(OPEN).await == 2).then_some(())
+    })
+    .await;
+    assert_eq!(fleet.count(HELD).await, 2);
+    // Back in a line that is known, they go like all others.
+    move_held(&fleet, "pause/7", "default", 2).await;
+    until_nothing_is_open(&fleet).await;
+    invariants::hold_for(&fleet, &witness, &[]).await;
+}
+
 /// In which order these calls ran.
 fn order(witness: &Witness, among: &[&str]) -> Vec<String> {
     witness.look(|seen| {

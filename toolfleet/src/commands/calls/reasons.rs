@@ -22,6 +22,9 @@ pub(super) struct Facts {
     pub(super) tool_version: i32,
     pub(super) queue: String,
     pub(super) held: bool,
+    /// What it is held for, in a word.
+    #[serde(default)]
+    pub(super) held_why: Option<String>,
     /// Where it waits while it is held.
     #[serde(default)]
     pub(super) line: Option<String>,

@@ -52,7 +52,7 @@ impl Show {
 }
 
 /// The columns that are shown, in this order; those without a value are left out.
-const COLUMNS: [(&str, &str); 30] = [
+const COLUMNS: [(&str, &str); 31] = [
     ("call", "call_id"),
     ("tool", "tool"),
     ("version", "tool_version"),
@@ -64,6 +64,7 @@ const COLUMNS: [(&str, &str); 30] = [
     ("priority", "priority"),
     ("state", "state"),
     ("held", "held"),
+    ("held for", "held_why"),
     ("cancel asked", "cancel_requested"),
     ("outcome", "outcome"),
     ("source", "source"),

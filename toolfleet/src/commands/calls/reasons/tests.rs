@@ -161,6 +161,29 @@ fn a_call_that_waits_has_one_reason() {
 }
 
 #[test]
+fn a_call_that_a_newer_dispatcher_holds_says_so_and_no_more() {
+    let because = |change: Value| {
+        let found = found(&change);
+        assert_eq!(found.reason, "held");
+        found.because
+    };
+    assert_eq!(
+        because(json!({"held": true, "line": "pause/7", "workers": []})),
+        "it waits in the ledger, in the line pause/7, which this program does not know"
+    );
+    assert_eq!(
+        because(
+            json!({"held": true, "line": "tool/charge", "held_why": "breaker",
+                       "tool_limit": {"at_a_time": 2, "running": 2}})
+        ),
+        "it waits in the ledger, in the line tool/charge, for the reason breaker, which this program does not know"
+    );
+    let known = json!({"held": true, "line": "tool/charge", "held_why": "limit",
+                       "tool_limit": {"at_a_time": 2, "running": 2}});
+    assert_eq!(found(&known).reason, "tool_limit");
+}
+
+#[test]
 fn a_worker_that_has_been_silent_for_two_heartbeats_is_named_and_not_counted() {
     let of = |workers: Value| found(&json!({"workers": workers, "queue_running": 4}));
     let alone = of(json!([worker("a", 6.4)]));

@@ -1,6 +1,7 @@
 //! Why no worker runs a call yet: from what no worker can help to what only takes a moment.
 
 use fleet::{
+    hold::{HeldWhy, Line},
     lease::LEASE,
     obstacle::{Lack, Obstacle},
 };
@@ -211,6 +212,9 @@ fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
 /// It waits in the ledger for its turn: behind whom, and who works that off.
 fn held(facts: &Facts, workers: &Workers<'_>) -> Explanation {
     let queue = &facts.queue;
+    if let Some(unknown) = held_for_something_else(facts) {
+        return unknown;
+    }
     let behind = behind(facts);
     if workers.awake == 0 {
         return nobody(
@@ -251,6 +255,24 @@ fn held(facts: &Facts, workers: &Workers<'_>) -> Explanation {
         ),
         "wait for its turn, or start more workers (docs/fairness.md says whose turn it is)",
     )
+}
+
+/// A newer dispatcher holds it, in a line or for a reason that this program does not know.
+fn held_for_something_else(facts: &Facts) -> Option<Explanation> {
+    let line = facts.line.as_deref().unwrap_or(&facts.queue);
+    let why = facts.held_why.as_deref();
+    let is_known = why.is_none_or(|why| HeldWhy::ALL.iter().any(|known| known.as_str() == why));
+    if is_known && line.parse::<Line>().is_ok() {
+        return None;
+    }
+    let why = why.map_or_else(String::new, |why| format!(", for the reason {why}"));
+    Some(because(
+        "held",
+        format!(
+            "it waits in the ledger, in the line {line}{why}, which this program does not know"
+        ),
+        "ask again with a program of the release that the dispatchers run",
+    ))
 }
 
 /// Who is before it, and who shares its line.

@@ -1,0 +1,30 @@
+//! The door: what answering a request needs, as data. What is done with it stands in the files of the verbs
+//! (`endpoints.rs` has the list of them).
+
+use fleet::{
+    bus::{connect::Bus, events::Events, publish::Publisher},
+    ids::DispatcherId,
+    registry::Registry,
+    store::{PgPool, ledger::Accepting},
+};
+
+use crate::{expiry::Expiry, meter::Meter, quota::Quota, waiters::Waiters};
+
+/// Handles to everything that a request may need. Each is cheap to clone and shared.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    pub(crate) bus: Bus,
+    pub(crate) pool: PgPool,
+    pub(crate) registry: Registry,
+    pub(crate) accepting: Accepting,
+    pub(crate) quota: Quota,
+    pub(crate) publisher: Publisher,
+    pub(crate) events: Events,
+    pub(crate) waiters: Waiters,
+    pub(crate) meter: Meter,
+    pub(crate) expiry: Expiry,
+    pub(crate) dispatcher: DispatcherId,
+}
+
+#[cfg(test)]
+mod tests;

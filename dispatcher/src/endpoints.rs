@@ -1,0 +1,97 @@
+//! The endpoints of the door: a row for each verb, and what stands behind it. A new verb is a row here and a file of its own.
+
+use std::pin::Pin;
+
+use fleet::{telemetry::metrics, wire::subjects::Subjects};
+
+use crate::{
+    accept, answer::Answer, batch, cancel, door::Door, get, listing, refusal::Refusal,
+    request::Request, settle, slots::RequestPermit,
+};
+
+/// A verb of the door, and where it is heard.
+pub(crate) struct Endpoint {
+    /// Its name in `$SRV.INFO` and `$SRV.STATS`.
+    pub(crate) name: &'static str,
+    /// Where it is heard, of whichever tenant.
+    pub(crate) subject: fn(&Subjects) -> String,
+    /// How many more of its requests are taken once one has come, before the other endpoints are looked at again.
+    pub(crate) more_at_once: usize,
+    handler: Handler,
+}
+
+/// What answers a request, and how many request slots that takes.
+enum Handler {
+    /// One slot. The path of every call: it runs in the future of who asks, and tells and counts its refusals by tool.
+    Call,
+    /// One slot.
+    One(for<'a> fn(&'a Door, &'a Request<'a>) -> Answering<'a>),
+    /// One slot, and further ones for what the handler finds in the body.
+    Many(for<'a> fn(&'a Door, &'a Request<'a>, &'a mut RequestPermit) -> Answering<'a>),
+}
+
+/// In a box: these are rarer than calls, and the future of a call has no room for theirs.
+type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
+
+/// All of them.
+pub(crate) static ENDPOINTS: [Endpoint; 6] = [
+    Endpoint {
+        name: "call",
+        subject: Subjects::call_endpoint,
+        // What came together is taken together: a look at all endpoints costs as much as taking several calls.
+        more_at_once: 64,
+        handler: Handler::Call,
+    },
+    Endpoint {
+        name: "batch",
+        subject: Subjects::batch_endpoint,
+        more_at_once: 0,
+        handler: Handler::Many(|door, request, permit| {
+            Box::pin(batch::batch(door, request, permit))
+        }),
+    },
+    Endpoint {
+        name: "get",
+        subject: Subjects::get_endpoint,
+        more_at_once: 0,
+        handler: Handler::One(|door, request| Box::pin(get::get(door, request))),
+    },
+    Endpoint {
+        name: "tools",
+        subject: Subjects::tools_endpoint,
+        more_at_once: 0,
+        handler: Handler::One(|door, request| Box::pin(async { listing::tools(door, request) })),
+    },
+    Endpoint {
+        name: "cancel",
+        subject: Subjects::cancel_endpoint,
+        more_at_once: 0,
+        handler: Handler::One(|door, request| Box::pin(cancel::cancel(door, request))),
+    },
+    Endpoint {
+        name: "admin-settle",
+        subject: Subjects::settle_endpoint,
+        more_at_once: 0,
+        handler: Handler::One(|door, request| Box::pin(settle::settle(door, request))),
+    },
+];
+
+impl Endpoint {
+    /// Answers a request. Everything that is wrong with it is an answer, too.
+    pub(crate) async fn answer(
+        &self,
+        door: &Door,
+        request: &Request<'_>,
+        permit: &mut RequestPermit,
+    ) -> Answer {
+        let answered = match self.handler {
+            Handler::Call => return accept::accept(door, request).await,
+            Handler::One(handler) => handler(door, request).await,
+            Handler::Many(handler) => handler(door, request, permit).await,
+        };
+        answered.unwrap_or_else(|refusal| {
+            metrics().rejected(refusal.code, None);
+            Answer::refusal(&door.registry, request, &refusal)
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! The body of a request that is not a submission: parsed under limits, then held against its form.
+
+use fleet::{
+    arguments::{self, Limits},
+    ids::CallId,
+    said,
+    wire::{code::Code, message::Message},
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+
+/// One JSON object within these limits.
+pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
+    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code, error.message))
+}
+
+/// The request that this value is; `form` says what it should be.
+pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Result<T, Refusal> {
+    serde_json::from_value(value).map_err(|_mismatch| {
+        let what = said!(
+            "the body must have the form {{{form}}}",
+            "请求体必须采用这样的形式：{{{form}}}",
+            form
+        );
+        Refusal::new(Code::InvalidArguments, what)
+    })
+}
+
+/// A request of a few words that has this form.
+pub(crate) fn short<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
+    let limits = Limits {
+        bytes: 4096,
+        ..Limits::DEFAULT
+    };
+    of_form(parse(body, &limits)?, form)
+}
+
+/// The call that a request names.
+pub(crate) fn call_id(text: &str) -> Result<CallId, Refusal> {
+    text.parse().map_err(|_rule| {
+        let what = Message::fixed(
+            "a call id is a UUIDv7 in hyphenated form",
+            "call_id 必须是带连字符的 UUIDv7",
+        );
+        Refusal::new(Code::InvalidId, what)
+    })
+}

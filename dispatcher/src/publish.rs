@@ -1,0 +1,49 @@
+//! Publish: the bell for a call that is in the ledger.
+
+use fleet::{
+    store::accept::NewCall,
+    telemetry::spans::{self, Step},
+    wire::{pointer::Pointer, trace::TraceContext},
+};
+use serde_json::value::RawValue;
+use tracing::Instrument;
+
+use crate::{door::Door, meter::Permit};
+
+/// Rings the bell for a call that is there; when it is not heard the sweep finds the call. A held one waits for its turn.
+pub(crate) async fn publish(door: &Door, call: &NewCall, permit: Option<Permit>) {
+    let Some(permit) = permit else {
+        return door.meter.call_is_held(&call.line);
+    };
+    // What is sensitive stays in the ledger.
+    let tool = door.registry.version(&call.tool, call.tool_version);
+    let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
+    let inline = harmless && call.args.len() <= Pointer::ARGS_INLINE_MAX;
+    let pointer = Pointer {
+        call_id: call.call_id,
+        tool: call.tool.clone(),
+        tool_version: call.tool_version,
+        args_hash: hex::encode(call.args_hash),
+        args: inline
+            .then(|| RawValue::from_string(call.args.clone()).ok())
+            .flatten(),
+        tenant: Some(call.tenant.clone()),
+        language: Some(call.language),
+        priority: Some(call.priority),
+        rev: Some(0),
+        trace: TraceContext {
+            baggage: None,
+            ..call.trace.clone()
+        },
+        attempts: 0,
+    };
+    let step = spans::step(Step::Publish);
+    let destination = || door.bus.subjects.jobs_of_queue(&call.queue);
+    let sending = step.in_scope(|| spans::publish(destination));
+    door.publisher
+        .publish(&call.queue, 1, &pointer)
+        .instrument(sending)
+        .instrument(step)
+        .await;
+    permit.used();
+}

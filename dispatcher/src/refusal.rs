@@ -1,0 +1,147 @@
+//! A refusal at the door: why a request is not done, and how its caller is told.
+
+use fleet::{
+    call::{EffectKnown, Language},
+    registry::Registry,
+    store::{DecisionError, StoreError},
+    telemetry::{metrics, report},
+    wire::{code::Code, envelope::Envelope, error::ErrorBody, message::Message},
+};
+use serde_json::Value;
+
+/// A refusal at the door. It is put into words where the envelope is written, in the caller's language.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    why: Why,
+    path: Option<String>,
+    /// In English and in Chinese: sentences may stand in it.
+    details: Option<Box<[Value; 2]>>,
+}
+
+/// What was refused, and what that means.
+#[derive(Debug, Clone)]
+enum Why {
+    /// A call: nothing was stored and nothing ran. Or something that was asked about a call: it stays as it is.
+    Refused(Message),
+    /// The latter, for so many milliseconds.
+    TooEarly(Message, u64),
+    /// The ledger did not say whether it took the call.
+    Unconfirmed { has_key: bool },
+    /// The ledger cannot be read.
+    Unreadable,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, what: Message) -> Self {
+        Self::because(code, Why::Refused(what))
+    }
+
+    pub(crate) fn too_early(code: Code, what: Message, retry_after_ms: u64) -> Self {
+        Self::because(code, Why::TooEarly(what, retry_after_ms))
+    }
+
+    /// The ledger did not say whether it took the call.
+    pub(crate) const fn unconfirmed(has_key: bool) -> Self {
+        Self::because(Code::StoreUnavailable, Why::Unconfirmed { has_key })
+    }
+
+    /// The ledger cannot be read.
+    pub(crate) fn unreadable(error: &StoreError) -> Self {
+        tracing::warn!(error = report(error), "the ledger cannot be read");
+        Self::because(Code::StoreUnavailable, Why::Unreadable)
+    }
+
+    /// A decision that was asked for was not made, or it is unknown whether it was; asking again is safe.
+    pub(crate) fn undecided(error: DecisionError) -> Self {
+        match error {
+            DecisionError::Invalid(what) => {
+                let chinese = format!("账本不接受这个请求：{what}");
+                Self::new(Code::InvalidArguments, Message::new(what, chinese))
+            }
+            DecisionError::Store(error) => Self::unreadable(&error),
+        }
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(
+            Code::NotFound,
+            Message::fixed("there is no such call", "不存在这个调用"),
+        )
+    }
+
+    /// With the argument that is to blame.
+    pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// With more for programs and people.
+    pub(crate) fn with_details(mut self, details: impl Fn(Language) -> Value) -> Self {
+        self.details = Some(Box::new([Language::En, Language::Zh].map(details)));
+        self
+    }
+
+    /// As a caller reads it.
+    pub(crate) fn error(&self, language: Language) -> ErrorBody {
+        let code = self.code;
+        let error = match &self.why {
+            Why::Refused(what) => ErrorBody::refused(code, what, language),
+            Why::TooEarly(what, wait_ms) => ErrorBody::too_early(code, what, *wait_ms, language),
+            Why::Unconfirmed { has_key } => ErrorBody::unconfirmed(*has_key, language),
+            Why::Unreadable => ErrorBody::unreadable(language),
+        };
+        ErrorBody {
+            path: self.path.clone(),
+            details: self.details.as_deref().map(|[english, chinese]| {
+                let told = match language {
+                    Language::En => english,
+                    Language::Zh => chinese,
+                };
+                told.clone()
+            }),
+            ..error
+        }
+    }
+
+    /// The envelope that says so.
+    pub(crate) fn envelope(&self, tool: &str, language: Language) -> Envelope {
+        self.envelope_of(tool, self.error(language))
+    }
+
+    /// The same in other words.
+    pub(crate) fn envelope_of(&self, tool: &str, error: ErrorBody) -> Envelope {
+        Envelope {
+            effect: match &self.why {
+                // The ledger may have it.
+                Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
+                Why::Refused(_) | Why::TooEarly(..) => EffectKnown::None,
+            },
+            ..Envelope::refused(tool, error)
+        }
+    }
+
+    /// Counts it, under the name of the tool that its request names, if there is such a tool.
+    pub(crate) fn count(&self, registry: &Registry, named: &str) {
+        let tool = named.parse().ok().filter(|tool| registry.knows(tool));
+        metrics().rejected(self.code, tool.as_ref());
+    }
+
+    const fn because(code: Code, why: Why) -> Self {
+        Self {
+            code,
+            why,
+            path: None,
+            details: None,
+        }
+    }
+}
+
+/// In which language a caller is refused: the one that it asks for, else the one of the tool that it names.
+pub(crate) fn language_for(registry: &Registry, asked: Option<Language>, named: &str) -> Language {
+    let of_tool = || {
+        let tool = registry.current(&named.parse().ok()?)?;
+        Some(tool.manifest.language)
+    };
+    asked.or_else(of_tool).unwrap_or(Language::En)
+}

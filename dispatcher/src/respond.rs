@@ -1,0 +1,112 @@
+//! How an answer becomes a NATS message: its body, its error headers, and the statistics of the service.
+
+use std::time::Duration;
+
+use async_nats::{
+    HeaderMap, PublishError,
+    service::{Request as Message, error::Error as ServiceError},
+};
+use bytes::Bytes;
+use fleet::{bus::connect::Bus, wire::code::Code};
+use tokio::time::timeout;
+
+use crate::answer::Answer;
+
+/// A connection that is down takes a bounded number of messages and then blocks for ever.
+const SEND_MAX: Duration = Duration::from_secs(5);
+
+/// Sends an answer to the one who asked. Gives up after five seconds: a caller who has no answer asks again.
+pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
+    // Empty for all but refusals, and then they are not sent.
+    let mut headers = HeaderMap::new();
+    let mut counted = None;
+    if let Some((code, message)) = &answer.refused {
+        let message: String = message
+            .chars()
+            .map(|c| match c {
+                _ if c.is_control() => ' ',
+                _ if c.is_ascii() => c,
+                _ => '?',
+            })
+            .take(200)
+            .collect();
+        headers.insert("Nats-Service-Error", message.as_str());
+        let number = service_code(*code);
+        headers.insert("Nats-Service-Error-Code", number.to_string().as_str());
+        // Anybody may read statistics, so they name the code and nothing that a caller has said.
+        counted = Some(ServiceError {
+            status: code.to_string(),
+            code: usize::from(number),
+        });
+    }
+    let responding = send(bus, request, answer.body, headers, counted);
+    if !matches!(timeout(SEND_MAX, responding).await, Ok(Ok(()))) {
+        tracing::debug!("an answer was not sent; the caller can ask again");
+    }
+}
+
+/// Sends an answer, counted in the statistics of the service (`$SRV.STATS`): as an error where it is a refusal.
+///
+/// The library counts an error only with an answer that it sends itself, and that one has no body. So the answer goes to the
+/// caller from here, and the counted one to a subject without listeners.
+async fn send(
+    bus: &Bus,
+    request: &mut Message,
+    body: Bytes,
+    headers: HeaderMap,
+    refusal: Option<ServiceError>,
+) -> Result<(), PublishError> {
+    let Some(refusal) = refusal else {
+        return request.respond_with_headers(Ok(body), headers).await;
+    };
+    let counted = bus.subjects.counted();
+    let Some(reply) = request.message.reply.replace(counted.into()) else {
+        return Ok(());
+    };
+    let client = &bus.client;
+    client.publish_with_headers(reply, headers, body).await?;
+    request.respond(Err(refusal)).await
+}
+
+/// The number in `Nats-Service-Error-Code`, in the sense of HTTP.
+const fn service_code(code: Code) -> u16 {
+    match code {
+        Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,
+        Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
+        Code::ToolRetired => 410,
+        Code::PayloadTooLarge => 413,
+        Code::QuotaExceeded => 429,
+        Code::Overloaded | Code::StoreUnavailable => 503,
+        Code::MalformedJson
+        | Code::TruncatedArguments
+        | Code::InvalidUnicode
+        | Code::NulNotAllowed
+        | Code::DuplicateKey
+        | Code::DepthExceeded
+        | Code::TooManyNodes
+        | Code::KeyTooLong
+        | Code::StringTooLong
+        | Code::NumberOutOfRange
+        | Code::NumberTooLong
+        | Code::InvalidArguments
+        | Code::InvalidToolName
+        | Code::InvalidTenant
+        | Code::MissingIdempotencyKey
+        | Code::InvalidIdempotencyKey
+        | Code::DeadlineInvalid
+        | Code::HeaderInvalid
+        | Code::InvalidId => 400,
+        Code::Timeout
+        | Code::Unavailable
+        | Code::ToolCrashed
+        | Code::ToolError
+        | Code::OutputInvalid
+        | Code::OutputTooLarge
+        | Code::RetriesExhausted
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::InDoubt
+        | Code::NotApplied
+        | Code::ToolGone => 500,
+    }
+}
