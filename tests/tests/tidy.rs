@@ -14,7 +14,15 @@ use fleet::{checkpoint::Checkpoint, wire::code::Code};
 const LINES_MAX: usize = 500;
 /// Tables of cases, which are one subject however long.
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
-const CRATES: [&str; 4] = ["fleet", "dispatcher", "worker", "toolfleet"];
+const CRATES: [&str; 7] = [
+    "fleet",
+    "fleet-client",
+    "fleet-history",
+    "dispatcher",
+    "worker",
+    "toolfleet",
+    "bench/load",
+];
 /// Decisions: the same answer everywhere, because they ask nobody.
 const PURE: [&str; 17] = [
     "fleet/src/ids.rs",
@@ -74,10 +82,10 @@ fn sql_stands_in_the_ledger_alone() {
     let homes = [
         "fleet/src/store/",
         "toolfleet/src/servers/",
-        "toolfleet/src/commands/history.rs",
-        "toolfleet/src/commands/history/",
+        // The documented views alone.
+        "fleet-history/src/",
         // A table of the bench's own, and sizes.
-        "toolfleet/src/commands/bench/ledger.rs",
+        "bench/load/src/ledger.rs",
         // Of tools' databases, not of the ledger.
         "worker/src/executors/sql/",
     ];
@@ -106,6 +114,25 @@ fn decisions_ask_no_server() {
     }
     for pure in PURE {
         assert!(root().join(pure).exists(), "{pure} is not there any more");
+    }
+}
+
+/// What a library for the edges may know: the words and the servers, and nothing of who stands at their other end.
+#[test]
+fn libraries_for_the_edges_know_neither_dispatcher_nor_worker() {
+    for name in ["fleet-client", "fleet-history"] {
+        let manifest = read(&format!("{name}/Cargo.toml"));
+        let known: Vec<&str> = manifest.lines().map(str::trim).collect();
+        assert!(
+            known.contains(&"fleet.workspace = true"),
+            "{name}: {known:?}"
+        );
+        for other in ["dispatcher", "worker", "toolfleet"] {
+            let knows = |line: &&str| {
+                line.starts_with(&format!("{other}.")) || line.starts_with(&format!("{other} "))
+            };
+            assert!(!known.iter().any(knows), "{name} knows {other}");
+        }
     }
 }
 
