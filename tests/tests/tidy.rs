@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/source.rs"]
+mod source;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -23,6 +28,8 @@ const CRATES: [&str; 7] = [
     "toolfleet",
     "bench/load",
 ];
+/// Crates without circles between their files, and without a type name that stands twice: `tidy/imports.rs` says what that is.
+const WITHOUT_CIRCLES: [&str; 4] = ["fleet-client", "fleet-history", "toolfleet", "bench/load"];
 /// Decisions: the same answer everywhere, because they ask nobody.
 const PURE: [&str; 17] = [
     "fleet/src/ids.rs",
@@ -114,6 +121,22 @@ fn decisions_ask_no_server() {
     }
     for pure in PURE {
         assert!(root().join(pure).exists(), "{pure} is not there any more");
+    }
+}
+
+#[test]
+fn no_imports_go_in_circles() {
+    for name in WITHOUT_CIRCLES {
+        let circles = read_crate(name).circles();
+        assert!(circles.is_empty(), "{name}: {circles:#?}");
+    }
+}
+
+#[test]
+fn no_type_name_stands_twice_in_a_crate() {
+    for name in WITHOUT_CIRCLES {
+        let doubled = read_crate(name).doubled_types();
+        assert!(doubled.is_empty(), "{name}: {doubled:#?}");
     }
 }
 
@@ -245,6 +268,16 @@ fn sources() -> Vec<(String, String)> {
         (file, code)
     })
     .collect()
+}
+
+fn read_crate(name: &str) -> imports::Crate {
+    let src = format!("{name}/src/");
+    let files = files_in(&format!("{name}/src")).into_iter();
+    let rust = files.filter(|file| file.ends_with(".rs"));
+    imports::Crate::read(rust.map(|file| {
+        let text = read(&file);
+        (file.replace(&src, ""), text)
+    }))
 }
 
 fn root() -> PathBuf {
