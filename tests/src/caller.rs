@@ -1,4 +1,4 @@
-//! A caller with a plain NATS client: what any language can do.
+//! A caller, with whatever headers and bodies a test wants: what any language can send.
 
 use std::{
     collections::BTreeSet,
@@ -7,15 +7,16 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, HeaderMap, Message, Request, RequestError};
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use fleet::ids::CallId;
+use fleet_client::{AskError, FleetClient, Question};
 use serde_json::Value;
 
 /// A call to be made.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    client: Client,
+    client: FleetClient,
     tool: String,
     tenant: String,
     headers: HeaderMap,
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Submission {
     pub(crate) fn new(
-        client: Client,
+        client: FleetClient,
         tool: &str,
         body: Bytes,
         accepted: Arc<Mutex<BTreeSet<CallId>>>,
@@ -89,7 +90,7 @@ impl Submission {
     ///
     /// # Panics
     ///
-    /// Nobody answers.
+    /// No dispatcher answers.
     pub async fn wait(self) -> Answer {
         self.send().await.expect("a dispatcher answers")
     }
@@ -99,13 +100,15 @@ impl Submission {
         self.send().await.ok()
     }
 
-    async fn send(self) -> Result<Answer, RequestError> {
-        let request = Request::new()
-            .headers(self.headers)
-            .payload(self.body)
-            .timeout(Some(self.patience));
-        let subject = format!("toolfleet.v1.{}.call.{}", self.tenant, self.tool);
-        let answer = Answer::read(self.client.send_request(subject, request).await?);
+    async fn send(self) -> Result<Answer, AskError> {
+        let question = Question {
+            // The name of the tenant or of the tool may be none.
+            subject: format!("toolfleet.v1.{}.call.{}", self.tenant, self.tool),
+            headers: self.headers,
+            body: self.body,
+            patience: self.patience,
+        };
+        let answer = Answer::read(&self.client.ask(question).await?);
         if let Some(call) = answer["call_id"].as_str() {
             let call = call.parse().expect("a call id is a UUIDv7");
             let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +121,7 @@ impl Submission {
     ///
     /// # Panics
     ///
-    /// Nobody answers.
+    /// No dispatcher answers.
     pub async fn asynchronous(self) -> Answer {
         self.header("Prefer", "respond-async").wait().await
     }
@@ -135,12 +138,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn read(message: Message) -> Self {
-        let value = serde_json::from_slice(&message.payload).expect("an answer is JSON");
+    pub(crate) fn read(answer: &fleet_client::Answer) -> Self {
         Self {
-            bytes: message.payload,
-            headers: message.headers,
-            value,
+            bytes: answer.bytes().clone(),
+            headers: answer.headers().cloned(),
+            value: answer.read().expect("an answer is JSON"),
         }
     }
 

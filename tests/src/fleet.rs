@@ -2,7 +2,7 @@
 //! program, and a caller.
 //!
 //! Settings go through the same flags as on the command line. A process is asked to stop with [`Process::drain`]; dropping
-//! it is as close to a kill as one process allows: nothing of it runs on, and it says goodbye to nobody.
+//! it is as close to a kill as one process allows: nothing of it runs on, and it says no goodbye.
 
 use std::{
     collections::BTreeSet,
@@ -23,6 +23,7 @@ use fleet::{
     telemetry::{self, Telemetry, TelemetryOptions, report},
     wire::subjects::Subjects,
 };
+use fleet_client::{FleetClient, Question};
 use serde_json::Value;
 use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
 use worker::{Builder, Worker};
@@ -99,6 +100,8 @@ pub struct Fleet {
     pub database: Database,
     /// A caller's connection, without any right or setting of its own.
     pub client: async_nats::Client,
+    /// Whom callers ask, over that connection.
+    pub caller: FleetClient,
     /// Those that run, and those that were drained.
     pub dispatchers: Vec<Process>,
     /// Those that run, and those that were drained.
@@ -138,9 +141,12 @@ impl Fleet {
             .reconnect_delay_callback(|_failed| Duration::from_millis(20));
         let client = client.connect(nats.url()).await;
         let client = client.expect("connect to nats-server");
+        let subjects = Subjects::new("toolfleet".parse().expect("a prefix"));
+        let caller = FleetClient::over(&client, subjects).await;
         let mut fleet = Self {
             database,
             client,
+            caller: caller.expect("open an inbox"),
             dispatchers: Vec::new(),
             workers: Vec::new(),
             accepted: Arc::default(),
@@ -195,7 +201,7 @@ impl Fleet {
     }
 
     /// Starts one more worker with these flags and waits until it is ready. Unless they say otherwise, it is on a machine
-    /// of its own: nobody looks after its lock.
+    /// of its own: no other worker looks after its lock.
     ///
     /// # Panics
     ///
@@ -289,14 +295,14 @@ impl Fleet {
     /// A call to be made with this body, whatever it is.
     pub fn submit_bytes(&self, tool: &str, body: impl Into<bytes::Bytes>) -> Submission {
         let accepted = Arc::clone(&self.accepted);
-        Submission::new(self.client.clone(), tool, body.into(), accepted)
+        Submission::new(self.caller.clone(), tool, body.into(), accepted)
     }
 
     /// What `get` answers to this body, for the default tenant.
     ///
     /// # Panics
     ///
-    /// Nobody answers.
+    /// No dispatcher answers.
     pub async fn get(&self, asked: &Value) -> Answer {
         self.ask("toolfleet.v1.default.get", asked).await
     }
@@ -305,26 +311,24 @@ impl Fleet {
     ///
     /// # Panics
     ///
-    /// Nobody answers.
+    /// No dispatcher answers.
     pub async fn ask(&self, subject: &'static str, asked: &Value) -> Answer {
-        let request = async_nats::Request::new()
-            .payload(asked.to_string().into())
-            .timeout(Some(LONG));
-        let answer = self.client.send_request(subject, request).await;
-        Answer::read(answer.expect("a dispatcher answers"))
+        let answer = self.ask_bytes(subject, asked.to_string()).await;
+        answer.expect("a dispatcher answers")
     }
 
-    /// What an endpoint answers to these bytes; `None` when nobody does within [`LONG`].
+    /// What an endpoint answers to these bytes; `None` when none does within [`LONG`].
     pub async fn ask_bytes(
         &self,
         subject: &'static str,
         body: impl Into<bytes::Bytes>,
     ) -> Option<Answer> {
-        let request = async_nats::Request::new()
-            .payload(body.into())
-            .timeout(Some(LONG));
-        let answer = self.client.send_request(subject, request).await;
-        answer.ok().map(Answer::read)
+        let question = Question {
+            patience: LONG,
+            ..Question::new(subject.to_owned(), body)
+        };
+        let answer = self.caller.ask(question).await;
+        answer.ok().map(|answer| Answer::read(&answer))
     }
 
     /// Every call that was ever answered for.

@@ -13,7 +13,7 @@
 //! endpoints    what its dispatchers say of themselves
 //! process      one dispatcher or worker of them
 //! real         one in a process of its own, to be killed
-//! caller       whoever submits calls, with a plain NATS client
+//! caller       submits calls, with whatever headers and bodies a test wants
 //! load         many callers who ask again with their keys
 //! invariants   what is true at the end of every scenario
 //! ```

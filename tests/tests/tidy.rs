@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
+#[path = "tidy/imports.rs"]
+mod imports;
+#[path = "tidy/source.rs"]
+mod source;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -14,7 +19,17 @@ use fleet::{checkpoint::Checkpoint, wire::code::Code};
 const LINES_MAX: usize = 500;
 /// Tables of cases, which are one subject however long.
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
-const CRATES: [&str; 4] = ["fleet", "dispatcher", "worker", "toolfleet"];
+const CRATES: [&str; 7] = [
+    "fleet",
+    "fleet-client",
+    "fleet-history",
+    "dispatcher",
+    "worker",
+    "toolfleet",
+    "bench/load",
+];
+/// Crates without circles between their files, and without a type name that stands twice: `tidy/imports.rs` says what that is.
+const WITHOUT_CIRCLES: [&str; 4] = ["fleet-client", "fleet-history", "toolfleet", "bench/load"];
 /// Decisions: the same answer everywhere, because they ask nobody.
 const PURE: [&str; 18] = [
     "fleet/src/ids.rs",
@@ -76,10 +91,10 @@ fn sql_stands_in_the_ledger_alone() {
     let homes = [
         "fleet/src/store/",
         "toolfleet/src/servers/",
-        "toolfleet/src/commands/history.rs",
-        "toolfleet/src/commands/history/",
+        // The documented views alone.
+        "fleet-history/src/",
         // A table of the bench's own, and sizes.
-        "toolfleet/src/commands/bench/ledger.rs",
+        "bench/load/src/ledger.rs",
         // Of tools' databases, not of the ledger.
         "worker/src/executors/sql/",
     ];
@@ -108,6 +123,41 @@ fn decisions_ask_no_server() {
     }
     for pure in PURE {
         assert!(root().join(pure).exists(), "{pure} is not there any more");
+    }
+}
+
+#[test]
+fn no_imports_go_in_circles() {
+    for name in WITHOUT_CIRCLES {
+        let circles = read_crate(name).circles();
+        assert!(circles.is_empty(), "{name}: {circles:#?}");
+    }
+}
+
+#[test]
+fn no_type_name_stands_twice_in_a_crate() {
+    for name in WITHOUT_CIRCLES {
+        let doubled = read_crate(name).doubled_types();
+        assert!(doubled.is_empty(), "{name}: {doubled:#?}");
+    }
+}
+
+/// What a library for the edges may know: the words and the servers, and nothing of who stands at their other end.
+#[test]
+fn libraries_for_the_edges_know_neither_dispatcher_nor_worker() {
+    for name in ["fleet-client", "fleet-history"] {
+        let manifest = read(&format!("{name}/Cargo.toml"));
+        let known: Vec<&str> = manifest.lines().map(str::trim).collect();
+        assert!(
+            known.contains(&"fleet.workspace = true"),
+            "{name}: {known:?}"
+        );
+        for other in ["dispatcher", "worker", "toolfleet"] {
+            let knows = |line: &&str| {
+                line.starts_with(&format!("{other}.")) || line.starts_with(&format!("{other} "))
+            };
+            assert!(!known.iter().any(knows), "{name} knows {other}");
+        }
     }
 }
 
@@ -220,6 +270,16 @@ fn sources() -> Vec<(String, String)> {
         (file, code)
     })
     .collect()
+}
+
+fn read_crate(name: &str) -> imports::Crate {
+    let src = format!("{name}/src/");
+    let files = files_in(&format!("{name}/src")).into_iter();
+    let rust = files.filter(|file| file.ends_with(".rs"));
+    imports::Crate::read(rust.map(|file| {
+        let text = read(&file);
+        (file.replace(&src, ""), text)
+    }))
 }
 
 fn root() -> PathBuf {

@@ -1,6 +1,9 @@
 //! The program: one binary, a file per subcommand.
 
-pub mod commands;
-pub mod dev;
 pub mod program;
+
+pub mod commands;
+
+pub mod dev;
+
 pub mod servers;

@@ -14,7 +14,7 @@ const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 ///
 /// # Panics
 ///
-/// Somebody has set up TLS before it.
+/// TLS was set up before it.
 pub fn main() -> ExitCode {
     // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
     if std::env::args_os()
@@ -57,7 +57,7 @@ fn refuse(problem: &anyhow::Error, servers: &Servers, named: &Named) -> ExitCode
         commands::OK => ExitCode::SUCCESS,
         exit => {
             let line = commands::describe(problem, servers, named);
-            // Nobody reads it: the exit code has to do.
+            // Standard error is closed: the exit code has to do.
             writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
             ExitCode::from(exit)
         }

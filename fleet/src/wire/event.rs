@@ -3,7 +3,7 @@
 //! Events are news, not the record: nobody waits for them, some may be missing, and the row says what is so. They carry no
 //! arguments, no result and no message of an error.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize, de::Error};
 use time::OffsetDateTime;
 
 use crate::{
@@ -86,6 +86,64 @@ impl Event {
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an event has only string keys")
     }
+
+    /// Reads what was sent.
+    ///
+    /// # Errors
+    ///
+    /// It is no event, or of a kind that this release does not know.
+    pub fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        let fields: Fields = serde_json::from_slice(bytes)?;
+        let lacks = serde_json::Error::missing_field;
+        let attempt = fields.attempt.ok_or_else(|| lacks("attempt"));
+        let what = match fields.kind.as_str() {
+            "accepted" => Happening::Accepted {
+                tool: fields.tool.ok_or_else(|| lacks("tool"))?,
+                tool_version: fields.tool_version.ok_or_else(|| lacks("tool_version"))?,
+            },
+            "started" => Happening::Started { attempt: attempt? },
+            "progress" => Happening::Progress {
+                attempt: attempt?,
+                fraction: fields.fraction,
+                message: fields.message,
+            },
+            "finished" => Happening::Finished {
+                state: fields.state.ok_or_else(|| lacks("state"))?,
+                outcome: fields.outcome.ok_or_else(|| lacks("outcome"))?,
+                attempts: fields.attempts.ok_or_else(|| lacks("attempts"))?,
+                code: fields.code,
+            },
+            kind => {
+                let known = &["accepted", "started", "progress", "finished"];
+                return Err(serde_json::Error::unknown_variant(kind, known));
+            }
+        };
+        Ok(Self {
+            call_id: fields.call_id,
+            sequence: fields.sequence,
+            at: fields.at,
+            what,
+        })
+    }
+}
+
+/// The fields of every kind: flattened and tagged, a fraction with arbitrary precision could not be read.
+#[derive(Deserialize)]
+struct Fields {
+    call_id: CallId,
+    sequence: u64,
+    #[serde(with = "time::serde::rfc3339")]
+    at: OffsetDateTime,
+    kind: String,
+    tool: Option<String>,
+    tool_version: Option<i32>,
+    attempt: Option<u32>,
+    fraction: Option<f64>,
+    message: Option<String>,
+    state: Option<State>,
+    outcome: Option<CallOutcome>,
+    attempts: Option<i32>,
+    code: Option<Code>,
 }
 
 #[cfg(test)]
@@ -99,6 +157,40 @@ mod tests {
         assert!(Event::sequence(0, 0) < Event::sequence(1, 0));
         assert!(Event::sequence(1, u32::MAX) < Event::sequence(2, 0));
         assert!(Event::sequence(1, 1) < Event::sequence(1, 2));
+    }
+
+    #[test]
+    fn an_event_is_read_as_it_was_sent_and_an_unknown_kind_is_none() {
+        let happenings = [
+            Happening::Accepted {
+                tool: "look".to_owned(),
+                tool_version: 2,
+            },
+            Happening::Started { attempt: 1 },
+            Happening::Progress {
+                attempt: 1,
+                fraction: Some(0.25),
+                message: Some("a quarter".to_owned()),
+            },
+            Happening::Finished {
+                state: State::Failed,
+                outcome: CallOutcome::SystemError,
+                attempts: 2,
+                code: Some(Code::Timeout),
+            },
+        ];
+        for what in happenings {
+            let event = Event {
+                call_id: CallId::generate(),
+                sequence: 7,
+                at: OffsetDateTime::UNIX_EPOCH,
+                what,
+            };
+            assert_eq!(Event::read(&event.to_bytes()).unwrap(), event);
+            let text = String::from_utf8(event.to_bytes()).unwrap();
+            let later = text.replace("\"kind\":\"", "\"kind\":\"later_");
+            assert!(Event::read(later.as_bytes()).is_err(), "{later}");
+        }
     }
 
     #[test]

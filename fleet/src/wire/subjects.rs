@@ -118,6 +118,11 @@ impl Subjects {
         format!("{}.v1.{tenant}.event.{session}.{call}", self.prefix)
     }
 
+    /// Where the events of every call of a session are told.
+    pub fn events_of_session(&self, tenant: &Label, session: &Label) -> String {
+        format!("{}.v1.{tenant}.event.{session}.*", self.prefix)
+    }
+
     /// Every event of every call.
     pub fn events(&self) -> String {
         format!("{}.v1.*.event.*.*", self.prefix)

@@ -1,6 +1,7 @@
 //! Messages in the language that a caller asks for, from the door to what is stored.
 
-use async_nats::{HeaderMap, Request};
+use async_nats::HeaderMap;
+use fleet_client::Question;
 use fleet_tests::{
     caller::Answer,
     fleet::{Fleet, Spec},
@@ -24,13 +25,14 @@ fn is_chinese(text: &str) -> bool {
 async fn ask_in_chinese(fleet: &Fleet, endpoint: &str, body: &str) -> (Value, HeaderMap) {
     let mut headers = HeaderMap::new();
     headers.insert(LANGUAGE, "zh");
-    let request = Request::new()
-        .headers(headers)
-        .payload(body.to_owned().into());
     let subject = format!("toolfleet.v1.default.{endpoint}");
-    let answer = fleet.client.send_request(subject, request).await.unwrap();
-    let value = serde_json::from_slice(&answer.payload).unwrap();
-    (value, answer.headers.unwrap_or_default())
+    let question = Question {
+        headers,
+        ..Question::new(subject, body.to_owned())
+    };
+    let answer = fleet.caller.ask(question).await.unwrap();
+    let told = answer.headers().cloned().unwrap_or_default();
+    (answer.read().unwrap(), told)
 }
 
 #[tokio::test]

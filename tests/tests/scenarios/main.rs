@@ -15,6 +15,7 @@ mod coercion;
 
 mod batch;
 mod bulk;
+mod client_library;
 mod clients;
 mod sensitive;
 

@@ -4,10 +4,24 @@
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use fleet::{config::ConfigError, telemetry};
 
-use super::{Command, Program, variable::refusal};
+use super::variable::refusal;
+
+/// The command line of a process that is started.
+#[derive(Debug, Parser)]
+#[command(name = "toolfleet")]
+struct ChildLine {
+    #[command(subcommand)]
+    child: ChildCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ChildCommand {
+    Dispatcher(Box<dispatcher::Config>),
+    Worker(Box<worker::Config>),
+}
 
 /// Addresses that are ones: theirs are not known yet.
 const PLACES: [&str; 4] = [
@@ -44,7 +58,7 @@ fn check(words: &[&str]) -> anyhow::Result<()> {
         .chain(&PLACES)
         .map(OsString::from)
         .collect();
-    let mut command = Program::command();
+    let mut command = ChildLine::command();
     let matches = match command.try_get_matches_from_mut(&line) {
         Ok(matches) => matches,
         Err(problem) => {
@@ -54,10 +68,9 @@ fn check(words: &[&str]) -> anyhow::Result<()> {
             });
         }
     };
-    let (checked, telemetry) = match Program::from_arg_matches(&matches)?.command {
-        Command::Dispatcher(config) => (config.check(), config.telemetry),
-        Command::Worker(config) => (config.check(), config.telemetry),
-        _other => return Ok(()),
+    let (checked, telemetry) = match ChildLine::from_arg_matches(&matches)?.child {
+        ChildCommand::Dispatcher(config) => (config.check(), config.telemetry),
+        ChildCommand::Worker(config) => (config.check(), config.telemetry),
     };
     let mut wrong = checked
         .err()

@@ -8,6 +8,7 @@ use fleet::{
     process,
     store::{StoreError, migrate::check_schema, session::Postgres},
 };
+use fleet_client::FleetClient;
 use secrecy::SecretString;
 use sqlx::{PgConnection, PgPool};
 
@@ -50,6 +51,12 @@ fn is_denied(source: &sqlx::Error) -> bool {
 pub(super) async fn bus(args: &BusArgs) -> Result<Bus, BusError> {
     process::check_bus_url(args)?;
     Bus::connect(&args.nats_url, NAME, args.prefix.clone()).await
+}
+
+/// Whom to ask, over NATS.
+pub(super) async fn client(args: &BusArgs) -> anyhow::Result<FleetClient> {
+    let bus = bus(args).await?;
+    Ok(FleetClient::of(&bus).await?)
 }
 
 /// Whether the schema is the one we know. Bounded in time.

@@ -16,18 +16,18 @@ use fleet::{
         workers::{self, Evidence, Fence},
     },
 };
+use fleet_history::tools::{Versions, versions};
 use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{
     children, connect,
-    exit::UsageError,
-    history::{self, Versions},
     tools::{bell, files},
+    usage::UsageError,
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
 
-/// How often somebody else may take the version that we were about to apply.
+/// How often another program may take the version that we were about to apply.
 const RACES_MAX: usize = 5;
 
 /// Runs until it is told to stop.
@@ -111,8 +111,7 @@ async fn apply_file(
     let by = format!("dev: {name}");
     let mut connection = connect::writer(&SecretString::from(url)).await?;
     for _race in 0..RACES_MAX {
-        let there =
-            history::versions(&mut connection, &manifest.name, manifest.version, &by).await?;
+        let there = versions(&mut connection, &manifest.name, manifest.version, &by).await?;
         let Some(version) = next_version(&manifest, &there)? else {
             return Ok(Vec::new());
         };
@@ -141,7 +140,7 @@ async fn apply_file(
                 )]);
             }
             Applied::Unchanged => return Ok(Vec::new()),
-            // Somebody else took it just now: look again.
+            // Another program took it just now: look again.
             Applied::Conflict => {}
             Applied::ProbeUnfit => {
                 bail!("the tool of its probe is not applied, or has another effect than read")

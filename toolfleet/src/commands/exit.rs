@@ -6,14 +6,13 @@ use fleet::{
     explain::{Servers, explain},
     process,
 };
+use fleet_client::AskError;
 
 use super::{
-    destinations::Named,
-    nearby::DevEnded,
-    output::{OutputError, plain},
+    destinations::Named, output::OutputError, plain::plain, usage::UsageError,
     variable::BadVariable,
 };
-use crate::servers::ServerError;
+use crate::{dev::DevEnded, servers::ServerError};
 
 /// It worked.
 pub const OK: u8 = 0;
@@ -23,22 +22,10 @@ const USAGE: u8 = 2;
 pub(super) const CONFIGURATION: u8 = process::CONFIGURATION;
 pub(super) const UNREACHABLE: u8 = process::UNREACHABLE;
 
-/// Arguments that do not make sense together, or in themselves.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} (--help has the reference)")]
-pub(super) struct UsageError(pub(super) String);
-
-/// Nobody is there to answer, although the servers are.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "no dispatcher answers on {0}; start one, or look at its /readyz and at the prefix and tenant of both"
-)]
-pub(super) struct NoResponders(pub(super) String);
-
 /// What the process ends with after this error.
 pub fn exit_code(problem: &anyhow::Error) -> u8 {
     let any = |is_so: fn(&(dyn Error + 'static)) -> bool| problem.chain().any(is_so);
-    if any(is_nobody_listening) {
+    if any(is_reader_gone) {
         OK
     } else if any(|cause| cause.is::<UsageError>()) {
         USAGE
@@ -61,8 +48,8 @@ pub fn describe(problem: &anyhow::Error, servers: &Servers, named: &Named) -> St
     lines.join("\n  ")
 }
 
-/// Whoever read our output has enough of it, as in `toolfleet calls list | head -1`.
-fn is_nobody_listening(cause: &(dyn Error + 'static)) -> bool {
+/// The reader of our output has enough of it, as in `toolfleet calls list | head -1`.
+fn is_reader_gone(cause: &(dyn Error + 'static)) -> bool {
     matches!(cause.downcast_ref(), Some(OutputError::ReaderGone))
 }
 
@@ -75,7 +62,8 @@ fn is_no_server(cause: &(dyn Error + 'static)) -> bool {
 }
 
 fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
-    cause.is::<NoResponders>() || cause.is::<DevEnded>() || process::is_unreachable(cause)
+    let is_alone = matches!(cause.downcast_ref(), Some(AskError::NoResponders { .. }));
+    is_alone || cause.is::<DevEnded>() || process::is_unreachable(cause)
 }
 
 #[cfg(test)]
@@ -153,7 +141,12 @@ mod tests {
                 anyhow!(::dispatcher::RunError::from(silent())).context("run"),
                 UNREACHABLE,
             ),
-            (anyhow!(NoResponders("toolfleet.v1".into())), UNREACHABLE),
+            (
+                anyhow!(AskError::NoResponders {
+                    subject: "toolfleet.v1".into(),
+                }),
+                UNREACHABLE,
+            ),
             (anyhow!(OutputError::ReaderGone), OK),
             // A broken pipe to a server is not the reader of our output.
             (anyhow!(io::Error::from(io::ErrorKind::BrokenPipe)), FAILED),

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use fleet::{config::ConfigError, explain::chain};
 
-use super::exit::UsageError;
+use super::usage::UsageError;
 
 /// No dispatcher takes more; one that does not fit is refused there, with the limit.
 const BYTES_MAX: u64 = 1024 * 1024;

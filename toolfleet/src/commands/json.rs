@@ -5,7 +5,9 @@
 
 use std::{fmt::Write, str::Chars};
 
-use super::output::steers;
+use serde_json::value::RawValue;
+
+use super::plain::steers;
 
 /// Deeper levels stay on the line of the last one that is broken.
 const LEVELS_MAX: usize = 32;
@@ -18,6 +20,12 @@ pub(super) fn pretty(json: &str) -> String {
 /// Valid JSON without white space.
 pub(super) fn compact(json: &str) -> String {
     layout(json, false)
+}
+
+/// The same JSON without white space, as a value to be sent.
+pub(super) fn raw(json: &str) -> Box<RawValue> {
+    let text = compact(json);
+    RawValue::from_string(text).expect("JSON stays JSON without its white space")
 }
 
 /// Pretty JSON whose lines after the first are pushed to the right.

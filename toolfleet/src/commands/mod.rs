@@ -1,114 +1,51 @@
 //! The command line, a file per subcommand. `--help` is its reference, a promise together with the exit codes.
 //!
-//! A subcommand answers with an exit code when it did its work, whatever came of it, and with an error when it could
-//! not; `exit` turns errors into exit codes, `output` and `json` keep what was stored from steering a terminal.
+//! `line` is the whole of it, and `parse` reads what was given. A subcommand answers with an exit code when it did its work,
+//! whatever came of it, and with an error when it could not; `exit` turns errors into exit codes, `plain`, `output` and `json`
+//! keep what was stored from steering a terminal.
+
+mod line;
+
+mod parse;
+
+mod nearby;
+
+mod exit;
+mod usage;
+mod variable;
+
+mod dev;
+mod dispatcher;
+mod worker;
+
+mod migrate;
+
+mod doctor;
+
+mod tools;
+
+mod call;
+
+mod calls;
+
+mod workers;
+
+mod bench;
 
 mod ask;
-mod bench;
-mod call;
-mod calls;
 mod children;
 mod connect;
 mod destinations;
-mod dev;
-mod dispatcher;
-mod doctor;
-mod exit;
 mod given;
-mod history;
-mod json;
-mod migrate;
-mod nearby;
-mod output;
-mod tools;
-mod variable;
 mod words;
-mod worker;
-mod workers;
 
-use std::process::ExitCode;
-
-use clap::{Parser, Subcommand};
+mod json;
+mod output;
+mod plain;
 
 pub use self::{
     destinations::Named,
     exit::{OK, describe, exit_code},
-    nearby::{Parsed, parse},
+    line::{Command, Program},
+    parse::{Parsed, parse},
 };
-use crate::dev::DevOptions;
-
-/// Takes tool calls out of AI agents: checks them, commits them to Postgres, runs them, records what happened
-#[derive(Debug, Parser)]
-#[command(
-    name = "toolfleet",
-    version,
-    after_help = "Exit codes: 0 ok, 1 the thing asked for failed, 2 usage, 64 bad configuration, 69 a server is not reachable"
-)]
-pub struct Program {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// The subcommands.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Run everything for one person: Postgres, nats-server, a dispatcher, workers, a folder of tools
-    Dev(DevOptions),
-    /// Run a dispatcher: answers callers, commits calls, publishes them to workers; SIGTERM stops it
-    Dispatcher(Box<::dispatcher::Config>),
-    /// Run a worker: runs the calls of its queues and records what came of them; SIGTERM drains it
-    Worker(Box<::worker::Config>),
-    /// Bring the schema of the database up to date; safe to repeat, and for several at once
-    Migrate(migrate::Migrate),
-    /// Check what the fleet stands on, a line each with what to do; rebuild the stream of pointers
-    Doctor(Box<doctor::Doctor>),
-    /// Apply tool manifests, check them, show what is there
-    #[command(subcommand)]
-    Tools(tools::Tools),
-    /// Submit a call and print its envelope, or a file of calls; exit code 1 when the envelope says `is_error`
-    #[command(after_help = BULK_HELP)]
-    Call(Box<call::Call>),
-    /// Look at calls, take them back, settle those in doubt, make them again
-    #[command(subcommand)]
-    Calls(calls::Calls),
-    /// See who is alive, and declare who is gone
-    #[command(subcommand)]
-    Workers(workers::Workers),
-    /// Load a fleet and measure it: calls a second, latencies, CPU and memory, lost and doubled effects
-    Bench(Box<bench::BenchArgs>),
-    /// A worker with the tools of `bench`
-    #[command(hide = true)]
-    BenchWorker(Box<bench::BenchWorker>),
-}
-
-const BULK_HELP: &str = "\
-With --bulk, each line has the fields of a batch's calls: tool, args, idempotency_key, deadline_ms, run, run_deadline,
-session, priority, tool_version, language, cache_control, meta, traceparent, tracestate, baggage. The flags above hold for
-lines that do not say otherwise. A line without idempotency_key gets a key of its place and its text, so the same command,
-sent again after Ctrl-C or an error, finds what was accepted and sends the rest; keep the lines in their places meanwhile.
-A line with \"idempotency_key\": null has none and is a new call every time. Exit code 1 when a line was refused, or when
---wait-all found a call that did not succeed. docs/batches.md has more.";
-
-impl Command {
-    /// Does it.
-    ///
-    /// # Errors
-    ///
-    /// It could not be done; [`exit_code`] says what kind of trouble it is.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Dev(options) => Box::pin(dev::run(options)).await,
-            Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
-            Self::Worker(config) => Box::pin(worker::run(*config)).await,
-            Self::Migrate(migrate) => migrate.run().await,
-            Self::Doctor(doctor) => Box::pin(doctor.run()).await,
-            Self::Tools(tools) => Box::pin(tools.run()).await,
-            Self::Call(call) => Box::pin(call.run()).await,
-            Self::Calls(calls) => Box::pin(calls.run()).await,
-            Self::Workers(workers) => Box::pin(workers.run()).await,
-            Self::Bench(bench) => Box::pin(bench.run()).await,
-            Self::BenchWorker(worker) => Box::pin(worker.run()).await,
-        }
-    }
-}

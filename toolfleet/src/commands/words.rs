@@ -17,7 +17,7 @@ where
         .try_map(|word| word.parse::<W>())
 }
 
-/// Reads who somebody is, for the history.
+/// Reads a person's name, for the history.
 pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         // An empty USER is as good as none.
@@ -29,7 +29,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads how somebody knows something, for the history.
+/// Reads how a person knows something, for the history.
 pub(super) fn note(text: &str) -> Result<String, String> {
     if text.trim().is_empty() || text.chars().count() > 2_000 || text.contains('\0') {
         return Err("a note has 1 to 2000 characters".to_owned());

@@ -106,8 +106,8 @@ impl ChildSpec {
 
 /// Ends what a killed predecessor's `dev.json` names and still runs.
 ///
-/// A pid may have been given to somebody else since: a process of ours carries the database's URL, whose password
-/// nobody else knows. Where the environment of a process cannot be read, the closed pipe has to do.
+/// A pid may have been given to another program since: a process of ours carries the database's URL, whose password
+/// no other program knows. Where the environment of a process cannot be read, the closed pipe has to do.
 pub(crate) async fn end_orphans(left: &DevState) -> anyhow::Result<()> {
     let marker = format!("DATABASE_URL={}", left.database_url);
     let is_ours = |pid: u32| {

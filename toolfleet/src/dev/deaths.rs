@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{DevHooks, Screen};
+use super::{hooks::DevHooks, screen::Screen};
 
 /// The way to report; every clone must be gone before [`Reporter::finish`] ends.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 /// When a person is told that something of a dead worker lives on: its guards end a tool in far less.
 const FENCED_SOON: Duration = Duration::from_secs(10);
-/// When nobody looks any more.
+/// When the look for locks ends.
 const FENCED_EVER: Duration = Duration::from_secs(600);
 
 impl Reporter {
@@ -96,7 +96,7 @@ struct Undertaker {
 }
 
 impl Undertaker {
-    /// Until nobody can report any more and everybody is fenced.
+    /// Until no report can come any more and every dead worker is fenced.
     async fn run(mut self, mut pids: mpsc::Receiver<u32>) {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

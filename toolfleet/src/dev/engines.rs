@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::ensure;
 
 use super::{
-    DevOptions, Layout,
+    layout::Layout,
+    options::DevOptions,
     ports::{Choice, IsKept, Ports},
 };
 use crate::servers::{

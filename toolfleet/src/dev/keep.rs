@@ -10,8 +10,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Screen,
     deaths::Deaths,
+    screen::Screen,
     state::{Board, Role},
 };
 use crate::servers::process::{Process, Stopped, describe};

@@ -12,7 +12,7 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 
-use super::only_ours_to_write;
+use super::private::only_ours_to_write;
 
 /// The lock on a data folder, held while this lives.
 #[derive(Debug)]

@@ -47,6 +47,20 @@ pub(super) fn password(file: &Path) -> io::Result<String> {
     Ok(new)
 }
 
+/// Takes the right to write from the group and from others, whatever the umask left them: client commands believe nothing that
+/// another user could have written.
+pub(super) fn only_ours_to_write(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mut permissions = path.metadata()?.permissions();
+    let mode = permissions.mode();
+    if mode & 0o022 != 0 {
+        permissions.set_mode(mode & !0o022);
+        fs::set_permissions(path, permissions)?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

@@ -33,6 +33,14 @@ pub struct DevState {
     pub postgres_pid: Option<u32>,
 }
 
+/// A `dev` that was killed left its `dev.json` behind.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the `toolfleet dev` of {} has ended and left its dev.json: start it again there, or set NATS_URL and DATABASE_URL",
+    .0.display()
+)]
+pub struct DevEnded(pub(crate) PathBuf);
+
 /// What a process that `dev` keeps alive is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {

@@ -14,7 +14,7 @@ use fleet::{ids::ToolName, manifest::ManifestProblem};
 use sha2::{Digest, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::{DevHooks, Screen};
+use super::{hooks::DevHooks, screen::Screen};
 
 /// Files beyond these bounds are no manifests.
 const FILES_MAX: usize = 1_000;
@@ -26,14 +26,14 @@ const POLL: Duration = Duration::from_millis(500);
 const RETRY_POLLS: u32 = 10;
 
 /// A watched folder.
-pub(crate) struct Tools {
+pub(crate) struct ToolFolder {
     folder: PathBuf,
     database_url: String,
     /// Of the fleet that is told; none before its dispatchers are up, which read all tools when they start.
     nats_url: Option<String>,
     hooks: DevHooks,
     screen: Screen,
-    seen: BTreeMap<PathBuf, Seen>,
+    seen: BTreeMap<PathBuf, FileState>,
     applied: BTreeSet<PathBuf>,
     /// Files that are not applied as they stand, with what was last said about them.
     failing: BTreeMap<PathBuf, String>,
@@ -42,9 +42,9 @@ pub(crate) struct Tools {
 }
 
 /// What is remembered of a file.
-struct Seen {
+struct FileState {
     stamp: Stamp,
-    /// It looked the same twice: nobody is writing it.
+    /// It looked the same twice: it is not being written.
     settled: bool,
     hash: Option<[u8; 32]>,
     /// The tool in it, if it is a manifest.
@@ -59,7 +59,7 @@ struct Stamp {
     changed_at: (i64, i64),
 }
 
-impl Tools {
+impl ToolFolder {
     pub(crate) fn new(
         folder: PathBuf,
         database_url: String,
@@ -149,7 +149,7 @@ impl Tools {
             let (hash, tool) = before.map_or((None, None), |seen| (seen.hash, seen.tool));
             self.seen.insert(
                 path.to_path_buf(),
-                Seen {
+                FileState {
                     stamp,
                     settled: false,
                     hash,
@@ -367,10 +367,10 @@ mod tests {
         }
     }
 
-    fn watched(folder: &Path) -> (Tools, Paper) {
+    fn watched(folder: &Path) -> (ToolFolder, Paper) {
         let (paper, url) = (Paper::default(), folder.display().to_string());
         (
-            Tools::new(
+            ToolFolder::new(
                 folder.to_path_buf(),
                 url,
                 hooks(),

@@ -12,7 +12,7 @@ use std::{
 use tokio::{process::Command, time::timeout};
 use uuid::Uuid;
 
-use super::{ServerError, place::Place};
+use super::{error::ServerError, place::Place};
 
 /// The superuser of the cluster, and the name of the database.
 pub(crate) const NAME: &str = "toolfleet";

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::process::Command;
 
-use super::ServerError;
+use super::error::ServerError;
 
 /// What the search looks at. Only [`Ground::of_this_process`] reads the environment.
 #[derive(Debug, Clone, Default)]

@@ -16,9 +16,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ServerError,
+    error::ServerError,
     find::{self, Ground},
-    free_ports,
+    ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
 
@@ -73,7 +73,7 @@ impl Nats {
                 .port
                 .map_or_else(|| Ok(free_ports(1)?[0]), Ok::<u16, ServerError>)?;
             match Self::serve(&server, &options, port).await {
-                // Somebody took the port between our look and the server's.
+                // Another program took the port between our look and the server's.
                 Err(ServerError::Ended { tail, .. })
                     if options.port.is_none()
                         && tail.contains("already in use")

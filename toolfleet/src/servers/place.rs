@@ -13,14 +13,14 @@ use std::{
 use nix::unistd::{Gid, Uid, User, chown, geteuid};
 use sha2::{Digest, Sha256};
 
-use super::ServerError;
+use super::error::ServerError;
 
 /// The real place of one cluster.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The data folder, absolute, links resolved.
     pub folder: PathBuf,
-    /// Who must run the server; nobody else than ourselves when none.
+    /// The user who must run the server; this user when none.
     pub owner: Option<Owner>,
     /// What its person should know.
     pub note: Option<String>,
@@ -90,7 +90,7 @@ impl Place {
         }
     }
 
-    /// Creates a folder for the server, with nobody else's access.
+    /// Creates a folder for the server, that no other user can read.
     pub(crate) fn create(&self, folder: &Path) -> Result<(), ServerError> {
         let doing = || ServerError::prepare(format!("create {}", folder.display()));
         DirBuilder::new()

@@ -21,11 +21,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ServerError,
     cluster::{self, NAME},
+    error::ServerError,
     find::{self, Ground},
-    free_ports,
     place::Place,
+    ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
 

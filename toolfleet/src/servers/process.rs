@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::ServerError;
+use super::error::ServerError;
 
 /// How a process is asked to end.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ impl Process {
             .map_err(ServerError::prepare(format!("start {name}")))?;
         let pid = child
             .id()
-            .expect("a child that nobody awaited yet has a pid");
+            .expect("a child that is not awaited yet has a pid");
         // `wait` would close it.
         let parent_pipe = child.stdin.take();
         Ok(Self {
@@ -204,7 +204,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // Once awaited, the pid may be somebody else's.
+        // Once awaited, the pid may be another process's.
         if self.child.id().is_some() {
             send(self.pid, signal);
         }
@@ -273,7 +273,7 @@ pub fn runs_as(pid: u32, program: &str, flag: &str, value: &str) -> bool {
 
 /// Ends a process that is not our child: `ending.ask`, the grace, SIGKILL. Says whether it is gone.
 ///
-/// `is_ours` is asked again before every signal, so that a pid given to somebody else is left alone.
+/// `is_ours` is asked again before every signal, so that a pid given to another process is left alone.
 pub async fn end_orphan(pid: u32, ending: Ending, is_ours: impl Fn(u32) -> bool) -> bool {
     for (signal, grace) in [(ending.ask, ending.grace), (Signal::SIGKILL, AT_ONCE_GRACE)] {
         if !is_ours(pid) {

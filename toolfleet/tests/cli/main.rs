@@ -10,6 +10,7 @@ mod exits;
 mod explain;
 mod help;
 mod history;
+mod listing;
 mod migrate;
 mod mistakes;
 mod settings;

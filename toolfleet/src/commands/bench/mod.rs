@@ -1,162 +1,48 @@
 //! `toolfleet bench`: load against a fleet, what it came to, and whether every effect happened exactly once.
 //!
-//! `stage` is what is measured, `tools` and `serve` are the bench's own tools and workers. `workload` makes requests, `load`
-//! sends them and reads answers, `measure` does that for one workload; `figures` and `processes` count. `effects` is the
-//! ledger of what really happened, `tally` holds what callers were told against it. `floor` is the bare program beside it,
-//! `report` what is said in the end.
+//! What is measured and how is the crate `toolfleet-load`. Here are its `flags`, the `stage`, which starts servers and workers, and
+//! the `text` for people.
 
-mod answer;
-mod effects;
-mod figures;
-mod floor;
-mod ledger;
-mod load;
-mod measure;
-mod nats;
-mod picture;
-mod processes;
-mod progress;
-mod report;
-mod serve;
+mod flags;
+
 mod stage;
-mod tally;
-mod tools;
-mod workload;
+
+mod text;
 
 use std::{
     fs::OpenOptions,
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use fleet::{
-    call::{Effect, Priority},
-    config::{BusArgs, ConfigError, ParentArgs, secret},
+    call::Effect,
+    config::{ConfigError, ParentArgs},
     explain::chain,
     process::{self, asked_to_stop},
 };
-use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
+pub(super) use toolfleet_load::BenchWorker;
+use toolfleet_load::{
+    Ledger, Mode, Plan, Progress, Site,
+    floor::{self, Floor},
+    report::Report,
+};
 
-pub(super) use self::serve::BenchWorker;
+pub(super) use self::flags::BenchArgs;
 use self::{
-    floor::{Floor, FloorRun},
-    ledger::Ledger,
-    measure::Bench,
-    progress::Progress,
-    report::{Report, Servers},
-    stage::{Place, Stage},
-    workload::{Mode, Workload},
+    flags::BATCH_BYTES,
+    stage::{FleetPlace, Stage},
 };
 use super::{
-    children,
-    exit::{FAILED, OK, UsageError},
+    children, connect,
+    exit::{FAILED, OK},
     output,
-    words::one_of,
+    usage::UsageError,
 };
 use crate::servers::find::{self, Ground};
-
-/// What `bench` is told.
-#[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
-pub struct BenchArgs {
-    /// Measure a fleet of its own: Postgres, nats-server and dispatchers with their defaults, in a temporary folder
-    #[arg(long)]
-    dev: bool,
-    /// With --dev: how many dispatchers, each a process of its own
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "dev", value_parser = clap::value_parser!(u16).range(1..=16))]
-    dispatchers: u16,
-    /// How many workers the bench starts, each a process of its own with the defaults of a worker
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    workers: u16,
-    /// What to call, separated by commas: read, idempotent, once, transaction; one after the other
-    #[arg(long, value_name = "EFFECTS", value_delimiter = ',', default_value = "read,idempotent,once,transaction", value_parser = one_of::<Effect>(Effect::ALL, Effect::as_str))]
-    effect: Vec<Effect>,
-    /// How calls are made
-    #[arg(long, default_value = "sync")]
-    mode: Mode,
-    /// Calls in the air at a time: the next goes out when one is answered
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = in_flight)]
-    in_flight: usize,
-    /// Calls a second, whether the earlier ones were answered or not; latencies count from the intended start
-    #[arg(long, value_name = "R", conflicts_with = "in_flight", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rate: Option<u32>,
-    /// With --mode batch: calls in one request
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    batch: u32,
-    /// Size of the arguments
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(60..=65_536))]
-    bytes: u32,
-    /// Size of the text in the result
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
-    result_bytes: u32,
-    /// How many of a hundred calls go wrong: one attempt does nothing and is repeated, the tool says no, or it takes 200 ms
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
-    failures: u8,
-    /// How many tenants call, in turn
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    tenants: u32,
-    /// Which of a tenant's calls go first; normal without it
-    #[arg(long, value_parser = one_of::<Priority>(Priority::ALL, Priority::as_str))]
-    priority: Option<Priority>,
-    /// So many more copies of each tool, which are called in turn
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
-    tools: u32,
-    /// Put so many finished calls into the history before anything is measured
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
-    history: u64,
-    /// Let so many calls of another tenant stay open meanwhile, in a queue that nobody serves
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    held: u64,
-    /// Before each workload, submit so many reads of another tenant to the same queue, which are run meanwhile
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    backlog: u64,
-    /// How long each workload is measured
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    seconds: u64,
-    /// How long each workload runs before it is measured
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
-    warm_up: u64,
-    /// Run the bare statements on the same servers before and after each workload: the program toolfleet-floor
-    #[arg(long)]
-    floor: bool,
-    /// Where that program is; beside this one without it
-    #[arg(long, value_name = "PATH", requires = "floor")]
-    floor_program: Option<PathBuf>,
-    /// How long each slice of the floor is measured; as long as a workload, at most 5 s, without it
-    #[arg(long, value_name = "N", requires = "floor", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    floor_seconds: Option<u64>,
-    /// The PostgreSQL database of the fleet
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = secret)]
-    database_url: Option<SecretString>,
-    /// The same database as sql tools see it; without it no transactions are measured
-    #[arg(long, env = "WORKER_TOOL_DATABASE_URL", hide_env_values = true, value_parser = secret)]
-    tool_database_url: Option<SecretString>,
-    #[command(flatten)]
-    bus: BusArgs,
-    /// Draw latencies and throughput into this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-    /// Print JSON instead of tables, and no progress
-    #[arg(long)]
-    json: bool,
-}
-
-const HELP: &str = "\
-Examples:
-  toolfleet bench --dev --floor
-  toolfleet bench --dev --effect once --in-flight 1
-  toolfleet bench --dev --effect once --rate 5000 --seconds 60 --json
-  toolfleet bench --dev --effect idempotent --mode batch --batch 1000
-
-Without --dev it loads the fleet of --nats-url and --database-url: use one that nobody depends on. It applies tools named
-bench_…, starts workers for their queue, and keeps effects of transactions in the table toolfleet_bench.effects. What it
-leaves behind are those tools, that table, empty, and the history of its calls.
-
-Exit code 1 when a call that succeeded had no effect, or one had it twice. docs/bench.md says what the figures mean.";
 
 fn no_database() -> UsageError {
     UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
@@ -179,16 +65,6 @@ fn can_be_drawn(file: &Path) -> Result<(), ConfigError> {
     })
 }
 
-/// Bytes of the arguments of one batch, of the 8 MiB that a batch may have with all that is around them.
-const BATCH_BYTES: u32 = 6 * 1024 * 1024;
-
-fn in_flight(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number @ 1..=50_000) => Ok(number),
-        _other => Err("it is a number from 1 to 50000".to_owned()),
-    }
-}
-
 impl BenchArgs {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         if self.mode == Mode::Batch && self.batch * self.bytes > BATCH_BYTES {
@@ -202,7 +78,8 @@ impl BenchArgs {
         self.check().await?;
         let stop = CancellationToken::new();
         let asked = asked_to_stop(ParentArgs::default())?;
-        let mut progress = Progress::new(self.json);
+        let shows = !self.json;
+        let mut progress = Progress::new(shows.then_some(output::warn as fn(&str)));
         let mut running = Box::pin(self.on_stage(floor, &mut progress, &stop));
         tokio::select! {
             ended = &mut running => return ended,
@@ -247,7 +124,7 @@ impl BenchArgs {
         // As its workers are told, whatever the environment says.
         children::check_worker(&[
             "--queues",
-            tools::QUEUE,
+            toolfleet_load::QUEUE,
             "--name",
             "bench",
             "--prefix",
@@ -284,7 +161,7 @@ impl BenchArgs {
                 }
             }
         } else {
-            let place = Place {
+            let place = FleetPlace {
                 database_url: self.database_url.clone().ok_or_else(no_database)?,
                 tool_database_url: self.tool_database_url.clone(),
                 bus: self.bus.clone(),
@@ -305,13 +182,13 @@ impl BenchArgs {
             output::warn(&format!("the table of effects is not emptied: {problem:#}"));
         }
         if let Some(file) = &self.svg {
-            let drawn = std::fs::write(file, picture::svg(&report.workloads));
+            let drawn = std::fs::write(file, toolfleet_load::svg(&report.workloads));
             drawn.with_context(|| format!("write {}", file.display()))?;
         }
         if self.json {
             output::print_json(&report)?;
         } else {
-            output::print(&report.text())?;
+            output::print(&text::report(&report))?;
         }
         let exit = if report.is_good() { OK } else { FAILED };
         Ok(ExitCode::from(exit))
@@ -325,62 +202,24 @@ impl BenchArgs {
         progress: &mut Progress,
     ) -> anyhow::Result<Report> {
         let bus = stage.bus().await?;
+        let mut plan = self.plan();
         let effects = self.effects(stage)?;
         if let Some(tools) = &stage.place.tool_database_url {
             ledger.make_table(tools).await?;
         }
-        self.apply(stage, &bus).await?;
+        let mut connection = connect::writer(&stage.place.database_url).await?;
+        toolfleet_load::apply(&plan, &mut connection, &bus).await?;
+        drop(connection);
         stage.start_workers(self.workers).await?;
-        let mut servers = self.servers(stage, ledger).await?;
-        if self.history > 0 {
-            let what = format!("{} calls of history", self.history);
-            progress.step(&what);
-            ledger.make_history(self.history, |_calls| {}).await?;
-        }
-        let run = uuid::Uuid::new_v4().as_fields().0;
+        plan.effects = effects;
         let floor = floor.map(|program| self.floor_of(stage, program));
-        let mut bench = Bench {
-            stage: &*stage,
+        let site = Site {
             bus: &bus,
-            ledger,
-            progress,
-            warm_up: Duration::from_secs(self.warm_up),
-            seconds: Duration::from_secs(self.seconds),
-            backlog: self.backlog,
+            watched: &stage.watched,
+            effects: stage.effects(),
+            is_its_own: stage.is_its_own(),
         };
-        if self.held > 0 {
-            let any = self.workload(run, 0, Effect::Read);
-            bench
-                .park(&any.beside(measure::BESIDE, self.held, true))
-                .await?;
-        }
-        let (mut workloads, mut floors) = (Vec::new(), Vec::<FloorRun>::new());
-        for (number, effect) in (1..).zip(effects) {
-            if let (Some(floor), true) = (&floor, floors.is_empty()) {
-                bench.progress.step("floor");
-                floors.push(floor.run().await?);
-            }
-            let workload = self.workload(run, number, effect);
-            let mut measured = Box::pin(bench.measure(&workload)).await?;
-            if let Some(floor) = &floor {
-                bench.progress.step("floor");
-                floors.push(floor.run().await?);
-                let neighbours = floors.iter().rev().take(2);
-                let neighbours: Vec<f64> = neighbours.map(|one| one.calls_per_s).collect();
-                if let Some((mean, ratio)) = figures::ratio(measured.calls_per_s, &neighbours) {
-                    measured.floor_calls_per_s = Some((mean * 10.0).round() / 10.0);
-                    measured.ratio = Some((ratio * 1000.0).round() / 1000.0);
-                }
-            }
-            workloads.push(measured);
-        }
-        // Only now there is a stream for sure.
-        servers.nats = nats::settings(&bus, stage.is_its_own()).await;
-        Ok(Report {
-            servers,
-            workloads,
-            floors,
-        })
+        toolfleet_load::measure(&plan, &site, ledger, floor, progress).await
     }
 
     /// What can be measured here.
@@ -399,33 +238,26 @@ impl BenchArgs {
         Ok(effects)
     }
 
-    async fn apply(&self, stage: &Stage, bus: &fleet::bus::connect::Bus) -> anyhow::Result<()> {
-        let faulty = self.failures > 0;
-        let called = |name: &str| {
-            let mut effects = self.effect.iter();
-            effects.any(|effect| tools::name(*effect, 0, faulty) == name)
-        };
-        let manifests = tools::manifests(self.tools, called)?;
-        let mut connection = super::connect::writer(&stage.place.database_url).await?;
-        tools::apply_all(&mut connection, bus, &manifests)
-            .await
-            .context("apply the tools of the bench")
-    }
-
-    async fn servers(&self, stage: &Stage, ledger: &mut Ledger) -> anyhow::Result<Servers> {
-        let dispatchers = stage.watched.iter();
-        let dispatchers = dispatchers
-            .filter(|one| one.name.starts_with("dispatcher"))
-            .count();
-        Ok(Servers {
-            postgres: ledger.settings().await?,
-            nats: Default::default(),
-            dispatchers: Some(dispatchers).filter(|seen| *seen > 0),
+    fn plan(&self) -> Plan {
+        Plan {
+            effects: self.effect.clone(),
+            mode: self.mode,
+            in_flight: self.in_flight,
+            rate: self.rate,
+            batch: self.batch as usize,
+            bytes: self.bytes as usize,
+            result_bytes: self.result_bytes,
+            failures: self.failures,
+            tenants: self.tenants,
+            priority: self.priority,
+            copies: self.tools,
+            history: self.history,
+            held: self.held,
+            backlog: self.backlog,
+            seconds: Duration::from_secs(self.seconds),
+            warm_up: Duration::from_secs(self.warm_up),
             workers: self.workers,
-            cpus: thread::available_parallelism().map_or(0, usize::from),
-            dev: stage.is_its_own(),
-            optimised: !cfg!(debug_assertions),
-        })
+        }
     }
 
     fn floor_of(&self, stage: &Stage, program: PathBuf) -> Floor {
@@ -437,27 +269,6 @@ impl BenchArgs {
             bytes: self.bytes as usize,
             seconds: self.floor_seconds.unwrap_or(self.seconds.min(5)),
             warm_up: self.warm_up.min(1),
-        }
-    }
-
-    fn workload(&self, run: u32, number: u32, effect: Effect) -> Workload {
-        Workload {
-            effect,
-            mode: self.mode,
-            run,
-            number,
-            in_flight: self.in_flight,
-            rate: self.rate,
-            batch: self.batch as usize,
-            bytes: self.bytes as usize,
-            result_bytes: self.result_bytes,
-            failures: self.failures,
-            tenants: self.tenants,
-            copies: self.tools,
-            priority: self.priority,
-            tenant: "bench",
-            parked: false,
-            limit: None,
         }
     }
 }

@@ -19,9 +19,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
+use toolfleet_load::{
+    Ledger, QUEUE,
+    processes::{self, Watched},
+};
 use uuid::Uuid;
 
-use super::{ledger::Ledger, processes, processes::Watched, tools};
 use crate::{
     commands::{connect, dev::hooks},
     dev::{Dev, DevOptions, Screen, is_ready},
@@ -43,7 +46,7 @@ const ENDING: Ending = Ending {
 
 /// Where the fleet is.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct FleetPlace {
     pub(super) database_url: SecretString,
     /// The same as sql tools reach it; without it there are no transactions.
     pub(super) tool_database_url: Option<SecretString>,
@@ -52,7 +55,7 @@ pub(super) struct Place {
 
 /// Everything that runs for the bench.
 pub(super) struct Stage {
-    pub(super) place: Place,
+    pub(super) place: FleetPlace,
     pub(super) watched: Vec<Watched>,
     workers: Vec<Process>,
     dev: Option<Dev>,
@@ -90,7 +93,7 @@ impl Stage {
             reason = "the dispatchers read it from there, whatever a flag says"
         )]
         let prefix = std::env::var("TOOLFLEET_PREFIX").unwrap_or_else(|_| "toolfleet".to_owned());
-        let place = Place {
+        let place = FleetPlace {
             database_url: state.database_url.into(),
             tool_database_url: Some(state.tool_database_url.into()),
             bus: BusArgs {
@@ -108,7 +111,7 @@ impl Stage {
     }
 
     /// A fleet that runs already; what of it is on this machine is watched.
-    pub(super) async fn that_runs(place: Place, ledger: &mut Ledger) -> anyhow::Result<Self> {
+    pub(super) async fn that_runs(place: FleetPlace, ledger: &mut Ledger) -> anyhow::Result<Self> {
         let mut watched = Vec::new();
         let programs = processes::all().into_iter();
         let url = place.database_url.expose_secret();
@@ -133,7 +136,12 @@ impl Stage {
         Ok(Self::new(place, watched, None, folder()?))
     }
 
-    fn new(place: Place, mut watched: Vec<Watched>, dev: Option<Dev>, folder: TempDir) -> Self {
+    fn new(
+        place: FleetPlace,
+        mut watched: Vec<Watched>,
+        dev: Option<Dev>,
+        folder: TempDir,
+    ) -> Self {
         watched.push(watch("bench", std::process::id(), false));
         Self {
             place,
@@ -200,7 +208,7 @@ impl Stage {
         let mut command = Command::new(program);
         command
             .args(["bench-worker", "--parent-pipe", "--name", name])
-            .args(["--queues", tools::QUEUE, "--http", &address.to_string()])
+            .args(["--queues", QUEUE, "--http", &address.to_string()])
             .args(["--instance", &instance.to_string()])
             .arg("--effects")
             .arg(self.effects())

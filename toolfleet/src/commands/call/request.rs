@@ -1,42 +1,12 @@
-//! What is sent for a call: the arguments and the headers, as the contract of `call.<tool>` has them.
+//! What is sent for a call: the arguments, and what is asked for beside them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::Context;
-use async_nats::HeaderMap;
-use serde_json::value::RawValue;
+use fleet::wire::headers::Prefer;
+use fleet_client::Options;
 
-use super::Call;
-use crate::commands::{exit::UsageError, given, json};
-
-/// One `k=v`. The value is sent as the JSON that it is, else as a string.
-#[derive(Debug, Clone)]
-pub(super) struct Pair {
-    name: String,
-    value: Box<RawValue>,
-}
-
-impl std::str::FromStr for Pair {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(
-                "write name=value; a value that is JSON is sent as JSON, else as text".into(),
-            );
-        };
-        let value = match serde_json::from_str::<&RawValue>(value) {
-            Ok(json) => json.to_owned(),
-            Err(_text) => {
-                serde_json::value::to_raw_value(value).map_err(|wrong| wrong.to_string())?
-            }
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            value,
-        })
-    }
-}
+use super::{flags::Call, pair::Pair};
+use crate::commands::{given, json, usage::UsageError};
 
 /// The arguments: from the pairs, or from wherever `--args` says, byte for byte.
 pub(super) fn body(call: &Call) -> anyhow::Result<Vec<u8>> {
@@ -58,55 +28,24 @@ fn from_pairs(pairs: &[Pair]) -> anyhow::Result<Vec<u8>> {
     Ok(format!("{{{}}}", members.join(",")).into_bytes())
 }
 
-/// The headers for everything that was asked for beside the arguments.
-pub(super) fn headers(call: &Call) -> anyhow::Result<HeaderMap> {
+/// Everything that was asked for beside the arguments.
+pub(super) fn options(call: &Call) -> Options {
     let prefer = match (call.detach, call.wait) {
-        (true, _) => Some("respond-async".to_owned()),
-        (false, Some(seconds)) => Some(format!("wait={seconds}")),
+        (true, _) => Some(Prefer::RespondAsync),
+        (false, Some(seconds)) => Some(Prefer::Wait(Duration::from_secs(seconds))),
         (false, None) => None,
     };
-    let lines = [
-        (
-            "Idempotency-Key",
-            call.key.as_ref().map(ToString::to_string),
-        ),
-        ("Prefer", prefer),
-        (
-            "Toolfleet-Deadline-Ms",
-            call.deadline_ms.map(|ms| ms.to_string()),
-        ),
-        (
-            "Toolfleet-Session",
-            call.session.as_ref().map(ToString::to_string),
-        ),
-        ("Toolfleet-Run", call.run.as_ref().map(ToString::to_string)),
-        (
-            "Toolfleet-Tool-Version",
-            call.tool_version.map(|version| version.to_string()),
-        ),
-        (
-            "Toolfleet-Language",
-            call.language.map(|language| language.to_string()),
-        ),
-        (
-            "Toolfleet-Priority",
-            call.priority.map(|priority| priority.to_string()),
-        ),
-        (
-            "Toolfleet-Meta",
-            call.meta.as_ref().map(|meta| json::compact(meta.get())),
-        ),
-    ];
-    let mut headers = HeaderMap::new();
-    for (name, value) in lines {
-        if let Some(value) = value {
-            let value: async_nats::HeaderValue = value
-                .parse()
-                .with_context(|| format!("write the header {name}"))?;
-            headers.insert(name, value);
-        }
+    Options {
+        key: call.key.clone(),
+        prefer,
+        deadline: call.deadline_ms.map(Duration::from_millis),
+        session: call.session.clone(),
+        run: call.run.clone(),
+        tool_version: call.tool_version,
+        language: call.language,
+        priority: call.priority,
+        meta: call.meta.as_ref().map(|meta| json::raw(meta.get())),
     }
-    Ok(headers)
 }
 
 #[cfg(test)]
@@ -116,13 +55,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct CallLine {
         #[command(flatten)]
         call: Call,
     }
 
     fn call(arguments: &[&str]) -> Call {
-        Line::try_parse_from([&["call"], arguments].concat())
+        CallLine::try_parse_from([&["call"], arguments].concat())
             .unwrap()
             .call
     }
@@ -188,7 +127,7 @@ mod tests {
             &["t.x"],
         ] {
             assert!(
-                Line::try_parse_from([&["call"], wrong].concat()).is_err(),
+                CallLine::try_parse_from([&["call"], wrong].concat()).is_err(),
                 "{wrong:?}"
             );
         }
@@ -217,15 +156,15 @@ mod tests {
             "--priority",
             "low",
         ]);
-        let headers = headers(&asked).unwrap();
+        let headers = options(&asked).headers();
         let mut lines: Vec<_> = headers
             .iter()
             .map(|(name, values)| format!("{name}: {}", values[0]))
             .collect();
         lines.sort();
         insta::assert_snapshot!(lines.join("\n"));
-        let detached = super::headers(&call(&["t", "--async"])).unwrap();
+        let detached = options(&call(&["t", "--async"])).headers();
         assert_eq!(detached.get("Prefer").unwrap().as_str(), "respond-async");
-        assert!(super::headers(&call(&["t"])).unwrap().is_empty());
+        assert!(options(&call(&["t"])).headers().is_empty());
     }
 }

@@ -2,18 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use fleet::{
     config::BusArgs,
     ids::{CallId, Label},
     wire::cancel::{CancelAnswer, CancelResult},
 };
-use serde_json::json;
 
-use crate::commands::{
-    ask::{DECISION_MAX, Question, Verdict, ask},
-    connect, json, output,
-};
+use crate::commands::{ask::unanswered, connect, json, output};
 
 /// What `calls cancel` is told.
 #[derive(Debug, clap::Args)]
@@ -38,30 +33,23 @@ pub struct Cancel {
 
 impl Cancel {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let bus = connect::bus(&self.bus).await?;
-        let mut body = json!({ "call_id": self.call_id });
-        if let Some(reason) = &self.reason {
-            body["reason"] = reason.as_str().into();
-        }
-        let question = Question {
-            subject: bus.subjects.cancel(&self.tenant),
-            headers: async_nats::HeaderMap::new(),
-            body: body.to_string().into_bytes(),
-            wait: DECISION_MAX,
-            advice: "ask again: that is safe",
-        };
-        let answer = ask(&bus, question).await?;
-        if Verdict::of(&answer)?.is_refused() {
+        let client = connect::client(&self.bus).await?;
+        let answer = client
+            .cancel(&self.tenant, self.call_id, self.reason.as_deref())
+            .await
+            .map_err(|problem| unanswered(problem, "ask again: that is safe"))?;
+        let text = answer.text()?;
+        if answer.head()?.is_refused() {
             output::print(&if self.json {
-                json::compact(&answer)
+                json::compact(text)
             } else {
-                json::pretty(&answer)
+                json::pretty(text)
             })?;
             return Ok(ExitCode::FAILURE);
         }
-        let read: CancelAnswer = serde_json::from_str(&answer).context("read the answer")?;
+        let read: CancelAnswer = answer.read()?;
         output::print(&if self.json {
-            json::compact(&answer)
+            json::compact(text)
         } else {
             format!("{}: {}", read.result, sentence(&read))
         })?;

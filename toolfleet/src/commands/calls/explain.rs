@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fleet::{config::StoreArgs, ids::CallId};
+use fleet_history::explain::{explain, facts};
 use serde_json::json;
 
-use super::reasons::{Facts, explain};
-use crate::commands::{connect, history, output};
+use crate::commands::{connect, output, plain::plain};
 
 /// What `calls explain` is told.
 #[derive(Debug, clap::Args)]
@@ -24,13 +24,13 @@ pub struct Explain {
 impl Explain {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let Some(facts) = history::facts(&pool, self.call_id).await? else {
+        let Some(facts) = facts(&pool, self.call_id).await? else {
             bail!(
                 "there is no call {}; its history may have been dropped",
                 self.call_id
             );
         };
-        let facts: Facts = serde_json::from_str(&facts).context("read the views of a call")?;
+        let facts = facts.read().context("read the views of a call")?;
         let found = explain(&facts);
         if self.json {
             output::print_json(&json!({
@@ -41,12 +41,11 @@ impl Explain {
                 "next": found.next,
             }))?;
         } else {
-            let line = |text: &str| output::plain(text);
             let state = facts.state.as_str();
             output::print(&format!(
                 "{state}: {}\n{}\n",
-                line(&found.because),
-                line(&found.next)
+                plain(&found.because),
+                plain(&found.next)
             ))?;
         }
         Ok(ExitCode::SUCCESS)

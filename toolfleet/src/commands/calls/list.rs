@@ -9,23 +9,21 @@ use fleet::{
     ids::{Label, ToolName},
     wire::code::Code,
 };
-use serde::Deserialize;
+use fleet_history::{
+    Row,
+    calls::{self, Filter, ListedCall},
+    instant,
+};
 use sqlx::PgPool;
 use time::OffsetDateTime;
 
 use super::moment::Moment;
-use crate::commands::{
-    connect,
-    exit::UsageError,
-    history::{self, Filter},
-    json, output,
-    words::one_of,
-};
+use crate::commands::{connect, json, output, usage::UsageError, words::one_of};
 
 /// What `calls list` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "A call is listed when every flag that is given holds for it")]
-pub struct List {
+pub struct ListCalls {
     /// Only calls of this tool
     #[arg(long)]
     tool: Option<ToolName>,
@@ -60,7 +58,7 @@ pub struct List {
     json: bool,
 }
 
-impl List {
+impl ListCalls {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
         let (since, until) = span(&pool, self.since, self.until).await?;
@@ -75,17 +73,13 @@ impl List {
             until,
             limit: self.limit,
         };
-        let rows = history::calls(&pool, &filter).await?;
+        let rows = calls::calls(&pool, &filter).await?;
         if self.json {
-            output::print(&json::compact(&format!("[{}]", rows.join(","))))?;
+            output::print(&json::compact(&Row::json_of_all(&rows)))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let rows: Result<Vec<Row>, _> = rows.iter().map(|row| serde_json::from_str(row)).collect();
-        let cells: Vec<_> = rows
-            .context("read the view of calls")?
-            .into_iter()
-            .map(Row::cells)
-            .collect();
+        let rows = Row::read_all(&rows).context("read the view of calls")?;
+        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "CALL", "TOOL", "STATE", "ATTEMPTS", "ACCEPTED", "FINISHED", "ERROR",
         ];
@@ -103,7 +97,7 @@ async fn span(
     if since.is_none() && until.is_none() {
         return Ok((None, None));
     }
-    let now = history::now(pool).await?;
+    let now = calls::now(pool).await?;
     let at = |moment: Option<Moment>| moment.map(|moment| moment.at(now));
     let (since, until) = (at(since), at(until));
     if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
@@ -113,35 +107,19 @@ async fn span(
     Ok((since, until))
 }
 
-#[derive(Deserialize)]
-struct Row {
-    call_id: String,
-    tool: String,
-    state: String,
-    held: bool,
-    attempts: i32,
-    error_code: Option<String>,
-    #[serde(with = "time::serde::rfc3339")]
-    accepted_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
-    finished_at: Option<OffsetDateTime>,
-}
-
-impl Row {
-    fn cells(self) -> Vec<String> {
-        let none = || "-".to_owned();
-        vec![
-            self.call_id,
-            self.tool,
-            if self.held {
-                format!("{}, held", self.state)
-            } else {
-                self.state
-            },
-            self.attempts.to_string(),
-            output::instant(self.accepted_at),
-            self.finished_at.map_or_else(none, output::instant),
-            self.error_code.unwrap_or_else(none),
-        ]
-    }
+fn cells(call: ListedCall) -> Vec<String> {
+    let none = || "-".to_owned();
+    vec![
+        call.call_id,
+        call.tool,
+        if call.held {
+            format!("{}, held", call.state)
+        } else {
+            call.state
+        },
+        call.attempts.to_string(),
+        instant(call.accepted_at),
+        call.finished_at.map_or_else(none, instant),
+        call.error_code.unwrap_or_else(none),
+    ]
 }

@@ -4,7 +4,6 @@ mod cancel;
 mod explain;
 mod list;
 mod moment;
-mod reasons;
 mod retry;
 mod settle;
 mod show;
@@ -18,9 +17,9 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum Calls {
     /// List calls, the newest first
-    List(list::List),
+    List(list::ListCalls),
     /// Show everything about one call: its row, its attempts, its moves
-    Show(show::Show),
+    Show(show::ShowCall),
     /// Say the one reason why a call is not running, or not finished, or how it ended, and what to do
     Explain(explain::Explain),
     /// Take a call back: one that waits never runs, one that runs is told to stop

@@ -3,21 +3,19 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use async_nats::HeaderMap;
 use fleet::{
     call::{Effect, State},
     config::{BusArgs, StoreArgs},
     ids::{CallId, IdempotencyKey},
-    wire::headers::RequestHeaders,
+    wire::headers::Prefer,
 };
+use fleet_client::{Options, calls::Submission};
+use fleet_history::original::{Original, original};
 
 use crate::commands::{
-    ask::{Question, SLACK, Verdict, ask},
-    call::advice,
-    connect,
-    exit::UsageError,
-    history::{self, Asked},
-    json, output,
+    ask::{advice, unanswered},
+    connect, json, output,
+    usage::UsageError,
 };
 
 /// What `calls retry` is told.
@@ -43,43 +41,40 @@ pub struct Retry {
 impl Retry {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let Some(asked) = history::asked(&pool, self.call_id).await? else {
+        let Some(asked) = original(&pool, self.call_id).await? else {
             bail!(
                 "there is no call {}; its history may have been dropped",
                 self.call_id
             );
         };
         self.check(&asked)?;
-        let bus = connect::bus(&self.bus).await?;
-        let tenant = asked.tenant.parse().context("read the call's tenant")?;
-        let question = Question {
-            subject: bus.subjects.call(&tenant, &asked.tool),
-            headers: self.headers(&asked)?,
-            body: asked.args.into_bytes(),
-            wait: if self.detach {
-                SLACK
-            } else {
-                RequestHeaders::WAIT_DEFAULT + SLACK
-            },
-            advice: advice(self.key.is_some()),
+        let submission = Submission {
+            tenant: asked.tenant.parse().context("read the call's tenant")?,
+            tool: asked.tool.parse().context("read the call's tool")?,
+            options: self.options(&asked)?,
+            args: asked.args.into(),
         };
-        let envelope = ask(&bus, question).await?;
-        let verdict = Verdict::of(&envelope)?;
+        let client = connect::client(&self.bus).await?;
+        let answer = client
+            .submit(submission)
+            .await
+            .map_err(|problem| unanswered(problem, advice(self.key.is_some())))?;
+        let (head, envelope) = (answer.head()?, answer.text()?);
         output::print(&if self.json {
-            json::compact(&envelope)
+            json::compact(envelope)
         } else {
-            json::pretty(&envelope)
+            json::pretty(envelope)
         })?;
-        if verdict.replayed {
+        if head.replayed {
             bail!(
                 "this key names that call already, so no new one was made; give a key that was never used"
             );
         }
-        Ok(ExitCode::from(u8::from(verdict.is_error)))
+        Ok(ExitCode::from(u8::from(head.is_error)))
     }
 
     /// Whether a new call may be made of it at all.
-    fn check(&self, asked: &Asked) -> anyhow::Result<()> {
+    fn check(&self, asked: &Original) -> anyhow::Result<()> {
         let state: State = asked.state.parse().context("read the call's state")?;
         let effect: Effect = asked
             .effect
@@ -113,27 +108,18 @@ impl Retry {
         Ok(())
     }
 
-    fn headers(&self, asked: &Asked) -> anyhow::Result<HeaderMap> {
-        let key = self.key.as_ref().map(ToString::to_string);
-        let prefer = self.detach.then(|| "respond-async".to_owned());
-        let lines = [
-            ("Idempotency-Key", key),
-            ("Prefer", prefer),
-            ("Toolfleet-Session", asked.session.clone()),
-            ("Toolfleet-Run", asked.run.clone()),
-            ("Toolfleet-Priority", Some(asked.priority.clone())),
-            ("Toolfleet-Language", Some(asked.language.clone())),
-            ("Toolfleet-Meta", asked.meta.as_deref().map(json::compact)),
-        ];
-        let mut headers = HeaderMap::new();
-        for (name, value) in lines {
-            if let Some(value) = value {
-                let value: async_nats::HeaderValue = value
-                    .parse()
-                    .with_context(|| format!("write the header {name}"))?;
-                headers.insert(name, value);
-            }
-        }
-        Ok(headers)
+    fn options(&self, asked: &Original) -> anyhow::Result<Options> {
+        let label = |text: &Option<String>| text.as_deref().map(str::parse).transpose();
+        Ok(Options {
+            key: self.key.clone(),
+            prefer: self.detach.then_some(Prefer::RespondAsync),
+            deadline: None,
+            session: label(&asked.session).context("read the call's session")?,
+            run: label(&asked.run).context("read the call's run")?,
+            tool_version: None,
+            language: Some(asked.language.parse().context("read the call's language")?),
+            priority: Some(asked.priority.parse().context("read the call's priority")?),
+            meta: asked.meta.as_deref().map(json::raw),
+        })
     }
 }

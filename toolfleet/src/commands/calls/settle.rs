@@ -7,16 +7,12 @@ use fleet::{
     ids::{CallId, Label},
     store::settle::Finding,
 };
+use fleet_client::calls::Settling;
 use nix::unistd::{User, geteuid, gethostname};
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::commands::{
-    ask::{DECISION_MAX, Question, Verdict, ask},
-    connect,
-    exit::UsageError,
-    given, json, output,
-    words::one_of,
+    ask::unanswered, connect, given, json, output, usage::UsageError, words::one_of,
 };
 
 /// What `calls settle` is told.
@@ -52,17 +48,6 @@ pub struct Settle {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    call_id: CallId,
-    outcome: Finding,
-    actor: &'a str,
-    note: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
-    by_time_only: bool,
-}
-
 impl Settle {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let result = match &self.result {
@@ -70,28 +55,25 @@ impl Settle {
             None => None,
         };
         let actor = self.actor.clone().unwrap_or_else(user_at_host);
-        let body = serde_json::to_vec(&Body {
+        let settling = Settling {
             call_id: self.call_id,
             outcome: self.outcome,
             actor: &actor,
             note: &self.note,
             result,
             by_time_only: self.by_time_only,
-        })?;
-        let bus = connect::bus(&self.bus).await?;
-        let question = Question {
-            subject: bus.subjects.settle(&self.tenant),
-            headers: async_nats::HeaderMap::new(),
-            body,
-            wait: DECISION_MAX,
-            advice: "ask again: what is settled like this already is recognised",
         };
-        let envelope = ask(&bus, question).await?;
-        let refused = Verdict::of(&envelope)?.is_refused();
+        let client = connect::client(&self.bus).await?;
+        let advice = "ask again: what is settled like this already is recognised";
+        let answer = client
+            .settle(&self.tenant, &settling)
+            .await
+            .map_err(|problem| unanswered(problem, advice))?;
+        let (refused, envelope) = (answer.head()?.is_refused(), answer.text()?);
         output::print(&if self.json {
-            json::compact(&envelope)
+            json::compact(envelope)
         } else {
-            json::pretty(&envelope)
+            json::pretty(envelope)
         })?;
         Ok(ExitCode::from(u8::from(refused)))
     }

@@ -1,23 +1,25 @@
 //! `toolfleet calls show`.
 
-use std::{collections::BTreeMap, fmt::Write, process::ExitCode};
+use std::{fmt::Write, process::ExitCode};
 
 use anyhow::{Context, bail};
 use fleet::{config::StoreArgs, ids::CallId};
-use serde::Deserialize;
+use fleet_history::{
+    instant,
+    story::{self, Attempt, CallEvent, EventDetails, Story},
+};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use crate::commands::{
-    connect,
-    history::{self, Story},
-    json,
-    output::{self, instant, plain, table},
+    connect, json,
+    output::{self, table},
+    plain::plain,
 };
 
 /// What `calls show` is told.
 #[derive(Debug, clap::Args)]
-pub struct Show {
+pub struct ShowCall {
     /// The call's id, as every envelope has it
     call_id: CallId,
     #[command(flatten)]
@@ -27,22 +29,22 @@ pub struct Show {
     json: bool,
 }
 
-impl Show {
+impl ShowCall {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let Some(story) = history::story(&pool, self.call_id).await? else {
+        let Some(story) = story::story(&pool, self.call_id).await? else {
             bail!(
                 "there is no call {}; its history may have been dropped",
                 self.call_id
             );
         };
         if self.json {
-            let Story {
-                call,
-                attempts,
-                events,
-            } = story;
-            let whole = format!(r#"{{"call":{call},"attempts":{attempts},"events":{events}}}"#);
+            let whole = format!(
+                r#"{{"call":{},"attempts":{},"events":{}}}"#,
+                story.call.json(),
+                story.attempts.json(),
+                story.events.json()
+            );
             output::print(&json::compact(&whole))?;
         } else {
             output::print(&read(&story).context("read the views of a call")?)?;
@@ -86,55 +88,11 @@ const COLUMNS: [(&str, &str); 31] = [
     ("error", "error"),
 ];
 
-#[derive(Deserialize)]
-struct Attempt {
-    number: i32,
-    worker: Option<String>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    started_at: Option<OffsetDateTime>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    finished_at: Option<OffsetDateTime>,
-    outcome: Option<String>,
-    effect: Option<String>,
-    late: bool,
-    error: Option<Code>,
-    #[serde(default, with = "time::serde::rfc3339::option")]
-    worker_fenced_at: Option<OffsetDateTime>,
-    worker_fenced_by: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Code {
-    code: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    revision: Option<i32>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    at: Option<OffsetDateTime>,
-    from_state: Option<String>,
-    to_state: String,
-    actor: String,
-    reason: String,
-    details: Option<Details>,
-}
-
-/// What whoever moved it, or remarked on it, said.
-#[derive(Deserialize)]
-struct Details {
-    note: Option<String>,
-    reason: Option<String>,
-    why: Option<String>,
-    #[serde(default)]
-    by_time_only: bool,
-}
-
 /// The story as text for a person.
 fn read(story: &Story) -> serde_json::Result<String> {
-    let call: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&story.call)?;
-    let attempts: Vec<Attempt> = serde_json::from_str(&story.attempts)?;
-    let events: Vec<Event> = serde_json::from_str(&story.events)?;
+    let call = story.call.read()?;
+    let attempts = story.attempts.read()?;
+    let events = story.events.read()?;
 
     let was_corrected = call
         .get("coercions")
@@ -153,11 +111,11 @@ fn read(story: &Story) -> serde_json::Result<String> {
         let headings = [
             "ATTEMPT", "WORKER", "STARTED", "FINISHED", "OUTCOME", "EFFECT", "ERROR",
         ];
-        let fenced: String = attempts.iter().filter_map(Attempt::fenced).collect();
-        let rows: Vec<_> = attempts.into_iter().map(Attempt::cells).collect();
+        let fenced: String = attempts.iter().filter_map(fenced).collect();
+        let rows: Vec<_> = attempts.into_iter().map(cells_of_attempt).collect();
         text = text + "\n" + &table(&headings, &rows) + &fenced;
     }
-    let rows: Vec<_> = events.into_iter().map(Event::cells).collect();
+    let rows: Vec<_> = events.into_iter().map(cells_of_event).collect();
     Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
 }
 
@@ -177,54 +135,52 @@ fn shown(value: &RawValue) -> String {
     }
 }
 
-impl Attempt {
-    /// A line about its worker, where that was proven gone.
-    fn fenced(&self) -> Option<String> {
-        let (at, by) = (self.worker_fenced_at?, self.worker_fenced_by.as_deref()?);
-        Some(format!(
-            "the worker of attempt {} was fenced at {} by {}\n",
-            self.number,
-            instant(at),
-            plain(by)
-        ))
-    }
-
-    fn cells(self) -> Vec<String> {
-        let late = if self.late { " (too late)" } else { "" };
-        vec![
-            format!("{}{late}", self.number),
-            or_none(self.worker),
-            or_none(self.started_at.map(instant)),
-            or_none(self.finished_at.map(instant)),
-            or_none(self.outcome),
-            or_none(self.effect),
-            or_none(self.error.and_then(|error| error.code)),
-        ]
-    }
+/// A line about the attempt's worker, where that was proven gone.
+fn fenced(attempt: &Attempt) -> Option<String> {
+    let (at, by) = (
+        attempt.worker_fenced_at?,
+        attempt.worker_fenced_by.as_deref()?,
+    );
+    Some(format!(
+        "the worker of attempt {} was fenced at {} by {}\n",
+        attempt.number,
+        instant(at),
+        plain(by)
+    ))
 }
 
-impl Event {
-    fn cells(self) -> Vec<String> {
-        vec![
-            or_none(self.revision.map(|revision| revision.to_string())),
-            or_none(self.at.map(instant)),
-            or_none(self.from_state),
-            self.to_state,
-            self.actor,
-            self.reason,
-            self.details.map(Details::shown).unwrap_or_default(),
-        ]
-    }
+fn cells_of_attempt(attempt: Attempt) -> Vec<String> {
+    let late = if attempt.late { " (too late)" } else { "" };
+    vec![
+        format!("{}{late}", attempt.number),
+        or_none(attempt.worker),
+        or_none(attempt.started_at.map(instant)),
+        or_none(attempt.finished_at.map(instant)),
+        or_none(attempt.outcome),
+        or_none(attempt.effect),
+        or_none(attempt.error.and_then(|error| error.code)),
+    ]
 }
 
-impl Details {
-    fn shown(self) -> String {
-        let said = self.note.or(self.reason).or(self.why).unwrap_or_default();
-        if self.by_time_only {
-            format!("by time only: {said}")
-        } else {
-            said
-        }
+fn cells_of_event(event: CallEvent) -> Vec<String> {
+    vec![
+        or_none(event.revision.map(|revision| revision.to_string())),
+        or_none(event.at.map(instant)),
+        or_none(event.from_state),
+        event.to_state,
+        event.actor,
+        event.reason,
+        event.details.map(said).unwrap_or_default(),
+    ]
+}
+
+fn said(details: EventDetails) -> String {
+    let said = details.note.or(details.reason).or(details.why);
+    let said = said.unwrap_or_default();
+    if details.by_time_only {
+        format!("by time only: {said}")
+    } else {
+        said
     }
 }
 
@@ -244,14 +200,16 @@ mod tests {
                 "original_args":{"days":"9007199254740993"},"coercions":[{"path":"/days","rule":"string_to_integer"}],
                 "result":null,"error":{"code":"timeout","message":"no\u001b[2J answer"},"attempts":2,
                 "accepted_at":"2026-11-20T19:00:00.1+00:00","session":null}"#
-                .to_owned(),
+                .to_owned()
+                .into(),
             attempts: r#"[{"number":1,"worker":"worker-1\u009b","started_at":"2026-11-20T19:00:00.1019+00:00",
                 "finished_at":"2026-11-20T19:00:01+00:00","outcome":"unknown","effect":"none","late":true,
                 "worker_fenced_at":"2026-11-20T19:00:09+00:00","worker_fenced_by":"dev\u001b[2J",
                 "error":{"code":"timeout","message":"no answer"}},
                 {"number":2,"worker":null,"started_at":"2026-11-20T19:00:03+00:00","finished_at":null,"outcome":null,
                 "effect":null,"late":false,"error":null}]"#
-                .to_owned(),
+                .to_owned()
+                .into(),
             events: r#"[{"revision":0,"at":"2026-11-20T19:00:00.1+00:00","from_state":null,"to_state":"queued",
                 "actor":"dispatcher","reason":"accepted","details":null},
                 {"revision":3,"at":"2026-11-20T19:00:04+00:00","from_state":"running","to_state":"running",
@@ -260,7 +218,8 @@ mod tests {
                 "actor":"sweep","reason":"worker_lost","details":{"pause_ms":1}},
                 {"revision":5,"at":"2026-11-20T19:00:06+00:00","from_state":"in_doubt","to_state":"failed","actor":"ann",
                 "reason":"settled_not_applied","details":{"note":"no\u001b[2J charge","worker_fenced":false,"by_time_only":true}}]"#
-                .to_owned(),
+                .to_owned()
+                .into(),
         };
         insta::assert_snapshot!(read(&story).unwrap());
     }

@@ -1,28 +1,23 @@
 //! `toolfleet calls tail`: what happens, as it happens. There is no order over all calls, so each call is followed by its own
 //! revisions: those that are open, and those that came within the last minute.
 
-use std::{
-    collections::{HashMap, HashSet},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use fleet::{
     config::StoreArgs,
-    ids::{CallId, Label, ToolName},
+    ids::{Label, ToolName},
 };
-use serde::Deserialize;
+use fleet_history::{
+    calls::Filter,
+    instant,
+    news::{Followed, NewMove, current, moves_since},
+};
 use sqlx::PgPool;
-use time::OffsetDateTime;
 use tokio::time::{MissedTickBehavior, interval};
 use uuid::Uuid;
 
-use crate::commands::{
-    connect,
-    history::{self, Filter, News},
-    json, output,
-};
+use crate::commands::{connect, json, output, plain::plain};
 
 /// What `calls tail` is told.
 #[derive(Debug, clap::Args)]
@@ -74,7 +69,7 @@ impl Tail {
         let (mut followed, mut first, mut told) = (Followed::default(), true, false);
         loop {
             ticks.tick().await;
-            let current = history::current(pool, filter).await?;
+            let current = current(pool, filter).await?;
             if current.len() as u64 >= FOLLOWED_MAX.unsigned_abs() && !told {
                 told = true;
                 output::warn(
@@ -83,12 +78,12 @@ impl Tail {
             }
             followed.meet(&current);
             let current: Vec<Uuid> = current.into_iter().map(|(call, _tool)| call).collect();
-            let news = history::news(pool, &followed.question(&current)).await?;
-            let text: String = news
+            let moves = moves_since(pool, &followed.question(&current)).await?;
+            let text: String = moves
                 .iter()
-                .map(|news| self.line(news, followed.tool(news.call_id)))
+                .map(|moved| self.line(moved, followed.tool(moved.call_id)))
                 .collect::<Result<_, _>>()?;
-            followed.learn(&current, &news);
+            followed.learn(&current, &moves);
             // What has happened before is not news.
             if !first && !text.is_empty() {
                 output::print(&text)?;
@@ -99,125 +94,20 @@ impl Tail {
         }
     }
 
-    fn line(&self, news: &News, tool: &str) -> anyhow::Result<String> {
+    fn line(&self, moved: &NewMove, tool: &str) -> anyhow::Result<String> {
         if self.json {
-            return Ok(json::compact(&news.event) + "\n");
+            return Ok(json::compact(moved.event.json()) + "\n");
         }
-        let event: Event = serde_json::from_str(&news.event).context("read the view of events")?;
+        let event = moved.event.read().context("read the view of events")?;
         let from = event.from_state.as_deref().unwrap_or("-");
         let line = format!(
             "{}  {}  {tool}  {from} -> {}  {}  {}",
-            output::instant(event.at),
+            instant(event.at),
             event.call_id,
             event.to_state,
             event.reason,
             event.actor
         );
-        Ok(output::plain(&line) + "\n")
-    }
-}
-
-#[derive(Deserialize)]
-struct Event {
-    call_id: CallId,
-    #[serde(with = "time::serde::rfc3339")]
-    at: OffsetDateTime,
-    from_state: Option<String>,
-    to_state: String,
-    actor: String,
-    reason: String,
-}
-
-/// How far each call has been followed.
-#[derive(Debug, Default)]
-struct Followed {
-    calls: HashMap<Uuid, Seen>,
-    /// The tools of those calls, and of those that are just met.
-    tools: HashMap<Uuid, String>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    revision: i32,
-    over: bool,
-}
-
-impl Followed {
-    /// Takes note of whose calls these are.
-    fn meet(&mut self, current: &[(Uuid, String)]) {
-        for (call, tool) in current {
-            self.tools.entry(*call).or_insert_with(|| tool.clone());
-        }
-    }
-
-    /// The tool of a call that was met.
-    fn tool(&self, call: Uuid) -> &str {
-        self.tools.get(&call).map_or("-", String::as_str)
-    }
-
-    /// Every call that may have news, with the last revision that is known of it.
-    fn question(&self, current: &[Uuid]) -> Vec<(Uuid, i32)> {
-        let new = current.iter().filter(|call| !self.calls.contains_key(call));
-        let known = self.calls.iter().filter(|(_, seen)| !seen.over);
-        let known = known.map(|(call, seen)| (*call, seen.revision));
-        known.chain(new.map(|call| (*call, -1))).collect()
-    }
-
-    /// Takes what was found. A call that is over and no longer current has no more news.
-    fn learn(&mut self, current: &[Uuid], news: &[News]) {
-        let current: HashSet<&Uuid> = current.iter().collect();
-        for News {
-            call_id,
-            revision,
-            over,
-            ..
-        } in news
-        {
-            let seen = self.calls.entry(*call_id).or_insert(Seen {
-                revision: *revision,
-                over: *over,
-            });
-            seen.revision = seen.revision.max(*revision);
-            seen.over |= *over;
-        }
-        self.calls
-            .retain(|call, seen| !seen.over || current.contains(call));
-        self.tools.retain(|call, _| self.calls.contains_key(call));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn news(call_id: Uuid, revision: i32, over: bool) -> News {
-        News {
-            call_id,
-            revision,
-            over,
-            event: String::new(),
-        }
-    }
-
-    #[test]
-    fn a_call_is_followed_to_its_end_and_told_once() {
-        let (call, other) = (Uuid::now_v7(), Uuid::now_v7());
-        let mut followed = Followed::default();
-        followed.meet(&[(call, "look_up".to_owned()), (other, "charge".to_owned())]);
-        assert_eq!(
-            (followed.tool(call), followed.tool(other)),
-            ("look_up", "charge")
-        );
-        assert_eq!(followed.question(&[call]), [(call, -1)]);
-        followed.learn(&[call], &[news(call, 0, false), news(call, 1, false)]);
-        // No longer among the current ones, because it has ended meanwhile: asked about all the same.
-        let mut asked = followed.question(&[other]);
-        asked.sort_by_key(|(_, revision)| *revision);
-        assert_eq!(asked, [(other, -1), (call, 1)]);
-        followed.learn(&[other], &[news(call, 2, true), news(other, 0, true)]);
-        // Over and still current: known, so that it is not told again.
-        assert!(followed.question(&[other]).is_empty());
-        followed.learn(&[], &[]);
-        assert!(followed.calls.is_empty() && followed.tools.is_empty());
+        Ok(plain(&line) + "\n")
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::commands::{
     exit::{self, FAILED},
-    output::plain,
+    plain::plain,
 };
 
 /// How it is.

@@ -21,7 +21,7 @@ use crate::commands::connect;
 
 /// What the other checks go on from.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct PostgresState {
     pub(super) server: Option<Server>,
     pub(super) ledger: Option<Ledger>,
 }
@@ -63,8 +63,8 @@ const CONNECTIONS_OF_A_PROCESS: usize = 10;
 const CLOCK_OFF_MAX_S: f64 = 5.0;
 
 /// Looks at all of it, as far as Postgres answers.
-pub(super) async fn look(postgres: &Postgres, servers: &Servers) -> (Vec<Check>, Seen) {
-    let (mut checks, mut seen) = (Vec::new(), Seen::default());
+pub(super) async fn look(postgres: &Postgres, servers: &Servers) -> (Vec<Check>, PostgresState) {
+    let (mut checks, mut seen) = (Vec::new(), PostgresState::default());
     let looked = look_into(postgres, &mut checks, &mut seen).await;
     if let Err(problem) = looked {
         let name = match problem {
@@ -88,7 +88,7 @@ fn wall_clock() -> OffsetDateTime {
 async fn look_into(
     postgres: &Postgres,
     checks: &mut Vec<Check>,
-    seen: &mut Seen,
+    seen: &mut PostgresState,
 ) -> Result<(), StoreError> {
     let mut connection = postgres.connect_to_look().await?;
     let reading = ground::read(&mut connection);

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use bytes::Bytes;
 use fleet::{
     bus::connect::Bus,
     config::BusArgs,
+    definitions::Format,
     ids::{Label, ToolName},
     telemetry,
 };
+use fleet_client::FleetClient;
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-use crate::commands::{
-    ask::{Question, ask},
-    connect, output,
-};
+use crate::commands::{connect, output};
 
 /// How long ringing the bell may take; without it the fleet looks by itself every second.
 const BELL_MAX: Duration = Duration::from_secs(3);
@@ -42,16 +40,13 @@ pub(super) async fn ring(args: &BusArgs) {
 }
 
 /// Rings, and waits until a dispatcher offers this version of the tool, or a newer one; false when that takes too long.
-pub(in crate::commands) async fn ring_until_offered(
-    args: &BusArgs,
-    tool: &ToolName,
-    version: i32,
-) -> bool {
+pub(crate) async fn ring_until_offered(args: &BusArgs, tool: &ToolName, version: i32) -> bool {
     let offered = timeout(OFFERED_MAX, async {
         let bus = connect::bus(args).await?;
         publish(&bus).await?;
+        let client = FleetClient::of(&bus).await?;
         // An answer that does not come, or is a refusal, is asked for again: a dispatcher may be starting.
-        while !is_offered(&bus, tool, version).await.unwrap_or(false) {
+        while !is_offered(&client, tool, version).await.unwrap_or(false) {
             sleep(LOOK_EVERY).await;
         }
         anyhow::Ok(())
@@ -78,16 +73,10 @@ struct Offered {
     version: i32,
 }
 
-async fn is_offered(bus: &Bus, tool: &ToolName, version: i32) -> anyhow::Result<bool> {
+async fn is_offered(client: &FleetClient, tool: &ToolName, version: i32) -> anyhow::Result<bool> {
     let tenant: Label = "default".parse()?;
-    let question = Question {
-        subject: bus.subjects.tools(&tenant),
-        headers: HeaderMap::new(),
-        body: br#"{"format":"full"}"#.to_vec(),
-        wait: BELL_MAX,
-        advice: "ask again",
-    };
-    let listing: Listing = serde_json::from_str(&ask(bus, question).await?)?;
+    let answer = client.tools(&tenant, Format::Full).await?;
+    let listing: Listing = answer.read()?;
     let of_tool = |one: &&Offered| one.name == tool.as_str();
     let offered = listing.tools.iter().find(of_tool);
     Ok(offered.is_some_and(|one| one.version >= version))

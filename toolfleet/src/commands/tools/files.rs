@@ -14,14 +14,14 @@ use fleet::{
     wire::subjects::Subjects,
 };
 
-use crate::commands::{exit::UsageError, output::plain};
+use crate::commands::{plain::plain, usage::UsageError};
 
 /// Files beyond these bounds are no manifests; a manifest's own limit is lower and says so itself.
 const BYTES_MAX: u64 = 1024 * 1024;
 const FILES_MAX: usize = 1_000;
 
 /// A file and what became of reading it.
-pub(in crate::commands) struct ManifestFile {
+pub(crate) struct ManifestFile {
     pub(super) path: PathBuf,
     pub(super) manifest: Result<Manifest, Vec<ManifestProblem>>,
 }
@@ -87,7 +87,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Reads one file; whatever prevents it is a problem like others.
-pub(in crate::commands) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
+pub(crate) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
     parse(&text(path)?)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn text(path: &Path) -> Result<String, Vec<ManifestProblem>> {
             message,
         }]
     };
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would wait for its writer.
     if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
         return Err(whole_file(
             "cannot be read: it is not a regular file".to_owned(),
@@ -137,7 +137,7 @@ fn own_subject(manifest: &Manifest, subjects: &Subjects) -> Option<ManifestProbl
 }
 
 /// Each problem as `file:pointer: message`.
-pub(in crate::commands) fn sentences(file: &str, problems: &[ManifestProblem]) -> Vec<String> {
+pub(crate) fn sentences(file: &str, problems: &[ManifestProblem]) -> Vec<String> {
     let sentence = |problem: &ManifestProblem| {
         let place = [file, &problem.path]
             .into_iter()

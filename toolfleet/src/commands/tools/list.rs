@@ -4,13 +4,16 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use fleet::config::StoreArgs;
-use serde::Deserialize;
+use fleet_history::{
+    Row, instant,
+    tools::{ListedTool, tools},
+};
 
-use crate::commands::{connect, history, json, output};
+use crate::commands::{connect, json, output};
 
 /// What `tools list` is told.
 #[derive(Debug, clap::Args)]
-pub struct List {
+pub struct ListTools {
     /// Every version, not only the current one of each tool
     #[arg(long)]
     all: bool,
@@ -21,20 +24,16 @@ pub struct List {
     json: bool,
 }
 
-impl List {
+impl ListTools {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let rows = history::tools(&pool, self.all).await?;
+        let rows = tools(&pool, self.all).await?;
         if self.json {
-            output::print(&json::compact(&format!("[{}]", rows.join(","))))?;
+            output::print(&json::compact(&Row::json_of_all(&rows)))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let rows: Result<Vec<Row>, _> = rows.iter().map(|row| serde_json::from_str(row)).collect();
-        let cells: Vec<_> = rows
-            .context("read the view of tools")?
-            .into_iter()
-            .map(Row::cells)
-            .collect();
+        let rows = Row::read_all(&rows).context("read the view of tools")?;
+        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "TOOL", "VERSION", "EFFECT", "EXECUTOR", "QUEUE", "KEY", "LIMIT", "APPLIED", "BY",
             "RETIRED",
@@ -44,40 +43,19 @@ impl List {
     }
 }
 
-#[derive(Deserialize)]
-struct Row {
-    tool: String,
-    version: i32,
-    effect: String,
-    executor: String,
-    queue: String,
-    key: String,
-    concurrency: Option<i32>,
-    #[serde(with = "time::serde::rfc3339")]
-    applied_at: time::OffsetDateTime,
-    applied_by: String,
-    #[serde(with = "time::serde::rfc3339::option")]
-    retired_at: Option<time::OffsetDateTime>,
-}
-
-impl Row {
-    fn cells(self) -> Vec<String> {
-        let (version, applied) = (self.version.to_string(), output::instant(self.applied_at));
-        let limit = self.concurrency;
-        let limit = limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
-        let retired = self.retired_at;
-        let retired = retired.map_or_else(|| "-".to_owned(), output::instant);
-        vec![
-            self.tool,
-            version,
-            self.effect,
-            self.executor,
-            self.queue,
-            self.key,
-            limit,
-            applied,
-            self.applied_by,
-            retired,
-        ]
-    }
+fn cells(version: ListedTool) -> Vec<String> {
+    let none = || "-".to_owned();
+    let limit = version.concurrency.map(|limit| limit.to_string());
+    vec![
+        version.tool,
+        version.version.to_string(),
+        version.effect,
+        version.executor,
+        version.queue,
+        version.key,
+        limit.unwrap_or_else(none),
+        instant(version.applied_at),
+        version.applied_by,
+        version.retired_at.map_or_else(none, instant),
+    ]
 }

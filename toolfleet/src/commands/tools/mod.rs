@@ -20,11 +20,11 @@ pub enum Tools {
     /// Check manifests without a server: problems end with exit code 1, warnings do not
     Lint(lint::Lint),
     /// List the tools
-    List(list::List),
+    List(list::ListTools),
     /// Take a tool out of use: it is no longer offered, and new calls are refused; open calls go on. A newer version offers it again
     Retire(retire::Retire),
     /// Show a tool: its manifest, or its definition for a model
-    Show(show::Show),
+    Show(show::ShowTool),
 }
 
 impl Tools {

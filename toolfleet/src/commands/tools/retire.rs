@@ -8,10 +8,11 @@ use fleet::{
     ids::ToolName,
     store::retire::{self, Retired},
 };
+use fleet_history::instant;
 use serde_json::json;
 
 use super::bell;
-use crate::commands::{connect, output, words};
+use crate::commands::{connect, output, plain::plain, words};
 
 /// What `tools retire` is told.
 #[derive(Debug, clap::Args)]
@@ -52,8 +53,8 @@ impl Retire {
                 (version, "retired", sentence)
             }
             Retired::Before(before) => {
-                let (version, by) = (before.version, output::plain(&before.retired_by));
-                let at = output::instant(before.retired_at);
+                let (version, by) = (before.version, plain(&before.retired_by));
+                let at = instant(before.retired_at);
                 let sentence =
                     format!("had been retired before, up to version {version}, by {by} at {at}");
                 (version, "already_retired", sentence)

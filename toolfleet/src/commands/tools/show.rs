@@ -10,18 +10,17 @@ use fleet::{
     ids::ToolName,
     manifest::Manifest,
 };
-
+use fleet_history::{
+    instant,
+    tools::{ToolVersion, tool_version},
+};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::commands::{
-    connect,
-    history::{self, ToolVersion},
-    json, output,
-};
+use crate::commands::{connect, json, output};
 
 /// What `tools show` is told.
 #[derive(Debug, clap::Args)]
-pub struct Show {
+pub struct ShowTool {
     /// The tool's name
     tool: ToolName,
     /// The version; the current one without it
@@ -93,20 +92,20 @@ fn warn_of_retirement(tool: &ToolName, found: &ToolVersion) {
     if let (Some(at), Some(by), Some(note)) =
         (found.retired_at, &found.retired_by, &found.retired_note)
     {
-        let (version, at) = (found.version, output::instant(at));
+        let (version, at) = (found.version, instant(at));
         output::warn(&format!(
             "{tool} version {version} is retired, by {by} at {at}: {note}"
         ));
     }
 }
 
-impl Show {
+impl ShowTool {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         if self.strict && self.format != Shape::Openai {
             bail!("--strict is for --format openai alone");
         }
         let pool = connect::reader(&self.store).await?;
-        let found = history::tool_version(&pool, &self.tool, self.tool_version).await?;
+        let found = tool_version(&pool, &self.tool, self.tool_version).await?;
         let Some(found) = found else {
             match self.tool_version {
                 Some(version) => bail!("tool {} has no version {version}", self.tool),

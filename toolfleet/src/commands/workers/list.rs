@@ -4,14 +4,16 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use fleet::config::StoreArgs;
-use serde::Deserialize;
-use time::OffsetDateTime;
+use fleet_history::{
+    Row, instant,
+    workers::{ListedWorker, workers},
+};
 
-use crate::commands::{connect, history, json, output};
+use crate::commands::{connect, json, output};
 
 /// What `workers list` is told.
 #[derive(Debug, clap::Args)]
-pub struct List {
+pub struct ListWorkers {
     /// Those too that have left in order or are fenced
     #[arg(long)]
     all: bool,
@@ -22,17 +24,16 @@ pub struct List {
     json: bool,
 }
 
-impl List {
+impl ListWorkers {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
-        let rows = history::workers(&pool, self.all).await?;
+        let rows = workers(&pool, self.all).await?;
         if self.json {
-            output::print(&json::compact(&format!("[{}]", rows.join(","))))?;
+            output::print(&json::compact(&Row::json_of_all(&rows)))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let rows: Result<Vec<Row>, _> = rows.iter().map(|row| serde_json::from_str(row)).collect();
-        let rows = rows.context("read the view of workers")?;
-        let cells: Vec<_> = rows.into_iter().map(Row::cells).collect();
+        let rows = Row::read_all(&rows).context("read the view of workers")?;
+        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "WORKER",
             "NAME",
@@ -50,41 +51,20 @@ impl List {
     }
 }
 
-#[derive(Deserialize)]
-struct Row {
-    worker_id: String,
-    name: String,
-    host: String,
-    pid: i32,
-    state: String,
-    queues: Vec<String>,
-    concurrency: i32,
-    running: i64,
-    #[serde(with = "time::serde::rfc3339")]
-    beat_at: OffsetDateTime,
-    #[serde(with = "time::serde::rfc3339::option")]
-    ended_at: Option<OffsetDateTime>,
-    ended_by: Option<String>,
-    fenced_by: Option<String>,
-    fence_note: Option<String>,
-}
-
-impl Row {
-    fn cells(self) -> Vec<String> {
-        let none = || "-".to_owned();
-        let note = self.fence_note.map(|note| format!(": {note}"));
-        let fenced = self.fenced_by.map(|by| by + &note.unwrap_or_default());
-        vec![
-            self.worker_id,
-            self.name,
-            self.host,
-            self.pid.to_string(),
-            self.state,
-            self.queues.join(","),
-            format!("{} of {}", self.running, self.concurrency),
-            output::instant(self.beat_at),
-            self.ended_at.map_or_else(none, output::instant),
-            fenced.or(self.ended_by).unwrap_or_else(none),
-        ]
-    }
+fn cells(worker: ListedWorker) -> Vec<String> {
+    let none = || "-".to_owned();
+    let note = worker.fence_note.map(|note| format!(": {note}"));
+    let fenced = worker.fenced_by.map(|by| by + &note.unwrap_or_default());
+    vec![
+        worker.worker_id,
+        worker.name,
+        worker.host,
+        worker.pid.to_string(),
+        worker.state,
+        worker.queues.join(","),
+        format!("{} of {}", worker.running, worker.concurrency),
+        instant(worker.beat_at),
+        worker.ended_at.map_or_else(none, instant),
+        fenced.or(worker.ended_by).unwrap_or_else(none),
+    ]
 }

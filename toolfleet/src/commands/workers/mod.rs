@@ -11,7 +11,7 @@ use clap::Subcommand;
 #[derive(Debug, Subcommand)]
 pub enum Workers {
     /// List the workers that live, and the dead ones that are not fenced
-    List(list::List),
+    List(list::ListWorkers),
     /// Declare a worker gone, with everything it had started: then what it left in doubt can be settled as not applied
     Fence(fence::Fence),
 }

@@ -19,9 +19,9 @@ const LINE_MAX: usize = 300 * 1024;
 pub(super) const PREFIX_MAX: usize = 200;
 
 /// What a line is good for.
-pub(super) enum Line {
+pub(super) enum FileLine {
     /// It can be sent.
-    Fit(Sendable),
+    Fit(SendableLine),
     /// It would spoil the others of its batch, or is too long for any.
     Unfit {
         number: u64,
@@ -31,7 +31,7 @@ pub(super) enum Line {
 }
 
 /// A line that can be an element of a batch.
-pub(super) struct Sendable {
+pub(super) struct SendableLine {
     /// From 1.
     pub(super) number: u64,
     /// The object, with what it lacked.
@@ -41,7 +41,7 @@ pub(super) struct Sendable {
 }
 
 /// Reads them one by one: a line is all that is in memory.
-pub(super) struct Lines<'a> {
+pub(super) struct CallLines<'a> {
     reader: Box<dyn BufRead>,
     tool: Option<&'a ToolName>,
     prefix: &'a IdempotencyKey,
@@ -49,7 +49,7 @@ pub(super) struct Lines<'a> {
     bytes: u64,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> CallLines<'a> {
     pub(super) fn new(
         reader: Box<dyn BufRead>,
         tool: Option<&'a ToolName>,
@@ -70,7 +70,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line that is not empty; `None` at the end.
-    pub(super) fn next_line(&mut self) -> anyhow::Result<Option<Line>> {
+    pub(super) fn next_line(&mut self) -> anyhow::Result<Option<FileLine>> {
         loop {
             let mut line = Vec::new();
             let limit = LINE_MAX as u64 + 1;
@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
                 self.skip_rest(&line)?;
                 let what = format!("the line has more than {LINE_MAX} bytes");
                 let code = Code::PayloadTooLarge;
-                return Ok(Some(Line::Unfit { number, code, what }));
+                return Ok(Some(FileLine::Unfit { number, code, what }));
             }
             let line = line.trim_ascii();
             if !line.is_empty() {
@@ -115,12 +115,12 @@ impl<'a> Lines<'a> {
     }
 
     /// What is wrong with it beyond its being an object is for the dispatcher to say.
-    fn made_ready(&self, line: &[u8]) -> Line {
+    fn made_ready(&self, line: &[u8]) -> FileLine {
         let number = self.number;
         let Ok(text) = std::str::from_utf8(line) else {
             let what = "the line is not UTF-8".to_owned();
             let code = Code::InvalidUnicode;
-            return Line::Unfit { number, code, what };
+            return FileLine::Unfit { number, code, what };
         };
         let members: Members = match serde_json::from_str(text) {
             Ok(members) => members,
@@ -130,7 +130,7 @@ impl<'a> Lines<'a> {
                     _ => Code::MalformedJson,
                 };
                 let what = format!("the line is not one JSON object: {problem}");
-                return Line::Unfit { number, code, what };
+                return FileLine::Unfit { number, code, what };
             }
         };
         let mut added = Vec::new();
@@ -152,7 +152,7 @@ impl<'a> Lines<'a> {
             ","
         };
         let text = format!("{{{}{comma}{rest}", added.join(","));
-        Line::Fit(Sendable { number, text, key })
+        FileLine::Fit(SendableLine { number, text, key })
     }
 
     /// Of its place and its text, so that two equal lines are two calls and the same line is always the same one.
@@ -220,11 +220,11 @@ mod tests {
 
     use super::*;
 
-    fn read(file: &str, tool: Option<&str>) -> Vec<Line> {
+    fn read(file: &str, tool: Option<&str>) -> Vec<FileLine> {
         let prefix = "run\"1".parse().unwrap();
         let tool = tool.map(|tool| tool.parse().unwrap());
         let reader = Box::new(Cursor::new(file.as_bytes().to_vec()));
-        let mut lines = Lines::new(reader, tool.as_ref(), &prefix);
+        let mut lines = CallLines::new(reader, tool.as_ref(), &prefix);
         let mut all = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {
             all.push(line);
@@ -233,10 +233,10 @@ mod tests {
         all
     }
 
-    fn fit(file: &str, tool: Option<&str>) -> Vec<Sendable> {
+    fn fit(file: &str, tool: Option<&str>) -> Vec<SendableLine> {
         let fit = read(file, tool).into_iter().filter_map(|line| match line {
-            Line::Fit(line) => Some(line),
-            Line::Unfit { .. } => None,
+            FileLine::Fit(line) => Some(line),
+            FileLine::Unfit { .. } => None,
         });
         fit.collect()
     }
@@ -267,7 +267,7 @@ mod tests {
         };
         let first = keys(file);
         assert_eq!(first, keys(file));
-        assert_eq!(first[3], None, "whoever says null wants none");
+        assert_eq!(first[3], None, "null asks for none");
         let distinct: std::collections::BTreeSet<_> = first.iter().collect();
         assert_eq!(distinct.len(), 4);
         assert!(
@@ -292,8 +292,8 @@ mod tests {
         let told: Vec<Option<Code>> = lines
             .iter()
             .map(|line| match line {
-                Line::Fit(_) => None,
-                Line::Unfit { code, .. } => Some(*code),
+                FileLine::Fit(_) => None,
+                FileLine::Unfit { code, .. } => Some(*code),
             })
             .collect();
         assert_eq!(

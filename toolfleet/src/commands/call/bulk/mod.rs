@@ -3,81 +3,50 @@
 //! What makes that safe is the keys and nothing else: a line without one gets one of its place and its text, so that the
 //! same file sent again finds its own calls. Nothing is remembered on this machine.
 
+pub(super) mod flags;
 mod lines;
 mod outcome;
 mod progress;
+mod summary;
 
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
+use async_nats::HeaderMap;
 use fleet::{
-    bus::connect::Bus,
     config::ConfigError,
-    delay::Reconnect,
     explain::chain,
-    ids::{CallId, IdempotencyKey},
+    ids::{CallId, Label},
+};
+use fleet_client::{
+    FleetClient, Head,
+    batch::BatchLimits,
+    rounds::{BatchCall, BatchError},
 };
 use futures_util::{StreamExt, stream};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use self::{
-    lines::{Line, Lines, Sendable},
-    outcome::{Said, Summary},
-    progress::Progress,
+    lines::{CallLines, FileLine, SendableLine},
+    progress::BulkProgress,
+    summary::BulkSummary,
 };
-use super::{Call, request};
+use super::{flags::Call, request};
 use crate::commands::{
-    ask::{DECISION_MAX, Question, ask},
+    ask::unanswered,
     connect,
-    exit::{FAILED, OK, UsageError},
+    exit::{FAILED, OK},
     given, json, output,
+    usage::UsageError,
 };
 
-/// Lines in one batch.
-const BATCH_LINES: usize = 1_000;
-/// Bytes that a dispatcher may need to answer one call, whatever becomes of it.
-const ANSWER_BYTES: usize = 1_100;
-/// What headers may take of a message.
-const HEADERS_BYTES: usize = 20 * 1024;
-/// Bytes that a dispatcher takes in one batch, whatever its server carries.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
-/// How often a batch is sent that is not answered, or whose calls cannot be taken just now: for about a minute.
-const TRIES_MAX: u32 = 16;
 /// Calls that are waited for at a time.
 const WAITING_MAX: usize = 64;
-
-/// The flags that only `--bulk` knows.
-#[derive(Debug, clap::Args)]
-pub(super) struct BulkArgs {
-    /// Send a file of calls in batches, an object {"tool", "args", …} on each line; - is standard input. TOOL is for
-    /// lines that name none. Running it again doubles nothing
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "args", "key", "detach", "wait"])]
-    bulk: Option<PathBuf>,
-    /// With --bulk: how the keys begin that lines without one get; another one makes new calls of the same lines
-    #[arg(long, value_name = "NAME", requires = "bulk", default_value = "bulk")]
-    key_prefix: IdempotencyKey,
-    /// With --bulk: where the answers go, a line of JSON each; standard output without it
-    #[arg(long, value_name = "FILE", requires = "bulk")]
-    out: Option<PathBuf>,
-    /// With --bulk: after everything is sent, wait this long until all of it is over, and count what came of it
-    #[arg(long, value_name = "SECONDS", requires = "bulk", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    wait_all: Option<u64>,
-}
-
-impl BulkArgs {
-    /// Whether this is what was asked for.
-    pub(super) const fn is_asked(&self) -> bool {
-        self.bulk.is_some()
-    }
-}
 
 /// Sends the file.
 pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
@@ -121,27 +90,23 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         file.map(BufWriter::new)
     });
     let out = out.transpose()?;
-    let headers = request::headers(call)?;
-    let bus = connect::bus(&call.bus).await?;
-    let payload_max = bus.payload_max();
+    let client = connect::client(&call.bus).await?;
     let mut sending = Sending {
-        subject: bus.subjects.batch(&call.tenant),
-        headers,
-        bytes_max: payload_max.min(BATCH_BYTES).saturating_sub(HEADERS_BYTES),
-        lines_max: (payload_max / ANSWER_BYTES).clamp(1, BATCH_LINES),
+        tenant: &call.tenant,
+        headers: request::options(call).headers(),
+        limits: BatchLimits::of(client.connection().max_payload()),
         out,
-        summary: Summary::default(),
-        progress: Progress::new(bytes, call.json, io::stderr().is_terminal()),
+        summary: BulkSummary::default(),
+        progress: BulkProgress::new(bytes, call.json, io::stderr().is_terminal()),
         accepted: options.wait_all.map(|_| Vec::new()),
-        bus,
+        client,
     };
     let tool = call.tool.as_ref();
     sending
-        .all(Lines::new(reader, tool, &options.key_prefix))
+        .all(CallLines::new(reader, tool, &options.key_prefix))
         .await?;
     if let Some(seconds) = options.wait_all {
-        let subject = sending.bus.subjects.get(&call.tenant);
-        sending.wait(subject, Duration::from_secs(seconds)).await?;
+        sending.wait(Duration::from_secs(seconds)).await;
     }
     sending.progress.end();
     let summary = sending.summary;
@@ -153,37 +118,30 @@ pub(super) async fn run(call: &Call) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if summary.is_good() { OK } else { FAILED }))
 }
 
-struct Sending {
-    bus: Bus,
-    subject: String,
-    headers: async_nats::HeaderMap,
-    bytes_max: usize,
-    lines_max: usize,
+struct Sending<'a> {
+    client: FleetClient,
+    tenant: &'a Label,
+    headers: HeaderMap,
+    limits: BatchLimits,
     out: Option<BufWriter<File>>,
-    summary: Summary,
-    progress: Progress,
+    summary: BulkSummary,
+    progress: BulkProgress,
     /// Kept only if they are to be waited for.
     accepted: Option<Vec<CallId>>,
 }
 
-/// The answer to a batch, or the envelope that refuses all of it.
-#[derive(Deserialize)]
-struct Answer<'a> {
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-impl Sending {
-    async fn all(&mut self, mut lines: Lines<'_>) -> anyhow::Result<()> {
-        let mut batch: Vec<Sendable> = Vec::new();
+impl Sending<'_> {
+    async fn all(&mut self, mut lines: CallLines<'_>) -> anyhow::Result<()> {
+        let mut batch: Vec<SendableLine> = Vec::new();
         let mut bytes = 0;
         while let Some(line) = lines.next_line()? {
             match line {
-                Line::Unfit { number, code, what } => {
+                FileLine::Unfit { number, code, what } => {
                     self.tell(number, None, &outcome::unfit(code, &what))?;
                 }
-                Line::Fit(line) => {
-                    if batch.len() >= self.lines_max || bytes + line.text.len() > self.bytes_max {
+                FileLine::Fit(line) => {
+                    let BatchLimits { calls, bytes: most } = self.limits;
+                    if batch.len() >= calls || bytes + line.text.len() > most {
                         self.batch(std::mem::take(&mut batch)).await?;
                         bytes = 0;
                     }
@@ -198,86 +156,39 @@ impl Sending {
     }
 
     /// Sends one batch until every line of it has its answer.
-    async fn batch(&mut self, mut batch: Vec<Sendable>) -> anyhow::Result<()> {
-        let mut pauses = Reconnect::default();
-        for attempt in 1.. {
-            if batch.is_empty() {
-                break;
-            }
-            let last = attempt >= TRIES_MAX;
-            match self.send(&batch).await {
-                Ok(text) => batch = self.hear(batch, &text, last)?,
-                Err(problem) if last => return Err(problem),
-                Err(_silence) => {
-                    // Nobody knows whether they were accepted, and without a key it would be found out by doing it twice.
-                    let (keyed, unkeyed): (Vec<_>, Vec<_>) =
-                        batch.into_iter().partition(|line| line.key.is_some());
-                    for line in unkeyed {
-                        self.tell(line.number, None, &outcome::unanswered())?;
-                    }
-                    batch = keyed;
+    async fn batch(&mut self, batch: Vec<SendableLine>) -> anyhow::Result<()> {
+        let (mut told, mut calls) = (Vec::new(), Vec::new());
+        for SendableLine { number, text, key } in batch {
+            let has_key = key.is_some();
+            calls.push(BatchCall { text, has_key });
+            told.push((number, key));
+        }
+        let (client, headers) = (self.client.clone(), self.headers.clone());
+        let mut rounds = client.rounds(self.tenant, &headers, calls);
+        while let Some(answered) = rounds
+            .next()
+            .await
+            .map_err(|problem| stopped(problem, &told))?
+        {
+            for one in answered {
+                let (number, key) = &told[one.place];
+                match one.answer {
+                    Some(envelope) => self.tell(*number, key.as_deref(), &envelope)?,
+                    None => self.tell(*number, None, &outcome::unanswered())?,
                 }
-            }
-            if !batch.is_empty() {
-                pauses.pause().await;
             }
         }
         self.progress.sent(&self.summary);
         self.flush()
     }
 
-    async fn send(&self, batch: &[Sendable]) -> anyhow::Result<String> {
-        let texts: Vec<&str> = batch.iter().map(|line| line.text.as_str()).collect();
-        let question = Question {
-            subject: self.subject.clone(),
-            headers: self.headers.clone(),
-            body: format!("{{\"calls\":[{}]}}", texts.join(",")).into_bytes(),
-            wait: 2 * DECISION_MAX,
-            advice: "run the same command again: what was accepted is not sent a second time",
-        };
-        ask(&self.bus, question).await
-    }
-
-    /// Tells what is answered for good; gives those back that are to be sent again.
-    fn hear(
-        &mut self,
-        batch: Vec<Sendable>,
-        text: &str,
-        last: bool,
-    ) -> anyhow::Result<Vec<Sendable>> {
-        let answer: Answer<'_> = serde_json::from_str(text).context("read the answer")?;
-        let Some(items) = answer.items else {
-            let said = Said::of(text)?;
-            if said.may_pass() && !last {
-                return Ok(batch);
-            }
-            let first = batch.first().map_or(0, |line| line.number);
-            bail!(
-                "the batch from line {first} on was refused: {}",
-                said.message()
-            );
-        };
-        if items.len() != batch.len() {
-            bail!("{} answers came for {} calls", items.len(), batch.len());
-        }
-        let mut again = Vec::new();
-        for (line, item) in batch.into_iter().zip(items) {
-            let said = Said::of(item.get())?;
-            if said.may_pass() && !last && (line.key.is_some() || said.nothing_happened()) {
-                again.push(line);
-                continue;
-            }
-            if let (Some(accepted), Some(call)) = (&mut self.accepted, said.call_id) {
-                accepted.push(call);
-            }
-            self.tell(line.number, line.key.as_deref(), item.get())?;
-        }
-        Ok(again)
-    }
-
     /// A line about a line.
     fn tell(&mut self, number: u64, key: Option<&str>, envelope: &str) -> anyhow::Result<()> {
-        self.summary.count(&Said::of(envelope)?);
+        let head = Head::of(envelope.as_bytes()).context("read the answer")?;
+        if let (Some(accepted), Some(call)) = (&mut self.accepted, head.call_id) {
+            accepted.push(call);
+        }
+        self.summary.count(&head);
         let key = serde_json::to_string(&key)?;
         let envelope = json::compact(envelope);
         let text = format!("{{\"line\":{number},\"idempotency_key\":{key},\"answer\":{envelope}}}");
@@ -294,45 +205,36 @@ impl Sending {
     }
 
     /// Waits until every accepted call is over or in doubt, or the time is.
-    async fn wait(&mut self, subject: String, patience: Duration) -> anyhow::Result<()> {
+    async fn wait(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         let calls = self.accepted.take().unwrap_or_default();
         self.progress.waits_for(calls.len());
-        let (bus, subject) = (&self.bus, &subject);
+        let (client, tenant) = (&self.client, self.tenant);
         let waiting = calls
             .into_iter()
-            .map(async |call| outcome_of(bus, subject, call, until).await);
+            .map(async |call| client.wait(tenant, call, until).await);
         let mut waiting = stream::iter(waiting).buffer_unordered(WAITING_MAX);
-        while let Some(state) = waiting.next().await {
+        while let Some(waited) = waiting.next().await {
+            // Of one that cannot be asked about it is not known either that it is over.
+            let state = waited.ok().flatten().map(|head| head.state);
             self.summary.ended(state);
             self.progress.ended(&self.summary);
         }
-        Ok(())
     }
 }
 
-/// How a call ended; `None` when it has not, or nobody says so.
-async fn outcome_of(bus: &Bus, subject: &str, call: CallId, until: Instant) -> Option<String> {
-    const GLANCE: Duration = Duration::from_secs(20);
-    let mut pauses = Reconnect::default();
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let wait = left.min(GLANCE);
-        let question = Question {
-            subject: subject.to_owned(),
-            headers: async_nats::HeaderMap::new(),
-            body: serde_json::json!({"call_id": call, "wait_ms": wait.as_millis() as u64})
-                .to_string()
-                .into_bytes(),
-            wait: wait + DECISION_MAX,
-            advice: "",
-        };
-        match ask(bus, question).await.and_then(|text| Said::of(&text)) {
-            Ok(said) if said.is_decided() => return Some(said.state),
-            Ok(_) | Err(_) if left.is_zero() => return None,
-            Ok(said) if said.is_refused() => pauses.pause().await,
-            Ok(_undecided) => {}
-            Err(_silence) => pauses.pause().await,
+/// Why a batch of these lines cannot go on.
+fn stopped(problem: BatchError, lines: &[(u64, Option<String>)]) -> anyhow::Error {
+    match problem {
+        BatchError::Ask(problem) => unanswered(
+            problem,
+            "run the same command again: what was accepted is not sent a second time",
+        ),
+        BatchError::Refused { head, first } => {
+            let first = lines.get(first).map_or(0, |(number, _)| *number);
+            let why = head.message();
+            anyhow!("the batch from line {first} on was refused: {why}")
         }
+        BatchError::Miscounted { .. } => problem.into(),
     }
 }

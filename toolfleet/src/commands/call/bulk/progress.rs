@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::outcome::Summary;
+use super::summary::BulkSummary;
 use crate::commands::output;
 
 /// Between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-pub(super) struct Progress(Shown);
+pub(super) struct BulkProgress(Shown);
 
 enum Shown {
     Bar(ProgressBar),
@@ -18,7 +18,7 @@ enum Shown {
     Nothing,
 }
 
-impl Progress {
+impl BulkProgress {
     /// For a file of so many bytes, where that is known.
     pub(super) fn new(bytes: Option<u64>, for_a_program: bool, on_a_terminal: bool) -> Self {
         Self(match (for_a_program, on_a_terminal) {
@@ -40,7 +40,7 @@ impl Progress {
     }
 
     /// A batch was answered.
-    pub(super) fn sent(&mut self, summary: &Summary) {
+    pub(super) fn sent(&mut self, summary: &BulkSummary) {
         self.say(&summary.to_string());
     }
 
@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// One of them is over.
-    pub(super) fn ended(&mut self, summary: &Summary) {
+    pub(super) fn ended(&mut self, summary: &BulkSummary) {
         if let Shown::Bar(bar) = &self.0 {
             bar.set_position(summary.over());
         }

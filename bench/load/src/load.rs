@@ -1,0 +1,355 @@
+//! The load: one task that sends requests and reads answers, over one connection and one inbox.
+//!
+//! In a closed loop the next request goes out when one is answered. In an open loop each has its instant, whatever became of
+//! those before it, and its latency counts from that instant: a fleet that stalls is charged for everyone who had to wait,
+//! not only for the one who was waiting when it did.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use async_nats::{Message, Subscriber};
+use fleet::bus::connect::Bus;
+use fleet_client::inbox::{Inbox, is_no_responders};
+use futures_util::{StreamExt, stream::ReadyChunks};
+use tokio::time::sleep_until;
+
+use crate::{
+    answer::{Answer, Told},
+    figures::{Counts, Latencies, count},
+    tally::Tally,
+    workload::{Mode, Requests, Workload},
+};
+
+/// How long an answer may take: a caller's wait of 30 s, and a little.
+const ANSWER_MAX: Duration = Duration::from_secs(40);
+/// Requests in the air in an open loop; beyond them the bench itself refuses, and says so.
+const AIR_MAX: usize = 50_000;
+/// Answers that are read at once.
+const CHUNK: usize = 256;
+/// How long a caller that was turned away waits, where it was not told, and at most.
+const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What one slice of load came to.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// From the intended start of a request to its answer, of those that were to start in the measured time.
+    pub(crate) latencies: Latencies,
+    /// Calls that were answered well within the measured time.
+    pub(crate) answered: u64,
+    /// Calls that were sent in the measured time.
+    pub(crate) sent: u64,
+    pub(crate) refused: Counts,
+    pub(crate) failed: Counts,
+}
+
+/// When a slice of load begins, is measured, and sends no more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) begin: Instant,
+    pub(crate) measure: Instant,
+    pub(crate) end: Instant,
+}
+
+impl Times {
+    /// From now on.
+    pub(crate) fn new(warm_up: Duration, measured: Duration) -> Self {
+        let begin = Instant::now();
+        let measure = begin + warm_up;
+        Self {
+            begin,
+            measure,
+            end: measure + measured,
+        }
+    }
+
+    fn measures(&self, at: Instant) -> bool {
+        (self.measure..self.end).contains(&at)
+    }
+}
+
+/// One request in the air.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    number: u64,
+    intended: Instant,
+}
+
+struct Load<'a> {
+    bus: &'a Bus,
+    workload: &'a Workload,
+    requests: &'a Requests,
+    times: Times,
+    tally: &'a mut Tally,
+    inbox: Inbox,
+    air: Vec<Option<Sent>>,
+    free: Vec<usize>,
+    /// Callers that wait before they call again.
+    pausing: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// The next intended start of an open loop.
+    due: Instant,
+    started: u64,
+    loaded: Loaded,
+}
+
+/// Sends until the time is over, then waits for what is in the air. `tell` hears the calls answered so far.
+pub(crate) async fn run(
+    bus: &Bus,
+    workload: &Workload,
+    requests: &Requests,
+    times: Times,
+    tally: &mut Tally,
+    tell: impl Fn(u64),
+) -> anyhow::Result<Loaded> {
+    let (inbox, answers) = Inbox::open(&bus.client).await?;
+    let slots = match workload.rate {
+        Some(_open) => AIR_MAX,
+        None => workload.in_flight.div_ceil(workload.calls_per_request()),
+    };
+    let mut load = Load {
+        bus,
+        workload,
+        requests,
+        times,
+        tally,
+        inbox,
+        air: vec![None; slots],
+        free: (0..slots).rev().collect(),
+        pausing: BinaryHeap::new(),
+        due: times.begin,
+        started: 0,
+        loaded: Loaded::default(),
+    };
+    load.drive(answers.ready_chunks(CHUNK), tell).await?;
+    Ok(load.loaded)
+}
+
+impl Load<'_> {
+    async fn drive(
+        &mut self,
+        mut answers: ReadyChunks<Subscriber>,
+        tell: impl Fn(u64),
+    ) -> anyhow::Result<()> {
+        let mut answered = 0;
+        loop {
+            let now = Instant::now();
+            let sends = now < self.times.end && !self.is_enough();
+            if sends {
+                self.start(now).await?;
+            } else if self.free.len() + self.pausing.len() == self.air.len() {
+                return Ok(());
+            }
+            let wake = self.wake(now);
+            let chunk = tokio::select! {
+                biased;
+                chunk = answers.next() => chunk.context("the connection to NATS was closed")?,
+                () = sleep_until(wake.into()) => {
+                    if wake >= self.times.end + ANSWER_MAX {
+                        self.give_up();
+                        return Ok(());
+                    }
+                    Vec::new()
+                }
+            };
+            let now = Instant::now();
+            for message in chunk {
+                answered += self.take(&message, now);
+            }
+            tell(answered);
+            // Lets the connection send what it was given before more is read.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whether all calls that were asked for were taken.
+    fn is_enough(&self) -> bool {
+        let refused: u64 = self.loaded.refused.values().sum();
+        let limit = self.workload.limit;
+        limit.is_some_and(|limit| self.tally.len().saturating_sub(refused) >= limit)
+    }
+
+    /// Sends whatever may be sent now.
+    async fn start(&mut self, now: Instant) -> anyhow::Result<()> {
+        match self.workload.rate {
+            None => {
+                while let Some(Reverse((at, slot))) = self.pausing.peek().copied() {
+                    if at > now {
+                        break;
+                    }
+                    self.pausing.pop();
+                    self.free.push(slot);
+                }
+                while !self.is_enough()
+                    && let Some(slot) = self.free.pop()
+                {
+                    self.send(slot, Instant::now()).await?;
+                }
+            }
+            Some(rate) => {
+                while self.due <= now {
+                    let intended = self.due;
+                    self.started += 1;
+                    self.due = self.times.begin + nth(self.started, rate, self.workload);
+                    match self.free.pop() {
+                        Some(slot) => self.send(slot, intended).await?,
+                        None => {
+                            let calls = self.workload.calls_per_request() as u64;
+                            count(&mut self.loaded.refused, "too_many_in_the_air", calls);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, slot: usize, intended: Instant) -> anyhow::Result<()> {
+        let calls = self.workload.calls_per_request();
+        let number = self.tally.sent(calls);
+        if self.times.measures(intended) {
+            self.loaded.sent += calls as u64;
+        }
+        let request = self.requests.make(number);
+        self.air[slot] = Some(Sent { number, intended });
+        let reply = self.inbox.address(format_args!("{slot}-{number}"));
+        let sending = self.bus.client.publish_with_reply_and_headers(
+            request.subject,
+            reply,
+            request.headers,
+            request.body,
+        );
+        sending.await.context("send a request")
+    }
+
+    /// When to look again if no answer comes.
+    fn wake(&self, now: Instant) -> Instant {
+        if now >= self.times.end {
+            return self.times.end + ANSWER_MAX;
+        }
+        let next = match (self.workload.rate, self.pausing.peek()) {
+            (Some(_open), _) => self.due,
+            (None, Some(Reverse((at, _)))) => *at,
+            (None, None) => self.times.end,
+        };
+        next.min(self.times.end)
+    }
+
+    /// Takes an answer; how many calls it was of.
+    fn take(&mut self, message: &Message, now: Instant) -> u64 {
+        let Some((slot, sent)) = self.sent(message.subject.as_str()) else {
+            return 0;
+        };
+        self.air[slot] = None;
+        let calls = self.workload.calls_per_request();
+        let mut pause = None;
+        let mut note = |load: &mut Self, place: usize, answer: Answer| {
+            load.tally.told(sent.number + place as u64, answer.told);
+            if answer.told == Told::Refused {
+                pause = pause.max(Some(
+                    answer.retry_after_ms.map_or(PAUSE, Duration::from_millis),
+                ));
+            }
+            load.note(answer, now);
+        };
+        if is_no_responders(message) {
+            for place in 0..calls {
+                note(self, place, Answer::no_dispatcher());
+            }
+        } else if self.workload.mode == Mode::Batch {
+            let answers = Answer::of_batch(&message.payload, calls);
+            for (place, answer) in answers.into_iter().enumerate() {
+                note(self, place, answer);
+            }
+        } else {
+            note(self, 0, Answer::of(&message.payload));
+        }
+        if self.times.measures(sent.intended) && pause.is_none() {
+            self.loaded.latencies.record(now - sent.intended);
+        }
+        match (pause, self.workload.rate) {
+            (Some(pause), None) => {
+                self.pausing
+                    .push(Reverse((now + pause.min(PAUSE_MAX), slot)));
+            }
+            _ => self.free.push(slot),
+        }
+        calls as u64
+    }
+
+    /// Which request was answered; none if it was answered before.
+    fn sent(&self, subject: &str) -> Option<(usize, Sent)> {
+        let (slot, number) = self.inbox.token(subject)?.split_once('-')?;
+        let (slot, number): (usize, u64) = (slot.parse().ok()?, number.parse().ok()?);
+        let sent = (*self.air.get(slot)?)?;
+        (sent.number == number).then_some((slot, sent))
+    }
+
+    fn note(&mut self, answer: Answer, now: Instant) {
+        let measured = self.times.measures(now);
+        let expects = match self.workload.mode {
+            Mode::Sync => Told::Succeeded,
+            Mode::Async | Mode::Batch => Told::Open,
+        };
+        match answer.told {
+            told if told == expects || told == Told::Succeeded => {
+                self.loaded.answered += u64::from(measured);
+            }
+            Told::Refused => {
+                let code = answer.code.unwrap_or_default();
+                count(&mut self.loaded.refused, &code, 1);
+            }
+            Told::Nothing | Told::Failed | Told::Open | Told::Succeeded => {
+                // A tool's no is an answer as good as any: the fleet did all of its work.
+                let code = answer.code.unwrap_or_else(|| "not_over_in_time".to_owned());
+                self.loaded.answered += u64::from(measured && answer.told == Told::Failed);
+                count(&mut self.loaded.failed, &code, 1);
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        let calls = self.workload.calls_per_request() as u64;
+        let silent = self.air.iter().flatten().count() as u64 * calls;
+        count(&mut self.loaded.failed, "no_answer", silent);
+    }
+}
+
+/// When the request of this number is to start, from the beginning.
+fn nth(number: u64, rate: u32, workload: &Workload) -> Duration {
+    let calls = u128::from(number) * workload.calls_per_request() as u128;
+    let nanos = calls * 1_000_000_000 / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::call::Effect;
+
+    use super::*;
+    use crate::workload::sample as workload;
+
+    #[test]
+    fn an_open_loop_does_not_drift() {
+        let single = workload(Effect::Read, Mode::Sync);
+        assert_eq!(nth(15_000, 5_000, &single), Duration::from_secs(3));
+        assert_eq!(nth(1, 3, &single), Duration::from_nanos(333_333_333));
+        assert_eq!(
+            nth(3_000_000_000, 3, &single),
+            Duration::from_secs(1_000_000_000)
+        );
+        let batch = workload(Effect::Read, Mode::Batch);
+        assert_eq!(nth(5, 15, &batch), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn only_the_time_after_the_warm_up_is_measured() {
+        let times = Times::new(Duration::from_secs(1), Duration::from_secs(2));
+        let at = |millis| times.begin + Duration::from_millis(millis);
+        assert!(!times.measures(at(999)) && !times.measures(at(3_000)));
+        assert!(times.measures(at(1_000)) && times.measures(at(2_999)));
+    }
+}

@@ -1,0 +1,70 @@
+//! What is to be measured.
+
+use std::time::Duration;
+
+use fleet::call::{Effect, Priority};
+
+use crate::workload::{Mode, Workload};
+
+/// What is to be measured, and beside what.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What to call, one after the other.
+    pub effects: Vec<Effect>,
+    /// How calls are made.
+    pub mode: Mode,
+    /// Calls in the air at a time, in a closed loop.
+    pub in_flight: usize,
+    /// Calls a second; none: a closed loop.
+    pub rate: Option<u32>,
+    /// Calls in one request, in batches.
+    pub batch: usize,
+    /// Size of the arguments.
+    pub bytes: usize,
+    /// Size of the text in the result.
+    pub result_bytes: u32,
+    /// How many of a hundred calls go wrong.
+    pub failures: u8,
+    /// How many tenants call, in turn.
+    pub tenants: u32,
+    /// Which of a tenant's calls go first.
+    pub priority: Option<Priority>,
+    /// Copies of each tool, which are called in turn.
+    pub copies: u32,
+    /// Finished calls that are put into the history first.
+    pub history: u64,
+    /// Calls of another tenant that stay open meanwhile.
+    pub held: u64,
+    /// Reads of another tenant that are run meanwhile, for each workload.
+    pub backlog: u64,
+    /// How long each workload is measured.
+    pub seconds: Duration,
+    /// How long it runs before that.
+    pub warm_up: Duration,
+    /// How many workers were started.
+    pub workers: u16,
+}
+
+impl Plan {
+    /// One workload of it; the numbers tell its calls from those of others.
+    pub(crate) fn workload(&self, run: u32, number: u32, effect: Effect) -> Workload {
+        Workload {
+            effect,
+            mode: self.mode,
+            run,
+            number,
+            in_flight: self.in_flight,
+            rate: self.rate,
+            batch: self.batch,
+            bytes: self.bytes,
+            result_bytes: self.result_bytes,
+            failures: self.failures,
+            tenants: self.tenants,
+            copies: self.copies,
+            priority: self.priority,
+            tenant: "bench",
+            parked: false,
+            limit: None,
+        }
+    }
+}

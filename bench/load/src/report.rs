@@ -1,0 +1,213 @@
+//! What was measured, as programs read it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{figures::Counts, floor::FloorRun, processes::Usage, tally::Verdict};
+
+/// Everything.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What the figures were measured on.
+    pub servers: Servers,
+    /// In the order of the run.
+    pub workloads: Vec<Measured>,
+    /// Every slice of the floor, in the order of the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub floors: Vec<FloorRun>,
+}
+
+/// What the figures were measured on.
+#[derive(Debug, Serialize)]
+pub struct Servers {
+    /// Settings that decide how durable a commit is, by the server's names.
+    pub postgres: BTreeMap<String, String>,
+    /// What decides how durable a message is.
+    pub nats: BTreeMap<String, Value>,
+    /// How many there were, where the bench started them or sees them.
+    pub dispatchers: Option<usize>,
+    /// How many the bench started.
+    pub workers: u16,
+    /// Processors of this machine.
+    pub cpus: usize,
+    /// Whether the bench started the servers.
+    pub dev: bool,
+    /// Whether this program is a release build.
+    pub optimised: bool,
+}
+
+/// One workload.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// Effect and mode.
+    pub name: String,
+    /// What was called.
+    pub effect: String,
+    /// How it was called.
+    pub mode: String,
+    /// Calls that were answered, or over, in the measured time.
+    pub calls: u64,
+    /// Calls a second.
+    pub calls_per_s: f64,
+    /// Calls a second of the floor, before and after it.
+    pub floor_calls_per_s: Option<f64>,
+    /// The one to the other.
+    pub ratio: Option<f64>,
+    /// Half of the requests took at most this long.
+    pub p50_ms: Option<f64>,
+    /// 95 of a hundred took at most this long.
+    pub p95_ms: Option<f64>,
+    /// 99 of a hundred took at most this long.
+    pub p99_ms: Option<f64>,
+    /// The longest.
+    pub max_ms: Option<f64>,
+    /// What is not as it must be.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// The most memory of each process.
+    pub memory_mib: BTreeMap<String, f64>,
+    /// CPU seconds of each process.
+    pub cpu_s: BTreeMap<String, f64>,
+    /// How long it was measured.
+    pub seconds: f64,
+    /// Acceptances a second, where that is not the same.
+    pub accepted_per_s: Option<f64>,
+    /// Calls that were turned away, by code.
+    pub refused: Counts,
+    /// Calls that did not succeed, by code.
+    pub failed: Counts,
+    /// Calls in the air at a time, in a closed loop.
+    pub in_flight: Option<usize>,
+    /// Calls a second, in an open loop.
+    pub rate: Option<u32>,
+    /// Size of the arguments.
+    pub bytes: usize,
+    /// Size of the text in the result.
+    pub result_bytes: u32,
+    /// Calls in one request, in batches.
+    pub batch: Option<usize>,
+    /// Copies of each tool.
+    pub tools: u32,
+    /// How many tenants called.
+    pub tenants: u32,
+    /// Sizes of tables afterwards, in bytes and rows.
+    pub sizes: BTreeMap<String, i64>,
+    /// Milliseconds at each of [`CURVE`], for the picture.
+    #[serde(skip)]
+    pub curve: Vec<f64>,
+}
+
+/// The percentiles of a curve.
+pub const CURVE: [f64; 14] = [
+    0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0,
+];
+
+impl Measured {
+    /// What it used.
+    pub(crate) fn used(&mut self, usage: Usage) {
+        self.memory_mib = usage.memory_mib;
+        self.cpu_s = usage.cpu_s;
+    }
+}
+
+impl Report {
+    /// Whether every success has its effect exactly once, and there was something to look at.
+    pub fn is_good(&self) -> bool {
+        let whole = |one: &Measured| one.verdict == Verdict::default();
+        self.workloads.iter().all(whole)
+    }
+}
+
+/// One that went well, for tests.
+#[cfg(test)]
+pub(crate) fn sample(effect: fleet::call::Effect) -> Measured {
+    Measured {
+        name: format!("{effect}_sync"),
+        effect: effect.to_string(),
+        mode: "sync".to_owned(),
+        calls: 10_000,
+        calls_per_s: 1_000.0,
+        floor_calls_per_s: None,
+        ratio: None,
+        p50_ms: Some(1.5),
+        p95_ms: Some(2.5),
+        p99_ms: Some(9.0),
+        max_ms: Some(12.0),
+        verdict: Verdict::default(),
+        memory_mib: BTreeMap::from([("worker_1".to_owned(), 35.25)]),
+        cpu_s: BTreeMap::from([("worker_1".to_owned(), 5.0)]),
+        seconds: 10.0,
+        accepted_per_s: None,
+        refused: Counts::from([("overloaded".to_owned(), 3)]),
+        failed: Counts::new(),
+        in_flight: Some(512),
+        rate: None,
+        bytes: 60,
+        result_bytes: 0,
+        batch: None,
+        tools: 0,
+        tenants: 1,
+        sizes: BTreeMap::new(),
+        curve: CURVE.iter().map(|percent| 1.0 + percent / 10.0).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::call::Effect;
+
+    use super::*;
+
+    fn report(workloads: Vec<Measured>) -> Report {
+        Report {
+            servers: Servers {
+                postgres: BTreeMap::from([("fsync".to_owned(), "on".to_owned())]),
+                nats: BTreeMap::from([("storage".to_owned(), Value::from("file"))]),
+                dispatchers: Some(1),
+                workers: 1,
+                cpus: 2,
+                dev: true,
+                optimised: true,
+            },
+            workloads,
+            floors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn programs_read_what_was_promised() {
+        let report = report(vec![sample(Effect::Once)]);
+        let json = serde_json::to_value(&report).unwrap();
+        let workload = json["workloads"][0].as_object().unwrap();
+        for promised in [
+            "name",
+            "effect",
+            "mode",
+            "calls",
+            "calls_per_s",
+            "floor_calls_per_s",
+            "ratio",
+            "p50_ms",
+            "p95_ms",
+            "p99_ms",
+            "lost",
+            "doubled",
+            "memory_mib",
+        ] {
+            assert!(workload.contains_key(promised), "{promised}");
+        }
+        assert!(json["servers"].is_object());
+    }
+
+    #[test]
+    fn one_lost_or_doubled_effect_spoils_all() {
+        assert!(report(vec![sample(Effect::Once)]).is_good());
+        for (lost, doubled) in [(1, 0), (0, 1)] {
+            let mut bad = sample(Effect::Once);
+            bad.verdict = Verdict { lost, doubled };
+            assert!(!report(vec![sample(Effect::Read), bad]).is_good());
+        }
+    }
+}

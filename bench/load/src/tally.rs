@@ -1,0 +1,127 @@
+//! What callers were told against what happened: lost and doubled effects.
+
+use fleet::call::Effect;
+
+use crate::{answer::Told, effects::Happened};
+
+/// What the callers of a workload were told, by the number of the call: a byte for each.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Vec<Told>);
+
+/// What is not as it must be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Verdict {
+    /// Calls that succeeded, as their callers were told, and had no effect.
+    pub lost: u64,
+    /// Calls that had their effect more than once.
+    pub doubled: u64,
+}
+
+impl Tally {
+    /// The numbers of the calls that follow, which were sent.
+    pub(crate) fn sent(&mut self, calls: usize) -> u64 {
+        let first = self.0.len();
+        self.0.resize(first + calls, Told::Nothing);
+        first as u64
+    }
+
+    /// What the caller of this one was told; only of a call that was sent.
+    pub(crate) fn told(&mut self, number: u64, told: Told) {
+        if let Some(place) = usize::try_from(number)
+            .ok()
+            .and_then(|number| self.0.get_mut(number))
+        {
+            *place = told;
+        }
+    }
+
+    /// How many were sent.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// How many were told this.
+    pub(crate) fn count(&self, told: Told) -> u64 {
+        self.0.iter().filter(|one| **one == told).count() as u64
+    }
+
+    /// Compares it with what happened, which is in the order of the calls.
+    ///
+    /// The effect of an idempotent tool counts once for each key that the tool was given: it recognises a repetition.
+    /// A read may be repeated as often as it likes.
+    pub(crate) fn compare(&self, effect: Effect, happened: &[Happened]) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut rest = happened;
+        for (number, told) in self.0.iter().enumerate() {
+            let of_this = rest.partition_point(|one| one.number <= number as u64);
+            let (these, later) = rest.split_at(of_this);
+            rest = later;
+            let happened = match effect {
+                Effect::Idempotent => these.chunk_by(|one, next| one.key == next.key).count(),
+                Effect::Read | Effect::Once | Effect::Transaction => these.len(),
+            };
+            verdict.lost += u64::from(*told == Told::Succeeded && happened == 0);
+            verdict.doubled += u64::from(effect != Effect::Read && happened > 1);
+        }
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(told: &[Told]) -> Tally {
+        let mut tally = Tally::default();
+        let first = tally.sent(told.len());
+        for (number, told) in (first..).zip(told) {
+            tally.told(number, *told);
+        }
+        tally
+    }
+
+    fn happened(effects: &[(u64, u64)]) -> Vec<Happened> {
+        let effects = effects.iter();
+        effects
+            .map(|&(number, key)| Happened { number, key })
+            .collect()
+    }
+
+    #[test]
+    fn a_success_without_its_effect_is_lost_and_two_effects_of_a_call_are_doubled() {
+        let told = tally(&[
+            Told::Succeeded,
+            Told::Succeeded,
+            Told::Succeeded,
+            Told::Failed,
+        ]);
+        let effects = happened(&[(0, 1), (2, 1), (2, 1)]);
+        let verdict = |lost, doubled| Verdict { lost, doubled };
+        assert_eq!(told.compare(Effect::Once, &effects), verdict(1, 1));
+        assert_eq!(told.compare(Effect::Transaction, &effects), verdict(1, 1));
+        assert_eq!(told.compare(Effect::Read, &effects), verdict(1, 0));
+        assert_eq!(told.compare(Effect::Idempotent, &effects), verdict(1, 0));
+        let other_key = happened(&[(0, 1), (1, 1), (2, 1), (2, 2)]);
+        assert_eq!(told.compare(Effect::Idempotent, &other_key), verdict(0, 1));
+    }
+
+    #[test]
+    fn only_who_was_told_of_a_success_can_lose_one_but_anything_can_be_doubled() {
+        let told = tally(&[Told::Nothing, Told::Failed, Told::Refused, Told::Open]);
+        assert_eq!(told.compare(Effect::Once, &[]), Verdict::default());
+        let twice = happened(&[(0, 1), (0, 1), (3, 1)]);
+        assert_eq!(told.compare(Effect::Once, &twice).doubled, 1);
+    }
+
+    #[test]
+    fn numbers_go_on_where_they_were() {
+        let mut told = tally(&[Told::Succeeded]);
+        assert_eq!(told.sent(2), 1);
+        told.told(2, Told::Succeeded);
+        told.told(9, Told::Succeeded);
+        assert_eq!(
+            (told.count(Told::Succeeded), told.count(Told::Nothing)),
+            (2, 1)
+        );
+    }
+}

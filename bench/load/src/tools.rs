@@ -1,0 +1,278 @@
+//! The tools of the bench: three handlers that do nothing but note that they ran, and a statement that inserts a row.
+
+use std::{io, time::Duration};
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use fleet::{
+    bus::connect::Bus,
+    call::Effect,
+    manifest::{self, Manifest},
+    store::{
+        PgConnection,
+        tools::{Applied, apply},
+    },
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use worker::{Builder, Tool, ToolContext, ToolError, Worker, tool::Settings};
+
+use super::effects::{Effects, Tag};
+
+/// The queue of all of them: the bench's workers get no other calls.
+pub const QUEUE: &str = "bench";
+/// How long a call takes that is to be slow.
+const SLOW: Duration = Duration::from_millis(200);
+/// Who applies them, as the history will say.
+const BY: &str = "bench";
+/// Raised with every change of a manifest: a version that was applied once never changes.
+const VERSION: i32 = 1;
+
+/// How a call is to go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fault {
+    /// Its first attempt does nothing and says so.
+    NotStarted,
+    /// The tool says no.
+    Business,
+    /// It takes a fifth of a second.
+    Slow,
+}
+
+impl Fault {
+    /// All of them, in the order in which they are mixed.
+    pub(crate) const ALL: [Self; 3] = [Self::NotStarted, Self::Business, Self::Slow];
+
+    /// As it is sent.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotStarted => "not_started",
+            Self::Business => "business",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+/// What every tool of the bench is given.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Args {
+    /// Which call of which run it is, 32 hexadecimal digits.
+    #[schemars(length(min = 32, max = 32))]
+    id: String,
+    /// Makes the arguments as large as they are to be.
+    #[expect(dead_code, reason = "only its size matters")]
+    pad: String,
+    /// How large the result is to be, 0 if not said.
+    result_bytes: Option<u32>,
+    /// How the call is to go wrong, if at all.
+    fault: Option<Fault>,
+}
+
+/// What they answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Done {
+    /// As much as was asked for.
+    pad: String,
+}
+
+async fn run(args: Args, context: ToolContext, effects: &Effects) -> Result<Done, ToolError> {
+    let Some(tag) = Tag::parse(&args.id) else {
+        return Err(ToolError::business("id is not 32 hexadecimal digits"));
+    };
+    match args.fault {
+        None => {}
+        Some(Fault::Slow) => tokio::time::sleep(SLOW).await,
+        Some(Fault::Business) => return Err(ToolError::business("the bench asked for a no")),
+        Some(Fault::NotStarted) if context.attempt() == 1 => {
+            return Err(ToolError::not_started("the bench asked for a retry"));
+        }
+        Some(Fault::NotStarted) => {}
+    }
+    effects.happened(tag, context.idempotency_key())?;
+    let bytes = usize::try_from(args.result_bytes.unwrap_or_default()).unwrap_or_default();
+    Ok(Done {
+        pad: "x".repeat(bytes),
+    })
+}
+
+macro_rules! tool {
+    ($type:ident, $name:literal, $effect:expr) => {
+        struct $type(Effects);
+
+        impl Tool for $type {
+            type Args = Args;
+            type Output = Done;
+            const NAME: &'static str = $name;
+            const VERSION: i32 = VERSION;
+            const EFFECT: Effect = $effect;
+            const DESCRIPTION: &'static str =
+                "Does nothing but note that it ran; `toolfleet bench` measures the fleet with it.";
+
+            fn settings(&self) -> Settings {
+                Settings::default().queue(QUEUE)
+            }
+
+            async fn call(&self, args: Args, context: ToolContext) -> Result<Done, ToolError> {
+                run(args, context, &self.0).await
+            }
+        }
+    };
+}
+
+tool!(Read, "bench_read", Effect::Read);
+tool!(Idempotent, "bench_idempotent", Effect::Idempotent);
+tool!(Once, "bench_once", Effect::Once);
+
+/// A worker that has the native ones.
+pub(crate) fn builder(effects: &Effects) -> Builder {
+    Worker::builder()
+        .tool(Read(effects.clone()))
+        .tool(Idempotent(effects.clone()))
+        .tool(Once(effects.clone()))
+}
+
+/// The name of the tool that has this effect; of its copies too, from 1.
+pub(crate) fn name(effect: Effect, copy: u32, faulty: bool) -> String {
+    let faulty = if faulty && effect == Effect::Transaction {
+        "_faulty"
+    } else {
+        ""
+    };
+    match copy {
+        0 => format!("bench_{effect}{faulty}"),
+        copy => format!("bench_{effect}{faulty}_{copy}"),
+    }
+}
+
+/// The tool of a queue that no worker has.
+pub(crate) const PARKED: &str = "bench_parked";
+
+/// What is applied: a tool for each effect, the one that no worker runs, and so many copies of those that are `called`.
+pub(crate) fn manifests(
+    copies: u32,
+    called: impl Fn(&str) -> bool,
+) -> anyhow::Result<Vec<Manifest>> {
+    let native = builder(&Effects::default());
+    let mut manifests = native.manifests().to_vec();
+    for faulty in [false, true] {
+        manifests.push(transaction(faulty)?);
+    }
+    let originals = manifests.clone();
+    manifests.push(parked(&originals[0])?);
+    for original in originals.iter().filter(|one| called(one.name.as_str())) {
+        let faulty = original.name.as_str().ends_with("_faulty");
+        for copy in 1..=copies {
+            let name = name(original.effect, copy, faulty);
+            manifests.push(Manifest {
+                name: name.parse().context("name a copy")?,
+                ..original.clone()
+            });
+        }
+    }
+    Ok(manifests)
+}
+
+fn parked(read: &Manifest) -> anyhow::Result<Manifest> {
+    Ok(Manifest {
+        name: PARKED.parse().context("name a tool")?,
+        queue: PARKED.parse().context("name a queue")?,
+        deadline: Manifest::DEADLINE_MAX,
+        ..read.clone()
+    })
+}
+
+/// The statement is a bare insert; what makes calls go wrong is in one of its own, which costs more to plan.
+fn transaction(faulty: bool) -> anyhow::Result<Manifest> {
+    let name = name(Effect::Transaction, 0, faulty);
+    let insert = if faulty {
+        "INSERT INTO toolfleet_bench.effects (id) SELECT $1::uuid WHERE CASE $3::text \
+         WHEN 'business' THEN 1 / (length($3::text) - 8) = 0 \
+         WHEN 'slow' THEN pg_sleep(0.2) IS NOT NULL ELSE true END"
+    } else {
+        "INSERT INTO toolfleet_bench.effects (id) VALUES ($1)"
+    };
+    let fault = if faulty { ", \"{fault}\"" } else { "" };
+    let text = format!(
+        r#"
+name: {name}
+version: {VERSION}
+description: Inserts a row in a table of the bench; `toolfleet bench` measures the fleet with it.
+effect: transaction
+queue: {QUEUE}
+input_schema:
+  type: object
+  properties:
+    id: {{ type: string, minLength: 32, maxLength: 32, description: "Which call of which run it is, 32 hexadecimal digits" }}
+    pad: {{ type: string, description: Makes the arguments as large as they are to be }}
+    result_bytes: {{ type: integer, minimum: 0, maximum: 1000000, description: How large the result is to be }}
+    fault: {{ type: string, enum: [not_started, business, slow], description: How the call is to go wrong }}
+  required: [id, pad]
+  additionalProperties: false
+executor:
+  sql:
+    database: fleet
+    statement: {insert} RETURNING repeat('x', coalesce($2::int, 0)) AS pad
+    params: ["{{id}}", "{{result_bytes}}"{fault}]
+"#
+    );
+    match manifest::parse(&text) {
+        Ok(manifest) => Ok(manifest),
+        Err(problems) => bail!("the manifest of {name}: {problems:?}"),
+    }
+}
+
+/// Applies them as an operator would, and tells the fleet.
+pub(crate) async fn apply_all(
+    connection: &mut PgConnection,
+    bus: &Bus,
+    manifests: &[Manifest],
+) -> anyhow::Result<()> {
+    for manifest in manifests {
+        match apply(&mut *connection, manifest, BY).await? {
+            Applied::Created | Applied::Unchanged => {}
+            Applied::Conflict | Applied::ProbeUnfit => bail!(
+                "tool {} version {} is there with other content, of another version of this program: \
+                 use another database, such as that of --dev",
+                manifest.name,
+                manifest.version
+            ),
+        }
+    }
+    bus.client
+        .publish(bus.subjects.control_changed(), Bytes::new())
+        .await?;
+    bus.client.flush().await.map_err(io::Error::other)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_effect_has_a_tool_and_those_that_are_called_have_copies() {
+        let names = |copies| -> Vec<String> {
+            let manifests = manifests(copies, |name| name == "bench_once").unwrap();
+            manifests.iter().map(|one| one.name.to_string()).collect()
+        };
+        let alone = names(0);
+        for effect in Effect::ALL {
+            assert!(alone.contains(&name(*effect, 0, false)), "{alone:?}");
+        }
+        assert!(alone.contains(&name(Effect::Transaction, 0, true)));
+        let more = names(2);
+        assert_eq!(more.len(), alone.len() + 2);
+        assert!(more.contains(&name(Effect::Once, 2, false)));
+    }
+
+    #[test]
+    fn a_copy_is_run_by_the_handler_of_its_original() {
+        let manifests = manifests(1, |_name| true).unwrap();
+        let of = |name: &str| {
+            let found = manifests.iter().find(|one| one.name.as_str() == name);
+            found.unwrap().executor.clone()
+        };
+        assert_eq!(of("bench_once_1"), of("bench_once"));
+    }
+}

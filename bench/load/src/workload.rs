@@ -1,0 +1,367 @@
+//! What is sent: which tool, which arguments, under which key. Made once as a template; a call fills in its tag.
+
+use anyhow::Context;
+use async_nats::{HeaderMap, HeaderValue};
+use bytes::{Bytes, BytesMut};
+use fleet::{
+    call::{Effect, Priority},
+    ids::Label,
+    wire::subjects::Subjects,
+};
+
+use crate::{
+    effects::Tag,
+    tools::{self, Fault},
+};
+
+/// How calls are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Each caller waits for the result
+    Sync,
+    /// Each caller waits until the call is accepted; then all of them are waited for
+    Async,
+    /// Many calls in one request; then all of them are waited for
+    Batch,
+}
+
+impl Mode {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Async => "async",
+            Self::Batch => "batch",
+        }
+    }
+}
+
+/// One thing that is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Workload {
+    pub(crate) effect: Effect,
+    pub(crate) mode: Mode,
+    /// The run of the bench, and which workload of it.
+    pub(crate) run: u32,
+    pub(crate) number: u32,
+    /// Requests in the air at a time; in an open loop there is no such limit.
+    pub(crate) in_flight: usize,
+    /// Calls a second, whether the earlier ones were answered or not; none: a closed loop.
+    pub(crate) rate: Option<u32>,
+    /// Calls in a batch.
+    pub(crate) batch: usize,
+    /// Size of the arguments and of the result.
+    pub(crate) bytes: usize,
+    pub(crate) result_bytes: u32,
+    /// How many of a hundred go wrong.
+    pub(crate) failures: u8,
+    pub(crate) tenants: u32,
+    pub(crate) copies: u32,
+    pub(crate) priority: Option<Priority>,
+    /// How its tenants are called.
+    pub(crate) tenant: &'static str,
+    /// Whether its calls go to a queue without workers.
+    pub(crate) parked: bool,
+    /// Calls at most.
+    pub(crate) limit: Option<u64>,
+}
+
+impl Workload {
+    /// The same servers, but so many reads of another tenant, in batches, whose results no caller waits for.
+    pub(crate) fn beside(&self, number: u32, calls: u64, parked: bool) -> Self {
+        Self {
+            effect: Effect::Read,
+            mode: Mode::Batch,
+            number,
+            in_flight: 4_000,
+            rate: None,
+            bytes: 60,
+            result_bytes: 0,
+            batch: usize::try_from(calls).map_or(1_000, |calls| calls.clamp(1, 1_000)),
+            failures: 0,
+            tenants: 1,
+            copies: 0,
+            priority: None,
+            tenant: if parked {
+                "bench-held"
+            } else {
+                "bench-backlog"
+            },
+            parked,
+            limit: Some(calls),
+            ..self.clone()
+        }
+    }
+
+    /// What it is called in reports.
+    pub(crate) fn name(&self) -> String {
+        format!("{}_{}", self.effect, self.mode.as_str())
+    }
+
+    /// Calls in one request.
+    pub(crate) const fn calls_per_request(&self) -> usize {
+        match self.mode {
+            Mode::Sync | Mode::Async => 1,
+            Mode::Batch => self.batch,
+        }
+    }
+
+    /// How the call of this number goes wrong, if it does.
+    pub(crate) fn fault(&self, number: u64) -> Option<Fault> {
+        // Spread evenly, and the same in every run.
+        let place = number.wrapping_mul(61) % 100;
+        if place >= u64::from(self.failures) {
+            return None;
+        }
+        let kind = usize::try_from(number / 100 + place).unwrap_or_default() % Fault::ALL.len();
+        let fault = Fault::ALL[kind];
+        // A statement cannot say that it has not started.
+        let possible = self.effect != Effect::Transaction || fault != Fault::NotStarted;
+        possible.then_some(fault)
+    }
+
+    /// Whether its calls have keys.
+    fn has_keys(&self) -> bool {
+        self.effect != Effect::Read
+    }
+}
+
+/// One request, ready to be sent.
+pub(crate) struct Request {
+    pub(crate) subject: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Makes the requests of a workload.
+pub(crate) struct Requests {
+    workload: Workload,
+    /// By tenant, then by tool; of a batch by tenant.
+    subjects: Vec<String>,
+    tools: Vec<String>,
+    headers: HeaderMap,
+    /// Without a fault, then one for each.
+    bodies: Vec<Vec<u8>>,
+}
+
+const OPENING: &[u8] = b"{\"id\":\"";
+
+impl Requests {
+    pub(crate) fn new(workload: &Workload, subjects: &Subjects) -> anyhow::Result<Self> {
+        let faulty = workload.failures > 0;
+        let tools: Vec<String> = if workload.parked {
+            vec![tools::PARKED.to_owned()]
+        } else {
+            (0..=workload.copies)
+                .map(|copy| tools::name(workload.effect, copy, faulty))
+                .collect()
+        };
+        let mut all = Vec::new();
+        for tenant in 0..workload.tenants.max(1) {
+            let tenant: Label = match tenant {
+                0 => workload.tenant.to_owned(),
+                tenant => format!("{}-{tenant}", workload.tenant),
+            }
+            .parse()
+            .context("name a tenant")?;
+            match workload.mode {
+                Mode::Batch => all.push(subjects.batch(&tenant)),
+                Mode::Sync | Mode::Async => {
+                    all.extend(tools.iter().map(|tool| subjects.call(&tenant, tool)));
+                }
+            }
+        }
+        let mut headers = HeaderMap::new();
+        if workload.mode == Mode::Async {
+            headers.insert("Prefer", "respond-async");
+        }
+        if let Some(priority) = workload.priority {
+            headers.insert("Toolfleet-Priority", priority.as_str());
+        }
+        let faults = std::iter::once(None).chain(Fault::ALL.map(Some));
+        Ok(Self {
+            bodies: faults.map(|fault| body(workload, fault)).collect(),
+            workload: workload.clone(),
+            subjects: all,
+            tools,
+            headers,
+        })
+    }
+
+    /// The request whose first call has this number.
+    pub(crate) fn make(&self, number: u64) -> Request {
+        let calls = u64::try_from(self.workload.calls_per_request()).unwrap_or(u64::MAX);
+        let of = usize::try_from(number / calls).unwrap_or_default() % self.subjects.len();
+        let mut headers = self.headers.clone();
+        let body = if self.workload.mode == Mode::Batch {
+            self.batch(number)
+        } else {
+            let (body, tag) = self.arguments(number);
+            if self.workload.has_keys() {
+                let key: HeaderValue = tag.parse().expect("a tag is a fit header");
+                headers.insert("Idempotency-Key", key);
+            }
+            body.freeze()
+        };
+        Request {
+            subject: self.subjects[of].clone(),
+            headers,
+            body,
+        }
+    }
+
+    fn arguments(&self, number: u64) -> (BytesMut, String) {
+        let fault = self.workload.fault(number);
+        let body = &self.bodies[fault.map_or(0, |fault| fault as usize + 1)];
+        let mut filled = BytesMut::from(body.as_slice());
+        let tag = Tag {
+            run: self.workload.run,
+            workload: self.workload.number,
+            number,
+        };
+        let place = OPENING.len()..OPENING.len() + Tag::LENGTH;
+        tag.write(&mut filled[place.clone()]);
+        let text = std::str::from_utf8(&filled[place]).expect("hexadecimal digits");
+        let text = text.to_owned();
+        (filled, text)
+    }
+
+    fn batch(&self, first: u64) -> Bytes {
+        let mut body = BytesMut::from(&b"{\"calls\":["[..]);
+        for place in 0..self.workload.batch {
+            let number = first + place as u64;
+            let (arguments, tag) = self.arguments(number);
+            let tool = &self.tools[usize::try_from(number).unwrap_or_default() % self.tools.len()];
+            if place > 0 {
+                body.extend_from_slice(b",");
+            }
+            body.extend_from_slice(format!("{{\"tool\":\"{tool}\",").as_bytes());
+            if self.workload.has_keys() {
+                body.extend_from_slice(format!("\"idempotency_key\":\"{tag}\",").as_bytes());
+            }
+            body.extend_from_slice(b"\"args\":");
+            body.extend_from_slice(&arguments);
+            body.extend_from_slice(b"}");
+        }
+        body.extend_from_slice(b"]}");
+        body.freeze()
+    }
+}
+
+/// Arguments of the size that was asked for, or as small as they can be.
+fn body(workload: &Workload, fault: Option<Fault>) -> Vec<u8> {
+    let mut rest = String::new();
+    if workload.result_bytes > 0 {
+        rest.push_str(&format!(",\"result_bytes\":{}", workload.result_bytes));
+    }
+    if let Some(fault) = fault {
+        rest.push_str(&format!(",\"fault\":\"{}\"", fault.as_str()));
+    }
+    let tag = "0".repeat(Tag::LENGTH);
+    let opening = std::str::from_utf8(OPENING).expect("ASCII");
+    let bare = format!("{opening}{tag}\",\"pad\":\"\"{rest}}}").len();
+    let pad = "x".repeat(workload.bytes.saturating_sub(bare));
+    format!("{opening}{tag}\",\"pad\":\"{pad}\"{rest}}}").into_bytes()
+}
+
+/// A small one, for tests.
+#[cfg(test)]
+pub(crate) fn sample(effect: Effect, mode: Mode) -> Workload {
+    Workload {
+        effect,
+        mode,
+        run: 1,
+        number: 2,
+        in_flight: 4,
+        rate: None,
+        batch: 3,
+        bytes: 60,
+        result_bytes: 0,
+        failures: 0,
+        tenants: 1,
+        copies: 0,
+        priority: None,
+        tenant: "bench",
+        parked: false,
+        limit: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{sample as workload, *};
+
+    fn requests(workload: &Workload) -> Requests {
+        Requests::new(workload, &Subjects::new("toolfleet".parse().unwrap())).unwrap()
+    }
+
+    #[test]
+    fn arguments_are_as_large_as_asked_and_carry_their_tag() {
+        for bytes in [60, 1024, 65_536] {
+            let workload = Workload {
+                bytes,
+                ..workload(Effect::Once, Mode::Sync)
+            };
+            let request = requests(&workload).make(9);
+            assert_eq!(request.body.len(), bytes);
+            let sent: Value = serde_json::from_slice(&request.body).unwrap();
+            let tag = Tag::parse(sent["id"].as_str().unwrap()).unwrap();
+            assert_eq!((tag.run, tag.workload, tag.number), (1, 2, 9));
+            let key = request.headers.get("Idempotency-Key").unwrap();
+            assert_eq!(key.as_str(), sent["id"].as_str().unwrap());
+            assert_eq!(request.subject, "toolfleet.v1.bench.call.bench_once");
+        }
+    }
+
+    #[test]
+    fn a_read_has_no_key_and_calls_go_around_tenants_and_tools() {
+        let workload = Workload {
+            tenants: 2,
+            copies: 1,
+            ..workload(Effect::Read, Mode::Sync)
+        };
+        let requests = requests(&workload);
+        let mut subjects: Vec<String> = (0..4).map(|n| requests.make(n).subject).collect();
+        assert!(requests.make(0).headers.get("Idempotency-Key").is_none());
+        subjects.dedup();
+        assert_eq!(subjects.len(), 4, "{subjects:?}");
+    }
+
+    #[test]
+    fn what_goes_on_beside_is_of_another_tenant() {
+        let beside = workload(Effect::Once, Mode::Sync).beside(7, 5_000, true);
+        let request = requests(&Workload { batch: 1, ..beside }).make(0);
+        assert_eq!(request.subject, "toolfleet.v1.bench-held.batch");
+        let sent: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(sent["calls"][0]["tool"], tools::PARKED);
+    }
+
+    #[test]
+    fn a_batch_is_one_body_of_many_calls() {
+        let request = requests(&workload(Effect::Idempotent, Mode::Batch)).make(6);
+        let sent: Value = serde_json::from_slice(&request.body).unwrap();
+        let calls = sent["calls"].as_array().unwrap();
+        assert_eq!(calls.len(), 3);
+        assert_eq!(calls[2]["args"]["id"], calls[2]["idempotency_key"]);
+        assert_eq!(request.subject, "toolfleet.v1.bench.batch");
+    }
+
+    #[test]
+    fn as_many_calls_go_wrong_as_asked_and_a_statement_always_starts() {
+        let count = |effect, failures| {
+            let workload = Workload {
+                failures,
+                ..workload(effect, Mode::Sync)
+            };
+            let faults: Vec<Fault> = (0..1000).filter_map(|n| workload.fault(n)).collect();
+            (faults.len(), faults.contains(&Fault::NotStarted))
+        };
+        assert_eq!(count(Effect::Once, 0), (0, false));
+        assert_eq!(count(Effect::Once, 9), (90, true));
+        assert_eq!(count(Effect::Read, 100), (1000, true));
+        let (of_transactions, not_started) = count(Effect::Transaction, 9);
+        assert!(of_transactions < 90 && !not_started);
+    }
+}

@@ -1,0 +1,197 @@
+//! The endpoints for one call: a method each.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fleet::{
+    definitions::Format,
+    delay::Reconnect,
+    ids::{CallId, Label, ToolName},
+    store::settle::Finding,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::{
+    answer::{Answer, Head},
+    client::FleetClient,
+    error::AskError,
+    options::Options,
+    question::{DECISION_MAX, Question},
+};
+
+/// How long one look at a call that is waited for may take; the longest that a dispatcher allows is 300 s.
+const GLANCE: Duration = Duration::from_secs(20);
+
+/// A call to be made.
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// Who calls.
+    pub tenant: Label,
+    /// What is called.
+    pub tool: ToolName,
+    /// The arguments, a JSON object, sent byte for byte.
+    pub args: Bytes,
+    /// What else is said of it.
+    pub options: Options,
+}
+
+/// What a call in doubt turned out to be.
+#[derive(Debug, Clone, Serialize)]
+pub struct Settling<'a> {
+    /// The call.
+    pub call_id: CallId,
+    /// What was found out.
+    pub outcome: Finding,
+    /// Who says so.
+    pub actor: &'a str,
+    /// How that is known.
+    pub note: &'a str,
+    /// The tool's answer, if it was found too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<RawValue>>,
+    /// Believed although something of its attempts may still be alive.
+    pub by_time_only: bool,
+}
+
+#[derive(Serialize)]
+struct Look {
+    call_id: CallId,
+    wait_ms: u64,
+}
+
+#[derive(Serialize)]
+struct TakingBack<'a> {
+    call_id: CallId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Asked {
+    format: Format,
+}
+
+impl FleetClient {
+    /// Makes a call, and waits for what its options ask for: its acceptance or its result.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`]. With a key in its options it is safe to submit it again.
+    pub async fn submit(&self, submission: Submission) -> Result<Answer, AskError> {
+        let Submission {
+            tenant,
+            tool,
+            args,
+            options,
+        } = submission;
+        self.ask(Question {
+            subject: self.subjects().call(&tenant, tool.as_str()),
+            headers: options.headers(),
+            body: args,
+            patience: options.patience(),
+        })
+        .await
+    }
+
+    /// How a call stands: at once, or when it is decided, or when this wait of at most 300 s is over.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn get(
+        &self,
+        tenant: &Label,
+        call: CallId,
+        wait: Duration,
+    ) -> Result<Answer, AskError> {
+        let look = Look {
+            call_id: call,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        };
+        let question = Question::new(self.subjects().get(tenant), body(&look));
+        self.ask(Question {
+            patience: wait + DECISION_MAX,
+            ..question
+        })
+        .await
+    }
+
+    /// Waits until a call is over or in doubt, and looks again where no answer comes. `None` when the time is over and it
+    /// is not. Cancel-safe: it only looks.
+    ///
+    /// # Errors
+    ///
+    /// The time is over, and the last look had no answer.
+    pub async fn wait(
+        &self,
+        tenant: &Label,
+        call: CallId,
+        until: Instant,
+    ) -> Result<Option<Head>, AskError> {
+        let mut pauses = Reconnect::default();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let looked = self.get(tenant, call, left.min(GLANCE)).await;
+            let looked = looked.and_then(|answer| answer.head());
+            match looked {
+                Ok(head) if head.is_decided() => return Ok(Some(head)),
+                Ok(_undecided) if left.is_zero() => return Ok(None),
+                Err(problem) if left.is_zero() => return Err(problem),
+                // It was not the call that took its time.
+                Ok(head) if head.is_refused() => pauses.pause().await,
+                Err(_no_answer) => pauses.pause().await,
+                Ok(_undecided) => {}
+            }
+        }
+    }
+
+    /// Takes a call back; the answer is a [`fleet::wire::cancel::CancelAnswer`] or a refusal. Safe to repeat.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn cancel(
+        &self,
+        tenant: &Label,
+        call: CallId,
+        reason: Option<&str>,
+    ) -> Result<Answer, AskError> {
+        let taking_back = TakingBack {
+            call_id: call,
+            reason,
+        };
+        let subject = self.subjects().cancel(tenant);
+        self.ask(Question::new(subject, body(&taking_back))).await
+    }
+
+    /// Records what a call in doubt turned out to be. Safe to repeat: what is settled like this already is recognised.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn settle(
+        &self,
+        tenant: &Label,
+        settling: &Settling<'_>,
+    ) -> Result<Answer, AskError> {
+        let subject = self.subjects().settle(tenant);
+        self.ask(Question::new(subject, body(settling))).await
+    }
+
+    /// The definitions of the tools that are offered.
+    ///
+    /// # Errors
+    ///
+    /// [`FleetClient::ask`].
+    pub async fn tools(&self, tenant: &Label, format: Format) -> Result<Answer, AskError> {
+        let subject = self.subjects().tools(tenant);
+        self.ask(Question::new(subject, body(&Asked { format })))
+            .await
+    }
+}
+
+fn body(asked: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(asked).expect("a question has only string keys")
+}

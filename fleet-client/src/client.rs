@@ -1,0 +1,141 @@
+//! A client: one connection, one inbox, any number of requests at a time.
+
+use std::sync::Arc;
+
+use async_nats::{Client, Subscriber};
+use fleet::{bus::connect::Bus, wire::subjects::Subjects};
+use futures_util::StreamExt;
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    answer::Answer,
+    error::AskError,
+    inbox::{Inbox, is_no_responders},
+    question::Question,
+    waiting::Waiting,
+};
+
+/// Asks the dispatchers of one fleet. Cheap to clone; the last clone that goes ends the subscription.
+#[derive(Debug, Clone)]
+pub struct FleetClient(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    subjects: Subjects,
+    inbox: Inbox,
+    waiting: Arc<Waiting>,
+    /// Knows what the server does not allow, where the connection is the fleet's own.
+    bus: Option<Bus>,
+    /// Hands answers out. It ends with this.
+    _answers: JoinSet<()>,
+}
+
+impl FleetClient {
+    /// A client on a connection that the fleet's own code has made.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError::Closed`].
+    pub async fn of(bus: &Bus) -> Result<Self, AskError> {
+        Self::open(&bus.client, bus.subjects.clone(), Some(bus.clone())).await
+    }
+
+    /// A client on any connection. Without [`FleetClient::of`] a question that the server does not allow is one without an
+    /// answer.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError::Closed`].
+    pub async fn over(client: &Client, subjects: Subjects) -> Result<Self, AskError> {
+        Self::open(client, subjects, None).await
+    }
+
+    async fn open(client: &Client, subjects: Subjects, bus: Option<Bus>) -> Result<Self, AskError> {
+        let (inbox, answers) = Inbox::open(client).await?;
+        let waiting = Arc::<Waiting>::default();
+        let mut router = JoinSet::new();
+        router.spawn(hand_out(answers, Arc::clone(&waiting)));
+        Ok(Self(Arc::new(Shared {
+            client: client.clone(),
+            subjects,
+            inbox,
+            waiting,
+            bus,
+            _answers: router,
+        })))
+    }
+
+    /// The subjects of its fleet.
+    pub fn subjects(&self) -> &Subjects {
+        &self.0.subjects
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// How many requests wait for their answers at this moment.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.len()
+    }
+
+    /// Sends a question and waits for its answer, as long as the question says.
+    ///
+    /// Dropping the future gives the answer up and leaves nothing behind; the fleet may have taken the request.
+    ///
+    /// # Errors
+    ///
+    /// No answer came; [`AskError`] says whether the request may have been taken.
+    pub async fn ask(&self, question: Question) -> Result<Answer, AskError> {
+        let Question {
+            subject,
+            headers,
+            body,
+            patience,
+        } = question;
+        let Shared { client, inbox, .. } = &*self.0;
+        let mut waiter = self.0.waiting.enter()?;
+        let reply = inbox.address(waiter.token());
+        // Around sending too: a broken connection takes a bounded number of messages and then blocks.
+        let answered = timeout(patience, async {
+            let to = subject.clone();
+            let sent = if headers.is_empty() {
+                client.publish_with_reply(to, reply, body).await
+            } else {
+                client
+                    .publish_with_reply_and_headers(to, reply, headers, body)
+                    .await
+            };
+            sent.map_err(|problem| AskError::Unsent(problem.into()))?;
+            waiter.answered().await
+        });
+        match answered.await {
+            Ok(Ok(message)) if is_no_responders(&message) => {
+                Err(AskError::NoResponders { subject })
+            }
+            Ok(answered) => answered.map(Answer::from),
+            Err(_elapsed) => Err(self
+                .refusal(&subject)
+                .unwrap_or(AskError::NoAnswer { waited: patience })),
+        }
+    }
+
+    /// What the server does not allow is not answered either; it says so beside the answers.
+    fn refusal(&self, subject: &str) -> Option<AskError> {
+        let what = self.0.bus.as_ref().and_then(Bus::denied)?;
+        let is_meant = what.contains(&format!("\"{subject}\"")) || self.0.inbox.is_meant(&what);
+        is_meant.then_some(AskError::Denied { what })
+    }
+}
+
+async fn hand_out(mut answers: Subscriber, waiting: Arc<Waiting>) {
+    while let Some(message) = answers.next().await {
+        let subject = message.subject.clone();
+        if let Some((_, token)) = subject.rsplit_once('.') {
+            waiting.answer(token, message);
+        }
+    }
+    waiting.close();
+}

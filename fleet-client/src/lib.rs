@@ -1,0 +1,47 @@
+//! A client of a fleet: it sends requests over NATS and reads the answers, as a program in any language would.
+//!
+//! It uses the promised subjects, headers and envelopes alone (`fleet::wire` spells them) and knows neither dispatcher nor
+//! worker. The command line, the bench, the tests and whatever else stands at the edge of a fleet ask through it.
+//!
+//! ```text
+//! options     what a caller says beside the arguments, as headers
+//! question    one request, and how long its answer may take
+//! answer      one answer: its bytes, and what they say
+//! error       why no answer came
+//! inbox       one subscription for the answers to all requests of a client
+//! waiting     which request waits for which answer
+//! client      asks a question
+//! calls       submit, get, wait, cancel, settle, tools: an endpoint each
+//! batch       many calls in one request
+//! rounds      a batch sent until every call of it has its answer
+//! follow      the events of a session
+//! ```
+
+pub mod options;
+pub mod question;
+
+pub mod answer;
+
+pub mod error;
+
+pub mod inbox;
+
+mod waiting;
+
+pub mod client;
+
+pub mod calls;
+
+pub mod batch;
+
+pub mod rounds;
+
+pub mod follow;
+
+pub use self::{
+    answer::{Answer, Head},
+    client::FleetClient,
+    error::AskError,
+    options::Options,
+    question::Question,
+};

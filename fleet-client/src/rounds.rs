@@ -1,0 +1,205 @@
+//! A batch sent again until every call of it has its answer.
+//!
+//! A call with a key may be sent any number of times. Of one without a key it is unknown, once its batch was not
+//! answered, whether it was accepted: it is not sent again.
+
+use async_nats::HeaderMap;
+use fleet::{delay::Reconnect, ids::Label};
+use serde_json::value::RawValue;
+
+use crate::{
+    answer::{Answer, Head},
+    batch,
+    client::FleetClient,
+    error::AskError,
+};
+
+/// How often a batch is sent: for about a minute.
+const ROUNDS_MAX: u32 = 16;
+
+/// A call of a batch.
+#[derive(Debug, Clone)]
+pub struct BatchCall {
+    /// The JSON object.
+    pub text: String,
+    /// Whether it has an idempotency key.
+    pub has_key: bool,
+}
+
+/// What came of one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Its place in the batch, from 0.
+    pub place: usize,
+    /// Its envelope; none where it has no key and its batch was not answered.
+    pub answer: Option<String>,
+}
+
+/// Why a batch cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    /// It was not answered in the last round either.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// It was refused as a whole.
+    #[error("the batch was refused: {}", head.message())]
+    Refused {
+        /// What was said.
+        head: Head,
+        /// The first call that has no answer yet.
+        first: usize,
+    },
+    /// The answer is not about these calls.
+    #[error("{answers} answers came for {calls} calls")]
+    Miscounted {
+        /// How many answers came.
+        answers: usize,
+        /// How many calls were sent.
+        calls: usize,
+    },
+}
+
+/// A batch that is being sent.
+#[derive(Debug)]
+pub struct Rounds<'a> {
+    client: &'a FleetClient,
+    tenant: &'a Label,
+    headers: &'a HeaderMap,
+    /// Those without an answer, with their places.
+    left: Vec<(usize, BatchCall)>,
+    round: u32,
+    /// A round was begun, and its answer is not dealt with.
+    is_open: bool,
+    pauses: Reconnect,
+}
+
+impl FleetClient {
+    /// Sends these calls, at most as many as [`batch::BatchLimits`] has, round by round. The headers hold for calls that do not
+    /// say otherwise.
+    pub fn rounds<'a>(
+        &'a self,
+        tenant: &'a Label,
+        headers: &'a HeaderMap,
+        calls: Vec<BatchCall>,
+    ) -> Rounds<'a> {
+        Rounds {
+            client: self,
+            tenant,
+            headers,
+            left: calls.into_iter().enumerate().collect(),
+            round: 0,
+            is_open: false,
+            pauses: Reconnect::default(),
+        }
+    }
+}
+
+impl Rounds<'_> {
+    /// Sends what has no answer yet, after a pause where it was sent before; what was answered for good. `None` when every
+    /// call has its answer.
+    ///
+    /// Cancel-safe: a round that is dropped counts as one that was not answered.
+    ///
+    /// # Errors
+    ///
+    /// The last round was not answered, or an answer is none. What has no answer may have been taken.
+    pub async fn next(&mut self) -> Result<Option<Vec<Told>>, BatchError> {
+        if self.is_open {
+            return Ok(Some(self.silence()));
+        }
+        if self.left.is_empty() {
+            return Ok(None);
+        }
+        if self.round > 0 {
+            self.pauses.pause().await;
+        }
+        self.round += 1;
+        self.is_open = true;
+        let body = batch::body(self.left.iter().map(|(_, call)| call.text.as_str()));
+        let asking = self.client.batch(self.tenant, self.headers.clone(), body);
+        let is_last = self.round >= ROUNDS_MAX;
+        match asking.await {
+            Ok(answer) => self.hear(&answer, is_last).map(Some),
+            Err(problem) if is_last => Err(problem.into()),
+            Err(_no_answer) => Ok(Some(self.silence())),
+        }
+    }
+
+    /// Gives up on those without a key.
+    fn silence(&mut self) -> Vec<Told> {
+        self.is_open = false;
+        let (keyed, unkeyed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left)
+            .into_iter()
+            .partition(|(_, call)| call.has_key);
+        self.left = keyed;
+        let told = unkeyed.into_iter().map(|(place, _)| Told {
+            place,
+            answer: None,
+        });
+        told.collect()
+    }
+
+    /// Takes an answer; keeps those that are to be sent again.
+    fn hear(&mut self, answer: &Answer, is_last: bool) -> Result<Vec<Told>, BatchError> {
+        self.is_open = false;
+        let unreadable = |wrong: serde_json::Error| AskError::Unreadable(wrong.into());
+        let items = batch::items::<&RawValue>(answer.bytes()).map_err(unreadable)?;
+        let Some(items) = items else {
+            let head = answer.head()?;
+            if head.may_pass() && !is_last {
+                return Ok(Vec::new());
+            }
+            let first = self.left.first().map_or(0, |(place, _)| *place);
+            return Err(BatchError::Refused { head, first });
+        };
+        if items.len() != self.left.len() {
+            return Err(BatchError::Miscounted {
+                answers: items.len(),
+                calls: self.left.len(),
+            });
+        }
+        let (mut told, mut again) = (Vec::new(), Vec::new());
+        for ((place, call), item) in std::mem::take(&mut self.left).into_iter().zip(items) {
+            let head = Head::of(item.get().as_bytes()).map_err(unreadable)?;
+            if !is_last && is_sent_again(&head, call.has_key) {
+                again.push((place, call));
+            } else {
+                let answer = Some(item.get().to_owned());
+                told.push(Told { place, answer });
+            }
+        }
+        self.left = again;
+        Ok(told)
+    }
+}
+
+/// Whether a call goes into the next round: what it was refused for passes, and sending it cannot make a second call.
+fn is_sent_again(head: &Head, has_key: bool) -> bool {
+    head.may_pass() && (has_key || head.nothing_happened())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_passes_and_cannot_be_doubled_is_sent_again() {
+        let head = |text: &str| Head::of(text.as_bytes()).unwrap();
+        let refused = |code: &str, effect: &str| {
+            let error = format!(r#"{{"code":"{code}"}}"#);
+            head(&format!(
+                r#"{{"state":"refused","effect":"{effect}","error":{error}}}"#
+            ))
+        };
+        let cases = [
+            (refused("overloaded", "none"), true, true),
+            (refused("store_unavailable", "unknown"), true, false),
+            (refused("invalid_arguments", "none"), false, false),
+            (head(r#"{"state":"queued"}"#), false, false),
+        ];
+        for (head, with_key, without) in cases {
+            assert_eq!(is_sent_again(&head, true), with_key, "{head:?}");
+            assert_eq!(is_sent_again(&head, false), without, "{head:?}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Why a call ended as it did, and what can be done: from what history holds of it, and nothing that is true only now.
+
+use fleet::{call::State, wire::code::Code};
+
+use super::{
+    explanation::{Explanation, because, counted},
+    facts::{EndedFacts, Facts, Last},
+    waiting,
+};
+use crate::instant::instant;
+
+/// The reason in the history of a call whose workers were lost too often.
+const POISON: &str = "poison";
+const AGAIN: &str = "toolfleet calls retry makes a new call of it";
+
+pub(super) fn ended(facts: &Facts) -> Explanation {
+    let last = &facts.last;
+    let Some(history) = &facts.ended else {
+        let at = instant(last.at);
+        return because(
+            "ended",
+            format!("it ended at {at} by {}", last.actor),
+            "toolfleet calls show has the whole story",
+        );
+    };
+    if last.from_state.as_deref() == Some("in_doubt") {
+        return settled(facts, history);
+    }
+    match facts.state {
+        State::Succeeded => succeeded(facts, history),
+        State::Cancelled => cancelled(facts, history),
+        State::Expired => expired(facts, history),
+        State::Failed if last.reason == POISON => poison(facts, history),
+        State::Failed => failed(facts, history),
+        State::Queued | State::Running | State::InDoubt | State::AwaitingClient => {
+            because("ended", "it is not over", "wait")
+        }
+    }
+}
+
+fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let at = instant(facts.last.at);
+    let attempt = history.attempt.as_ref().map_or_else(String::new, |last| {
+        format!(", in attempt {}{}", last.number, on(last))
+    });
+    // Carried out, and its answer cannot be used as it is.
+    let flaw = facts
+        .error_code
+        .as_deref()
+        .map_or_else(String::new, |code| {
+            format!("; its answer has a flaw, {code} (docs/errors/{code}.md)")
+        });
+    because(
+        "ended",
+        format!("it succeeded at {at}{attempt}{flaw}"),
+        "nothing: toolfleet calls show has its result",
+    )
+}
+
+fn on(last: &Last) -> String {
+    let worker = last.worker.as_ref();
+    worker.map_or_else(String::new, |worker| format!(" on worker {worker}"))
+}
+
+/// It was in doubt, and a person, a probe or the attempt's own late answer found out.
+fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let last = &facts.last;
+    let (at, actor) = (instant(last.at), &last.actor);
+    let since = history.doubt.as_ref().map_or_else(String::new, |doubt| {
+        let why = match history.quarantined {
+            true => "Postgres lost writes",
+            false => doubt.reason.as_str(),
+        };
+        format!(" since {} ({why})", instant(doubt.at))
+    });
+    let found = match facts.state {
+        State::Succeeded => "as applied",
+        _not_applied => "as not applied",
+    };
+    let mut what = format!("it was in doubt{since} and was settled {found} at {at} by {actor}");
+    if last.by_time_only {
+        what.push_str(", by time only: something of its attempts may have been alive");
+    }
+    if let Some(note) = &last.note {
+        what = format!("{what}: {note}");
+    }
+    let next = match facts.state {
+        State::Succeeded => {
+            "nothing: its effect is there; toolfleet calls show has what was recorded as its result"
+                .to_owned()
+        }
+        _not_applied => format!("ask whether it is still wanted; then {AGAIN}"),
+    };
+    because("settled", what, next)
+}
+
+fn cancelled(facts: &Facts, history: &EndedFacts) -> Explanation {
+    because(
+        "cancelled",
+        taken_back(facts, history),
+        format!("nothing; if it is wanted after all, {AGAIN}"),
+    )
+}
+
+/// Who took it back, why, and how far it had come.
+fn taken_back(facts: &Facts, history: &EndedFacts) -> String {
+    let last = &facts.last;
+    let (by, note) = match &history.taken_back {
+        Some(asked) => (
+            format!("{} at {}", asked.actor, instant(asked.at)),
+            asked.note.as_ref(),
+        ),
+        None => (
+            format!("{} at {}", last.actor, instant(last.at)),
+            last.note.as_ref(),
+        ),
+    };
+    let far = match &history.attempt {
+        None => "before it ran".to_owned(),
+        Some(attempt) => format!("and its attempt {} changed nothing", attempt.number),
+    };
+    let note = note.map_or_else(String::new, |note| format!(": {note}"));
+    format!("it was taken back by {by}, {far}{note}")
+}
+
+/// No attempt of it succeeded before its time was over.
+fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let queue = &facts.queue;
+    let ended = facts.last.at;
+    // Only what never began can wait too long for its first attempt, and then it ends before its deadline.
+    let over = if ended < facts.deadline_at {
+        format!(
+            "it waited longer for its first attempt than its tool allows (max_queue_wait), until {}",
+            instant(ended)
+        )
+    } else {
+        format!("its deadline passed at {}", instant(facts.deadline_at))
+    };
+    if let Some(lacked) = &history.lacked {
+        let (worker, why) = (&lacked.worker, &lacked.why);
+        return because(
+            waiting::word(lacked.lack),
+            format!("{over}; worker {worker} had put it back: {why}"),
+            format!(
+                "{}; then {AGAIN}",
+                lacked.lack.remedy(lacked.secret.as_deref())
+            ),
+        );
+    }
+    if let Some(Last {
+        number,
+        code: Some(code),
+        ..
+    }) = &history.attempt
+    {
+        return because(
+            Code::DeadlineExceeded.as_str(),
+            format!("{over}, after attempt {number} had ended with {code}"),
+            format!("find out why its attempts fail (docs/errors/{code}.md); {AGAIN}"),
+        );
+    }
+    if history.workers_meanwhile == 0 {
+        return because(
+            "no_worker",
+            format!("{over}, and no worker that pulls from its queue {queue} lived meanwhile"),
+            format!("start one: toolfleet worker --queues {queue}; then {AGAIN}"),
+        );
+    }
+    let workers = counted(history.workers_meanwhile, "worker");
+    let told = quoted(history);
+    because(
+        Code::DeadlineExceeded.as_str(),
+        format!(
+            "{over}; {workers} of its queue {queue} lived meanwhile and did not start it{told}"
+        ),
+        format!(
+            "start more workers for {queue}, or let callers wait longer (Toolfleet-Deadline-Ms, max_queue_wait of the tool); {AGAIN}"
+        ),
+    )
+}
+
+/// It lost its worker too often: it may be what kills them.
+fn poison(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let at = instant(facts.last.at);
+    let (lost, allowed, tool) = (
+        counted(history.lost, "time"),
+        history.losses_allowed,
+        &facts.tool,
+    );
+    let at_last = |last: &Last| format!(", at last{}", on(last));
+    let on = history.attempt.as_ref().map_or_else(String::new, at_last);
+    because(
+        POISON,
+        format!(
+            "it was set aside at {at}: it lost its worker {lost} while it ran{on}, and its tool {tool} allows {allowed}"
+        ),
+        format!(
+            "look into the logs of those workers (toolfleet calls show names them) before it is sent again, for it may be what ends them; \
+             if it is not, {AGAIN}"
+        ),
+    )
+}
+
+fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
+    let at = instant(facts.last.at);
+    let told = quoted(history);
+    let Some(code) = facts.error_code.as_deref() else {
+        return because("ended", format!("it failed at {at}{told}"), AGAIN);
+    };
+    let known: Option<Code> = code.parse().ok();
+    let reason = known.map_or("ended", Code::as_str);
+    if known == Some(Code::Cancelled) {
+        return because(
+            reason,
+            taken_back(facts, history),
+            format!("nothing; if it is wanted after all, {AGAIN}"),
+        );
+    }
+    let attempt = history.attempt.as_ref().map_or_else(
+        || "before an attempt".to_owned(),
+        |last| format!("in attempt {}{}", last.number, on(last)),
+    );
+    because(
+        reason,
+        format!("it failed at {at} {attempt} with {code}{told}"),
+        format!("docs/errors/{code}.md says what that means and what to do; {AGAIN}"),
+    )
+}
+
+/// What the caller was told.
+fn quoted(history: &EndedFacts) -> String {
+    let message = history.message.as_ref();
+    message.map_or_else(String::new, |message| format!(": {message}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! An answer to "why": a reason as a word, the sentence, and what to do.
+
+/// The reason, as a word, as a sentence, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// One word, for programs.
+    pub reason: &'static str,
+    /// What is so.
+    pub because: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+pub(super) fn because(
+    reason: &'static str,
+    because: impl Into<String>,
+    next: impl Into<String>,
+) -> Explanation {
+    Explanation {
+        reason,
+        because: because.into(),
+        next: next.into(),
+    }
+}
+
+/// So many of them.
+pub(super) fn counted(number: i64, one: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {one}{s}")
+}

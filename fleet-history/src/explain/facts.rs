@@ -1,0 +1,181 @@
+//! What the views say of one call at one moment. It judges nothing.
+
+use fleet::{
+    call::State,
+    lease::LATE,
+    obstacle::{Lack, Obstacle},
+};
+use serde::Deserialize;
+use time::OffsetDateTime;
+
+/// What the views say of a call at one moment, by Postgres's clock.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Facts {
+    /// Where it stands.
+    pub state: State,
+    pub(crate) tool: String,
+    pub(crate) tool_version: i32,
+    pub(crate) queue: String,
+    pub(crate) held: bool,
+    /// What it is held for, in a word.
+    #[serde(default)]
+    pub(crate) held_why: Option<String>,
+    /// Where it waits while it is held.
+    #[serde(default)]
+    pub(crate) line: Option<String>,
+    /// Calls of its tenant that are before it there, up to 10,000.
+    #[serde(default)]
+    pub(crate) ahead: Option<i64>,
+    /// Other tenants that have calls there.
+    #[serde(default)]
+    pub(crate) others: Option<i64>,
+    pub(crate) cancel_requested: bool,
+    pub(crate) attempts: i32,
+    pub(crate) error_code: Option<String>,
+    /// What a worker lacked that put it back last.
+    #[serde(default)]
+    pub(crate) obstacle: Option<Obstacle>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) now: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) accepted_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) not_before: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) deadline_at: OffsetDateTime,
+    /// Whether this version of its tool is applied.
+    pub(crate) tool_known: bool,
+    /// How often its tool runs at a time, where it has a limit.
+    pub(crate) tool_limit: Option<ToolLimit>,
+    /// The workers of its queue that count as live: who was killed does so until its lease is over.
+    pub(crate) workers: Vec<Worker>,
+    /// Calls of its queue that run, wherever.
+    pub(crate) queue_running: i64,
+    /// The attempt that runs.
+    pub(crate) attempt: Option<Running>,
+    /// What is known of its doubt.
+    pub(crate) doubt: Option<Doubt>,
+    /// Its last move that was no remark.
+    pub(crate) last: Move,
+    /// What history holds of how it ended; none while it is open.
+    #[serde(default)]
+    pub(crate) ended: Option<EndedFacts>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct ToolLimit {
+    pub(crate) at_a_time: i64,
+    pub(crate) running: i64,
+}
+
+/// A worker of the call's queue, as far as the ledger knows.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    /// Its share of slots for this queue.
+    pub(crate) slots: i64,
+    /// Calls that it runs, of all its queues.
+    pub(crate) running: i64,
+    /// How long ago it last said that it lives, in seconds.
+    pub(crate) silent_s: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Running {
+    pub(crate) number: i32,
+    pub(crate) worker: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) started_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) until: OffsetDateTime,
+    /// Its worker's state; none when the worker's row is gone.
+    pub(crate) worker_state: Option<String>,
+    /// How long ago its worker last said that it lives, in seconds.
+    #[serde(default)]
+    pub(crate) worker_silent_s: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Doubt {
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) since: OffsetDateTime,
+    pub(crate) why: String,
+    pub(crate) worker_fenced: bool,
+    pub(crate) quarantined: bool,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) attempt_until: Option<OffsetDateTime>,
+    pub(crate) probes: i32,
+    pub(crate) probe_state: Option<String>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) next_probe_at: Option<OffsetDateTime>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Move {
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) at: OffsetDateTime,
+    pub(crate) from_state: Option<String>,
+    pub(crate) actor: String,
+    pub(crate) reason: String,
+    pub(crate) note: Option<String>,
+    pub(crate) by_time_only: bool,
+}
+
+/// What history holds of a call that is over.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct EndedFacts {
+    /// What its caller was told, in the call's language.
+    pub(crate) message: Option<String>,
+    /// How many workers were lost while they ran it, the last one included.
+    pub(crate) lost: i64,
+    /// How many its tool allows.
+    pub(crate) losses_allowed: i64,
+    /// Workers of its queue that lived at some time while it was open.
+    pub(crate) workers_meanwhile: i64,
+    /// What the worker lacked that put it back last, since its last attempt began.
+    pub(crate) lacked: Option<Lacked>,
+    /// Whether Postgres lost writes while it was open.
+    pub(crate) quarantined: bool,
+    /// When and why it went in doubt.
+    pub(crate) doubt: Option<Doubted>,
+    /// Who asked for it to be taken back first.
+    pub(crate) taken_back: Option<TakenBack>,
+    /// Its last attempt.
+    pub(crate) attempt: Option<Last>,
+}
+
+/// As a remark in the history has it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Lacked {
+    pub(crate) lack: Lack,
+    pub(crate) secret: Option<String>,
+    pub(crate) why: String,
+    pub(crate) worker: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Doubted {
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) at: OffsetDateTime,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct TakenBack {
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) at: OffsetDateTime,
+    pub(crate) actor: String,
+    pub(crate) note: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Last {
+    pub(crate) number: i32,
+    pub(crate) worker: Option<String>,
+    pub(crate) code: Option<String>,
+}
+
+/// Whether a worker has been silent for longer than one that lives is: its slots are not counted.
+pub(super) fn is_late(silent_s: &f64) -> bool {
+    *silent_s > LATE.as_secs_f64()
+}

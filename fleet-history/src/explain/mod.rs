@@ -1,0 +1,36 @@
+//! **Why is this call not running, or not finished, and how did it end?** One reason, the first that holds, from what the
+//! views say of it.
+//!
+//! `look` reads the views and `facts` is what they say; `waiting` has the reasons of a call that no worker runs yet, `running` of
+//! one that an attempt was begun for, `ended` of one that is over; `explanation` is what comes of it.
+
+mod facts;
+
+mod look;
+
+mod explanation;
+
+mod waiting;
+
+mod running;
+
+mod ended;
+
+use fleet::call::State;
+
+use self::explanation::because;
+pub use self::{explanation::Explanation, facts::Facts, look::facts};
+
+/// The one reason.
+pub fn explain(facts: &Facts) -> Explanation {
+    match facts.state {
+        State::Queued => waiting::queued(facts),
+        State::Running => running::running(facts),
+        State::InDoubt => running::in_doubt(facts),
+        State::AwaitingClient => because("awaiting_client", "it waits for its caller", "wait"),
+        State::Succeeded | State::Failed | State::Cancelled | State::Expired => ended::ended(facts),
+    }
+}
+
+#[cfg(test)]
+mod tests;

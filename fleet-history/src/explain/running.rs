@@ -1,0 +1,119 @@
+//! Why a call that an attempt was begun for is not over: it runs, its worker is silent, or it is in doubt.
+
+use fleet::lease::LEASE;
+
+use super::{
+    explanation::{Explanation, because},
+    facts::{Facts, is_late},
+};
+use crate::instant::instant;
+
+pub(super) fn running(facts: &Facts) -> Explanation {
+    let Some(attempt) = &facts.attempt else {
+        return because("running", "a worker runs it", "wait");
+    };
+    let worker = attempt.worker.as_deref().unwrap_or("unknown");
+    let (number, since) = (attempt.number, instant(attempt.started_at));
+    let alive = matches!(attempt.worker_state.as_deref(), Some("live" | "draining"));
+    if !alive {
+        let state = attempt.worker_state.as_deref().unwrap_or("gone");
+        return because(
+            "worker_lost",
+            format!("its worker {worker} is {state} since attempt {number} began at {since}"),
+            "the sweep of a dispatcher decides about it within seconds: another attempt, or in doubt; if it stays so, no dispatcher runs",
+        );
+    }
+    if let Some(silent_s) = attempt.worker_silent_s.filter(is_late) {
+        let (seconds, lease) = (silent_s.round(), LEASE.as_secs());
+        return because(
+            "silent_worker",
+            format!(
+                "attempt {number} began on worker {worker} at {since}, and that worker has been silent for {seconds} s: it may be dead"
+            ),
+            format!(
+                "see whether it runs; when it has been silent for {lease} s a dispatcher decides about the call: another attempt, or in doubt. If \
+                 it stays so, no dispatcher runs"
+            ),
+        );
+    }
+    if facts.cancel_requested {
+        return because(
+            "cancel_requested",
+            format!("attempt {number} runs on worker {worker} since {since} and was asked to stop"),
+            "wait: how it ends is up to the attempt",
+        );
+    }
+    let until = instant(attempt.until);
+    if attempt.until <= facts.now {
+        return because(
+            "overdue_attempt",
+            format!("attempt {number} on worker {worker} should have ended at {until}"),
+            "wait: its worker reports within seconds, or the sweep of a dispatcher takes it as lost; if it stays so, no dispatcher runs",
+        );
+    }
+    because(
+        "running",
+        format!("attempt {number} runs on worker {worker} since {since}, until {until} at most"),
+        "wait",
+    )
+}
+
+/// Whether it had its effect is unknown.
+pub(super) fn in_doubt(facts: &Facts) -> Explanation {
+    let Some(doubt) = &facts.doubt else {
+        return because("in_doubt", "it may or may not have had its effect", "wait");
+    };
+    let mut what = format!(
+        "it may or may not have had its effect, since {}: {}",
+        instant(doubt.since),
+        doubt.why
+    );
+    if doubt.probes > 0 {
+        let found = doubt.probe_state.as_deref().unwrap_or("no answer yet");
+        what = format!(
+            "{what}; its probe has asked {} times: {found}",
+            doubt.probes
+        );
+    }
+    let acts = doubt.attempt_until.filter(|until| *until > facts.now);
+    let look = "look the effect up in the remote system, then record it: toolfleet calls settle";
+    if let Some(until) = acts {
+        return because(
+            "in_doubt_early",
+            what,
+            format!(
+                "wait until {}: its attempt may still act; then {look}",
+                instant(until)
+            ),
+        );
+    }
+    if doubt.quarantined {
+        return because(
+            "in_doubt_quarantined",
+            format!("{what}; Postgres lost writes, so which attempts there were cannot be known"),
+            format!("{look}; that it was not applied you can only decide --by-time-only"),
+        );
+    }
+    if !doubt.worker_fenced {
+        return because(
+            "in_doubt_not_fenced",
+            format!("{what}; its worker is not proven gone"),
+            format!(
+                "{look}; that it was not applied can be recorded once the worker is proven gone, by itself or with toolfleet workers fence"
+            ),
+        );
+    }
+    match doubt.next_probe_at.filter(|_| doubt.probes > 0) {
+        Some(at) => {
+            let when = match at > facts.now {
+                true => format!("its probe asks again at {}", instant(at)),
+                false => format!(
+                    "its probe is due since {}, and a dispatcher asks it: if it stays so, none runs",
+                    instant(at)
+                ),
+            };
+            because("in_doubt_probing", what, format!("{when}; or {look}"))
+        }
+        None => because("in_doubt", what, look),
+    }
+}

@@ -1,0 +1,296 @@
+//! Why no worker runs a call yet: from what no worker can help to what only takes a moment.
+
+use fleet::{
+    hold::{HeldWhy, Line},
+    lease::LEASE,
+    obstacle::{Lack, Obstacle},
+};
+use time::Duration;
+
+use super::{
+    explanation::{Explanation, because, counted},
+    facts::{Facts, ToolLimit, is_late},
+};
+use crate::instant::instant;
+
+/// How long a pointer may take from its call to a worker with a free slot.
+const PUBLISHED_JUST_NOW: Duration = Duration::seconds(5);
+/// Calls before it that are counted.
+const AHEAD_MAX: i64 = 10_000;
+/// Silent workers that are named.
+const NAMED_MAX: usize = 3;
+
+pub(super) fn queued(facts: &Facts) -> Explanation {
+    let queue = &facts.queue;
+    if facts.deadline_at <= facts.now {
+        let passed = instant(facts.deadline_at);
+        return because(
+            "overdue",
+            format!("its deadline passed at {passed}; it will not run"),
+            "the sweep of a dispatcher ends it within seconds; if it stays, no dispatcher runs",
+        );
+    }
+    if !facts.tool_known {
+        let (tool, version) = (&facts.tool, facts.tool_version);
+        return because(
+            "unknown_tool_version",
+            format!("version {version} of the tool {tool} is not applied in this database"),
+            "apply that version, or take the call back",
+        );
+    }
+    let workers = QueueWorkers::of(facts);
+    if facts.held {
+        return held(facts, &workers);
+    }
+    let ready = facts.not_before.unwrap_or(facts.accepted_at);
+    if ready > facts.now {
+        return put_off(facts, &instant(ready));
+    }
+    if workers.awake == 0 {
+        return no_worker(&workers, queue, "");
+    }
+    let (slots, running, silent) = (workers.slots, workers.running, workers.silence());
+    let slots_free = workers.slots_free(queue);
+    if running >= slots {
+        return because(
+            "no_free_slot",
+            format!("{slots_free}{silent}"),
+            "wait, or start more workers",
+        );
+    }
+    if facts.now - ready.max(facts.last.at) < PUBLISHED_JUST_NOW {
+        return because(
+            "published",
+            format!("its pointer has just been published, and {slots_free}{silent}"),
+            "wait a moment; if it stays so, no dispatcher runs",
+        );
+    }
+    because(
+        "not_taken",
+        format!("{slots_free}, and no worker has taken it{silent}"),
+        "look whether NATS is up and at toolfleet_skipped_claims_total of the workers; \
+         a dispatcher publishes its pointer again every few seconds, if one runs",
+    )
+}
+
+/// The workers of its queue: those that can be counted on, and those that have been silent for too long.
+struct QueueWorkers<'a> {
+    awake: usize,
+    slots: i64,
+    running: i64,
+    /// Name and seconds of silence.
+    silent: Vec<(&'a str, f64)>,
+}
+
+impl<'a> QueueWorkers<'a> {
+    fn of(facts: &'a Facts) -> Self {
+        let (silent, awake): (Vec<_>, Vec<_>) = facts
+            .workers
+            .iter()
+            .partition(|worker| is_late(&worker.silent_s));
+        let running: i64 = awake.iter().map(|worker| worker.running).sum();
+        Self {
+            awake: awake.len(),
+            slots: awake.iter().map(|worker| worker.slots).sum(),
+            // What runs elsewhere, on workers that are silent, drain or are dead, takes none of their slots.
+            running: running.min(facts.queue_running),
+            silent: silent
+                .iter()
+                .map(|worker| (worker.name.as_str(), worker.silent_s))
+                .collect(),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        match self.awake {
+            1 => "the live worker".to_owned(),
+            live => format!("the {live} live workers"),
+        }
+    }
+
+    /// How many of the slots of those that can be counted on are free.
+    fn slots_free(&self, queue: &str) -> String {
+        let of_workers = self.in_words();
+        let have = if self.awake == 1 { "has" } else { "have" };
+        let free = match self.slots.saturating_sub(self.running) {
+            ..=0 => "none".to_owned(),
+            more => more.to_string(),
+        };
+        let slots = counted(self.slots, "slot");
+        format!("{of_workers} of its queue {queue} {have} {slots} for it, {free} of them free")
+    }
+
+    /// The silent ones, by name; none where there is none.
+    fn named(&self) -> Option<String> {
+        let named = self.silent.iter().take(NAMED_MAX);
+        let named = named.map(|(name, seconds)| {
+            let seconds = seconds.round();
+            format!("worker {name} has been silent for {seconds} s")
+        });
+        let named: Vec<String> = named.collect();
+        let more = match self.silent.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more are silent"),
+        };
+        (!named.is_empty()).then(|| named.join(", ") + &more)
+    }
+
+    /// What to add about the silent ones where others live.
+    fn silence(&self) -> String {
+        self.named().map_or_else(String::new, |named| {
+            format!("; {named} and may be dead: not counted")
+        })
+    }
+}
+
+/// No worker of its queue can be counted on.
+fn no_worker(workers: &QueueWorkers<'_>, queue: &str, meanwhile: &str) -> Explanation {
+    let start = format!("toolfleet worker --queues {queue}");
+    match workers.named() {
+        None => because(
+            "no_worker",
+            format!("no live worker pulls from its queue {queue}{meanwhile}"),
+            format!("start one: {start}"),
+        ),
+        Some(named) => because(
+            "silent_worker",
+            format!(
+                "no worker that lives pulls from its queue {queue}: {named} and may be dead{meanwhile}"
+            ),
+            format!(
+                "see whether it runs (after {} s of silence a dispatcher says that it is dead), or start another: {start}",
+                LEASE.as_secs()
+            ),
+        ),
+    }
+}
+
+/// Its time has not come: it was put back, or an attempt failed.
+fn put_off(facts: &Facts, until: &str) -> Explanation {
+    if let Some(obstacle) = &facts.obstacle {
+        return put_back(obstacle, until);
+    }
+    let code = facts.error_code.as_deref().unwrap_or("an error");
+    if facts.attempts > 0 && facts.last.reason != "accepted" {
+        let what = format!(
+            "attempt {} ended with {code}; the next one starts at {until}",
+            facts.attempts
+        );
+        because("retry_wait", what, "wait")
+    } else {
+        because(
+            "postponed",
+            format!("it was put back until {until}, and no worker has said why"),
+            "wait; if it is put back again, toolfleet doctor lists what no worker can run",
+        )
+    }
+}
+
+/// The word for what a worker lacks.
+pub(super) const fn word(lack: Lack) -> &'static str {
+    match lack {
+        Lack::Secret => "missing_secret",
+        Lack::ProgramSlot => "no_program_slot",
+        Lack::ToolVersion | Lack::Ability => "postponed",
+    }
+}
+
+/// A worker could not run it: which one, what it lacks, and where that comes from.
+fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
+    let (worker, why) = (&obstacle.worker, &obstacle.why);
+    let remedy = obstacle.remedy();
+    let next = match obstacle.lack {
+        Lack::ProgramSlot => remedy,
+        Lack::Secret | Lack::ToolVersion | Lack::Ability => {
+            format!("{remedy}; toolfleet doctor lists what no worker can run")
+        }
+    };
+    because(
+        word(obstacle.lack),
+        format!("worker {worker} could not run it and put it back until {until}: {why}"),
+        next,
+    )
+}
+
+/// It waits in the ledger for its turn: behind whom, and who works that off.
+fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
+    let queue = &facts.queue;
+    if let Some(unknown) = held_for_something_else(facts) {
+        return unknown;
+    }
+    let behind = behind(facts);
+    if workers.awake == 0 {
+        return no_worker(
+            workers,
+            queue,
+            &format!("; it waits in the ledger, and {behind}"),
+        );
+    }
+    if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
+        let tool = &facts.tool;
+        return because(
+            "tool_limit",
+            format!(
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}"
+            ),
+            format!(
+                "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
+            ),
+        );
+    }
+    let (slots, running, silent) = (workers.slots, workers.running, workers.silence());
+    let of_workers = workers.in_words();
+    if running < slots {
+        let slots_free = workers.slots_free(queue);
+        return because(
+            "held",
+            format!(
+                "it waits in the ledger for a dispatcher to hand it over, and {slots_free}{silent}: {behind}"
+            ),
+            "wait a moment; if it stays so, no dispatcher runs (toolfleet doctor)",
+        );
+    }
+    because(
+        "held",
+        format!(
+            "more calls wait than the {} of {of_workers} of its queue {queue} take{silent}: {behind}",
+            counted(slots, "slot")
+        ),
+        "wait for its turn, or start more workers (docs/fairness.md says whose turn it is)",
+    )
+}
+
+/// A newer dispatcher holds it, in a line or for a reason that this program does not know.
+fn held_for_something_else(facts: &Facts) -> Option<Explanation> {
+    let line = facts.line.as_deref().unwrap_or(&facts.queue);
+    let why = facts.held_why.as_deref();
+    let is_known = why.is_none_or(|why| HeldWhy::ALL.iter().any(|known| known.as_str() == why));
+    if is_known && line.parse::<Line>().is_ok() {
+        return None;
+    }
+    let why = why.map_or_else(String::new, |why| format!(", for the reason {why}"));
+    Some(because(
+        "held",
+        format!(
+            "it waits in the ledger, in the line {line}{why}, which this program does not know"
+        ),
+        "ask again with a program of the release that the dispatchers run",
+    ))
+}
+
+/// Who is before it, and who shares its line.
+fn behind(facts: &Facts) -> String {
+    let ahead = match facts.ahead.unwrap_or(0) {
+        AHEAD_MAX.. => format!("{AHEAD_MAX} or more calls of its tenant are"),
+        ..=0 => "no call of its tenant is".to_owned(),
+        1 => "1 call of its tenant is".to_owned(),
+        some => format!("{some} calls of its tenant are"),
+    };
+    let line = facts.line.as_deref().unwrap_or(&facts.queue);
+    let behind = format!("{ahead} before it in the line {line}");
+    match facts.others {
+        Some(1) => format!("{behind}, which 1 other tenant shares in turn"),
+        Some(others @ 2..) => format!("{behind}, which {others} other tenants share in turn"),
+        Some(_) | None => behind,
+    }
+}

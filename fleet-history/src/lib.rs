@@ -1,0 +1,42 @@
+//! The history of a fleet, read from its documented views (docs/history.md) as any user of the history reads it.
+//!
+//! It reads and judges, and knows neither dispatcher nor worker: a role that may read the views and nothing else is enough. Rows
+//! come as the JSON that Postgres makes of them ([`Row`]); decoding is for those who look into them.
+//!
+//! ```text
+//! row        a row of a view, as JSON and as a type
+//! instant    a moment, as people read it
+//! calls      which calls are wanted, and the list of them
+//! story      everything about one call: its row, its attempts, its moves
+//! original   what a call asked for, to ask for it again
+//! doubts     the calls in doubt
+//! tools      the versions of tools
+//! slots      who has a place of a tool with a limit
+//! workers    who is alive
+//! news       moves that happened since, call by call
+//! explain    the one reason why a call is not running, or how it ended
+//! ```
+
+mod row;
+
+mod instant;
+
+pub mod calls;
+
+pub mod story;
+
+pub mod original;
+
+pub mod doubts;
+
+pub mod tools;
+
+pub mod slots;
+
+pub mod workers;
+
+pub mod news;
+
+pub mod explain;
+
+pub use self::{instant::instant, row::Row};

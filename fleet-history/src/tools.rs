@@ -1,0 +1,133 @@
+//! The versions of tools.
+
+use fleet::{ids::ToolName, store::StoreError};
+use serde::Deserialize;
+use sqlx::{PgConnection, PgPool};
+use time::OffsetDateTime;
+
+use crate::row::Row;
+
+/// A row of `tools`, without the manifest.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ListedTool {
+    /// Its name.
+    pub tool: String,
+    /// The version.
+    pub version: i32,
+    /// Its effect class.
+    pub effect: String,
+    /// The kind of its executor.
+    pub executor: String,
+    /// Its queue.
+    pub queue: String,
+    /// Whether its calls need keys.
+    pub key: String,
+    /// How many of its attempts run at a time over the fleet.
+    pub concurrency: Option<i32>,
+    /// When it was applied.
+    #[serde(with = "time::serde::rfc3339")]
+    pub applied_at: OffsetDateTime,
+    /// By whom.
+    pub applied_by: String,
+    /// When it was retired.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub retired_at: Option<OffsetDateTime>,
+}
+
+/// Tool versions by name and number, at most 10,000: the current ones, or all.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn tools(pool: &PgPool, all: bool) -> Result<Vec<Row<ListedTool>>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT row_to_json(listed)::text FROM (
+             SELECT tool, version, current, effect,
+                    (SELECT json_object_keys(manifest->'executor') LIMIT 1) AS executor, queue,
+                    coalesce(manifest->>'key',
+                             CASE WHEN effect IN ('once', 'transaction') THEN 'required' ELSE 'optional' END) AS key,
+                    concurrency, schema_hash, applied_at, applied_by, retired_at, retired_by, retired_note
+             FROM toolfleet.tools
+             WHERE current OR $1
+             ORDER BY tool, version
+             LIMIT 10000) listed",
+    )
+    .bind(all)
+    .fetch_all(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("list tools", error))
+}
+
+/// A version of a tool.
+#[derive(Debug, sqlx::FromRow)]
+pub struct ToolVersion {
+    /// Its number.
+    pub version: i32,
+    /// The manifest, as it was applied.
+    pub manifest: String,
+    /// When it was retired; with [`ToolVersion::retired_by`] and [`ToolVersion::retired_note`] or not at all.
+    pub retired_at: Option<OffsetDateTime>,
+    /// By whom.
+    pub retired_by: Option<String>,
+    /// Why.
+    pub retired_note: Option<String>,
+}
+
+/// This version of a tool, the current one when none is named.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn tool_version(
+    pool: &PgPool,
+    tool: &ToolName,
+    version: Option<i32>,
+) -> Result<Option<ToolVersion>, StoreError> {
+    sqlx::query_as(
+        "SELECT version, manifest::text AS manifest, retired_at, retired_by, retired_note FROM toolfleet.tools
+         WHERE tool = $1 AND CASE WHEN $2::integer IS NULL THEN current ELSE version = $2 END",
+    )
+    .bind(tool.as_str())
+    .bind(version)
+    .fetch_optional(pool)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read a tool", error))
+}
+
+/// What is there of a tool.
+#[derive(Debug, Default, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Versions {
+    /// The newest version.
+    pub newest: Option<i32>,
+    /// The manifest under the version that was asked for.
+    pub named: Option<String>,
+    /// The newest manifest that the one who asks applied.
+    pub own: Option<String>,
+}
+
+/// What is there of a tool: the newest version, this version, and what `by` applied last.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn versions(
+    connection: &mut PgConnection,
+    tool: &ToolName,
+    version: i32,
+    by: &str,
+) -> Result<Versions, StoreError> {
+    sqlx::query_as(
+        "SELECT max(version) AS newest,
+                (SELECT manifest::text FROM toolfleet.tools WHERE tool = $1 AND version = $2) AS named,
+                (SELECT manifest::text FROM toolfleet.tools WHERE tool = $1 AND applied_by = $3
+                 ORDER BY version DESC LIMIT 1) AS own
+         FROM toolfleet.tools
+         WHERE tool = $1",
+    )
+    .bind(tool.as_str())
+    .bind(version)
+    .bind(by)
+    .fetch_one(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("read the versions of a tool", error))
+}

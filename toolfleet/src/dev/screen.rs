@@ -1,0 +1,23 @@
+//! Where `dev` prints.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Where `dev` prints. A reader who went away does not stop it.
+#[derive(Clone)]
+pub struct Screen(Arc<Mutex<dyn Write + Send>>);
+
+impl Screen {
+    /// Prints here.
+    pub fn new(writer: impl Write + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(writer)))
+    }
+
+    pub(crate) fn line(&self, text: &str) {
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The reader of our output may be gone; the fleet lives on.
+        let _written = writeln!(writer, "{text}").and_then(|()| writer.flush());
+    }
+}
