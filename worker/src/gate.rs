@@ -9,7 +9,6 @@ use fleet::{
     call::{Effect, State},
     canonical,
     ids::CallId,
-    manifest::ExecutorSpec,
     obstacle::{Lack, Obstacle},
     outcome::{OutcomeWord, ToolFailure},
     registry::Tool,
@@ -29,7 +28,7 @@ use crate::{
     conclude::{effect_of, failed, json},
     discreet::Discreet,
     dispose::Skip,
-    executors::Prepared,
+    executors::{Executor, Prepared},
     programs::{ProgramSlot, Turn},
     waiting::Tenant,
     worker::Worker,
@@ -63,14 +62,11 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
     };
     match prepare(worker, &tool, &args) {
         Ok(prepared) => {
-            let program = match &tool.manifest.executor {
-                ExecutorSpec::Process(_) => {
-                    Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
-                }
-                ExecutorSpec::Http(_)
-                | ExecutorSpec::Nats(_)
-                | ExecutorSpec::Sql(_)
-                | ExecutorSpec::Native(_) => None,
+            let executor = worker.executors.of(&tool.manifest);
+            let program = if executor.is_ok_and(Executor::is_program) {
+                Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
+            } else {
+                None
             };
             Ok(Gated {
                 call,
@@ -174,11 +170,9 @@ pub(crate) fn prepare(
         );
         ToolFailure::new(Code::ToolGone, what)
     })?;
-    let prepared = worker.executors.of(&tool.manifest.executor).prepare(
-        &tool.manifest,
-        &value,
-        &worker.secrets,
-    );
+    let prepared = worker
+        .executors
+        .prepare(&tool.manifest, &value, &worker.secrets);
     let Some(sensitive) = &tool.manifest.sensitive else {
         return prepared;
     };

@@ -1,4 +1,4 @@
-//! How far a tool is, told to whoever follows the session.
+//! How far a tool is, told to the followers of the session.
 //!
 //! A tool reports whenever it likes and never waits; the last thing it said is what counts. What leaves is bounded: a few
 //! events a second for each attempt, each of them small.
@@ -18,13 +18,13 @@ const MESSAGE_MAX: usize = 512;
 /// The pause between two events of one attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a tool says how far it is. Clones say it for the same attempt; the default one is heard by nobody.
+/// Where a tool says how far it is. Clones say it for the same attempt; the default one has no listener.
 #[derive(Debug, Clone, Default)]
-pub struct Progress(Option<Arc<watch::Sender<Report>>>);
+pub struct Progress(Option<Arc<watch::Sender<ProgressReport>>>);
 
 /// What was said last.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Report {
+struct ProgressReport {
     fraction: Option<f64>,
     message: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Progress {
         };
         let fraction = fraction.filter(|fraction| !fraction.is_nan());
         let message = (!message.is_empty()).then(|| bounded(message));
-        heard.send_replace(Report {
+        heard.send_replace(ProgressReport {
             fraction: fraction.map(|fraction| fraction.clamp(0.0, 1.0)),
             message,
         });
@@ -76,7 +76,7 @@ impl News {
         if self.session.is_none() {
             return work(Progress::default()).await;
         }
-        let (said, mut heard) = watch::channel(Report::default());
+        let (said, mut heard) = watch::channel(ProgressReport::default());
         let mut told = 0;
         let progress = Progress(Some(Arc::new(said)));
         // Held here as well, so that the channel does not close when the tool lets go of it.
@@ -101,8 +101,8 @@ impl News {
         worked
     }
 
-    fn tell_progress(&self, n: u32, report: &Report) {
-        let Report { fraction, message } = report.clone();
+    fn tell_progress(&self, n: u32, report: &ProgressReport) {
+        let ProgressReport { fraction, message } = report.clone();
         let attempt = self.attempt;
         self.tell(
             n,
@@ -131,14 +131,14 @@ mod tests {
 
     #[test]
     fn what_is_said_is_bounded() {
-        let (said, heard) = watch::channel(Report::default());
+        let (said, heard) = watch::channel(ProgressReport::default());
         let progress = Progress(Some(Arc::new(said)));
         progress.report(Some(7.0), &"é".repeat(1_000));
         let report = heard.borrow().clone();
         assert_eq!(report.fraction, Some(1.0));
         assert_eq!(report.message.unwrap().len(), MESSAGE_MAX);
         progress.report(Some(f64::NAN), "");
-        assert_eq!(*heard.borrow(), Report::default());
+        assert_eq!(*heard.borrow(), ProgressReport::default());
         progress.report(None, "a\0b");
         assert_eq!(heard.borrow().message.as_deref(), Some("a\u{fffd}b"));
     }
