@@ -19,12 +19,13 @@ use fleet::{checkpoint::Checkpoint, wire::code::Code};
 const LINES_MAX: usize = 500;
 /// Tables of cases, which are one subject however long.
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "fleet",
     "fleet-client",
     "fleet-history",
     "dispatcher",
     "worker",
+    "conformance",
     "toolfleet",
     "bench/load",
 ];

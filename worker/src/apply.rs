@@ -13,7 +13,7 @@ use fleet::{
     },
 };
 
-use crate::RunError;
+use crate::error::RunError;
 
 /// How long ringing the bell may take; without it the fleet looks by itself every second.
 const BELL_MAX: Duration = Duration::from_secs(2);

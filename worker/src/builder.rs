@@ -11,7 +11,14 @@ use fleet::{
 };
 use tokio::{net::TcpListener, runtime};
 
-use crate::{Config, RunError, executors::native::NativeExecutor, guard, tool::Tool};
+use crate::{
+    config::Config,
+    error::RunError,
+    executors::Executor,
+    guard,
+    run::{Additions, run_with},
+    tool::Tool,
+};
 
 /// Where a worker of one's own begins: [`Worker::builder`].
 #[derive(Debug)]
@@ -28,8 +35,7 @@ impl Worker {
 #[derive(Debug, Default)]
 #[must_use = "a worker does nothing until it is run"]
 pub struct Builder {
-    pub(crate) native: NativeExecutor,
-    pub(crate) manifests: Vec<Manifest>,
+    additions: Additions,
     wrong: Vec<String>,
     config: Option<Config>,
 }
@@ -58,7 +64,7 @@ const THREADS_MIN: usize = 4;
     about = "A worker with tools of its own: applies them, runs their calls and those of its other queues; SIGTERM drains it",
     after_help = "Exit codes: 0 ok, 1 it failed, 2 usage, 64 bad configuration, 69 a server is not reachable"
 )]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     config: Config,
 }
@@ -71,8 +77,8 @@ impl Builder {
     }
 
     fn add<T: Tool>(&mut self, tool: T) {
-        match self.native.add(tool) {
-            Ok(manifest) => self.manifests.push(manifest),
+        match self.additions.native.add(tool) {
+            Ok(manifest) => self.additions.manifests.push(manifest),
             Err(problems) => {
                 let sentence = |problem: ManifestProblem| {
                     format!("tool {}: {}: {}", T::NAME, problem.path, problem.message)
@@ -80,6 +86,17 @@ impl Builder {
                 self.wrong.extend(problems.into_iter().map(sentence));
             }
         }
+    }
+
+    /// With an executor for tools of a kind of one's own: those whose manifest says `executor: {own: {kind: KIND, spec: …}}`.
+    ///
+    /// The name has 1 to 64 characters of a-z, 0-9, `_` and `-`, a letter first; one that cannot be, or is registered twice, is
+    /// said when the worker starts. Executors start in the order in which they are registered, and stop in the other.
+    /// Other workers let calls of such tools wait, so give them a queue that only these workers pull.
+    pub fn executor(mut self, kind: &str, executor: impl Executor + 'static) -> Self {
+        self.wrong
+            .extend(self.additions.executors.add_own(kind, executor).err());
+        self
     }
 
     /// With these settings, instead of those of the command line and the environment.
@@ -90,7 +107,7 @@ impl Builder {
 
     /// The manifests that the worker applies when it starts, in the order of its tools.
     pub fn manifests(&self) -> &[Manifest] {
-        &self.manifests
+        &self.additions.manifests
     }
 
     /// Runs the worker, as all of a program's `main`: until SIGTERM or Ctrl-C, and until what it runs has ended.
@@ -130,7 +147,7 @@ impl Builder {
             Some(config) => (config, true),
             None => from_line(),
         };
-        // Somebody else's provider will do as well.
+        // Fails if the program has installed a provider itself, which will do as well.
         drop(rustls::crypto::ring::default_provider().install_default());
         let servers = Servers::of_variables(&config.store.database_url, &config.bus.nats_url);
         let threads = thread::available_parallelism().map_or(THREADS_MIN, usize::from);
@@ -161,7 +178,7 @@ impl Builder {
         guard::adopt_orphans().map_err(Failure::Heir)?;
         config.guard_program = Some(guard::THIS_PROGRAM.into());
         let built = set_up(self).await.map_err(Failure::SetUp)?;
-        if !queues_given && !built.manifests.is_empty() {
+        if !queues_given && !built.manifests().is_empty() {
             config.queues.clear();
         }
         built.pull_own_queues(&mut config);
@@ -174,7 +191,7 @@ impl Builder {
             checked: built.check(&config),
         };
         let (telemetry, listener) = settings.prepare().await?;
-        let ran = Box::pin(crate::run_with(config, built, listener, stopping)).await;
+        let ran = Box::pin(run_with(config, built.additions, listener, stopping)).await;
         finish(telemetry).await;
         Ok(ran?)
     }
@@ -195,11 +212,11 @@ impl Builder {
     ) -> Result<(), RunError> {
         self.pull_own_queues(&mut config);
         self.check(&config)?;
-        Box::pin(crate::run_with(config, self, listener, shutdown)).await
+        Box::pin(run_with(config, self.additions, listener, shutdown)).await
     }
 
     fn pull_own_queues(&self, config: &mut Config) {
-        for manifest in &self.manifests {
+        for manifest in &self.additions.manifests {
             if !config.queues.contains(&manifest.queue) {
                 config.queues.push(manifest.queue.clone());
             }
@@ -227,9 +244,9 @@ impl Builder {
 
 /// The settings of the command line and the environment, and whether they name queues. Ends the process where they are wrong.
 fn from_line() -> (Config, bool) {
-    let matches = Line::command().get_matches();
+    let matches = CommandLine::command().get_matches();
     let given = matches.value_source("queues") != Some(ValueSource::DefaultValue);
-    match Line::from_arg_matches(&matches) {
+    match CommandLine::from_arg_matches(&matches) {
         Ok(line) => (line.config, given),
         Err(wrong) => wrong.exit(),
     }
@@ -238,7 +255,7 @@ fn from_line() -> (Config, bool) {
 /// Says what went wrong, in one line, and how the process ends.
 fn refuse(problem: &(dyn Error + 'static), servers: &Servers) -> ExitCode {
     let line = explain(problem, servers).to_string().replace('\n', "\n  ");
-    // Nobody reads it: the exit code has to do.
+    // Standard error may be closed: then the exit code has to do.
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
     ExitCode::from(exit_code(problem))
 }

@@ -10,7 +10,6 @@ use fleet::{
     canonical,
     ending::{Ending, Fact, Guard, Known},
     ids::CallId,
-    manifest::ExecutorSpec,
     obstacle::{Lack, Obstacle},
     outcome::ToolFailure,
     registry::Tool,
@@ -27,6 +26,7 @@ use fleet::{
 use crate::{
     complete,
     dispose::Skip,
+    executors::Executor,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
@@ -52,14 +52,11 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
     };
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
-            let program = match &tool.manifest.executor {
-                ExecutorSpec::Process(_) => {
-                    Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
-                }
-                ExecutorSpec::Http(_)
-                | ExecutorSpec::Nats(_)
-                | ExecutorSpec::Sql(_)
-                | ExecutorSpec::Native(_) => None,
+            let executor = worker.executors.of(&tool.manifest);
+            let program = if executor.is_ok_and(Executor::is_program) {
+                Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
+            } else {
+                None
             };
             Ok(Gated {
                 call,
@@ -179,8 +176,8 @@ pub(crate) fn prepare(worker: &Worker, tool: &Tool, args: &str) -> Result<Render
     })?;
     let manifest = &tool.manifest;
     let redact = RedactedFailures::of(manifest.sensitive.as_ref(), &value);
-    let executor = worker.executors.of(&manifest.executor);
-    match executor.prepare(manifest, &value, &worker.secrets) {
+    let prepared = worker.executors.prepare(manifest, &value, &worker.secrets);
+    match prepared {
         Ok(prepared) => Ok(Rendered { prepared, redact }),
         Err(failure) => Err(redact.redact_unsent(failure)),
     }

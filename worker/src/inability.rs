@@ -48,8 +48,9 @@ fn found(worker: &Worker, queues: &[QueueName]) -> Vec<Inability> {
         .map(|tool| &tool.manifest)
         .filter(|manifest| queues.contains(&manifest.queue))
         .filter_map(|manifest| {
-            let executor = worker.executors.of(&manifest.executor);
-            let failure = executor.could_run(manifest, &worker.secrets).err()?;
+            let executor = worker.executors.of(manifest);
+            let checked = executor.and_then(|executor| executor.check(manifest, &worker.secrets));
+            let failure = checked.err()?;
             Some(Inability {
                 tool: manifest.name.clone(),
                 version: manifest.version,

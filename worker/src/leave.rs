@@ -18,7 +18,7 @@ use fleet::{
 };
 use tokio::time::{Instant, interval, timeout};
 
-use crate::{RunError, heartbeat, worker::Worker};
+use crate::{error::RunError, heartbeat, worker::Worker};
 
 /// How long each word to the ledger may take.
 const WORD_MAX: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::Executors, programs::Programs, put_back::PuttingBack, reply::Replies,
+    executors::registry::Executors, programs::Programs, put_back::PuttingBack, reply::Replies,
     running::Attempts,
 };
 

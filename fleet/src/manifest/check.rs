@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, SqlSpec, advice, format_duration,
-    probe, request, required, sql,
+    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, OwnSpec, SqlSpec, advice,
+    executor::KeyPlaces, format_duration, probe, request, required, sql,
 };
 use crate::{
     arguments::{Schema, keywords, pointer_segment, unfit_defaults},
@@ -58,6 +58,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
             sql::check(spec, manifest, &mut problems);
         }
         ExecutorSpec::Native(_) => {}
+        ExecutorSpec::Own(spec) => own(spec, &mut problems),
     }
     problems.found
 }
@@ -111,11 +112,12 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
              write that, or once",
         );
     }
-    // A statement and a handler can recognise a repetition by what they write; nothing has to be sent along.
-    let by_itself = matches!(
-        manifest.executor,
-        ExecutorSpec::Sql(_) | ExecutorSpec::Native(_)
-    );
+    let places = manifest.executor.key_places();
+    let by_itself = match places {
+        KeyPlaces::One | KeyPlaces::AtMostOne => false,
+        KeyPlaces::Argument { by_itself, .. } => by_itself,
+        KeyPlaces::Any => true,
+    };
     let Some(idempotency) = &manifest.idempotency else {
         if manifest.effect == Effect::Idempotent && !by_itself {
             problems.add(
@@ -126,26 +128,30 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
         }
         return;
     };
-    match (&manifest.executor, &idempotency.header, &idempotency.argument) {
-        (ExecutorSpec::Http(_), None, None) => {
-            problems.add("/idempotency", "say where the key goes: write exactly one of header and argument");
+    match (places, &idempotency.header, &idempotency.argument) {
+        (KeyPlaces::One, None, None) => {
+            problems.add(
+                "/idempotency",
+                "say where the key goes: write exactly one of header and argument",
+            );
         }
-        (ExecutorSpec::Http(_), Some(_), Some(_)) => {
-            problems.add("/idempotency", "the key goes to one place: write exactly one of header and argument");
+        (KeyPlaces::One, Some(_), Some(_)) => {
+            problems.add(
+                "/idempotency",
+                "the key goes to one place: write exactly one of header and argument",
+            );
         }
-        (ExecutorSpec::Process(_), Some(_), _) => problems.add(
-            "/idempotency/header",
-            "a program has no headers; it finds the key in TOOLFLEET_IDEMPOTENCY_KEY: leave header out or write argument",
-        ),
-        (ExecutorSpec::Nats(_), Some(_), Some(_)) => {
-            problems.add("/idempotency", "the key goes to one place: write at most one of header and argument");
+        (KeyPlaces::Argument { no_header, .. }, Some(_), _) => {
+            problems.add("/idempotency/header", no_header);
         }
-        (ExecutorSpec::Sql(_) | ExecutorSpec::Native(_), Some(_), _) => problems.add(
-            "/idempotency/header",
-            "nothing here has headers: leave header out or write argument",
-        ),
-        (ExecutorSpec::Http(_) | ExecutorSpec::Nats(_), _, _)
-        | (ExecutorSpec::Process(_) | ExecutorSpec::Sql(_) | ExecutorSpec::Native(_), None, _) => {}
+        (KeyPlaces::AtMostOne, Some(_), Some(_)) => {
+            problems.add(
+                "/idempotency",
+                "the key goes to one place: write at most one of header and argument",
+            );
+        }
+        (KeyPlaces::One | KeyPlaces::AtMostOne | KeyPlaces::Any, _, _)
+        | (KeyPlaces::Argument { .. }, None, _) => {}
     }
     if let Some(argument) = &idempotency.argument {
         let schema = &manifest.input_schema;
@@ -349,6 +355,32 @@ fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {
         );
     }
     secret(path, value, problems);
+}
+
+/// Its executor alone knows what the fields of a kind of one's own mean; that secrets can be resolved is seen here.
+fn own(spec: &OwnSpec, problems: &mut Problems) {
+    let fields = spec.spec.iter();
+    let mut open: Vec<(String, &Value)> = fields
+        .map(|(name, value)| {
+            let name = pointer_segment(name);
+            (format!("/executor/own/spec/{name}"), value)
+        })
+        .collect();
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Value::String(text) => secret(path, text, problems),
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                open.extend(items.map(|(index, item)| (format!("{path}/{index}"), item)));
+            }
+            Value::Object(members) => {
+                for (name, value) in members {
+                    open.push((format!("{path}/{}", pointer_segment(name)), value));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }
 
 /// A reference to a secret must be one that a worker can resolve.

@@ -3,14 +3,31 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{said, wire::message::Message};
 
-/// How a tool is run; exactly one kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum ExecutorSpec {
+/// Registers the kinds of executors: a line each, with the field of the manifest in snake case.
+macro_rules! kinds {
+    ($($(#[$doc:meta])+ $variant:ident($spec:ty),)+) => {
+        /// How a tool is run; exactly one kind.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case", deny_unknown_fields)]
+        pub enum ExecutorSpec {
+            $($(#[$doc])+ $variant($spec),)+
+        }
+
+        impl ExecutorSpec {
+            fn of_kind(&self) -> &dyn Kind {
+                match self {
+                    $(Self::$variant(spec) => spec,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// An HTTP request.
     Http(HttpSpec),
     /// A program on the worker's machine.
@@ -21,19 +38,58 @@ pub enum ExecutorSpec {
     Sql(SqlSpec),
     /// A handler in the worker's own program.
     Native(NativeSpec),
+    /// A kind that only the worker's own program knows.
+    Own(OwnSpec),
 }
 
 impl ExecutorSpec {
-    /// The word for its kind, as in the manifest.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Http(_) => "http",
-            Self::Process(_) => "process",
-            Self::Nats(_) => "nats",
-            Self::Sql(_) => "sql",
-            Self::Native(_) => "native",
-        }
+    /// The word for its kind: the field of the manifest, or the kind that `own` names.
+    pub fn kind(&self) -> &str {
+        self.of_kind().name()
     }
+
+    /// What an attempt depends on outside the fleet: the origin of the URL, the program, the subject, the database, the handler;
+    /// for a kind of one's own, that kind. Holds no secret and no argument.
+    pub fn target(&self) -> String {
+        self.of_kind().target()
+    }
+
+    /// Where the manifest may send the downstream key of a call.
+    pub(super) fn key_places(&self) -> KeyPlaces {
+        self.of_kind().key_places()
+    }
+}
+
+/// What is to be known of each kind.
+trait Kind {
+    fn name(&self) -> &str;
+    fn target(&self) -> String;
+    fn key_places(&self) -> KeyPlaces;
+}
+
+/// Where the manifest may send the downstream key of a call; every tool is told it besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyPlaces {
+    /// A header or an argument, and one of them it must be.
+    One,
+    /// A header or an argument, if it wants one of them.
+    AtMostOne,
+    /// An argument; why there are no headers.
+    Argument {
+        /// A sentence for the manifest's author.
+        no_header: &'static str,
+        /// Whether a tool of the kind can recognise a repetition by what it writes, without `idempotency`.
+        by_itself: bool,
+    },
+    /// Whatever the executor makes of them.
+    Any,
+}
+
+impl KeyPlaces {
+    const NO_HEADERS: Self = Self::Argument {
+        no_header: "nothing here has headers: leave header out or write argument",
+        by_itself: true,
+    };
 }
 
 /// An HTTP request made of the arguments.
@@ -56,6 +112,29 @@ pub struct HttpSpec {
     pub body: Option<Value>,
 }
 
+impl Kind for HttpSpec {
+    fn name(&self) -> &str {
+        "http"
+    }
+
+    fn target(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#', '{']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let origin = format!("{scheme}://{host}").to_ascii_lowercase();
+        let default = if origin.starts_with("http://") {
+            ":80"
+        } else {
+            ":443"
+        };
+        origin.strip_suffix(default).unwrap_or(&origin).to_owned()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::One
+    }
+}
+
 /// A program, its arguments on stdin as one JSON object, its answer on stdout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,12 +149,43 @@ pub struct ProcessSpec {
     pub cwd: Option<String>,
 }
 
+impl Kind for ProcessSpec {
+    fn name(&self) -> &str {
+        "process"
+    }
+
+    fn target(&self) -> String {
+        self.command.first().cloned().unwrap_or_default()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::Argument {
+            no_header: "a program has no headers; it finds the key in TOOLFLEET_IDEMPOTENCY_KEY: leave header out or write argument",
+            by_itself: false,
+        }
+    }
+}
+
 /// A request to a service, with the arguments as its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NatsSpec {
     /// The subject that the service listens on; literal.
     pub subject: String,
+}
+
+impl Kind for NatsSpec {
+    fn name(&self) -> &str {
+        "nats"
+    }
+
+    fn target(&self) -> String {
+        self.subject.clone()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::AtMostOne
+    }
 }
 
 /// One prepared statement.
@@ -92,6 +202,20 @@ pub struct SqlSpec {
     /// How many rows it must return or change; anything else is rolled back as a business error. Absent: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<RowBounds>,
+}
+
+impl Kind for SqlSpec {
+    fn name(&self) -> &str {
+        "sql"
+    }
+
+    fn target(&self) -> String {
+        self.database.clone()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::NO_HEADERS
+    }
 }
 
 /// How many rows a statement must return, or change where it returns none. Both bounds are included.
@@ -152,4 +276,101 @@ impl SqlSpec {
 pub struct NativeSpec {
     /// The name under which the worker's program knows it.
     pub handler: String,
+}
+
+impl Kind for NativeSpec {
+    fn name(&self) -> &str {
+        "native"
+    }
+
+    fn target(&self) -> String {
+        self.handler.clone()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::NO_HEADERS
+    }
+}
+
+/// A tool of a kind that a worker's own program brings along.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnSpec {
+    /// The name under which the program has registered its executor.
+    pub kind: String,
+    /// What that executor needs; the fleet does not look into it, but for `secret://NAME`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub spec: Map<String, Value>,
+}
+
+impl OwnSpec {
+    /// Whether this can be the name of a kind: 1 to 64 of a-z, 0-9, `_` and `-`, the first a letter.
+    pub fn is_kind(name: &str) -> bool {
+        let letter = |byte: u8| byte.is_ascii_lowercase();
+        let other =
+            |byte: u8| letter(byte) || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+        name.len() <= 64 && name.bytes().next().is_some_and(letter) && name.bytes().all(other)
+    }
+}
+
+impl Kind for OwnSpec {
+    fn name(&self) -> &str {
+        &self.kind
+    }
+
+    fn target(&self) -> String {
+        self.kind.clone()
+    }
+
+    fn key_places(&self) -> KeyPlaces {
+        KeyPlaces::Any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_name_and_its_target() {
+        for (spec, kind, target) in [
+            (
+                json!({"http": {"method": "GET", "url": "HTTPS://API.example.com:443/v1/{city}?q={q}"}}),
+                "http",
+                "https://api.example.com",
+            ),
+            (
+                json!({"http": {"method": "GET", "url": "http://127.0.0.1:8080{/path}"}}),
+                "http",
+                "http://127.0.0.1:8080",
+            ),
+            (
+                json!({"process": {"command": ["python3", "tool.py"]}}),
+                "process",
+                "python3",
+            ),
+            (
+                json!({"nats": {"subject": "weather.get"}}),
+                "nats",
+                "weather.get",
+            ),
+            (
+                json!({"sql": {"statement": "SELECT 1", "database": "secret://BANK"}}),
+                "sql",
+                "secret://BANK",
+            ),
+            (json!({"native": {"handler": "sum.v1"}}), "native", "sum.v1"),
+            (
+                json!({"own": {"kind": "journal", "spec": {"file": "a"}}}),
+                "journal",
+                "journal",
+            ),
+        ] {
+            let read: ExecutorSpec = serde_json::from_value(spec.clone()).unwrap();
+            assert_eq!((read.kind(), read.target().as_str()), (kind, target));
+            assert_eq!(serde_json::to_value(&read).unwrap(), spec);
+        }
+    }
 }

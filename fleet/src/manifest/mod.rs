@@ -22,7 +22,9 @@ use serde_json::Value;
 
 pub use self::{
     duration::{format_duration, parse_duration},
-    executor::{ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, ProcessSpec, RowBounds, SqlSpec},
+    executor::{
+        ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,
+    },
     lint::{lint, lint_text},
     parse::{ManifestProblem, parse},
     probe::ProbeSpec,

@@ -9,6 +9,9 @@ use std::{
     time::Duration,
 };
 
+use conformance::{
+    Behaviour, Case, KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, SECRET, Tool, Watch,
+};
 use fleet::{
     call::Effect,
     manifest::Manifest,
@@ -19,13 +22,7 @@ use fleet::{
 use futures_util::future::{BoxFuture, join_all};
 use serde_json::{Value, json, value::to_raw_value};
 use tokio::time::{Instant, sleep, sleep_until};
-use worker::{
-    conformance::{
-        self, Behaviour, Case, KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, SECRET,
-        Tool, Watch,
-    },
-    executors::{AttemptContext, Executor, LINGER_MAX, Prepared, Returned, StopReason},
-};
+use worker::executors::{AttemptContext, Executor, LINGER_MAX, Prepared, Returned, StopReason};
 
 /// What one can do wrong, and which promise that breaks.
 const FAULTS: [(Fault, Behaviour); 25] = [

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use conformance::{Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, SECRET_NAME, Tool, Watch};
 use fleet::{call::Effect, secrets::Secrets};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -17,10 +18,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
-use worker::{
-    conformance::{self, Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, SECRET_NAME, Tool, Watch},
-    executors::{Executor, http::HttpExecutor},
-};
+use worker::executors::{Executor, http::HttpExecutor};
 
 struct Http {
     executor: HttpExecutor,

@@ -1,4 +1,4 @@
-//! Every executor against the suite of [`worker::conformance`], each over real tools; and the suite against wrong ones.
+//! Every executor against the suite of the crate `conformance`, each over real tools; and the suite against wrong ones.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
 
@@ -17,12 +17,10 @@ use std::{
     sync::{Mutex, Once},
 };
 
+use conformance::{Behaviour, KEY_ARGUMENT, OUTPUT_LIMIT, Report, SECRET, SECRET_NAME};
 use fleet::{call::Effect, manifest::Manifest, secrets::Secrets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use worker::conformance::{
-    self, Behaviour, KEY_ARGUMENT, OUTPUT_LIMIT, Report, SECRET, SECRET_NAME,
-};
 
 /// A manifest with this executor; `more` adds or replaces fields.
 fn manifest(effect: Effect, executor: &Value, more: &Value) -> Manifest {

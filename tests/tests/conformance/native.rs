@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use conformance::{Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, Watch};
 use fleet::{call::Effect, secrets::Secrets};
 use futures_util::future::BoxFuture;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -18,7 +19,6 @@ use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{sync::oneshot, time::sleep};
 use worker::{
     Tool, ToolContext, ToolError,
-    conformance::{self, Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, Watch},
     executors::{Executor, native::NativeExecutor},
 };
 

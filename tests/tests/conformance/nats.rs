@@ -7,6 +7,7 @@ use std::sync::{
 
 use async_nats::{Client, HeaderMap, Message, Subscriber};
 use bytes::Bytes;
+use conformance::{Behaviour, Case, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, Tool, Watch};
 use fleet::{bus::connect::Bus, call::Effect, secrets::Secrets};
 use futures_util::{StreamExt, future::BoxFuture};
 use secrecy::SecretString;
@@ -17,10 +18,7 @@ use tokio::{
     time::{Duration, sleep},
 };
 use toolfleet::servers::{Nats as Server, NatsOptions, nats::MAX_PAYLOAD};
-use worker::{
-    conformance::{self, Behaviour, Case, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, Tool, Watch},
-    executors::{Executor, nats::NatsExecutor},
-};
+use worker::executors::{Executor, nats::NatsExecutor};
 
 struct Nats {
     executor: NatsExecutor,

@@ -1,10 +1,10 @@
 //! The example of docs/executors/native.md, word for word from the next line on.
 
+use conformance::{Behaviour, BoxFuture, Case, Manifest, Rig, Secrets, Watch};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 use worker::{
     Effect, ToolContext, ToolError,
-    conformance::{self, Behaviour, BoxFuture, Case, Manifest, Rig, Secrets, Watch},
     executors::{Executor, native::NativeExecutor},
 };
 

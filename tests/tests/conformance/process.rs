@@ -6,14 +6,12 @@ use std::{
     sync::Arc,
 };
 
+use conformance::{Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, SECRET_NAME, Tool, Watch};
 use fleet::{call::Effect, fencing::StateDir, ids::WorkerId, secrets::Secrets};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
-use worker::{
-    conformance::{self, Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, SECRET_NAME, Tool, Watch},
-    executors::{Executor, process::ProcessExecutor},
-};
+use worker::executors::{Executor, process::ProcessExecutor};
 
 struct Process {
     executor: ProcessExecutor,

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use conformance::{Behaviour, Case, KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, Rig, SECRET, Tool, Watch};
 use fleet::{call::Effect, secrets::Secrets};
 use fleet_tests::{postgres::Database, proxy::Proxy, running, wait::LONG};
 use futures_util::future::BoxFuture;
@@ -19,12 +20,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use uuid::Uuid;
-use worker::{
-    conformance::{
-        self, Behaviour, Case, KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, Rig, SECRET, Tool, Watch,
-    },
-    executors::{AttemptContext, Executor, sql::SqlExecutor},
-};
+use worker::executors::{AttemptContext, Executor, sql::SqlExecutor};
 
 /// What a tool can do beside a statement of its own. `begun` is seen outside at once, even of a transaction that only reads
 /// or is rolled back.

@@ -1,7 +1,6 @@
 //! Transactions: SQL tools whose calls are ended with their effect.
 
 use fleet::call::Effect;
-use worker::conformance;
 
 use super::sql::Sql;
 

@@ -44,6 +44,7 @@ mod cancel;
 
 mod events;
 mod native;
+mod own_executor;
 
 mod drain;
 mod upgrade;

@@ -11,7 +11,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use worker::executors::sql::{
     database::{Database, Whose},
-    session::{Ended, Limits, Session, Watch},
+    not_committed::NotCommitted,
+    session::{Limits, Session, Watch},
 };
 
 use crate::bench::{Bench, answer, context, manifest, word};
@@ -198,7 +199,7 @@ async fn a_transaction_that_failed_unseen_is_not_taken_for_committed() {
     }
     let refused = session.commit().await.err();
     assert!(
-        matches!(&refused, Some(Ended::Refused(refusal)) if refusal.sqlstate == "25P02"),
+        matches!(&refused, Some(NotCommitted::Refused(refusal)) if refusal.sqlstate == "25P02"),
         "{refused:?}"
     );
     until_so("it is gone", async || bench.ask(ITEMS).await == 0).await;

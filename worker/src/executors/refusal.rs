@@ -17,11 +17,11 @@ const CODE_MAX: usize = 128;
 /// The message, and the code if there is one. `None` when the tool said something else, or nothing.
 pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
     #[derive(Deserialize)]
-    struct Refusal {
-        error: Reason,
+    struct RefusalBody {
+        error: RefusalReason,
     }
     #[derive(Deserialize)]
-    struct Reason {
+    struct RefusalReason {
         message: String,
         /// As it stands: a parsed value could turn into something that was never checked.
         #[serde(default)]
@@ -29,7 +29,8 @@ pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
     }
 
     let (json, _mended) = output::json(answer).ok()?;
-    let Reason { message, code } = serde_json::from_str::<Refusal>(json.get()).ok()?.error;
+    let RefusalReason { message, code } =
+        serde_json::from_str::<RefusalBody>(json.get()).ok()?.error;
     let code = code.and_then(|code| match code.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str::<String>(code.get()).ok(),
         Some(b'-' | b'0'..=b'9') => Some(code.get().to_owned()),

@@ -85,7 +85,7 @@ impl StopReason {
     }
 
     /// The failure of an attempt that ended because of it before it had sent anything.
-    pub(crate) fn before_anything_was_sent(self) -> ToolFailure {
+    pub fn before_anything_was_sent(self) -> ToolFailure {
         let word = self.word();
         let what = said!(
             "the attempt was {word} before anything was sent",

@@ -25,7 +25,7 @@ pub(crate) struct Start {
 /// What the guard has to say about the tool.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum GuardReport {
     /// It ended by itself, before anybody asked for that.
     Exited(Ending),
     /// It was never started.
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn reports_are_one_short_line() {
-        let line = |report: &Report| serde_json::to_string(report).unwrap();
+        let line = |report: &GuardReport| serde_json::to_string(report).unwrap();
         assert_eq!(
-            line(&Report::Exited(Ending::Code(0))),
+            line(&GuardReport::Exited(Ending::Code(0))),
             r#"{"exited":{"code":0}}"#
         );
         assert_eq!(
-            line(&Report::Exited(Ending::Signal(9))),
+            line(&GuardReport::Exited(Ending::Signal(9))),
             r#"{"exited":{"signal":9}}"#
         );
         assert_eq!(
-            line(&Report::NotStarted(NotStarted {
+            line(&GuardReport::NotStarted(NotStarted {
                 why: "x\ny".into(),
                 taken_back: Some(TakenBack::NoResources),
             })),

@@ -17,10 +17,10 @@
 //! - A guard does not end before its tree is empty. What it cannot kill, because it has taken another user's rights or
 //!   hangs in the kernel, it waits for. A living worker waits for less, kills its guard and goes on by itself.
 //! - The guard has a share in the worker's lock ([`fleet::fencing`]), and the tool another one, so that it cannot release
-//!   the guard's: whoever can take the lock knows that no guard and no tool of that worker is left.
+//!   the guard's: a process that can take the lock knows that no guard and no tool of that worker is left.
 //!
-//! What this cannot do: if somebody kills the worker *and* the guard with KILL, their tool lives on; and if
-//! that tool had closed what it does not know, nobody sees it.
+//! What this cannot do: if the worker *and* the guard are killed with KILL, their tool lives on; and if
+//! that tool had closed the descriptor of the lock, no other process sees it.
 //! Outside Linux there is neither a subreaper nor `/proc`: only the tool's process group is ended.
 
 mod frame;
@@ -28,17 +28,11 @@ mod orphans;
 mod serve;
 mod tree;
 
-use std::time::Duration;
-
 pub(crate) use self::{
-    frame::{Ending, NotStarted, Report, Start, encode},
+    frame::{Ending, GuardReport, NotStarted, Start, encode},
     orphans::{Registered, end_orphans, is_adopting, register},
 };
 pub use self::{orphans::adopt_orphans, serve::main};
 
 /// This very binary, even after an upgrade replaced the file: the guard of a program that calls [`main`] for `guard`.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
-/// How long a tool that is asked to end may take before it is killed.
-const TERM_GRACE: Duration = Duration::from_secs(2);
-/// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
-const LEFTOVER_GRACE: Duration = Duration::from_millis(500);

@@ -24,11 +24,15 @@ use nix::{
 use tokio::signal::unix::SignalKind;
 
 use super::{
-    LEFTOVER_GRACE, TERM_GRACE,
-    frame::{self, Ending, NotStarted, Report, Start},
+    frame::{self, Ending, GuardReport, NotStarted, Start},
     tree,
 };
-use crate::executors::lacks_resources;
+use crate::executors::resources::lacks_resources;
+
+/// How long a tool that is asked to end may take before it is killed.
+const TERM_GRACE: Duration = Duration::from_secs(2);
+/// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// The whole life of a guard process; what the program calls for its hidden `guard` command, before anything else.
 ///
@@ -36,7 +40,7 @@ use crate::executors::lacks_resources;
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads a message of ours: stderr belongs to the tool, and the worker looks at the exit code.
+        // Without a message: stderr belongs to the tool, and the worker looks at the exit code.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -78,7 +82,7 @@ fn serve() -> io::Result<()> {
     });
     let (tool, inbox) = match started {
         Ok(started) => started,
-        Err(problem) => return report(&mut control, &Report::NotStarted(problem)),
+        Err(problem) => return report(&mut control, &GuardReport::NotStarted(problem)),
     };
     let Some(ending) = wait_for_tool(tool, &inbox) else {
         tree::term(tool);
@@ -86,7 +90,7 @@ fn serve() -> io::Result<()> {
         return Ok(());
     };
     // A worker that died meanwhile hears nothing; what the tool left behind is to be ended all the same.
-    drop(report(&mut control, &Report::Exited(ending)));
+    drop(report(&mut control, &GuardReport::Exited(ending)));
     // What is left must not write into the answer when it is told to end, so the worker reads that first.
     if !all_gone_or_let_go_within(&inbox, READ_MAX) && !all_gone_within(&inbox, SETTLE) {
         tree::term(tool);
@@ -100,7 +104,7 @@ fn worker_lock() -> Option<i32> {
     std::env::args_os().nth(2)?.to_str()?.parse().ok()
 }
 
-/// Closes what the worker had from its own parent and did not mark as private: no tool is to hold somebody's lock
+/// Closes what the worker had from its own parent and did not mark as private: no tool is to hold that one's lock
 /// or pipe. Comes first, when this process has opened nothing itself. What is left is that share.
 fn close_inherited(lock: Option<i32>) -> io::Result<i32> {
     let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
@@ -254,12 +258,12 @@ fn feed(stdin: &Receiver<ChildStdin>, input: &[u8]) {
 fn watch(mut leash: UnixStream, events: &SyncSender<Event>) {
     let mut ignored = [0; 64];
     while leash.read(&mut ignored).is_ok_and(|read| read > 0) {}
-    // Nobody to tell: the guard is on its way out.
+    // There is nothing to tell the worker: the guard is on its way out.
     drop(events.send(Event::EndAsked));
 }
 
 /// Waits for every descendant. The kernel hands a dying process's children over before it can be waited for, so
-/// `ECHILD` means that nobody is left and nobody can come.
+/// `ECHILD` means that no descendant is left and none can come.
 fn reap(go: &Receiver<()>, events: &SyncSender<Event>) {
     if go.recv().is_err() {
         return;
@@ -295,7 +299,7 @@ fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
     }
 }
 
-/// After the TERM: gives the rest `grace`, then kills until nobody is left, however long that takes.
+/// After the TERM: gives the rest `grace`, then kills until none is left, however long that takes.
 ///
 /// Some cannot be killed: by us, who have taken another user's rights, or by anybody, while they wait for a disk. To leave
 /// them would be to let go of the worker's lock, and they would be taken for gone. A living worker waits for less.
@@ -317,7 +321,7 @@ fn finish(tool: Pid, inbox: &Receiver<Event>, grace: Duration) {
     }
 }
 
-/// Waits until the worker has let go of its leash, which it does when it has read the answer; true if nobody is left.
+/// Waits until the worker has let go of its leash, which it does when it has read the answer; true if no descendant is left.
 fn all_gone_or_let_go_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     loop {
@@ -340,7 +344,7 @@ fn all_gone_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
     }
 }
 
-fn report(control: &mut UnixStream, report: &Report) -> io::Result<()> {
+fn report(control: &mut UnixStream, report: &GuardReport) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     control.write_all(&line)

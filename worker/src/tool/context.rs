@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use time::OffsetDateTime;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::ToolError;
+use super::error::ToolError;
 use crate::executors::AttemptContext;
 
 /// What a tool is told about the call it runs for, and how it talks back. Clones are of the same attempt.
@@ -20,7 +20,7 @@ pub struct ToolContext {
     share: Option<Arc<WorkerLock>>,
 }
 
-// The rest is nobody's business in a log.
+// The rest may be sensitive and does not belong into a log.
 impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext")
@@ -141,13 +141,13 @@ impl ToolContext {
 
     /// Says how much is done, from 0 to 1 (`None` where that is not known), and a word about it.
     ///
-    /// Whoever follows the caller's session sees it; of a call without a session nobody does. Say it as often as you like:
+    /// Followers of the caller's session see it; a call without a session has none. Say it as often as you like:
     /// it never waits and never fails, a few a second are sent on, and the last one always is. Messages have at most 512 bytes.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
         self.attempt.progress.report(fraction.into(), message);
     }
 
-    /// Runs what blocks its thread where that holds up nobody.
+    /// Runs what blocks its thread on a thread that no other attempt needs.
     ///
     /// It cannot be interrupted: look at [`Self::is_cancelled`] in it. Until it has returned, the worker does not say of the
     /// attempt that it is over.

@@ -29,7 +29,7 @@ pub(crate) fn manifest<T: Tool>(tool: &T) -> Result<Manifest, Vec<ManifestProble
 }
 
 /// The name under which calls find the tool: with its version, for a call stays with the version it was accepted with.
-fn handler<T: Tool>() -> String {
+pub(crate) fn handler<T: Tool>() -> String {
     format!("{}.v{}", T::NAME, T::VERSION)
 }
 

@@ -11,12 +11,12 @@
 //! | [`ToolError::NotStarted`] | proven: nothing has reached the outside world | tried again, even for a `once` tool |
 //! | [`ToolError::Unknown`], or a panic | it may have been done | a `read` or `idempotent` tool is tried again, a `once` call goes in doubt |
 //!
-//! A wrong `Unknown` costs a person a look; a wrong `NotStarted` costs somebody a second charge. So `?` on any other error
+//! A wrong `Unknown` costs a person a look; a wrong `NotStarted` costs a customer a second charge. So `?` on any other error
 //! is [`ToolError::Unknown`].
 
 mod context;
 mod error;
-mod manifest;
+pub(crate) mod manifest;
 mod schema;
 mod settings;
 
@@ -24,7 +24,6 @@ use fleet::call::Effect;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use self::manifest::manifest;
 pub use self::{context::ToolContext, error::ToolError, settings::Settings};
 
 /// A tool.

@@ -70,7 +70,7 @@ fn each(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
     }
 }
 
-/// Refuses properties that nobody declared, in every object that declares some.
+/// Refuses properties that are not declared, in every object that declares some.
 ///
 /// Where several schemas describe one object, as with a flattened enum, none of them knows the properties of the others:
 /// the outermost one is closed, by what all of them have seen.

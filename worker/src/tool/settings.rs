@@ -93,7 +93,7 @@ impl Settings {
         self.field("output_limit", bytes)
     }
 
-    /// Which values of arguments and results are shown to nobody but the tool and its caller, as JSON pointers.
+    /// Which values of arguments and results are shown only to the tool and its caller, as JSON pointers.
     #[must_use]
     pub fn sensitive(self, pointers: &[&str], mode: SensitiveMode) -> Self {
         self.field(

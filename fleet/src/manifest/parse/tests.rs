@@ -676,6 +676,26 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
             "the fields here are",
         ),
         (
+            json!({"executor": {"own": {"kind": "journal", "spec": {"to": [{"a/b": "secret://../x"}]}}}}),
+            "/executor/own/spec/to/0/a~1b",
+            "name of a secret",
+        ),
+        (
+            json!({"executor": {"own": {"kind": "Journal"}}}),
+            "/executor/own/kind",
+            "",
+        ),
+        (
+            json!({"executor": {"own": {"kind": "journal", "file": "x"}}}),
+            "/executor/own/file",
+            "the fields here are",
+        ),
+        (
+            json!({"executor": {"own": {"kind": "journal"}}, "exit_codes": {"business": [3]}}),
+            "/exit_codes",
+            "this is a journal tool",
+        ),
+        (
             json!({"input_schema": {"type": "array"}}),
             "/input_schema/type",
             "type: object",

@@ -33,8 +33,8 @@ use tokio::time::{Instant, sleep_until};
 
 use self::{
     part::defect,
-    request::{Request, Template},
-    response::{Answer, End, Rules},
+    request::{HttpRequest, Template},
+    response::{BodyEnd, HttpAnswer, StatusRules},
 };
 use super::{AttemptContext, Executor, Prepared, Returned, headers};
 
@@ -81,7 +81,7 @@ impl Executor for HttpExecutor {
         let arguments = arguments.as_object().cloned().unwrap_or_default();
         let template = Template::new(spec, secrets)?;
         let write = manifest.effect != Effect::Read;
-        let rules = Rules {
+        let rules = StatusRules {
             write,
             business_statuses: manifest.business_statuses.clone(),
             not_applied_statuses: manifest.not_applied_statuses.clone(),
@@ -97,7 +97,7 @@ impl Executor for HttpExecutor {
             } else {
                 self.reads.clone()
             },
-            draft: Draft::new(template, arguments, key_argument)?,
+            draft: HttpDraft::new(template, arguments, key_argument)?,
             key_header: key_header.map(key_header_name).transpose()?,
             rules,
         }))
@@ -113,8 +113,8 @@ fn key_header_name(name: &str) -> Result<HeaderName, ToolFailure> {
 }
 
 /// A request that is rendered, or that waits for the key that one of its arguments carries.
-enum Draft {
-    Ready(Box<Request>),
+enum HttpDraft {
+    Ready(Box<HttpRequest>),
     AwaitsKey {
         template: Box<Template>,
         arguments: Map<String, Value>,
@@ -122,7 +122,7 @@ enum Draft {
     },
 }
 
-impl Draft {
+impl HttpDraft {
     fn new(
         template: Template,
         mut arguments: Map<String, Value>,
@@ -141,7 +141,7 @@ impl Draft {
         })
     }
 
-    fn with_key(self, key: &str) -> Result<Request, ToolFailure> {
+    fn with_key(self, key: &str) -> Result<HttpRequest, ToolFailure> {
         match self {
             Self::Ready(request) => Ok(*request),
             Self::AwaitsKey {
@@ -158,9 +158,9 @@ impl Draft {
 
 struct HttpAttempt {
     client: Client,
-    draft: Draft,
+    draft: HttpDraft,
     key_header: Option<HeaderName>,
-    rules: Rules,
+    rules: StatusRules,
 }
 
 impl Prepared for HttpAttempt {
@@ -215,8 +215,8 @@ fn carry(
 /// Sends the request once and reads what comes back, until `context` ends it. Dropping either closes the connection.
 async fn exchange(
     client: &Client,
-    request: Request,
-    rules: &Rules,
+    request: HttpRequest,
+    rules: &StatusRules,
     context: &AttemptContext,
 ) -> Outcome {
     let origin = request.url.origin().ascii_serialization();
@@ -237,17 +237,17 @@ async fn exchange(
 }
 
 /// Resolves when the attempt must end, with the reason.
-async fn cut_off(context: &AttemptContext) -> End {
+async fn cut_off(context: &AttemptContext) -> BodyEnd {
     tokio::select! {
         biased;
-        reason = context.stop.told() => End::Stopped(reason),
-        () = sleep_until(context.until) => End::TimedOut,
+        reason = context.stop.told() => BodyEnd::Stopped(reason),
+        () = sleep_until(context.until) => BodyEnd::TimedOut,
     }
 }
 
-fn unanswered(end: End, origin: &str) -> Outcome {
+fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
     Outcome::Unknown(match end {
-        End::Stopped(reason) => {
+        BodyEnd::Stopped(reason) => {
             let word = reason.word();
             let what = said!(
                 "the attempt was {word} before {origin} answered",
@@ -256,7 +256,7 @@ fn unanswered(end: End, origin: &str) -> Outcome {
             );
             ToolFailure::new(reason.code(), what)
         }
-        End::Whole | End::TooLarge | End::Broken | End::TimedOut => {
+        BodyEnd::Whole | BodyEnd::TooLarge | BodyEnd::Broken | BodyEnd::TimedOut => {
             let what = said!(
                 "the attempt's time was over before {origin} answered",
                 "{origin} 还没有响应，这次尝试的时间就到了"
@@ -267,11 +267,11 @@ fn unanswered(end: End, origin: &str) -> Outcome {
 }
 
 /// Reads the body up to its limit. Headers need none of ours: the library stops at 100 of them and about 400 KiB.
-async fn read<F: Future<Output = End>>(
+async fn read<F: Future<Output = BodyEnd>>(
     mut response: Response,
     output_limit: usize,
     mut cut: Pin<Box<F>>,
-) -> Answer {
+) -> HttpAnswer {
     let success = response.status().is_success();
     let limit = if success { output_limit } else { REFUSAL_MAX };
     let header = |name| {
@@ -281,12 +281,12 @@ async fn read<F: Future<Output = End>>(
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned)
     };
-    let mut answer = Answer {
+    let mut answer = HttpAnswer {
         status: response.status().as_u16(),
         content_type: header(CONTENT_TYPE),
         retry_after: header(RETRY_AFTER),
         date: header(DATE),
-        ..Answer::default()
+        ..HttpAnswer::default()
     };
     answer.end = loop {
         let chunk = tokio::select! {
@@ -298,11 +298,11 @@ async fn read<F: Future<Output = End>>(
             Ok(Some(chunk)) if answer.body.len() + chunk.len() > limit => {
                 let room = limit - answer.body.len();
                 answer.body.extend_from_slice(&chunk[..room]);
-                break End::TooLarge;
+                break BodyEnd::TooLarge;
             }
             Ok(Some(chunk)) => answer.body.extend_from_slice(&chunk),
-            Ok(None) => break End::Whole,
-            Err(_broken) => break End::Broken,
+            Ok(None) => break BodyEnd::Whole,
+            Err(_broken) => break BodyEnd::Broken,
         }
     };
     answer

@@ -10,7 +10,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
-use crate::executors::veil::no_secret;
+use crate::executors::redact::missing_secret;
 
 /// What stands at one place of a header or of the query.
 pub(super) enum Part {
@@ -28,7 +28,7 @@ impl Part {
             return Ok(Self::Text(text.to_owned()));
         }
         let secret = secrets.resolve(text).map(Self::Secret);
-        secret.map_err(|error| no_secret(&error))
+        secret.map_err(|error| missing_secret(&error))
     }
 
     pub(super) fn header_value(

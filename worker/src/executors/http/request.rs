@@ -22,7 +22,7 @@ use super::{
 const URL_MAX: usize = 32 * 1024;
 
 /// A request that is complete but for what every attempt carries.
-pub(super) struct Request {
+pub(super) struct HttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
@@ -71,7 +71,10 @@ impl Template {
     /// # Errors
     ///
     /// `tool_error` when an argument cannot stand where the manifest puts it.
-    pub(super) fn render(&self, arguments: &Map<String, Value>) -> Result<Request, ToolFailure> {
+    pub(super) fn render(
+        &self,
+        arguments: &Map<String, Value>,
+    ) -> Result<HttpRequest, ToolFailure> {
         let mut url = address::render(&self.url, arguments)?;
         for (name, part) in &self.query {
             for text in part.query_texts(arguments)? {
@@ -96,7 +99,7 @@ impl Template {
                 headers.insert(name, value);
             }
         }
-        Ok(Request {
+        Ok(HttpRequest {
             method: self.method.clone(),
             url,
             headers,
@@ -181,7 +184,7 @@ mod tests {
         serde_json::from_value(spec).unwrap()
     }
 
-    fn render(manifest: Value, arguments: Value) -> Result<Request, ToolFailure> {
+    fn render(manifest: Value, arguments: Value) -> Result<HttpRequest, ToolFailure> {
         Template::new(&spec(manifest), &Secrets::new(None))?.render(arguments.as_object().unwrap())
     }
 

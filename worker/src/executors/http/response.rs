@@ -17,7 +17,7 @@ use super::words;
 use crate::executors::{StopReason, output};
 
 /// What the manifest says about answers.
-pub(super) struct Rules {
+pub(super) struct StatusRules {
     /// Every effect class but `read`.
     pub(super) write: bool,
     pub(super) business_statuses: Vec<u16>,
@@ -29,18 +29,18 @@ pub(super) struct Rules {
 
 /// As much of an answer as has arrived.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) content_type: Option<String>,
     pub(super) retry_after: Option<String>,
     pub(super) date: Option<String>,
     pub(super) body: Vec<u8>,
-    pub(super) end: End,
+    pub(super) end: BodyEnd,
 }
 
 /// How the body ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum End {
+pub(super) enum BodyEnd {
     #[default]
     Whole,
     TooLarge,
@@ -50,7 +50,7 @@ pub(super) enum End {
 }
 
 /// What the attempt came to, given that a status arrived.
-pub(super) fn class(rules: &Rules, answer: &Answer) -> Outcome {
+pub(super) fn class(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
     let status = answer.status;
     let fail = |code, message: Message| {
         ToolFailure::new(code, message)
@@ -117,13 +117,13 @@ pub(super) fn class(rules: &Rules, answer: &Answer) -> Outcome {
     }
 }
 
-fn success(rules: &Rules, answer: &Answer) -> Outcome {
+fn success(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
     let fail = |code, message: Message| {
         ToolFailure::new(code, message).with_details(json!({"status": answer.status}))
     };
     let limit = rules.output_limit;
     match answer.end {
-        End::Whole => match decode(answer) {
+        BodyEnd::Whole => match decode(answer) {
             Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
             Err(why) => Outcome::Applied {
                 result: null(),
@@ -131,7 +131,7 @@ fn success(rules: &Rules, answer: &Answer) -> Outcome {
             },
         },
         // The success stands, so a write was applied, and what was read of its answer may be the only trace of it.
-        End::TooLarge if rules.write => {
+        BodyEnd::TooLarge if rules.write => {
             let why = said!(
                 "the tool did it, but its answer is larger than {limit} bytes; only its beginning was kept",
                 "工具已完成操作，但返回的结果超过 {limit} 字节，只保留了开头"
@@ -141,28 +141,28 @@ fn success(rules: &Rules, answer: &Answer) -> Outcome {
                 flaw: Some(fail(Code::OutputTooLarge, why)),
             }
         }
-        End::TooLarge => {
+        BodyEnd::TooLarge => {
             let why = said!(
                 "the tool's answer is larger than {limit} bytes: ask for less",
                 "工具返回的结果超过 {limit} 字节：请减少请求的内容"
             );
             Outcome::DefiniteFailure(fail(Code::OutputTooLarge, why))
         }
-        End::Broken => Outcome::Unknown(fail(
+        BodyEnd::Broken => Outcome::Unknown(fail(
             Code::Unavailable,
             Message::fixed(
                 "the tool's answer broke off in the middle",
                 "工具返回结果时中途断开",
             ),
         )),
-        End::TimedOut => Outcome::Unknown(fail(
+        BodyEnd::TimedOut => Outcome::Unknown(fail(
             Code::Timeout,
             Message::fixed(
                 "the tool's answer was not complete in time",
                 "工具没有按时返回完整的结果",
             ),
         )),
-        End::Stopped(reason) => {
+        BodyEnd::Stopped(reason) => {
             let word = reason.word();
             let why = said!(
                 "the attempt was {word} in the middle of the tool's answer",
@@ -178,7 +178,7 @@ fn success(rules: &Rules, answer: &Answer) -> Outcome {
 type Usable = (Box<RawValue>, Option<ToolFailure>);
 
 /// The one JSON value that a successful answer is.
-fn decode(answer: &Answer) -> Result<Usable, Message> {
+fn decode(answer: &HttpAnswer) -> Result<Usable, Message> {
     if answer.status == 204 || answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok((null(), None));
     }

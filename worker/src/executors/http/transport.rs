@@ -16,7 +16,7 @@ use fleet::{
 };
 use reqwest::{Client, ClientBuilder, redirect, retry};
 
-use crate::executors::lacks_resources;
+use crate::executors::resources::lacks_resources;
 
 /// How long resolving, connecting and the TLS handshake may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);

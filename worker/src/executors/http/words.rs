@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::executors::veil::veil;
+use crate::executors::redact::redact;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
@@ -31,7 +31,7 @@ pub(super) fn message(body: &[u8], secrets: &[SecretString]) -> Option<String> {
         .or_else(|| said(&body["message"]))
         .or_else(|| said(&body["error"]))
         .or_else(problem)?;
-    Some(veil(&text, secrets).unwrap_or(text))
+    Some(redact(&text, secrets).unwrap_or(text))
 }
 
 /// `Retry-After` in seconds, or as a date measured against the server's own `Date`, so that no clock has to agree.

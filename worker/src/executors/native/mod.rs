@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use fleet::{
     fencing::WorkerLock,
-    manifest::{ExecutorSpec, Manifest, ManifestProblem},
+    manifest::{ExecutorSpec, Manifest, ManifestProblem, NativeSpec},
     outcome::ToolFailure,
     said,
     secrets::Secrets,
@@ -50,16 +50,10 @@ impl NativeExecutor {
     ///
     /// Everything that is wrong with the manifest, or that this version of the tool is here already.
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
-        let manifest = tool::manifest(&tool)?;
-        let ExecutorSpec::Native(spec) = &manifest.executor else {
-            unreachable!("the derived manifest is of a native tool");
-        };
+        let manifest = tool::manifest::manifest(&tool)?;
         let handler: Arc<dyn Handler> = Arc::new(Typed(tool));
-        if self
-            .handlers
-            .insert(spec.handler.clone(), handler)
-            .is_some()
-        {
+        let name = tool::manifest::handler::<T>();
+        if self.handlers.insert(name, handler).is_some() {
             let message = format!(
                 "version {} is here twice; raise the version of one",
                 manifest.version
@@ -72,7 +66,14 @@ impl NativeExecutor {
 }
 
 impl NativeExecutor {
-    fn handler(&self, name: &str) -> Result<&Arc<dyn Handler>, ToolFailure> {
+    fn handler(&self, manifest: &Manifest) -> Result<&Arc<dyn Handler>, ToolFailure> {
+        let ExecutorSpec::Native(NativeSpec { handler: name }) = &manifest.executor else {
+            let what = Message::fixed(
+                "this version of the tool is not a handler",
+                "工具的这个版本不是处理程序（handler）",
+            );
+            return Err(ToolFailure::new(Code::ToolGone, what));
+        };
         self.handlers.get(name).ok_or_else(|| {
             // Another worker may have it: the call waits for that one.
             let message = said!(
@@ -85,14 +86,8 @@ impl NativeExecutor {
 }
 
 impl Executor for NativeExecutor {
-    fn could_run(&self, manifest: &Manifest, _secrets: &Secrets) -> Result<(), ToolFailure> {
-        match &manifest.executor {
-            ExecutorSpec::Native(spec) => self.handler(&spec.handler).map(drop),
-            ExecutorSpec::Http(_)
-            | ExecutorSpec::Process(_)
-            | ExecutorSpec::Nats(_)
-            | ExecutorSpec::Sql(_) => Ok(()),
-        }
+    fn check(&self, manifest: &Manifest, _secrets: &Secrets) -> Result<(), ToolFailure> {
+        self.handler(manifest).map(drop)
     }
 
     fn prepare(
@@ -101,14 +96,7 @@ impl Executor for NativeExecutor {
         arguments: &Value,
         _secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        let ExecutorSpec::Native(spec) = &manifest.executor else {
-            let what = Message::fixed(
-                "this version of the tool is not a handler",
-                "工具的这个版本不是处理程序（handler）",
-            );
-            return Err(ToolFailure::new(Code::ToolGone, what));
-        };
-        let handler = self.handler(&spec.handler)?;
+        let handler = self.handler(manifest)?;
         Ok(Box::new(PreparedNative {
             handler: Arc::clone(handler),
             arguments: arguments.clone(),

@@ -1,4 +1,4 @@
-//! Runs a handler as a task of its own, so that its panics and its blocking end nobody else, and ends it in time.
+//! Runs a handler as a task of its own, so that its panics and its blocking end no other attempt, and ends it in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ const DROP_MAX: Duration = Duration::from_millis(400);
 
 /// Why a tool has to end.
 #[derive(Debug, Clone, Copy)]
-enum Reason {
+enum CutReason {
     /// Its time is over.
     Deadline,
     /// The attempt was told to stop.
@@ -75,8 +75,8 @@ pub(super) async fn run(
                 ..outcome.into()
             };
         }
-        why = stop.told() => Reason::Stop(why),
-        () = sleep_until(until) => Reason::Deadline,
+        why = stop.told() => CutReason::Stop(why),
+        () = sleep_until(until) => CutReason::Deadline,
     };
     cancelled.cancel();
     let mut ended = timeout(GRACE, &mut task).await.ok();
@@ -117,13 +117,13 @@ fn died(error: &JoinError) -> Outcome {
     Outcome::Unknown(ToolFailure::new(Code::ToolCrashed, what))
 }
 
-fn late(reason: Reason, own: Option<Message>) -> Outcome {
+fn late(reason: CutReason, own: Option<Message>) -> Outcome {
     let (code, what) = match reason {
-        Reason::Deadline => {
+        CutReason::Deadline => {
             let what = Message::fixed("the tool did not answer in time", "工具没有按时响应");
             (Code::Timeout, what)
         }
-        Reason::Stop(why) => {
+        CutReason::Stop(why) => {
             let word = why.word();
             let what = said!("{word} before it answered", "在响应之前{word}", word);
             (why.code(), what)
@@ -135,7 +135,7 @@ fn late(reason: Reason, own: Option<Message>) -> Outcome {
     };
     let failure = ToolFailure::new(code, what);
     Outcome::Unknown(match reason {
-        Reason::Deadline => failure,
-        Reason::Stop(_) => failure.with_details(serde_json::json!({ "stopped": true })),
+        CutReason::Deadline => failure,
+        CutReason::Stop(_) => failure.with_details(serde_json::json!({ "stopped": true })),
     })
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep_until, timeout};
 
 use super::{
     reply::Reply,
-    request::{self, Request},
+    request::{self, NatsRequest},
 };
 use crate::executors::{AttemptContext, StopReason, headers};
 
@@ -28,7 +28,7 @@ pub(super) enum Heard {
     /// It may have left, and no reply came.
     Nothing {
         /// Why it is not waited for any longer.
-        end: End,
+        end: WaitEnd,
         /// Whether the connection was lost at any time since.
         lost: bool,
         /// Whether our client is known to hold nothing of it any more.
@@ -38,7 +38,7 @@ pub(super) enum Heard {
 
 /// Why a reply is not waited for any longer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum End {
+pub(super) enum WaitEnd {
     TimedOut,
     Stopped(StopReason),
     /// The connection was lost, and to ask again is better than to wait.
@@ -52,7 +52,7 @@ pub(super) enum End {
 pub(super) async fn exchange(
     bus: &Bus,
     subject: &str,
-    request: Request,
+    request: NatsRequest,
     again: bool,
     context: &AttemptContext,
 ) -> Heard {
@@ -85,14 +85,14 @@ pub(super) async fn exchange(
             reply = replies.next() => match reply {
                 Some(reply) => return Heard::Reply(Reply::read(reply)),
                 // The client itself has ended.
-                None => break End::Lost,
+                None => break WaitEnd::Lost,
             },
             flushed = &mut flush, if flushing => (flushing, handed_over) = (false, flushed.is_ok()),
             end = &mut cut => break end,
             _changed = epoch.changed(), if !lost => {
                 lost = true;
                 if again {
-                    break End::Lost;
+                    break WaitEnd::Lost;
                 }
             }
         }
@@ -104,7 +104,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// Tells whoever works on the request that nobody waits for it any more.
+/// Tells the service that the request is called off.
 pub(super) async fn call_off(bus: &Bus, context: &AttemptContext) {
     let mut headers = HeaderMap::new();
     let name = headers::fact_name(request::ATTEMPT_ID);
@@ -145,7 +145,7 @@ impl NotTaken {
 }
 
 /// Gives the request to the client, with an inbox of its own that takes one reply. Not sent unless it says so; cancel-safe.
-async fn send(bus: &Bus, subject: &str, request: Request) -> Result<Subscriber, NotTaken> {
+async fn send(bus: &Bus, subject: &str, request: NatsRequest) -> Result<Subscriber, NotTaken> {
     let client: &Client = &bus.client;
     let inbox = bus.private_inbox();
     let subscribed = client.subscribe(inbox.clone()).await;
@@ -169,18 +169,18 @@ async fn send(bus: &Bus, subject: &str, request: Request) -> Result<Subscriber, 
 }
 
 /// Resolves when the attempt must end, with the reason.
-async fn cut_off(context: &AttemptContext) -> End {
+async fn cut_off(context: &AttemptContext) -> WaitEnd {
     tokio::select! {
         biased;
-        reason = context.stop.told() => End::Stopped(reason),
-        () = sleep_until(context.until) => End::TimedOut,
+        reason = context.stop.told() => WaitEnd::Stopped(reason),
+        () = sleep_until(context.until) => WaitEnd::TimedOut,
     }
 }
 
-fn not_begun(end: End) -> ToolFailure {
+fn not_begun(end: WaitEnd) -> ToolFailure {
     match end {
-        End::Stopped(reason) => reason.before_anything_was_sent(),
-        End::TimedOut | End::Lost => {
+        WaitEnd::Stopped(reason) => reason.before_anything_was_sent(),
+        WaitEnd::TimedOut | WaitEnd::Lost => {
             let message = Message::fixed(
                 "the attempt's time was over before anything was sent",
                 "这次尝试还没有发出任何内容，时间就到了",

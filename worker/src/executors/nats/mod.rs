@@ -6,7 +6,7 @@
 //! Certainty rests on three facts about the client under us. It sends what it was given in order, and says by a flush that
 //! it holds nothing of that any more. What it was given while its connection is down it keeps and sends later, for as long
 //! as the process lives: so nothing is given to it then, and what may be kept all the same is admitted as left behind. And
-//! the server says *no responders* to a request of a client that it hears, after looking for subscribers: then nobody got it.
+//! the server says *no responders* to a request of a client that it hears, after looking for subscribers: then no service got it.
 
 mod exchange;
 mod reply;
@@ -31,8 +31,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
 use self::{
-    exchange::{End, Heard},
-    request::Draft,
+    exchange::{Heard, WaitEnd},
+    request::NatsDraft,
 };
 use super::{AttemptContext, Executor, Prepared, Returned};
 
@@ -101,7 +101,7 @@ impl Executor for NatsExecutor {
             return Err(ToolFailure::new(Code::ToolGone, what));
         }
         let idempotency = manifest.idempotency.as_ref();
-        let draft = Draft::new(
+        let draft = NatsDraft::new(
             arguments,
             idempotency.and_then(|how| how.argument.clone()),
             idempotency.and_then(|how| how.header.as_deref()),
@@ -130,7 +130,7 @@ struct PreparedNats {
     bus: Bus,
     kept: Kept,
     subject: String,
-    draft: Draft,
+    draft: NatsDraft,
     output_limit: usize,
     effect: Effect,
 }
@@ -170,7 +170,7 @@ impl Prepared for PreparedNats {
 }
 
 /// What it means that a request went out and nothing came back.
-fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
+fn silence(end: WaitEnd, lost: bool, subject: &str) -> ToolFailure {
     let meanwhile = if lost {
         Message::fixed(
             "; the connection to NATS was lost meanwhile",
@@ -180,7 +180,7 @@ fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
         Message::fixed("", "")
     };
     match end {
-        End::Stopped(reason) => {
+        WaitEnd::Stopped(reason) => {
             let word = reason.word();
             let message = said!(
                 "the attempt was {word} before the service on {subject} answered{meanwhile}",
@@ -190,7 +190,7 @@ fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
             );
             ToolFailure::new(reason.code(), message)
         }
-        End::TimedOut => {
+        WaitEnd::TimedOut => {
             let message = said!(
                 "the service on {subject} did not answer in time{meanwhile}",
                 "{subject} 上的服务没有按时响应{meanwhile}",
@@ -198,7 +198,7 @@ fn silence(end: End, lost: bool, subject: &str) -> ToolFailure {
             );
             ToolFailure::new(Code::Timeout, message)
         }
-        End::Lost => {
+        WaitEnd::Lost => {
             let message = said!(
                 "the connection to NATS was lost before the service on {subject} answered",
                 "{subject} 上的服务还没有响应，与 NATS 的连接就断了"

@@ -18,7 +18,7 @@ pub(super) const ATTEMPT_ID: &str = "attempt-id";
 pub(super) const HEADERS_MAX: usize = 32 * 1024;
 
 /// A request that is complete but for what every attempt carries.
-pub(super) struct Draft {
+pub(super) struct NatsDraft {
     body: Body,
     key_header: Option<HeaderName>,
 }
@@ -33,12 +33,12 @@ enum Body {
 }
 
 /// A request as it goes out.
-pub(super) struct Request {
+pub(super) struct NatsRequest {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Draft {
+impl NatsDraft {
     /// With the argument and the header that carry the key besides `Idempotency-Key`, where there are any.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Draft {
     /// # Errors
     ///
     /// The key cannot stand in a header.
-    pub(super) fn fill(self, context: &AttemptContext) -> Result<Request, ToolFailure> {
+    pub(super) fn fill(self, context: &AttemptContext) -> Result<NatsRequest, ToolFailure> {
         let key = &context.idempotency_key;
         let mut message = HeaderMap::new();
         for (name, value) in headers::headers(context)? {
@@ -124,7 +124,7 @@ impl Draft {
                 text(&arguments)
             }
         };
-        Ok(Request {
+        Ok(NatsRequest {
             headers: message,
             body,
         })
@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_size() {
-        let draft = |size: usize| Draft::new(&json!({"a": "x".repeat(size)}), None, None).unwrap();
+        let draft =
+            |size: usize| NatsDraft::new(&json!({"a": "x".repeat(size)}), None, None).unwrap();
         assert!(draft(100).fits(HEADERS_MAX + 108).is_ok());
         let refused = draft(100).fits(HEADERS_MAX + 107).unwrap_err();
         assert_eq!(refused.code, Code::PayloadTooLarge);
@@ -163,14 +164,14 @@ mod tests {
             "{}",
             refused.message
         );
-        let keyed = Draft::new(&json!({}), Some("key".into()), None).unwrap();
+        let keyed = NatsDraft::new(&json!({}), Some("key".into()), None).unwrap();
         assert!(keyed.fits(HEADERS_MAX + 36).is_err());
     }
 
     #[test]
     fn a_header_that_is_none_is_refused() {
         for name in ["a: b", "a\r\nb", "", "é"] {
-            let refused = Draft::new(&json!({}), None, Some(name)).err();
+            let refused = NatsDraft::new(&json!({}), None, Some(name)).err();
             assert_eq!(refused.map(|f| f.code), Some(Code::ToolGone), "{name:?}");
         }
     }

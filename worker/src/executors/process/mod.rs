@@ -1,28 +1,30 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, nothing left behind.
 //!
-//! `run` starts the program under a guard and observes; `verdict` says what the observation means;
-//! `environment` says what the program gets to see.
+//! `program` is what is to be run, `environment` what it gets to see; `run` starts it under a guard and observes; `verdict` says
+//! what the observation means.
 
 mod environment;
+mod program;
 mod run;
 mod verdict;
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
+use std::{ffi::OsString, path::PathBuf, sync::Arc};
 
 use fleet::{
     fencing::WorkerLock,
-    manifest::{ExecutorSpec, Manifest, ProcessSpec},
+    manifest::{ExecutorSpec, Manifest},
     outcome::ToolFailure,
     secrets::Secrets,
     wire::{code::Code, message::Message},
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use secrecy::SecretString;
 use serde_json::Value;
 
+use self::program::{GuardCommand, Program};
 use super::{
-    AttemptContext, Executor, Prepared, Returned, has_secrets,
-    veil::{no_secret, veil},
+    AttemptContext, Executor, Prepared, Returned,
+    executor::has_secrets,
+    redact::{missing_secret, redact},
 };
 
 /// Runs programs, each under a guard of its own.
@@ -30,15 +32,6 @@ use super::{
 pub struct ProcessExecutor {
     /// `None`: it runs nothing.
     guard: Option<Arc<GuardCommand>>,
-}
-
-/// How a guard is started, and what of the worker's environment every tool sees.
-#[derive(Debug)]
-struct GuardCommand {
-    program: PathBuf,
-    args: Vec<OsString>,
-    inherited: Vec<(OsString, OsString)>,
-    lock: Arc<WorkerLock>,
 }
 
 impl ProcessExecutor {
@@ -77,7 +70,11 @@ impl ProcessExecutor {
 }
 
 impl Executor for ProcessExecutor {
-    fn could_run(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+    fn is_program(&self) -> bool {
+        true
+    }
+
+    fn check(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
         self.guard()?;
         has_secrets(manifest, secrets)
     }
@@ -98,9 +95,9 @@ impl Executor for ProcessExecutor {
         let guard = self.guard()?;
         let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
             Ok(secret) => Ok((name.clone(), secret)),
-            Err(error) => Err(no_secret(&error)),
+            Err(error) => Err(missing_secret(&error)),
         };
-        Ok(Box::new(PreparedProcess {
+        Ok(Box::new(Program {
             guard: Arc::clone(guard),
             env: spec.env.iter().map(resolve).collect::<Result<_, _>>()?,
             spec: spec.clone(),
@@ -110,7 +107,7 @@ impl Executor for ProcessExecutor {
                 .as_ref()
                 .and_then(|how| how.argument.clone()),
             output_limit: manifest.output_limit,
-            rules: verdict::Rules {
+            rules: verdict::ExitRules {
                 effect: manifest.effect,
                 exit_codes: manifest.exit_codes.clone(),
             },
@@ -118,30 +115,7 @@ impl Executor for ProcessExecutor {
     }
 }
 
-/// A program with its secrets resolved.
-struct PreparedProcess {
-    guard: Arc<GuardCommand>,
-    spec: ProcessSpec,
-    env: BTreeMap<String, SecretString>,
-    arguments: Value,
-    key_argument: Option<String>,
-    output_limit: usize,
-    rules: verdict::Rules,
-}
-
-impl PreparedProcess {
-    /// Those of its environment that are secrets.
-    fn secrets(&self) -> Vec<SecretString> {
-        let is_secret = |name: &String| {
-            let value = self.spec.env.get(name);
-            value.is_some_and(|value| value.starts_with(Secrets::SCHEME))
-        };
-        let secrets = self.env.iter().filter(|(name, _)| is_secret(name));
-        secrets.map(|(_, secret)| secret.clone()).collect()
-    }
-}
-
-impl Prepared for PreparedProcess {
+impl Prepared for Program {
     fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
         if let (Some(name), Value::Object(members)) =
             (self.key_argument.take(), &mut self.arguments)
@@ -154,7 +128,7 @@ impl Prepared for PreparedProcess {
             let outcome = verdict::verdict(observed, &self.rules);
             Returned {
                 left_behind,
-                ..outcome.reworded(|text| veil(text, &secrets)).into()
+                ..outcome.reworded(|text| redact(text, &secrets)).into()
             }
         }
         .boxed()

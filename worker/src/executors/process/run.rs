@@ -31,16 +31,15 @@ use tokio::{
 };
 
 use super::{
-    PreparedProcess, environment,
-    verdict::{End, Observed, Reason},
+    environment,
+    program::Program,
+    verdict::{EndReason, Observed, ProgramEnd, STDERR_MAX},
 };
 use crate::{
-    executors::{AttemptContext, StopReason, lacks_resources},
-    guard::{self, NotStarted, Registered, Report, Start},
+    executors::{AttemptContext, StopReason, resources::lacks_resources},
+    guard::{self, GuardReport, NotStarted, Registered, Start},
 };
 
-/// How much of stderr is kept: its end, where the reason usually stands.
-pub(super) const STDERR_MAX: usize = 4 * 1024;
 /// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and
 /// enough to kill what did not heed it.
 const GUARD_MAX: Duration = Duration::from_millis(2_650);
@@ -48,7 +47,7 @@ const GUARD_MAX: Duration = Duration::from_millis(2_650);
 const READ_SIZE: usize = 16 * 1024;
 /// A write is let finish, so that its effect is certain: only with so many bytes on stdout it is ended.
 const WRITE_STDOUT_MAX: usize = 64 * 1024 * 1024;
-/// How long the chase may go on after that; what is left then, nobody may kill.
+/// How long the chase may go on after that; what is left then cannot be killed by this user.
 const CHASE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
 const CHASE_WAIT_MAX: Duration = Duration::from_millis(300);
@@ -58,7 +57,7 @@ const REPORT_MAX: usize = 64 * 1024;
 const STDERR_REST_MAX: usize = 1024 * 1024;
 
 /// Runs the program once, and returns when it is gone with all that it started.
-pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Observed {
+pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
     let stopped = context.stop.asked().map(StopReason::taken_back);
     let late = || (Instant::now() >= context.until).then_some(TakenBack::StartedTooLate);
     if let Some(taken_back) = stopped.or_else(late) {
@@ -68,7 +67,7 @@ pub(super) async fn run(tool: &PreparedProcess, context: &AttemptContext) -> Obs
         );
         return Observed::not_started(what, Some(taken_back));
     }
-    let running = order(tool).and_then(|order| Ok((order, Running::start(tool, context)?)));
+    let running = order(tool).and_then(|order| Ok((order, RunningProgram::start(tool, context)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
         Err(err) => {
@@ -103,7 +102,7 @@ fn whose_fault(err: &io::Error) -> Option<TakenBack> {
 }
 
 /// The message that tells the guard what to run.
-fn order(tool: &PreparedProcess) -> io::Result<Vec<u8>> {
+fn order(tool: &Program) -> io::Result<Vec<u8>> {
     let input = serde_json::to_vec(&tool.arguments)?;
     let too_large = || {
         io::Error::new(
@@ -126,7 +125,7 @@ fn order(tool: &PreparedProcess) -> io::Result<Vec<u8>> {
 }
 
 /// A guard, and the ends of its pipes. Dropping it lets go of the leash: the guard then ends the tree by itself.
-struct Running {
+struct RunningProgram {
     guard: Child,
     registered: Registered,
     reports: OwnedReadHalf,
@@ -150,8 +149,8 @@ struct Pipe {
     seen: usize,
 }
 
-impl Running {
-    fn start(tool: &PreparedProcess, context: &AttemptContext) -> io::Result<Self> {
+impl RunningProgram {
+    fn start(tool: &Program, context: &AttemptContext) -> io::Result<Self> {
         let (ours, theirs) = net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (stdout, stdout_writer) = Pipe::new()?;
@@ -188,9 +187,9 @@ impl Running {
     }
 
     /// Follows the tool until its guard has reported or is gone, or until it must be given up.
-    async fn watch(&mut self, order: &[u8], context: &AttemptContext) -> End {
+    async fn watch(&mut self, order: &[u8], context: &AttemptContext) -> ProgramEnd {
         let mut unsent = order;
-        let mut asked: Option<Reason> = None;
+        let mut asked: Option<EndReason> = None;
         loop {
             let reason = tokio::select! {
                 sent = write_some(&mut self.leash, unsent), if !unsent.is_empty() => {
@@ -200,23 +199,23 @@ impl Running {
                 }
                 report = read_report(&mut self.reports, &mut self.report) => {
                     return match (report, asked) {
-                        (Some(Report::Exited(ending)), _) => End::Exited(ending),
-                        (Some(Report::NotStarted(NotStarted { why, taken_back })), _) => {
+                        (Some(GuardReport::Exited(ending)), _) => ProgramEnd::Exited(ending),
+                        (Some(GuardReport::NotStarted(NotStarted { why, taken_back })), _) => {
                             let chinese = format!("程序没有启动：{why}");
-                            End::NotStarted(Message::new(why, chinese), taken_back)
+                            ProgramEnd::NotStarted(Message::new(why, chinese), taken_back)
                         }
-                        (None, Some(reason)) => End::Ended(reason),
-                        (None, None) => End::GuardLost,
+                        (None, Some(reason)) => ProgramEnd::Ended(reason),
+                        (None, None) => ProgramEnd::GuardLost,
                     };
                 }
                 () = self.stdout.fill(self.output_limit) => {
-                    (self.stdout.seen > self.stdout_max).then_some(Reason::Overflow)
+                    (self.stdout.seen > self.stdout_max).then_some(EndReason::Overflow)
                 }
                 () = self.stderr.fill_tail() => None,
-                () = sleep_until(context.until), if asked.is_none() => Some(Reason::Deadline),
-                why = context.stop.told(), if asked.is_none() => Some(Reason::Stop(why)),
+                () = sleep_until(context.until), if asked.is_none() => Some(EndReason::Deadline),
+                why = context.stop.told(), if asked.is_none() => Some(EndReason::Stop(why)),
                 () = sleep_until(self.give_up_at), if asked.is_some() => {
-                    return asked.map_or(End::GuardLost, End::Ended);
+                    return asked.map_or(ProgramEnd::GuardLost, ProgramEnd::Ended);
                 }
             };
             if let (Some(reason), None) = (reason, asked) {
@@ -342,7 +341,7 @@ impl Pipe {
     fn drain(&mut self, max: usize) {
         if let Some(Ok(fd)) = self.end.take().map(pipe::Receiver::into_nonblocking_fd) {
             let max = u64::try_from(max).unwrap_or(u64::MAX);
-            // Ends with WouldBlock where somebody still holds the other end; what was read until then is kept.
+            // Ends with WouldBlock where a process still holds the other end; what was read until then is kept.
             drop(File::from(fd).take(max).read_to_end(&mut self.read));
         }
     }
@@ -357,7 +356,7 @@ async fn write_some(leash: &mut Option<OwnedWriteHalf>, bytes: &[u8]) -> io::Res
 }
 
 /// The guard's one line; `None` when it ended without one. Cancel-safe: what was read stays in `read`.
-async fn read_report(reports: &mut OwnedReadHalf, read: &mut Vec<u8>) -> Option<Report> {
+async fn read_report(reports: &mut OwnedReadHalf, read: &mut Vec<u8>) -> Option<GuardReport> {
     loop {
         if let Some(line) = read.strip_suffix(b"\n") {
             return serde_json::from_slice(line).ok();

@@ -11,16 +11,18 @@ use fleet::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-use super::run::STDERR_MAX;
 use crate::{
     executors::{StopReason, output, refusal},
     guard::Ending,
 };
 
+/// How much of stderr is kept: its end, where the reason usually stands.
+pub(super) const STDERR_MAX: usize = 4 * 1024;
+
 /// A run as it was seen from outside.
 #[derive(Debug)]
 pub(super) struct Observed {
-    pub(super) end: End,
+    pub(super) end: ProgramEnd,
     /// At most one byte more than the manifest allows.
     pub(super) stdout: Vec<u8>,
     /// There was more than the manifest allows.
@@ -33,20 +35,20 @@ pub(super) struct Observed {
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum ProgramEnd {
     /// The program ended by itself.
     Exited(Ending),
     /// It was never started; the platform's reason, where it was not the tool's fault.
     NotStarted(Message, Option<TakenBack>),
     /// We ended it.
-    Ended(Reason),
+    Ended(EndReason),
     /// Its guard is gone and said nothing.
     GuardLost,
 }
 
 /// Why we ended a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Reason {
+pub(super) enum EndReason {
     /// It did not answer in time.
     Deadline,
     /// The attempt was told to stop.
@@ -57,7 +59,7 @@ pub(super) enum Reason {
 
 impl Observed {
     pub(super) const fn not_started(why: Message, taken_back: Option<TakenBack>) -> Self {
-        let end = End::NotStarted(why, taken_back);
+        let end = ProgramEnd::NotStarted(why, taken_back);
         Self {
             end,
             stdout: Vec::new(),
@@ -70,12 +72,12 @@ impl Observed {
 
 /// How the manifest wants ends to be classed.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct ExitRules {
     pub(super) effect: Effect,
     pub(super) exit_codes: ExitCodes,
 }
 
-impl Rules {
+impl ExitRules {
     fn says_no(&self, code: i32) -> bool {
         holds(&self.exit_codes.business, code)
     }
@@ -90,19 +92,19 @@ fn holds(codes: &[u8], code: i32) -> bool {
 }
 
 /// What a run means.
-pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
+pub(super) fn verdict(observed: Observed, rules: &ExitRules) -> Outcome {
     let fail = |code, message: Message, facts: &[(&str, Value)]| {
         failure(code, message, facts, &observed.stderr)
     };
     match observed.end {
-        End::NotStarted(why, taken_back) => {
+        ProgramEnd::NotStarted(why, taken_back) => {
             let failure = ToolFailure::new(Code::Unavailable, why);
             Outcome::NotStarted(match taken_back {
                 Some(taken_back) => failure.taken_back(taken_back),
                 None => failure,
             })
         }
-        End::Exited(Ending::Code(0)) => match answer(&observed.stdout, observed.overflow) {
+        ProgramEnd::Exited(Ending::Code(0)) => match answer(&observed.stdout, observed.overflow) {
             Ok((result, mark)) => Outcome::Applied { result, flaw: mark },
             Err((code, message)) => Outcome::Applied {
                 result: if observed.overflow {
@@ -113,12 +115,12 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
                 flaw: Some(fail(code, message, &[("exit_code", 0.into())])),
             },
         },
-        End::Exited(Ending::Code(exit)) if rules.says_no(exit) => {
+        ProgramEnd::Exited(Ending::Code(exit)) if rules.says_no(exit) => {
             let (message, code) = refusal(&observed.stdout, observed.overflow);
             let code = code.map(|code| ("code", Value::String(code)));
             Outcome::DefiniteFailure(fail(Code::ToolError, message, code.as_slice()))
         }
-        End::Exited(Ending::Code(exit)) if rules.proves_nothing_happened(exit) => {
+        ProgramEnd::Exited(Ending::Code(exit)) if rules.proves_nothing_happened(exit) => {
             let message = said!(
                 "the tool is not available: the program ended with exit code {exit}",
                 "工具不可用：程序以退出码 {exit} 结束"
@@ -131,7 +133,7 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
                 }
             }
         }
-        End::Exited(Ending::Code(code)) => {
+        ProgramEnd::Exited(Ending::Code(code)) => {
             let message = said!(
                 "the program ended with exit code {code}",
                 "程序以退出码 {code} 结束"
@@ -142,7 +144,7 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
                 &[("exit_code", code.into())],
             ))
         }
-        End::Exited(Ending::Signal(signal)) => {
+        ProgramEnd::Exited(Ending::Signal(signal)) => {
             let message = said!(
                 "the program was ended by signal {signal}",
                 "程序被信号 {signal} 终止"
@@ -153,22 +155,22 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
                 &[("signal", signal.into())],
             ))
         }
-        End::Ended(Reason::Deadline) => {
+        ProgramEnd::Ended(EndReason::Deadline) => {
             let message = Message::fixed(
                 "the program did not answer in time and was ended",
                 "程序没有按时响应，已被终止",
             );
             Outcome::Unknown(fail(Code::Timeout, message, &[]))
         }
-        End::Ended(Reason::Stop(why)) => {
+        ProgramEnd::Ended(EndReason::Stop(why)) => {
             let word = why.word();
             let message = said!("{word} before it answered", "在响应之前{word}", word);
             Outcome::Unknown(fail(why.code(), message, &[("stopped", true.into())]))
         }
         // We ended it while it was at work, and it would have gone on: whether its effect was already there,
-        // nobody can tell. Had it exited with 0 by itself, its effect would be certain and only its answer lost.
+        // is not known. Had it exited with 0 by itself, its effect would be certain and only its answer lost.
         // A read has no effect that could be in doubt, and would write as much the next time.
-        End::Ended(Reason::Overflow) => {
+        ProgramEnd::Ended(EndReason::Overflow) => {
             let failure = fail(Code::OutputTooLarge, TOO_LARGE, &[]);
             match rules.effect {
                 Effect::Read => Outcome::DefiniteFailure(failure),
@@ -177,7 +179,7 @@ pub(super) fn verdict(observed: Observed, rules: &Rules) -> Outcome {
                 }
             }
         }
-        End::GuardLost => {
+        ProgramEnd::GuardLost => {
             let message = Message::fixed(
                 "the program's guard was killed, and the program with it",
                 "程序的守护进程被杀死，程序也随之终止",
@@ -262,14 +264,14 @@ mod tests {
 
     use super::*;
 
-    fn rules(effect: Effect) -> Rules {
-        Rules {
+    fn rules(effect: Effect) -> ExitRules {
+        ExitRules {
             effect,
             exit_codes: ExitCodes::default(),
         }
     }
 
-    fn observed(end: End, stdout: &[u8]) -> Observed {
+    fn observed(end: ProgramEnd, stdout: &[u8]) -> Observed {
         Observed {
             end,
             stdout: stdout.to_vec(),
@@ -280,7 +282,7 @@ mod tests {
     }
 
     fn exited(code: i32, stdout: &[u8]) -> Observed {
-        observed(End::Exited(Ending::Code(code)), stdout)
+        observed(ProgramEnd::Exited(Ending::Code(code)), stdout)
     }
 
     #[test]
@@ -292,7 +294,7 @@ mod tests {
             (exited(10, b""), DefiniteFailure, Some(Code::ToolError)),
             (exited(1, b"{}"), Unknown, Some(Code::ToolCrashed)),
             (
-                observed(End::Exited(Ending::Signal(9)), b"{}"),
+                observed(ProgramEnd::Exited(Ending::Signal(9)), b"{}"),
                 Unknown,
                 Some(Code::ToolCrashed),
             ),
@@ -302,27 +304,33 @@ mod tests {
                 Some(Code::Unavailable),
             ),
             (
-                observed(End::Ended(Reason::Deadline), b"{}"),
+                observed(ProgramEnd::Ended(EndReason::Deadline), b"{}"),
                 Unknown,
                 Some(Code::Timeout),
             ),
             (
-                observed(End::Ended(Reason::Stop(StopReason::Drained)), b"{}"),
+                observed(
+                    ProgramEnd::Ended(EndReason::Stop(StopReason::Drained)),
+                    b"{}",
+                ),
                 Unknown,
                 Some(Code::Timeout),
             ),
             (
-                observed(End::Ended(Reason::Stop(StopReason::Cancelled)), b"{}"),
+                observed(
+                    ProgramEnd::Ended(EndReason::Stop(StopReason::Cancelled)),
+                    b"{}",
+                ),
                 Unknown,
                 Some(Code::Cancelled),
             ),
             (
-                observed(End::Ended(Reason::Overflow), b"{}"),
+                observed(ProgramEnd::Ended(EndReason::Overflow), b"{}"),
                 Unknown,
                 Some(Code::OutputTooLarge),
             ),
             (
-                observed(End::GuardLost, b"{}"),
+                observed(ProgramEnd::GuardLost, b"{}"),
                 Unknown,
                 Some(Code::ToolCrashed),
             ),
@@ -341,7 +349,10 @@ mod tests {
     #[test]
     fn too_much_output_leaves_doubt_only_where_there_may_be_an_effect() {
         for effect in Effect::ALL {
-            let running = verdict(observed(End::Ended(Reason::Overflow), b""), &rules(*effect));
+            let running = verdict(
+                observed(ProgramEnd::Ended(EndReason::Overflow), b""),
+                &rules(*effect),
+            );
             assert_eq!(
                 running.word() == OutcomeWord::DefiniteFailure,
                 *effect == Effect::Read
@@ -401,7 +412,7 @@ mod tests {
                 };
                 let outcome = verdict(
                     exited(exit, b"{}"),
-                    &Rules {
+                    &ExitRules {
                         effect: *effect,
                         exit_codes,
                     },

@@ -20,8 +20,8 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::statement::Statement;
-use crate::executors::lacks_resources;
+use super::{not_committed::NoConnection, statement::Statement};
+use crate::executors::resources::lacks_resources;
 
 /// Idle connections that are kept to one database, and for how long.
 const IDLE_MAX: usize = 32;
@@ -68,7 +68,7 @@ impl Databases {
 pub enum Whose {
     /// The fleet's own: the role of the tools must not reach the ledger.
     Fleet,
-    /// Somebody else's: its role is their business.
+    /// Another database: its owner decides what its role may do.
     Others,
 }
 
@@ -76,17 +76,6 @@ pub enum Whose {
 #[derive(Debug, thiserror::Error)]
 #[error("the database URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE; {0}")]
 pub struct BadUrl(&'static str);
-
-/// Why there is no connection: nothing has been sent.
-#[derive(Debug)]
-pub enum NoConnection {
-    /// It cannot be opened.
-    Unreachable(Message),
-    /// It cannot be opened, for this machine has nothing left to open it with.
-    NoResources(Message),
-    /// Its role may do what no tool may.
-    Role(String),
-}
 
 /// One database and its idle connections.
 pub struct Database {
@@ -212,7 +201,7 @@ impl Database {
         };
         let until = until.min(Instant::now() + CONNECT_TIMEOUT);
         let turn = timeout_at(until, turns.acquire_owned()).await;
-        turn.map(|turn| turn.expect("nobody closes it"))
+        turn.map(|turn| turn.expect("it is never closed"))
             .map_err(|_elapsed| not_in_time())
     }
 
@@ -228,7 +217,7 @@ impl Database {
             });
         }
         drop(idle);
-        // Whoever comes next finds it.
+        // The next attempt that opens one finds it.
         drop(turn);
     }
 
@@ -240,7 +229,7 @@ impl Database {
             asked.execute(&mut connection).await?;
             connection.close().await
         };
-        // Nobody could do more about it: the statement's own timeout ends it then.
+        // If it fails, the statement's own timeout ends the statement.
         if !matches!(timeout(CANCEL_TIMEOUT, asking).await, Ok(Ok(()))) {
             tracing::warn!("a statement could not be cancelled; its own timeout will end it");
         }

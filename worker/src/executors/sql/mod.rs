@@ -1,12 +1,15 @@
 //! Tools that are a statement on a PostgreSQL database.
 //!
 //! `database` keeps connections, `session` is one attempt's transaction on one, `tidy` makes the connection fit for the next,
-//! `statement` is what the server says of a statement before it runs. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
+//! `statement` is what the server says of a statement before it runs, `answer` collects its rows, `not_committed` is why there
+//! was no COMMIT. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
 //! says what an attempt came to. This file bounds and stops it.
 
+mod answer;
 pub mod database;
 mod kind;
 mod moment;
+pub mod not_committed;
 mod parameter;
 mod row;
 pub mod session;
@@ -34,13 +37,14 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use self::{
     database::{Database, Databases, Open, Whose},
-    session::{Ended, Limits, Phase, Session, Watch},
+    not_committed::{NotCommitted, Phase},
+    session::{Limits, Session, Watch},
     transaction::stopped,
     verdict::Cut,
 };
 use super::{
     AttemptContext, Executor, LINGER_MAX, Prepared, Returned, output,
-    veil::{no_secret, veil},
+    redact::{missing_secret, redact},
 };
 
 /// Runs sql tools.
@@ -72,7 +76,7 @@ impl SqlExecutor {
             (url, Whose::Fleet)
         } else {
             let url = secrets.resolve(&spec.database);
-            (url.map_err(|error| no_secret(&error))?, Whose::Others)
+            (url.map_err(|error| missing_secret(&error))?, Whose::Others)
         };
         self.databases.of(&url, whose).map_err(|error| {
             let what = said!("{error}", "工具的数据库地址无法使用：{error}");
@@ -82,14 +86,8 @@ impl SqlExecutor {
 }
 
 impl Executor for SqlExecutor {
-    fn could_run(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
-        match &manifest.executor {
-            ExecutorSpec::Sql(spec) => self.database(spec, secrets).map(drop),
-            ExecutorSpec::Http(_)
-            | ExecutorSpec::Process(_)
-            | ExecutorSpec::Nats(_)
-            | ExecutorSpec::Native(_) => Ok(()),
-        }
+    fn check(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+        self.database(spec_of(manifest)?, secrets).map(drop)
     }
 
     fn prepare(
@@ -98,13 +96,7 @@ impl Executor for SqlExecutor {
         arguments: &Value,
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        let ExecutorSpec::Sql(spec) = &manifest.executor else {
-            let what = Message::fixed(
-                "this version of the tool is not a statement",
-                "工具的这个版本不是语句",
-            );
-            return Err(ToolFailure::new(Code::ToolGone, what));
-        };
+        let spec = spec_of(manifest)?;
         let database = self.database(spec, secrets)?;
         let nothing = Map::new();
         let arguments = arguments.as_object().unwrap_or(&nothing);
@@ -126,6 +118,17 @@ impl Executor for SqlExecutor {
             output_limit: manifest.output_limit,
         }))
     }
+}
+
+fn spec_of(manifest: &Manifest) -> Result<&SqlSpec, ToolFailure> {
+    let ExecutorSpec::Sql(spec) = &manifest.executor else {
+        let what = Message::fixed(
+            "this version of the tool is not a statement",
+            "工具的这个版本不是语句",
+        );
+        return Err(ToolFailure::new(Code::ToolGone, what));
+    };
+    Ok(spec)
 }
 
 /// What goes where a placeholder stands.
@@ -165,7 +168,7 @@ impl Prepared for SqlAttempt {
             let secrets = self.secrets.clone();
             let returned = attempt(*self, context).await;
             Returned {
-                outcome: returned.outcome.reworded(|text| veil(text, &secrets)),
+                outcome: returned.outcome.reworded(|text| redact(text, &secrets)),
                 ..returned
             }
         })
@@ -256,14 +259,14 @@ async fn transaction(
     attempt: SqlAttempt,
     context: &AttemptContext,
     watch: Watch,
-) -> Result<Done, Ended> {
+) -> Result<Done, NotCommitted> {
     let limits = Limits {
         read_only: attempt.effect == Effect::Read,
         until: context.until,
         output_limit: attempt.output_limit,
     };
     let turn = attempt.database.turn(&attempt.statement, context.until);
-    let turn = turn.await.map_err(Ended::NoConnection)?;
+    let turn = turn.await.map_err(NotCommitted::NoConnection)?;
     let session = Session::begin(&attempt.database, limits, &watch).await?;
     let mut rest = pin!(finish(session, &attempt, context, &watch));
     match timeout(QUICK, &mut rest).await {
@@ -286,7 +289,7 @@ async fn finish(
     attempt: &SqlAttempt,
     context: &AttemptContext,
     watch: &Watch,
-) -> Result<Done, Ended> {
+) -> Result<Done, NotCommitted> {
     match steps(&mut session, attempt, context).await {
         Ok((result, ended)) => Ok(Done {
             open: session.commit().await?,
@@ -301,7 +304,7 @@ async fn finish(
                 // The others have prepared it too.
                 attempt.database.forget_idle();
             }
-            if matches!(ended, Ended::TooLarge(_))
+            if matches!(ended, NotCommitted::TooLarge(_))
                 && let Some(pid) = watch.pid()
             {
                 attempt.database.cancel(pid).await;
@@ -316,7 +319,7 @@ async fn steps(
     session: &mut Session,
     attempt: &SqlAttempt,
     context: &AttemptContext,
-) -> Result<(String, Option<complete::Moved>), Ended> {
+) -> Result<(String, Option<complete::Moved>), NotCommitted> {
     session.tell(facts(context)).await?;
     let statement = session
         .statement(&attempt.statement, attempt.params.len())
@@ -331,7 +334,7 @@ async fn steps(
                 &key
             }
         };
-        values.push(parameter::text(value, parameter).map_err(Ended::Argument)?);
+        values.push(parameter::text(value, parameter).map_err(NotCommitted::Argument)?);
     }
     let answer = session.run(&statement, values, attempt.rows).await?;
     if attempt.effect == Effect::Transaction && !mutant::on(Mutant::OutcomeAfterCommit) {

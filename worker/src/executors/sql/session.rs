@@ -1,10 +1,9 @@
 //! One attempt's transaction: `BEGIN`, its limits, what the tool may know, the statement, `COMMIT`.
 //!
-//! Whoever holds a [`Session`] runs its methods to their end or drops it, which closes the connection: a transaction that
-//! is not committed by [`Session::commit`] is rolled back by the server.
+//! The caller awaits each method of a [`Session`] to its end or drops the session, which closes the connection: a transaction
+//! that is not committed by [`Session::commit`] is rolled back by the server.
 
 use std::{
-    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering},
@@ -12,23 +11,17 @@ use std::{
     time::Duration,
 };
 
-use fleet::{
-    manifest::{RowBounds, SqlSpec},
-    said,
-    wire::message::Message,
-};
+use fleet::manifest::RowBounds;
 use futures_util::TryStreamExt;
-use sqlx::{
-    AssertSqlSafe, Either, Executor, PgConnection, Row as _, ValueRef as _,
-    postgres::{PgDatabaseError, PgRow, PgSeverity},
-};
+use sqlx::{AssertSqlSafe, Either, Executor, PgConnection, Row as _};
 use tokio::time::{Instant, timeout};
 
 use super::{
-    database::{Database, NoConnection, Open},
-    row,
+    answer::SqlAnswer,
+    database::{Database, Open},
+    not_committed::{NotCommitted, Phase},
     statement::{Statement, check},
-    tidy::{COMMIT, COMMITTED, Found, is_clean},
+    tidy::{COMMIT, COMMITTED, Found, GOODBYE, is_clean},
 };
 use crate::executors::LINGER_MAX;
 
@@ -36,26 +29,13 @@ use crate::executors::LINGER_MAX;
 const IDLE_ANSWER: Duration = Duration::from_secs(1);
 /// How long a lock may be waited for; less when the attempt has less time.
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-/// How long a transaction that failed may take to end properly; then its connection is just closed.
-pub(super) const GOODBYE: Duration = Duration::from_millis(250);
-
-/// How far an attempt came: what may have happened is read from it when there is no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Nothing of the tool was sent.
-    Before,
-    /// The statement was sent, `COMMIT` was not.
-    Statement,
-    /// `COMMIT` was sent.
-    Commit,
-}
 
 /// What is seen of an attempt from outside, while its future runs. Clones see the same attempt.
 #[derive(Debug, Clone, Default)]
-pub struct Watch(Arc<Seen>);
+pub struct Watch(Arc<WatchState>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WatchState {
     phase: AtomicU8,
     pid: AtomicI32,
     cut: AtomicBool,
@@ -91,90 +71,6 @@ impl Watch {
     }
 }
 
-/// Why an attempt did not end with its `COMMIT`.
-#[derive(Debug)]
-pub enum Ended {
-    /// There is no connection. Nothing was sent.
-    NoConnection(NoConnection),
-    /// The server answered with an error, so the transaction is gone.
-    Refused(Refusal),
-    /// The connection broke, or what came over it made no sense.
-    Lost,
-    /// The answer is too large; nothing was committed.
-    TooLarge(Message),
-    /// The answer cannot be kept: a sentence; nothing was committed.
-    Unusable(Message),
-    /// The call is not this attempt's any more; nothing was committed, and nothing may be.
-    Taken,
-    /// The statement cannot be this tool's: a sentence for its author. It was not run.
-    Flaw(Message),
-    /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
-    Argument(Message),
-    /// It returned or changed another number of rows than its manifest expects; nothing was committed.
-    Unexpected {
-        /// How many it expects.
-        expected: RowBounds,
-        /// How many there were.
-        rows: u64,
-    },
-    /// It was told to stop between two steps. Nothing was committed.
-    Cut,
-}
-
-impl Ended {
-    /// Whether the tables have changed since the statement was prepared: "cached plan must not change result type".
-    pub(super) fn is_stale(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.sqlstate == "0A000")
-    }
-
-    /// Whether the tables may have changed since the statement was checked.
-    pub(super) fn may_be_news(&self) -> bool {
-        match self {
-            Self::Refused(refusal) => {
-                !refusal.sqlstate.starts_with("23") && refusal.sqlstate != "P0001"
-            }
-            Self::Flaw(_) => true,
-            Self::NoConnection(_)
-            | Self::Lost
-            | Self::TooLarge(_)
-            | Self::Unusable(_)
-            | Self::Taken
-            | Self::Argument(_)
-            | Self::Unexpected { .. }
-            | Self::Cut => false,
-        }
-    }
-}
-
-/// A server's error.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// Five characters; the first two are its class.
-    pub sqlstate: String,
-    /// One line.
-    pub message: String,
-    /// Whether the server ended the session, and not only the statement.
-    pub is_fatal: bool,
-    /// The constraint that was violated.
-    pub constraint: Option<String>,
-}
-
-impl From<sqlx::Error> for Ended {
-    fn from(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Database(answer) => Self::Refused(Refusal {
-                sqlstate: answer.code().unwrap_or_default().into_owned(),
-                message: answer.message().to_owned(),
-                is_fatal: answer
-                    .try_downcast_ref::<PgDatabaseError>()
-                    .is_none_or(|answer| answer.severity() != PgSeverity::Error),
-                constraint: answer.constraint().map(str::to_owned),
-            }),
-            _ => Self::Lost,
-        }
-    }
-}
-
 /// How an attempt's transaction is to be.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -204,7 +100,7 @@ impl Session {
         database: &Arc<Database>,
         limits: Limits,
         watch: &Watch,
-    ) -> Result<Self, Ended> {
+    ) -> Result<Self, NotCommitted> {
         let begun = |open| Self {
             database: Arc::clone(database),
             open,
@@ -222,7 +118,7 @@ impl Session {
         let mut open = database
             .open(limits.until)
             .await
-            .map_err(Ended::NoConnection)?;
+            .map_err(NotCommitted::NoConnection)?;
         begin(&mut open.connection, &limits).await?;
         Ok(begun(open))
     }
@@ -233,14 +129,14 @@ impl Session {
     /// # Errors
     ///
     /// The server refuses, or is gone.
-    pub async fn tell(&mut self, facts: Vec<(String, String)>) -> Result<(), Ended> {
+    pub async fn tell(&mut self, facts: Vec<(String, String)>) -> Result<(), NotCommitted> {
         self.step()?;
         let facts = facts
             .into_iter()
             .map(|(name, value)| (format!("toolfleet.{name}"), value));
         let (names, values): (Vec<String>, Vec<String>) =
             self.limits.settings().into_iter().chain(facts).unzip();
-        // Nothing here is looked for along the role's `search_path`, where somebody may have put something else.
+        // Nothing here is looked for along the role's `search_path`, where the role may have put something else.
         let telling = sqlx::query(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config(f.name, f.value, true))
              FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[]))
@@ -264,7 +160,7 @@ impl Session {
         &mut self,
         text: &str,
         placeholders: usize,
-    ) -> Result<Arc<Statement>, Ended> {
+    ) -> Result<Arc<Statement>, NotCommitted> {
         self.step()?;
         if let Some(known) = self.database.known(text) {
             return Ok(known);
@@ -286,25 +182,25 @@ impl Session {
         statement: &Statement,
         values: Vec<Option<String>>,
         expected: Option<RowBounds>,
-    ) -> Result<String, Ended> {
+    ) -> Result<String, NotCommitted> {
         self.step()?;
         self.watch.enter(Phase::Statement);
         let mut query = sqlx::query(AssertSqlSafe(Arc::clone(&statement.text)));
         for value in values {
             query = query.bind(value);
         }
-        let mut answer = Answer::new(statement, self.limits.output_limit, expected);
+        let mut answer = SqlAnswer::new(statement, self.limits.output_limit, expected);
         let mut stream = Executor::fetch_many(&mut self.open.connection, query);
         while let Some(part) = stream.try_next().await? {
             match part {
-                Either::Left(done) => answer.affected += done.rows_affected(),
+                Either::Left(done) => answer.add_affected(done.rows_affected()),
                 Either::Right(row) => answer.push(&row)?,
             }
         }
         if let Some(expected) = expected
             && !expected.admit(answer.count())
         {
-            return Err(Ended::Unexpected {
+            return Err(NotCommitted::Unexpected {
                 expected,
                 rows: answer.count(),
             });
@@ -321,8 +217,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The server refuses: nothing was committed. Or it is gone, or going: nobody knows.
-    pub async fn commit(mut self) -> Result<Option<Open>, Ended> {
+    /// The server refuses: nothing was committed. Or it is gone, or going: then it is not known whether anything was.
+    pub async fn commit(mut self) -> Result<Option<Open>, NotCommitted> {
         self.step()?;
         self.watch.enter(Phase::Commit);
         let (mut answered, mut found) = (0, Found::default());
@@ -341,7 +237,7 @@ impl Session {
             }
         };
         if answered < COMMITTED {
-            return Err(Ended::Lost);
+            return Err(NotCommitted::Lost);
         }
         let is_clean = tidied && is_clean(&mut self.open.connection, found).await;
         Ok(is_clean.then_some(self.open))
@@ -360,9 +256,9 @@ impl Session {
     }
 
     /// Before every step: whether there is to be another.
-    pub fn step(&self) -> Result<(), Ended> {
+    pub fn step(&self) -> Result<(), NotCommitted> {
         if self.watch.is_cut() {
-            Err(Ended::Cut)
+            Err(NotCommitted::Cut)
         } else {
             Ok(())
         }
@@ -380,7 +276,7 @@ async fn begin(connection: &mut PgConnection, limits: &Limits) -> Result<(), sql
 }
 
 impl Limits {
-    /// As settings of a transaction. `standard_conforming_strings` is how statements are read by whoever checks them.
+    /// As settings of a transaction. `standard_conforming_strings` is how the checks of statements read them.
     fn settings(&self) -> [(String, String); 4] {
         let left = self
             .until
@@ -401,98 +297,4 @@ fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis())
         .unwrap_or(i32::MAX)
         .max(1)
-}
-
-/// An answer as it grows.
-struct Answer<'a> {
-    statement: &'a Statement,
-    limit: usize,
-    /// Rows beyond this are counted and not kept: the answer is not wanted then.
-    kept_max: u64,
-    text: String,
-    rows: u64,
-    affected: u64,
-}
-
-impl<'a> Answer<'a> {
-    fn new(statement: &'a Statement, limit: usize, expected: Option<RowBounds>) -> Self {
-        Self {
-            statement,
-            limit,
-            kept_max: expected.and_then(|rows| rows.max).unwrap_or(u64::MAX),
-            text: String::new(),
-            rows: 0,
-            affected: 0,
-        }
-    }
-
-    /// The rows that were returned, or changed where none are returned.
-    const fn count(&self) -> u64 {
-        if self.statement.columns.is_empty() {
-            self.affected
-        } else {
-            self.rows
-        }
-    }
-
-    fn push(&mut self, row: &PgRow) -> Result<(), Ended> {
-        if self.rows == SqlSpec::ROWS_MAX {
-            return Err(Ended::TooLarge(Message::fixed(
-                "it has more than 10000 rows",
-                "它超过 10000 行",
-            )));
-        }
-        // What is known of its columns is older than this answer.
-        if self.rows == 0 && !self.statement.answers(row) {
-            return Err(Ended::Flaw(Message::fixed(
-                "the columns of its answer have changed meanwhile; try again",
-                "其间它的结果的列发生了变化；请再试一次",
-            )));
-        }
-        if self.rows >= self.kept_max {
-            self.rows += 1;
-            return Ok(());
-        }
-        self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
-        for (index, column) in self.statement.columns.iter().enumerate() {
-            if index > 0 {
-                self.text.push(',');
-            }
-            row::text(&mut self.text, &column.name);
-            self.text.push(':');
-            let value = row.try_get_raw(index)?;
-            if value.is_null() {
-                self.text.push_str("null");
-            } else {
-                let bytes = value.as_bytes().map_err(|_null| Ended::Lost)?;
-                row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
-                    let name = &column.name;
-                    Ended::Flaw(said!(
-                        "column {name} is not of the type that the server said; try again",
-                        "列 {name} 的类型与服务器所说的不同；请再试一次"
-                    ))
-                })?;
-            }
-            if self.text.len() >= self.limit {
-                return Err(Ended::TooLarge(Message::fixed(
-                    "it is larger than its output_limit allows",
-                    "它超过了 output_limit",
-                )));
-            }
-        }
-        self.text.push('}');
-        self.rows += 1;
-        Ok(())
-    }
-
-    fn json(mut self) -> String {
-        if self.statement.columns.is_empty() {
-            let mut text = String::new();
-            write!(text, r#"{{"rows_affected":{}}}"#, self.affected)
-                .expect("a String takes everything");
-            return text;
-        }
-        self.text.push_str(if self.rows == 0 { "[]" } else { "]" });
-        self.text
-    }
 }

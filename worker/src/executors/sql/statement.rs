@@ -18,7 +18,7 @@ use sqlx::{
     postgres::{PgRow, types::Oid},
 };
 
-use super::{kind::Kind, session::Ended};
+use super::{kind::Kind, not_committed::NotCommitted};
 
 /// A statement that a tool may run.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ pub(super) async fn check(
     connection: &mut PgConnection,
     statement: &str,
     placeholders: usize,
-) -> Result<Statement, Ended> {
+) -> Result<Statement, NotCommitted> {
     if selects_into(statement) {
-        return Err(Ended::Flaw(Message::fixed(
+        return Err(NotCommitted::Flaw(Message::fixed(
             "SELECT INTO creates a table; write INSERT INTO … SELECT",
             "SELECT INTO 会创建表；请写 INSERT INTO … SELECT",
         )));
@@ -136,7 +136,7 @@ pub(super) async fn check(
         .await?;
     if parameters.len() != placeholders {
         let count = parameters.len();
-        return Err(Ended::Flaw(said!(
+        return Err(NotCommitted::Flaw(said!(
             "the statement has {count} placeholders and the manifest {placeholders} params; apply a version in which they fit",
             "语句有 {count} 个占位符，清单有 {placeholders} 个 params；请应用两者一致的版本"
         )));
@@ -152,7 +152,7 @@ pub(super) async fn check(
         }
     });
     let Some(text) = text else {
-        return Err(Ended::Flaw(Message::fixed(
+        return Err(NotCommitted::Flaw(Message::fixed(
             "the statement cannot be read; apply a version that can",
             "语句无法读懂；请应用能读懂的版本",
         )));
@@ -169,13 +169,13 @@ pub(super) async fn check(
         let (name, info) = (column.name(), column.type_info());
         let Some(kind) = Kind::of(info) else {
             let kind = info.name().to_lowercase();
-            return Err(Ended::Flaw(said!(
+            return Err(NotCommitted::Flaw(said!(
                 "column {name} has the type {kind}, which has no JSON; cast it to text in the statement",
                 "列 {name} 的类型是 {kind}，它没有 JSON 形式；请在语句中转换为 text"
             )));
         };
         if columns.iter().any(|other| other.name == name) {
-            return Err(Ended::Flaw(said!(
+            return Err(NotCommitted::Flaw(said!(
                 "two columns are named {name}; give one another name with AS in the statement",
                 "有两列都叫 {name}；请在语句中用 AS 给其中一列另起名字"
             )));
@@ -194,7 +194,7 @@ pub(super) async fn check(
 }
 
 /// By the extended protocol, as everything that has bind values, even none: it takes one statement.
-async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), Ended> {
+async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), NotCommitted> {
     let prepare = AssertSqlSafe(format!("PREPARE toolfleet_check AS {statement}"));
     sqlx::query(prepare)
         .persistent(false)

@@ -3,15 +3,18 @@
 //!
 //! It follows `COMMIT` in the same message, so it costs no trip of its own. `DISCARD ALL` could not: it has to be alone.
 
+use std::time::Duration;
+
 use sqlx::{Connection as _, PgConnection, Row as _, postgres::PgRow};
 use tokio::time::timeout;
 
-use super::session::GOODBYE;
+/// How long a transaction that failed may take to end properly; then its connection is just closed.
+pub(super) const GOODBYE: Duration = Duration::from_millis(250);
 
 /// `COMMIT`, and what a statement or a function that it calls can leave behind in a session, undone. Every name is the server's
 /// own.
 ///
-/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which nobody would see, but an error to anything
+/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which the driver does not report, but an error to anything
 /// before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
 ///
 /// Its last rows, one for each statement that is prepared, say whether that was done by SQL: never one of ours. They give

@@ -11,10 +11,7 @@ use fleet::{
     wire::message::Message,
 };
 
-use super::{
-    session::{Ended, Session},
-    verdict::Cut,
-};
+use super::{not_committed::NotCommitted, session::Session, verdict::Cut};
 use crate::executors::{AttemptContext, output};
 
 /// Ends the call, once the transaction commits. Returns the answer as it is kept.
@@ -22,9 +19,9 @@ pub(super) async fn end(
     session: &mut Session,
     answer: &str,
     context: &AttemptContext,
-) -> Result<(String, complete::Moved), Ended> {
+) -> Result<(String, complete::Moved), NotCommitted> {
     let (answer, _mended) = output::json(answer.as_bytes()).map_err(|problem| {
-        Ended::Unusable(said!(
+        NotCommitted::Unusable(said!(
             "the answer cannot be used: {problem}",
             "结果无法使用：{problem}",
             problem
@@ -32,7 +29,7 @@ pub(super) async fn end(
     })?;
     let (answer, broken) = context.promise.kept(answer).await;
     if let Some(failure) = broken {
-        return Err(Ended::Unusable(failure.message));
+        return Err(NotCommitted::Unusable(failure.message));
     }
     session.step()?;
     let (call, attempt) = (context.call_id, context.attempt_id);
@@ -42,13 +39,13 @@ pub(super) async fn end(
     Ok((answer.get().to_owned(), ended))
 }
 
-fn refused(error: sqlx::Error) -> Ended {
-    match Ended::from(error) {
-        Ended::Refused(refusal) if refusal.sqlstate == NOT_OURS => Ended::Taken,
-        Ended::Refused(refusal) if refusal.sqlstate == BAD_RESULT => {
+fn refused(error: sqlx::Error) -> NotCommitted {
+    match NotCommitted::from(error) {
+        NotCommitted::Refused(refusal) if refusal.sqlstate == NOT_OURS => NotCommitted::Taken,
+        NotCommitted::Refused(refusal) if refusal.sqlstate == BAD_RESULT => {
             let message = refusal.message;
             let chinese = format!("账本不接受这个结果：{message}");
-            Ended::Unusable(Message::new(message, chinese))
+            NotCommitted::Unusable(Message::new(message, chinese))
         }
         other => other,
     }

@@ -12,7 +12,7 @@
 //! | no answer | not started | **unknown** | **unknown** |
 //!
 //! A transaction of which the server says that it failed is gone. One that was never told to commit is gone as well, but
-//! what its functions did outside the database nobody knows: without an answer a write stays unknown.
+//! what its functions did outside the database is not known: without an answer a write stays unknown.
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
@@ -22,10 +22,7 @@ use fleet::{
 };
 use serde_json::json;
 
-use super::{
-    database::NoConnection,
-    session::{Ended, Phase, Refusal},
-};
+use super::not_committed::{NoConnection, NotCommitted, Phase, ServerRefusal};
 use crate::executors::StopReason;
 
 /// Why an attempt was cut off.
@@ -59,28 +56,30 @@ impl Cut {
 }
 
 /// What an attempt came to that did not commit.
-pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
+pub(super) fn failed(phase: Phase, ended: NotCommitted, cut: Option<Cut>) -> Outcome {
     match ended {
-        Ended::NoConnection(NoConnection::Unreachable(why)) => Outcome::NotStarted(match cut {
-            Some(cut) => {
-                let over = cut.what();
-                let what = said!(
-                    "{over} before there was a connection",
-                    "{over}，当时还没有连接",
-                    over
-                );
-                ToolFailure::new(cut.code(), what)
-            }
-            None => {
-                let what = said!(
-                    "the database cannot be reached: {why}",
-                    "无法连接数据库：{why}",
-                    why
-                );
-                ToolFailure::new(Code::Unavailable, what)
-            }
-        }),
-        Ended::NoConnection(NoConnection::NoResources(why)) => {
+        NotCommitted::NoConnection(NoConnection::Unreachable(why)) => {
+            Outcome::NotStarted(match cut {
+                Some(cut) => {
+                    let over = cut.what();
+                    let what = said!(
+                        "{over} before there was a connection",
+                        "{over}，当时还没有连接",
+                        over
+                    );
+                    ToolFailure::new(cut.code(), what)
+                }
+                None => {
+                    let what = said!(
+                        "the database cannot be reached: {why}",
+                        "无法连接数据库：{why}",
+                        why
+                    );
+                    ToolFailure::new(Code::Unavailable, what)
+                }
+            })
+        }
+        NotCommitted::NoConnection(NoConnection::NoResources(why)) => {
             let what = said!(
                 "no connection to the database could be opened here: {why}",
                 "在这里无法打开与数据库的连接：{why}",
@@ -89,11 +88,11 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
             let failure = ToolFailure::new(Code::Unavailable, what);
             Outcome::NotStarted(failure.taken_back(TakenBack::NoResources))
         }
-        Ended::NoConnection(NoConnection::Role(why)) => {
+        NotCommitted::NoConnection(NoConnection::Role(why)) => {
             let what = said!("{why}", "这个数据库角色不能用于工具：{why}");
             Outcome::NotStarted(ToolFailure::new(Code::Unavailable, what))
         }
-        Ended::Refused(refusal) if leaves_open(phase, &refusal) => {
+        NotCommitted::Refused(refusal) if leaves_open(phase, &refusal) => {
             let details = json!({"sqlstate": refusal.sqlstate});
             let (code, message) = (cut.map_or(Code::Unavailable, Cut::code), &refusal.message);
             let failure = ToolFailure::new(
@@ -105,7 +104,7 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
             );
             Outcome::Unknown(failure.with_details(details))
         }
-        Ended::Refused(refusal) => {
+        NotCommitted::Refused(refusal) => {
             let failure = refused(&refusal, cut);
             match (phase, failure.code) {
                 // Nothing of the tool was sent, and another time it may be.
@@ -115,12 +114,14 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
                 _ => Outcome::DefiniteFailure(failure),
             }
         }
-        Ended::Flaw(why) => Outcome::DefiniteFailure(ToolFailure::new(
+        NotCommitted::Flaw(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::ToolCrashed,
             said!("the tool is at fault: {why}", "工具本身有错：{why}", why),
         )),
-        Ended::Argument(why) => Outcome::DefiniteFailure(ToolFailure::new(Code::ToolError, why)),
-        Ended::Unexpected { expected, rows } => {
+        NotCommitted::Argument(why) => {
+            Outcome::DefiniteFailure(ToolFailure::new(Code::ToolError, why))
+        }
+        NotCommitted::Unexpected { expected, rows } => {
             let (wanted, details) = (
                 expected.told(),
                 json!({"rows": rows, (ToolFailure::EXPECTED_ROWS): expected}),
@@ -133,7 +134,7 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
             let failure = ToolFailure::new(Code::ToolError, what);
             Outcome::DefiniteFailure(failure.with_details(details))
         }
-        Ended::TooLarge(why) => Outcome::DefiniteFailure(ToolFailure::new(
+        NotCommitted::TooLarge(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::OutputTooLarge,
             said!(
                 "the answer is too large: {why}; nothing was committed",
@@ -141,7 +142,7 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
                 why
             ),
         )),
-        Ended::Unusable(why) => Outcome::DefiniteFailure(ToolFailure::new(
+        NotCommitted::Unusable(why) => Outcome::DefiniteFailure(ToolFailure::new(
             Code::OutputInvalid,
             said!(
                 "{why}; nothing was committed",
@@ -149,14 +150,14 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
                 why
             ),
         )),
-        Ended::Taken => Outcome::DefiniteFailure(ToolFailure::new(
+        NotCommitted::Taken => Outcome::DefiniteFailure(ToolFailure::new(
             Code::Unavailable,
             Message::fixed(
                 "the call was taken from this attempt before it could commit; nothing was committed",
                 "这次尝试还没能提交，调用就已不归它；没有提交任何内容",
             ),
         )),
-        Ended::Cut => {
+        NotCommitted::Cut => {
             let cut = cut.unwrap_or(Cut::Time);
             let over = cut.what();
             let what = said!(
@@ -170,7 +171,7 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
                 Phase::Statement | Phase::Commit => Outcome::DefiniteFailure(failure),
             }
         }
-        Ended::Lost => silent(phase, cut),
+        NotCommitted::Lost => silent(phase, cut),
     }
 }
 
@@ -178,7 +179,7 @@ pub(super) fn failed(phase: Phase, ended: Ended, cut: Option<Cut>) -> Outcome {
 ///
 /// Before `COMMIT` is sent it cannot. Then an `ERROR` of the transaction comes before its commit record; what ends the session
 /// may come after it, while replicas are waited for, and a pooler says so of a server that it has lost.
-fn leaves_open(phase: Phase, refusal: &Refusal) -> bool {
+fn leaves_open(phase: Phase, refusal: &ServerRefusal) -> bool {
     let state = refusal.sqlstate.as_str();
     let about_the_server = || {
         let classes = ["08", "57P", "58", "XX"];
@@ -225,7 +226,7 @@ pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
 const COMPLETION_UNKNOWN: &str = "40003";
 
 /// What a server's error says, by its class.
-fn refused(refusal: &Refusal, cut: Option<Cut>) -> ToolFailure {
+fn refused(refusal: &ServerRefusal, cut: Option<Cut>) -> ToolFailure {
     let state = refusal.sqlstate.as_str();
     let class = state.get(..2).unwrap_or_default();
     let message = &refusal.message;
@@ -242,7 +243,7 @@ fn refused(refusal: &Refusal, cut: Option<Cut>) -> ToolFailure {
             );
             ToolFailure::new(cut.code(), what)
         }
-        // Its own timer, a moment before ours; or somebody at the database.
+        // The server's own timer, a moment before ours; or an operator of the database.
         (_, "57014", None) => ToolFailure::new(
             Code::Timeout,
             said!(

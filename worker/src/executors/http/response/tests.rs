@@ -2,8 +2,8 @@ use fleet::outcome::OutcomeWord;
 
 use super::*;
 
-fn rules(write: bool) -> Rules {
-    Rules {
+fn rules(write: bool) -> StatusRules {
+    StatusRules {
         write,
         business_statuses: vec![400, 404, 409, 422],
         not_applied_statuses: vec![503, 422],
@@ -12,12 +12,12 @@ fn rules(write: bool) -> Rules {
     }
 }
 
-fn answer(status: u16, content_type: &str, body: &[u8]) -> Answer {
-    Answer {
+fn answer(status: u16, content_type: &str, body: &[u8]) -> HttpAnswer {
+    HttpAnswer {
         status,
         content_type: Some(content_type.to_owned()),
         body: body.to_vec(),
-        ..Answer::default()
+        ..HttpAnswer::default()
     }
 }
 
@@ -147,7 +147,7 @@ fn only_a_declared_status_proves_that_a_write_did_not_happen() {
 
 #[test]
 fn an_answer_becomes_one_json_value() {
-    let result = |answer: Answer| match class(&rules(true), &answer) {
+    let result = |answer: HttpAnswer| match class(&rules(true), &answer) {
         Outcome::Applied { result, flaw } => (result.get().to_owned(), flaw.map(|flaw| flaw.code)),
         other => panic!("{other:?}"),
     };
@@ -192,10 +192,10 @@ fn an_answer_becomes_one_json_value() {
         result(answer(204, "application/json", b"junk")),
         plain("null")
     );
-    let untyped = |body: &str| Answer {
+    let untyped = |body: &str| HttpAnswer {
         status: 200,
         body: body.into(),
-        ..Answer::default()
+        ..HttpAnswer::default()
     };
     assert_eq!(result(untyped("[1]")), plain("[1]"));
     assert_eq!(result(untyped("hello")), plain("\"hello\""));
@@ -204,15 +204,15 @@ fn an_answer_becomes_one_json_value() {
 #[test]
 fn a_success_that_breaks_off_is_unknown_and_a_refusal_that_breaks_off_is_a_refusal() {
     for (end, code) in [
-        (End::Broken, Code::Unavailable),
-        (End::TimedOut, Code::Timeout),
-        (End::Stopped(StopReason::Drained), Code::Timeout),
-        (End::Stopped(StopReason::Cancelled), Code::Cancelled),
+        (BodyEnd::Broken, Code::Unavailable),
+        (BodyEnd::TimedOut, Code::Timeout),
+        (BodyEnd::Stopped(StopReason::Drained), Code::Timeout),
+        (BodyEnd::Stopped(StopReason::Cancelled), Code::Cancelled),
     ] {
         for write in [true, false] {
             let outcome = class(
                 &rules(write),
-                &Answer {
+                &HttpAnswer {
                     end,
                     ..answer(200, "application/json", b"{\"a\":")
                 },
@@ -221,7 +221,7 @@ fn a_success_that_breaks_off_is_unknown_and_a_refusal_that_breaks_off_is_a_refus
             assert_eq!(outcome.failure().unwrap().code, code, "{end:?}");
             let outcome = class(
                 &rules(write),
-                &Answer {
+                &HttpAnswer {
                     end,
                     ..answer(404, "application/json", b"{\"a\":")
                 },
@@ -236,8 +236,8 @@ fn a_write_whose_answer_is_too_large_was_applied() {
     let large = |write| {
         class(
             &rules(write),
-            &Answer {
-                end: End::TooLarge,
+            &HttpAnswer {
+                end: BodyEnd::TooLarge,
                 ..answer(200, "text/plain", b"x")
             },
         )
@@ -263,7 +263,7 @@ fn a_refusal_carries_a_bounded_message_the_status_and_the_pause() {
         let retry_after = Some("7".to_owned());
         let outcome = class(
             &rules(true),
-            &Answer {
+            &HttpAnswer {
                 retry_after,
                 ..answer(404, "text/html", body.as_bytes())
             },

@@ -1,4 +1,4 @@
-//! Tools like to repeat the secret that they were given or refuse; what is told of a failure must not carry it on.
+//! Tools repeat the secret that they were given or refuse: it is taken out of what is told of a failure.
 
 use fleet::{
     obstacle::Obstacle, outcome::ToolFailure, said, secrets::SecretError, wire::code::Code,
@@ -6,7 +6,7 @@ use fleet::{
 use secrecy::{ExposeSecret, SecretString};
 
 /// The failure of a tool whose secret cannot be had: another worker may have it.
-pub(crate) fn no_secret(error: &SecretError) -> ToolFailure {
+pub fn missing_secret(error: &SecretError) -> ToolFailure {
     let what = said!("{error}", "工具需要的密钥不可用：{error}");
     let failure = ToolFailure::new(Code::Unavailable, what);
     match error.secret() {
@@ -15,13 +15,13 @@ pub(crate) fn no_secret(error: &SecretError) -> ToolFailure {
     }
 }
 
-/// The text with every known secret in it replaced; `None` where there is none.
-pub(crate) fn veil(text: &str, secrets: &[SecretString]) -> Option<String> {
+/// The text with every one of these secrets in it replaced; `None` where there is none. For [`Outcome::reworded`](fleet::outcome::Outcome::reworded).
+pub fn redact(text: &str, secrets: &[SecretString]) -> Option<String> {
     let found: Vec<&str> = secrets
         .iter()
         .map(ExposeSecret::expose_secret)
         .filter(|secret| !secret.is_empty() && text.contains(secret))
         .collect();
-    let veiled = |text: String, secret: &&str| text.replace(*secret, "[secret]");
-    (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), veiled))
+    let redacted = |text: String, secret: &&str| text.replace(*secret, "[secret]");
+    (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), redacted))
 }

@@ -1,57 +1,13 @@
-//! What every executor promises, as a suite that runs against real tools.
-//!
-//! Whoever writes an executor, or a tool of a kind of their own, supplies a [`Rig`]: for each [`Behaviour`] a tool that
-//! does just that, or a reason why it cannot be. [`exercise`] runs them all, under every effect class that the rig
-//! names, and says what was kept and what was not; [`table`] puts several reports side by side.
-//!
-//! ```
-//! use worker::{
-//!     Effect,
-//!     conformance::{self, Behaviour, BoxFuture, Case, Rig},
-//!     executors::{Executor, native::NativeExecutor},
-//! };
-//!
-//! struct Nothing(NativeExecutor);
-//!
-//! impl Rig for Nothing {
-//!     fn name(&self) -> &str {
-//!         "nothing"
-//!     }
-//!     fn executor(&self) -> &dyn Executor {
-//!         &self.0
-//!     }
-//!     fn tool(&self, _behaviour: Behaviour, _effect: Effect) -> BoxFuture<'_, Case> {
-//!         Box::pin(async { Case::NotApplicable("it has no tools") })
-//!     }
-//! }
-//!
-//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! let report = conformance::exercise(&Nothing(NativeExecutor::default())).await;
-//! assert!(report.is_kept());
-//! print!("{}", conformance::table(&[report]));
-//! # });
-//! ```
-//!
-//! The suite runs an executor by itself, without a ledger. That what an executor says is recorded rightly is the worker's
-//! business and is tested there.
+//! What the suite needs of an executor's author: for each behaviour a tool, and a way to see what it does.
 
-mod behaviour;
-mod checks;
-mod report;
+use std::fmt;
 
-use std::{fmt, panic::AssertUnwindSafe, time::Duration};
-
-use fleet::call::Effect;
-pub use fleet::{manifest::Manifest, secrets::Secrets};
-use futures_util::FutureExt;
-pub use futures_util::future::BoxFuture;
+use fleet::{call::Effect, manifest::Manifest, secrets::Secrets};
+use futures_util::future::BoxFuture;
 use serde_json::Value;
+use worker::executors::{AttemptContext, Executor};
 
-pub use self::{
-    behaviour::Behaviour,
-    report::{Cell, Report, table},
-};
-use crate::executors::{AttemptContext, Executor};
+use crate::behaviour::Behaviour;
 
 /// The name of the secret that the tool of [`Behaviour::VeilsSecrets`] is given.
 pub const SECRET_NAME: &str = "CONFORMANCE";
@@ -141,37 +97,4 @@ pub trait Watch: Send + Sync {
 
     /// Whether none of them is at work any more, nor anything that they started.
     fn at_rest(&self) -> BoxFuture<'_, bool>;
-}
-
-/// The longest that one behaviour may take before the executor counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(40);
-
-/// Puts an executor to every test, one after the other.
-pub async fn exercise(rig: &dyn Rig) -> Report {
-    let mut report = Report::of(rig.name());
-    for effect in rig.effects() {
-        for behaviour in Behaviour::ALL {
-            report.add(
-                *behaviour,
-                *effect,
-                exercise_one(rig, *behaviour, *effect).await,
-            );
-        }
-    }
-    report
-}
-
-/// Puts an executor to one test.
-pub async fn exercise_one(rig: &dyn Rig, behaviour: Behaviour, effect: Effect) -> Cell {
-    let tool = match rig.tool(behaviour, effect).await {
-        Case::Tool(tool) => *tool,
-        Case::NotApplicable(reason) => return Cell::NotApplicable(reason.to_owned()),
-    };
-    let checking = AssertUnwindSafe(checks::check(rig, behaviour, effect, &tool)).catch_unwind();
-    match tokio::time::timeout(PATIENCE, checking).await {
-        Ok(Ok(Ok(()))) => Cell::Kept,
-        Ok(Ok(Err(why))) => Cell::Broken(why),
-        Ok(Err(_panic)) => Cell::Broken("it panicked".to_owned()),
-        Err(_elapsed) => Cell::Broken(format!("it did not end within {} s", PATIENCE.as_secs())),
-    }
 }

@@ -14,12 +14,15 @@ use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use worker::executors::{AttemptContext, LINGER_MAX, Progress, Promise, Returned, Stop};
 
-use super::{Behaviour, KEY_ARGUMENT, REFUSAL, REFUSAL_CODE, Rig, SECRET, Tool};
-use crate::executors::{AttemptContext, LINGER_MAX, Progress, Promise, Returned, Stop};
+use crate::{
+    behaviour::Behaviour,
+    rig::{KEY_ARGUMENT, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, SECRET, Tool},
+};
 
 /// Kept, or how it was not.
-type Verdict = Result<(), String>;
+type Kept = Result<(), String>;
 
 /// The time of an attempt that is not about time.
 const AMPLE: Duration = Duration::from_secs(20);
@@ -30,12 +33,13 @@ const SLACK: Duration = Duration::from_millis(700);
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-pub(super) async fn check(
+/// Whether the executor keeps this promise.
+pub(crate) async fn check(
     rig: &dyn Rig,
     behaviour: Behaviour,
     effect: Effect,
     tool: &Tool,
-) -> Verdict {
+) -> Kept {
     let suite = Suite { rig, effect, tool };
     match behaviour {
         Behaviour::CarriesValuesExactly => suite.carries_values_exactly().await,
@@ -144,7 +148,7 @@ impl Suite<'_> {
         Ok((result, self.rig.answer(value)))
     }
 
-    async fn carries_values_exactly(&self) -> Verdict {
+    async fn carries_values_exactly(&self) -> Kept {
         let (_, answer) = self.applied(&Attempt::with(AMPLE)).await?;
         let (sent, came) = (
             canonical::to_text(&self.tool.arguments),
@@ -153,7 +157,7 @@ impl Suite<'_> {
         so(sent == came, || format!("{sent} came back as {came}"))
     }
 
-    async fn prepares_quietly(&self) -> Verdict {
+    async fn prepares_quietly(&self) -> Kept {
         let tool = self.tool;
         let executor = self.rig.executor();
         let prepared = executor.prepare(&tool.manifest, &tool.arguments, &tool.secrets);
@@ -165,7 +169,7 @@ impl Suite<'_> {
         })
     }
 
-    async fn tells_the_facts(&self) -> Verdict {
+    async fn tells_the_facts(&self) -> Kept {
         let attempt = Attempt::with(AMPLE);
         let (_, told) = self.applied(&attempt).await?;
         let context = &attempt.context;
@@ -183,7 +187,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    async fn keeps_the_key(&self) -> Verdict {
+    async fn keeps_the_key(&self) -> Kept {
         let first = Attempt::with(AMPLE);
         let second = first.next();
         for attempt in [&first, &second] {
@@ -194,7 +198,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    async fn puts_the_key_into_an_argument(&self) -> Verdict {
+    async fn puts_the_key_into_an_argument(&self) -> Kept {
         let first = Attempt::with(AMPLE);
         let second = first.next();
         for attempt in [&first, &second] {
@@ -204,7 +208,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    async fn passes_on_refusals(&self) -> Verdict {
+    async fn passes_on_refusals(&self) -> Kept {
         let failure = self.refused().await?;
         so(failure.message.english().contains(REFUSAL), || {
             format!("the tool's own words are lost: {failure:?}")
@@ -227,7 +231,7 @@ impl Suite<'_> {
         }
     }
 
-    async fn proves_not_started(&self) -> Verdict {
+    async fn proves_not_started(&self) -> Kept {
         let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::NotStarted])?;
         let begun = self.tool.watch.begun().await;
@@ -236,7 +240,7 @@ impl Suite<'_> {
         })
     }
 
-    async fn doubts_crashes(&self) -> Verdict {
+    async fn doubts_crashes(&self) -> Kept {
         let (time, codes): (_, &[Code]) = if self.rig.hears_of_crashes() {
             (AMPLE, &[Code::Unavailable, Code::ToolCrashed])
         } else {
@@ -261,7 +265,7 @@ impl Suite<'_> {
         })
     }
 
-    async fn keeps_the_deadline(&self) -> Verdict {
+    async fn keeps_the_deadline(&self) -> Kept {
         let (began, attempt) = (Instant::now(), Attempt::with(SHORT));
         let returned = self.run(&attempt).await;
         let took = began.elapsed();
@@ -277,7 +281,7 @@ impl Suite<'_> {
     }
 
     /// It ends within its time when it is told to, with this code.
-    async fn obeys(&self, code: Code) -> Verdict {
+    async fn obeys(&self, code: Code) -> Kept {
         let attempt = Attempt::with(AMPLE);
         let running = self.run(&attempt);
         tokio::pin!(running);
@@ -301,7 +305,7 @@ impl Suite<'_> {
     }
 
     /// What was ended in the middle is unknown, unless it answered with proof.
-    fn ended(&self, outcome: &Outcome, code: Code) -> Verdict {
+    fn ended(&self, outcome: &Outcome, code: Code) -> Kept {
         let proves = self.rig.ends_with_proof() || self.effect == Effect::Read;
         let words: &[OutcomeWord] = if proves {
             &[OutcomeWord::Unknown, OutcomeWord::DefiniteFailure]
@@ -312,14 +316,14 @@ impl Suite<'_> {
         self.code(outcome, &[code])
     }
 
-    fn code(&self, outcome: &Outcome, codes: &[Code]) -> Verdict {
+    fn code(&self, outcome: &Outcome, codes: &[Code]) -> Kept {
         let code = outcome.failure().map(|failure| failure.code);
         so(code.is_some_and(|code| codes.contains(&code)), || {
             format!("its code should be one of {codes:?}: {outcome:?}")
         })
     }
 
-    async fn begins(&self) -> Verdict {
+    async fn begins(&self) -> Kept {
         let since = Instant::now();
         while self.tool.watch.begun().await == 0 {
             so(since.elapsed() < AMPLE, || {
@@ -331,21 +335,22 @@ impl Suite<'_> {
     }
 
     /// Nothing of the tool is at work any more, or the executor has said that this may be.
-    async fn rests(&self, left_behind: bool) -> Verdict {
+    async fn rests(&self, left_behind: bool) -> Kept {
         let since = Instant::now();
         while !self.tool.watch.at_rest().await {
             if left_behind {
                 return Ok(());
             }
             so(since.elapsed() < SLACK, || {
-                "something of the tool is still at work, and nobody has said so".to_owned()
+                "something of the tool is still at work, and the executor has not said so"
+                    .to_owned()
             })?;
             sleep(Duration::from_millis(10)).await;
         }
         Ok(())
     }
 
-    async fn bounds_answers(&self) -> Verdict {
+    async fn bounds_answers(&self) -> Kept {
         let (began, attempt) = (Instant::now(), Attempt::with(AMPLE));
         let returned = self.run(&attempt).await;
         let took = began.elapsed();
@@ -363,20 +368,20 @@ impl Suite<'_> {
         })?;
         if let Outcome::Applied { result, .. } = outcome {
             let kept = result.get().len();
-            so(kept <= super::OUTPUT_LIMIT, || {
+            so(kept <= OUTPUT_LIMIT, || {
                 format!("it kept {kept} bytes of it")
             })?;
         }
         self.rests(returned.left_behind).await
     }
 
-    async fn flags_garbage(&self) -> Verdict {
+    async fn flags_garbage(&self) -> Kept {
         let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::Applied])?;
         self.code(&outcome, &[Code::OutputInvalid])
     }
 
-    async fn takes_silence(&self) -> Verdict {
+    async fn takes_silence(&self) -> Kept {
         let outcome = self.run(&Attempt::with(AMPLE)).await.outcome;
         word(&outcome, &[OutcomeWord::Applied])?;
         let flaw = outcome.failure().map(|flaw| flaw.code);
@@ -385,7 +390,7 @@ impl Suite<'_> {
         })
     }
 
-    async fn mends_text(&self) -> Verdict {
+    async fn mends_text(&self) -> Kept {
         let (result, flaw) = match self.run(&Attempt::with(AMPLE)).await.outcome {
             Outcome::Applied { result, flaw } => (result, flaw),
             other => return Err(format!("it should have answered, and came to {other:?}")),
@@ -410,7 +415,7 @@ impl Suite<'_> {
         })
     }
 
-    async fn hides_the_worker(&self) -> Verdict {
+    async fn hides_the_worker(&self) -> Kept {
         let (_, answer) = self.applied(&Attempt::with(AMPLE)).await?;
         // What a program needs to find its way, and what is too short to be told from other text.
         let harmless = |name: &str| ["PATH", "HOME", "LANG", "PWD"].contains(&name);
@@ -424,31 +429,31 @@ impl Suite<'_> {
         Ok(())
     }
 
-    async fn veils_secrets(&self) -> Verdict {
+    async fn veils_secrets(&self) -> Kept {
         let failure = self.refused().await?;
         so(!format!("{failure:?}").contains(SECRET), || {
             "the secret stands in the failure".to_owned()
         })
     }
 
-    async fn leaves_nothing(&self) -> Verdict {
+    async fn leaves_nothing(&self) -> Kept {
         let returned = self.run(&Attempt::with(AMPLE)).await;
         self.answered(returned.outcome)?;
         self.rests(returned.left_behind).await
     }
 }
 
-fn so(holds: bool, otherwise: impl FnOnce() -> String) -> Verdict {
+fn so(holds: bool, otherwise: impl FnOnce() -> String) -> Kept {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-fn word(outcome: &Outcome, words: &[OutcomeWord]) -> Verdict {
+fn word(outcome: &Outcome, words: &[OutcomeWord]) -> Kept {
     so(words.contains(&outcome.word()), || {
         format!("it should be one of {words:?}, and is {outcome:?}")
     })
 }
 
-fn is(told: &Value, name: &str, expected: &str) -> Verdict {
+fn is(told: &Value, name: &str, expected: &str) -> Kept {
     let value = told.get(name);
     let text = value.and_then(Value::as_str).map(ToOwned::to_owned);
     let text = text.or_else(|| value.map(ToString::to_string));

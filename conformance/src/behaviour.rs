@@ -75,7 +75,7 @@ behaviours! {
         "ends at the deadline",
         "begins, and never answers"
     ),
-    /// Whoever takes a call back is obeyed, and the tool hears of it.
+    /// A call that is taken back ends its attempt, and the tool hears of it.
     ObeysCancel = (
         "ends when its call is taken back",
         "begins, and never answers"

@@ -7,7 +7,7 @@ use std::{
 
 use fleet::call::Effect;
 
-use super::Behaviour;
+use crate::behaviour::Behaviour;
 
 /// How an executor did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +28,14 @@ pub enum Cell {
 }
 
 impl Report {
-    pub(super) fn of(name: &str) -> Self {
+    pub(crate) fn of(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             cells: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, behaviour: Behaviour, effect: Effect, cell: Cell) {
+    pub(crate) fn add(&mut self, behaviour: Behaviour, effect: Effect, cell: Cell) {
         self.cells.push((behaviour, effect, cell));
     }
 

@@ -1,0 +1,88 @@
+//! What an executor and its tool are told of an attempt.
+
+use fleet::{
+    call::Language,
+    ids::{AttemptId, CallId, Label, ToolName},
+    wire::trace::TraceContext,
+};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::stop::Stop;
+use crate::{answer::Promise, progress::Progress};
+
+/// What a tool is told about the attempt, and what bounds it.
+#[derive(Debug, Clone)]
+pub struct AttemptContext {
+    /// The call.
+    pub call_id: CallId,
+    /// This attempt.
+    pub attempt_id: AttemptId,
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// The tool's name.
+    pub tool: ToolName,
+    /// The tool's version.
+    pub tool_version: i32,
+    /// Constant over all attempts of the call; what a tool uses to recognise a repetition.
+    pub idempotency_key: String,
+    /// When this attempt must have answered, on Postgres's clock. For telling; [`Self::until`] is for measuring.
+    pub deadline_at: OffsetDateTime,
+    /// When this attempt must have answered, on this process's monotonic clock.
+    pub until: Instant,
+    /// The tenant of the call.
+    pub tenant: Label,
+    /// The caller's session.
+    pub session: Option<Label>,
+    /// The caller's run.
+    pub run: Option<Label>,
+    /// The caller's `Toolfleet-Meta`, a JSON object.
+    pub meta: Option<Box<RawValue>>,
+    /// The language of messages for the model.
+    pub language: Language,
+    /// The trace context of this attempt.
+    pub trace: TraceContext,
+    /// Tells when the attempt must end now: the caller took the call back, or the worker's grace is over.
+    pub stop: Stop,
+    /// Where a tool says how far it is.
+    pub progress: Progress,
+    /// What the answer is held against, for an executor that has to know before it commits.
+    pub promise: Promise,
+}
+
+impl AttemptContext {
+    /// Milliseconds until the attempt must have answered; zero when that is past.
+    pub fn remaining_ms(&self) -> u64 {
+        let left = self.until.saturating_duration_since(Instant::now());
+        u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// `deadline_at` as milliseconds since the Unix epoch.
+    pub fn deadline_unix_ms(&self) -> i64 {
+        i64::try_from(self.deadline_at.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
+    }
+
+    /// The facts every tool is told, as pairs of a kebab-case name and a value, in a stable order:
+    /// `call-id`, `attempt`, `tenant`, … HTTP prefixes them `Toolfleet-`, a process `TOOLFLEET_`.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![
+            ("call-id", self.call_id.to_string()),
+            ("attempt", self.attempt.to_string()),
+            ("tool", self.tool.to_string()),
+            ("tool-version", self.tool_version.to_string()),
+            ("tenant", self.tenant.to_string()),
+            ("deadline-ms", self.deadline_unix_ms().to_string()),
+            ("remaining-ms", self.remaining_ms().to_string()),
+            ("language", self.language.to_string()),
+        ];
+        facts.extend(
+            self.session
+                .iter()
+                .map(|session| ("session", session.to_string())),
+        );
+        facts.extend(self.run.iter().map(|run| ("run", run.to_string())));
+        facts.extend(self.meta.iter().map(|meta| ("meta", meta.get().to_owned())));
+        facts
+    }
+}

@@ -1,0 +1,41 @@
+//! A program that is ready to be started: what is run, with what, under which guard.
+
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
+
+use fleet::{fencing::WorkerLock, manifest::ProcessSpec, secrets::Secrets};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::verdict::ExitRules;
+
+/// How a guard is started, and what of the worker's environment every tool sees.
+#[derive(Debug)]
+pub(super) struct GuardCommand {
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<OsString>,
+    pub(super) inherited: Vec<(OsString, OsString)>,
+    pub(super) lock: Arc<WorkerLock>,
+}
+
+/// A program with its secrets resolved.
+pub(super) struct Program {
+    pub(super) guard: Arc<GuardCommand>,
+    pub(super) spec: ProcessSpec,
+    pub(super) env: BTreeMap<String, SecretString>,
+    pub(super) arguments: Value,
+    pub(super) key_argument: Option<String>,
+    pub(super) output_limit: usize,
+    pub(super) rules: ExitRules,
+}
+
+impl Program {
+    /// Those of its environment that are secrets.
+    pub(super) fn secrets(&self) -> Vec<SecretString> {
+        let is_secret = |name: &String| {
+            let value = self.spec.env.get(name);
+            value.is_some_and(|value| value.starts_with(Secrets::SCHEME))
+        };
+        let secrets = self.env.iter().filter(|(name, _)| is_secret(name));
+        secrets.map(|(_, secret)| secret.clone()).collect()
+    }
+}

@@ -1,0 +1,110 @@
+//! Why an attempt on a database did not end with its `COMMIT`, and how far it had come.
+
+use fleet::{manifest::RowBounds, wire::message::Message};
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+/// How far an attempt came: what may have happened is read from it when there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Nothing of the tool was sent.
+    Before,
+    /// The statement was sent, `COMMIT` was not.
+    Statement,
+    /// `COMMIT` was sent.
+    Commit,
+}
+
+/// Why an attempt did not end with its `COMMIT`.
+#[derive(Debug)]
+pub enum NotCommitted {
+    /// There is no connection. Nothing was sent.
+    NoConnection(NoConnection),
+    /// The server answered with an error, so the transaction is gone.
+    Refused(ServerRefusal),
+    /// The connection broke, or what came over it made no sense.
+    Lost,
+    /// The answer is too large; nothing was committed.
+    TooLarge(Message),
+    /// The answer cannot be kept: a sentence; nothing was committed.
+    Unusable(Message),
+    /// The call is not this attempt's any more; nothing was committed, and nothing may be.
+    Taken,
+    /// The statement cannot be this tool's: a sentence for its author. It was not run.
+    Flaw(Message),
+    /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
+    Argument(Message),
+    /// It returned or changed another number of rows than its manifest expects; nothing was committed.
+    Unexpected {
+        /// How many it expects.
+        expected: RowBounds,
+        /// How many there were.
+        rows: u64,
+    },
+    /// It was told to stop between two steps. Nothing was committed.
+    Cut,
+}
+
+impl NotCommitted {
+    /// Whether the tables have changed since the statement was prepared: "cached plan must not change result type".
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.sqlstate == "0A000")
+    }
+
+    /// Whether the tables may have changed since the statement was checked.
+    pub(super) fn may_be_news(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => {
+                !refusal.sqlstate.starts_with("23") && refusal.sqlstate != "P0001"
+            }
+            Self::Flaw(_) => true,
+            Self::NoConnection(_)
+            | Self::Lost
+            | Self::TooLarge(_)
+            | Self::Unusable(_)
+            | Self::Taken
+            | Self::Argument(_)
+            | Self::Unexpected { .. }
+            | Self::Cut => false,
+        }
+    }
+}
+
+/// Why there is no connection: nothing has been sent.
+#[derive(Debug)]
+pub enum NoConnection {
+    /// It cannot be opened.
+    Unreachable(Message),
+    /// It cannot be opened, for this machine has nothing left to open it with.
+    NoResources(Message),
+    /// Its role may do what no tool may.
+    Role(String),
+}
+
+/// A server's error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRefusal {
+    /// Five characters; the first two are its class.
+    pub sqlstate: String,
+    /// One line.
+    pub message: String,
+    /// Whether the server ended the session, and not only the statement.
+    pub is_fatal: bool,
+    /// The constraint that was violated.
+    pub constraint: Option<String>,
+}
+
+impl From<sqlx::Error> for NotCommitted {
+    fn from(error: sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(answer) => Self::Refused(ServerRefusal {
+                sqlstate: answer.code().unwrap_or_default().into_owned(),
+                message: answer.message().to_owned(),
+                is_fatal: answer
+                    .try_downcast_ref::<PgDatabaseError>()
+                    .is_none_or(|answer| answer.severity() != PgSeverity::Error),
+                constraint: answer.constraint().map(str::to_owned),
+            }),
+            _ => Self::Lost,
+        }
+    }
+}
