@@ -45,7 +45,7 @@ pub enum BatchError {
     #[error("the batch was refused: {}", head.message())]
     Refused {
         /// What was said.
-        head: Head,
+        head: Box<Head>,
         /// The first call that has no answer yet.
         first: usize,
     },
@@ -150,6 +150,7 @@ impl Rounds<'_> {
                 return Ok(Vec::new());
             }
             let first = self.left.first().map_or(0, |(place, _)| *place);
+            let head = Box::new(head);
             return Err(BatchError::Refused { head, first });
         };
         if items.len() != self.left.len() {
