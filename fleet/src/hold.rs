@@ -1,7 +1,7 @@
 //! **What is published now, and what waits?** Held calls are accepted and not yet handed to NATS.
 //!
-//! The stream holds only what may run soon: so much that no slot is ever idle for want of a message, so little that whoever
-//! comes next does not stand behind a long row of others. Everything beyond that waits in the ledger, in a line, and is
+//! The stream holds only what may run soon: so much that no slot is ever idle for want of a message, so little that the call
+//! that comes next does not stand behind a long row of others. Everything beyond that waits in the ledger, in a line, and is
 //! released tenant by tenant. Pure: the looks that these decisions need are taken elsewhere.
 
 use std::{fmt, ops::Range, str::FromStr, time::Duration};
@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// Where a call waits while it is held: with the others of its queue, or, where its tool has a limit of its own, with those
-/// of its tool, so that they hold up no others. A newer release may write lines of other kinds: they do not parse.
+/// of its tool, so that they hold up no others.
+///
+/// A newer release may write lines of other kinds: they do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
     /// Everything of a queue whose tools have no limit.
@@ -67,7 +69,7 @@ impl FromStr for Line {
     }
 }
 
-/// What the stream may hold of a queue that nobody drains: enough for the first moments of a worker that comes.
+/// What the stream may hold of a queue without workers: enough for the first moments of a worker that comes.
 pub const ALLOWANCE_UNKNOWN: u64 = 64;
 /// What it may hold at least of a queue that has workers.
 const ALLOWANCE_MIN: u64 = 16;
@@ -151,7 +153,7 @@ pub const DOUBTED_AFTER: Duration = REPUBLISHED_AFTER.saturating_mul(REPUBLISHED
 /// A call waits no longer than its deadline, a day at most.
 const WAITS_MAX: Duration = Duration::from_secs(86_400);
 
-/// The ages at which a waiting pointer is worth publishing again, for whoever looked at it last `since` ago.
+/// The ages at which a waiting pointer is worth publishing again, where it was looked at last `since` ago.
 ///
 /// It is when it has reached one of the steps since. The stream refuses what it holds, so this costs little when nothing is lost, and finds what was
 /// lost without a word.
@@ -179,7 +181,7 @@ pub struct Admitted {
 }
 
 /// How many more calls of a tool may be handed over, of which at most `limit` may run at a time. What waits in the line of a
-/// tool that has no limit any more goes as a queue's that nobody has looked at.
+/// tool that has no limit any more gets the default allowance.
 ///
 /// Nothing is handed over ahead of a free place: a worker with a free slot would ask at once, and be refused.
 pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {

@@ -163,7 +163,7 @@ impl Subjects {
         format!("{}.done.{dispatcher}.{TOGETHER}", self.prefix)
     }
 
-    /// Where a dispatcher hands a word on that it was told and nobody waits for there: perhaps somebody does elsewhere.
+    /// Where a dispatcher hands on what it was told of a call without waiters there: another may have some.
     pub fn done_elsewhere(&self, call: CallId) -> String {
         format!("{}.done.elsewhere.{call}", self.prefix)
     }
@@ -198,7 +198,7 @@ impl Subjects {
         format!("{}.cancel.{worker}", self.prefix)
     }
 
-    /// Where a worker tells a tool's service that nobody waits for this call's answer any more.
+    /// Where a worker tells a tool's service that this call's answer is not wanted any more.
     pub fn tool_cancel(&self, call: CallId) -> String {
         format!("{}.tool.cancel.{call}", self.prefix)
     }
