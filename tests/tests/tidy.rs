@@ -14,7 +14,7 @@ use fleet::{checkpoint::Checkpoint, wire::code::Code};
 const LINES_MAX: usize = 500;
 /// Tables of cases, which are one subject however long.
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
-const CRATES: [&str; 4] = ["fleet", "dispatcher", "worker", "toolfleet"];
+const CRATES: [&str; 5] = ["arguments", "fleet", "dispatcher", "worker", "toolfleet"];
 /// Decisions: the same answer everywhere, because they ask nobody.
 const PURE: [&str; 17] = [
     "fleet/src/ids.rs",
@@ -30,8 +30,8 @@ const PURE: [&str; 17] = [
     "fleet/src/hold.rs",
     "fleet/src/hold",
     "fleet/src/standing.rs",
-    "fleet/src/canonical.rs",
-    "fleet/src/arguments",
+    "arguments/src",
+    "fleet/src/arguments.rs",
     "fleet/src/manifest",
     "fleet/src/wire",
 ];

@@ -1,4 +1,4 @@
-//! Read: where a call stands, for callers, for waiters and for whoever's statement moved nothing.
+//! Read: where a call stands, for callers, for waiters and after a statement that moved nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,9 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    StoreError,
-    expiry::{LEFT_MS, left},
-    language,
+    StoreError, language,
+    over::{LEFT_MS, left},
     session::within,
 };
 use crate::{
@@ -52,7 +51,7 @@ pub struct CallRow {
     pub overdue: bool,
     /// How long until it is over, if it is still queued then; zero for what is over or decided.
     pub left: Duration,
-    /// Whether it runs and somebody has asked it to stop.
+    /// Whether it runs and it was asked to stop.
     pub cancel_requested: bool,
     /// Whether an attempt before may have had its effect.
     pub effect_unknown: bool,
