@@ -2,51 +2,8 @@
 //!
 //! The words are promises: the same snake case stands in Postgres, in JSON and in metric labels.
 
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
-        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant),+ }
-
-        impl $name {
-            /// Every value, in the order of declaration.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word for it in Postgres, JSON and metrics.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = $crate::call::UnknownWord;
-
-            fn from_str(word: &str) -> Result<Self, $crate::call::UnknownWord> {
-                match word {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err($crate::call::UnknownWord { what: stringify!($name), word: word.to_owned() }),
-                }
-            }
-        }
-    };
-}
-pub(crate) use words;
-
-/// A word that this version of the program does not know: refused, never defaulted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{word:?} is not a known {what}")]
-pub struct UnknownWord {
-    /// The type that was expected.
-    pub what: &'static str,
-    /// What stood there.
-    pub word: String,
-}
+pub(crate) use ::arguments::words;
+pub use ::arguments::{Language, UnknownWord};
 
 words! {
     /// What running a tool again would mean. Declared by the manifest, never guessed.
@@ -63,7 +20,7 @@ words! {
 }
 
 impl Effect {
-    /// Whether a call can end up with nobody knowing whether it had its effect. A transaction cannot: its effect and its
+    /// Whether a call can end with its effect unknown. A transaction cannot: its effect and its
     /// outcome are one commit, so the ledger always knows.
     pub const fn may_doubt(self) -> bool {
         match self {
@@ -121,7 +78,7 @@ words! {
         Fallback = "fallback",
         /// The platform or the tool could not.
         SystemError = "system_error",
-        /// Nobody knows.
+        /// Whether it had its effect is unknown.
         Unknown = "unknown",
     }
 }
@@ -139,7 +96,7 @@ words! {
         Stub = "stub",
         /// No answer: an error.
         Error = "error",
-        /// From whoever settled the doubt.
+        /// From the person or the probe that settled the doubt.
         Settled = "settled",
     }
 }
@@ -167,16 +124,6 @@ words! {
         Normal = "normal",
         /// After the others, never starved.
         Low = "low",
-    }
-}
-
-words! {
-    /// The language of messages for models.
-    Language {
-        /// English.
-        En = "en",
-        /// Chinese.
-        Zh = "zh",
     }
 }
 

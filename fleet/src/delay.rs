@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     ids::CallId,
-    manifest::{RetryPolicy, RetryStrategy},
+    manifest::retry::{RetryPolicy, RetryStrategy},
 };
 
 /// The pause after the attempt with this number (from 1) failed.
@@ -55,9 +55,10 @@ fn fraction(call: CallId, attempt: u32) -> f64 {
     f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// The longest pause of whoever waits for a server on behalf of calls.
+/// The longest pause between attempts to reach a server that calls wait for.
 ///
-/// At the server's return, all that the fleet does waits for its end. A server that is gone refuses at once, so asking this often costs next to nothing.
+/// When the server returns, the whole fleet waits for the end of this pause. A server that is gone refuses at once, so asking
+/// this often costs next to nothing.
 pub const SOON: Duration = Duration::from_millis(500);
 
 /// The pauses of a reconnect loop: 100 ms to 5 s, each with a random half, until [`Reconnect::reached`].

@@ -64,7 +64,7 @@ pub async fn serve(
         .route("/metrics", get(scrape))
         .with_state(state);
     let stop = CancellationToken::new();
-    let limited = Limited {
+    let limited = LimitedListener {
         listener,
         idle_max,
         slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
@@ -214,13 +214,13 @@ async fn scrape(State(state): State<HttpState>) -> Response {
 }
 
 /// A listener that takes a connection only when there is a slot for it.
-struct Limited {
+struct LimitedListener {
     listener: TcpListener,
     idle_max: Duration,
     slots: Arc<Semaphore>,
 }
 
-impl Listener for Limited {
+impl Listener for LimitedListener {
     type Io = Connection;
     type Addr = std::net::SocketAddr;
 

@@ -33,9 +33,8 @@ pub mod obstacle;
 
 // What may come in.
 pub mod arguments;
-pub mod canonical;
 pub mod manifest;
-mod plain;
+pub use ::arguments::{canonical, said};
 
 // What leaves the process.
 pub mod definitions;

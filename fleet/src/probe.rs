@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 use crate::{
     delay,
     ids::CallId,
-    manifest::{ProbeSpec, RetryPolicy, RetryStrategy},
+    manifest::{
+        probe::ProbeSpec,
+        retry::{RetryPolicy, RetryStrategy},
+    },
 };
 
 /// The call that is looked into.

@@ -13,7 +13,7 @@ use fleet::{
         code::Code,
         error::{
             ErrorBody, Suggestion,
-            advice::{Advice, Key, Standing},
+            advice::{Advice, Key, RequestStage},
         },
         message::Message,
     },
@@ -115,11 +115,17 @@ fn key_in(message: &str, language: Language) -> Key {
 }
 
 /// Everything that a caller can be told, by its code and where it stands.
-fn all(language: Language) -> Vec<(Code, Standing, ErrorBody)> {
+fn all(language: Language) -> Vec<(Code, RequestStage, ErrorBody)> {
     let refusals = refusals().into_iter();
-    let refusals = refusals.map(|code| (code, Standing::Refused, refused(code, language)));
+    let refusals = refusals.map(|code| (code, RequestStage::Refused, refused(code, language)));
     let ends = ends().into_iter().flat_map(|code| {
-        EFFECTS.map(|effect| (code, Standing::Ended(effect), ended(code, effect, language)))
+        EFFECTS.map(|effect| {
+            (
+                code,
+                RequestStage::Ended(effect),
+                ended(code, effect, language),
+            )
+        })
     });
     refusals.chain(ends).collect()
 }
@@ -156,7 +162,7 @@ fn a_key_is_used_again_after_a_refusal_and_never_after_an_end() {
         let key = Advice::of(code, standing).key();
         let case = format!("{code} {standing:?}: {}", error.message);
         match standing {
-            Standing::Refused => {
+            RequestStage::Refused => {
                 assert_ne!(key, Key::Never, "{case}");
                 // That one is another call's.
                 assert_eq!(
@@ -168,7 +174,7 @@ fn a_key_is_used_again_after_a_refusal_and_never_after_an_end() {
                     assert_eq!(key, Key::Same, "{case}");
                 }
             }
-            Standing::Ended(effect) => {
+            RequestStage::Ended(effect) => {
                 assert_ne!(key, Key::Same, "{case}");
                 if error.retryable {
                     assert_eq!(key, Key::New, "{case}");
@@ -190,7 +196,7 @@ fn arguments_are_corrected_only_where_they_are_at_fault_and_less_is_asked_only_o
     ] {
         for (code, standing, error) in all(language) {
             let case = format!("{code} {standing:?}: {}", error.message);
-            let refused = standing == Standing::Refused;
+            let refused = standing == RequestStage::Refused;
             let at_fault = refused && OF_ARGUMENTS.contains(&code);
             assert_eq!(error.message.contains(correct), at_fault, "{case}");
             if error.message.contains(less) {
@@ -233,15 +239,15 @@ fn line(code: Code) -> String {
         };
         format!("`{}`{key}", advice.suggestion())
     };
-    let ended = said(Advice::of(code, Standing::Ended(EffectKnown::None)));
-    let refused = said(Advice::of(code, Standing::Refused));
+    let ended = said(Advice::of(code, RequestStage::Ended(EffectKnown::None)));
+    let refused = said(Advice::of(code, RequestStage::Refused));
     let mut line = match (refusals().contains(&code), ends().contains(&code)) {
         (true, true) => format!("{refused}; after acceptance {ended}"),
         (true, false) => refused,
         (false, _) => ended,
     };
     if OF_TOOLS_THAT_DID_IT.contains(&code) {
-        let did_it = said(Advice::of(code, Standing::Ended(EffectKnown::Applied)));
+        let did_it = said(Advice::of(code, RequestStage::Ended(EffectKnown::Applied)));
         line += &format!("; where the tool did it, {did_it}");
     }
     format!("\n**Suggestion:** {line}")

@@ -35,8 +35,8 @@ const LANE: Source = Source {
             "use crate::world::{ledger::PgConnection, planted, tokio::ReceiveMany as _};",
         ),
         (
-            "use super::{answered, passes, session::Postgres};",
-            "use crate::world::ledger::Postgres; use fleet::store::{answered, passes};",
+            "use super::{answer::listen, answered, passes, session::Postgres};",
+            "use crate::world::ledger::{Postgres, listen}; use fleet::store::{answered, passes};",
         ),
         (
             "use crate::{\n    checkpoint::{self, Checkpoint},\n    delay::{Reconnect, SOON},\n    telemetry::metrics,\n};",

@@ -19,7 +19,8 @@ use fleet::{checkpoint::Checkpoint, wire::code::Code};
 const LINES_MAX: usize = 500;
 /// Tables of cases, which are one subject however long.
 const MAY_BE_LONGER: [&str; 1] = ["fleet/src/manifest/parse/tests.rs"];
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
+    "arguments",
     "fleet",
     "fleet-client",
     "fleet-history",
@@ -47,8 +48,8 @@ const PURE: [&str; 19] = [
     "fleet/src/hold.rs",
     "fleet/src/hold",
     "fleet/src/standing.rs",
-    "fleet/src/canonical.rs",
-    "fleet/src/arguments",
+    "arguments/src",
+    "fleet/src/arguments.rs",
     "fleet/src/manifest",
     "fleet/src/wire",
     "dispatcher/src/admission/decision.rs",

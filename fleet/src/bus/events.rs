@@ -1,6 +1,6 @@
 //! Session events: handed over without waiting, published by one task, kept for a while for those who come late.
 //!
-//! Nothing depends on them. When NATS is away or slow they are dropped, and whoever reports one never notices.
+//! Nothing depends on them. When NATS is away or slow they are dropped, and the code that reports one never notices.
 
 use std::time::Duration;
 
@@ -14,7 +14,11 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{BusError, connect::Bus, topology};
+use super::{
+    BusError,
+    connect::Bus,
+    refusal::{is_missing, is_taken},
+};
 use crate::{
     ids::Label,
     wire::{event::Event, subjects::Subjects},
@@ -95,7 +99,7 @@ pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
     let jetstream = jetstream::new(bus.client.clone());
     match jetstream.get_stream(bus.subjects.events_stream()).await {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if topology::is_missing(&error) => Ok(None),
+        Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(BusError::unavailable(
             "look for the stream of events",
             error,
@@ -117,7 +121,7 @@ pub async fn ensure(bus: &Bus) -> Result<(), BusError> {
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.
-        Err(error) if topology::is_taken(&error) => Ok(()),
+        Err(error) if is_taken(&error) => Ok(()),
         Err(error) => Err(BusError::unavailable(doing, error)),
     }
 }

@@ -13,7 +13,11 @@ use async_nats::jetstream::{
     stream::{Config, LastRawMessageErrorKind, RetentionPolicy, StorageType},
 };
 
-use super::{BusError, connect::Bus, topology};
+use super::{
+    BusError,
+    connect::Bus,
+    refusal::{is_missing, is_taken},
+};
 use crate::{owner::LeftMark, wire::subjects::Subjects};
 
 /// What lies in NATS.
@@ -21,7 +25,7 @@ use crate::{owner::LeftMark, wire::subjects::Subjects};
 pub struct Recalled {
     /// The mark; none in a new fleet.
     pub left: Option<LeftMark>,
-    /// The place in the stream of whatever lies there; 0: nothing does.
+    /// The place in the stream of the message that lies there; 0: none does.
     pub sequence: u64,
 }
 
@@ -94,13 +98,13 @@ pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
     let jetstream = jetstream::new(bus.client.clone());
     match jetstream.get_stream(bus.subjects.ground_stream()).await {
         Ok(_there) => return Ok(()),
-        Err(error) if topology::is_missing(&error) => {}
+        Err(error) if is_missing(&error) => {}
         Err(error) => return Err(bus.failed(doing, error)),
     }
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.
-        Err(error) if topology::is_taken(&error) => Ok(()),
+        Err(error) if is_taken(&error) => Ok(()),
         Err(error) => Err(bus.failed(doing, error)),
     }
 }

@@ -9,6 +9,7 @@ pub mod orphans;
 pub mod prefix;
 pub mod publish;
 pub mod pull;
+mod refusal;
 pub mod stranded;
 pub mod topology;
 

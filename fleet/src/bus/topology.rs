@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{
-    self, ErrorCode,
+    self,
     consumer::{AckPolicy, pull},
-    context::{
-        CreateStreamErrorKind, DeleteStreamError, DeleteStreamErrorKind, GetStreamErrorKind,
-    },
     stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
 };
 
-use super::{BusError, connect::Bus, mark};
+use super::{
+    BusError,
+    connect::Bus,
+    mark,
+    refusal::{is_gone, is_missing, is_taken},
+};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// A message that was not acknowledged for this long is delivered again; the claim refuses what is claimed already.
@@ -84,7 +86,7 @@ pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
 
 /// Deletes the stream with its consumers and makes them anew: what was in it is gone. Safe to repeat.
 ///
-/// Whoever publishes meanwhile finds no stream; the sweep publishes that again.
+/// What is published meanwhile finds no stream; the sweep publishes it again.
 ///
 /// # Errors
 ///
@@ -113,18 +115,6 @@ pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusErro
     let deleted = stream.delete_consumer(&consumer).await;
     deleted.map_err(|error| bus.failed(doing, error))?;
     ensure(bus, std::slice::from_ref(queue)).await.map(drop)
-}
-
-fn is_gone(error: &DeleteStreamError) -> bool {
-    matches!(error.kind(), DeleteStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
-}
-
-pub(super) fn is_missing(error: &jetstream::context::GetStreamError) -> bool {
-    matches!(error.kind(), GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND)
-}
-
-pub(super) fn is_taken(error: &jetstream::context::CreateStreamError) -> bool {
-    matches!(error.kind(), CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST)
 }
 
 /// The stream as we want it.

@@ -16,10 +16,10 @@ use nix::{
     unistd::Pid,
 };
 
-use super::Checkpoint;
+use super::point::Checkpoint;
 
 /// The variable that arms a process: `claimed`, or `claimed:3` for the third time it gets there. With `claimed:3:stop` it
-/// does not end there but stops, until somebody sends it SIGCONT.
+/// does not end there but stops, until it gets SIGCONT.
 pub const VARIABLE: &str = "TOOLFLEET_CHECKPOINT";
 
 struct Armed {
@@ -28,7 +28,7 @@ struct Armed {
     stops: bool,
 }
 
-/// Says that this process got here. An armed one goes no further: nothing is flushed, nobody is told.
+/// Says that this process got here. An armed one goes no further: nothing is flushed, nothing is told.
 pub fn reached(point: Checkpoint) {
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
     let Some(armed) = ARMED.get_or_init(arm) else {
@@ -44,7 +44,7 @@ pub fn reached(point: Checkpoint) {
     }
 }
 
-/// Sends a statement, and says that it is on its way: written, and nobody has acted on an answer. Where processors are scarce
+/// Sends a statement, and says that it is on its way: written, and no answer has been acted on. Where processors are scarce
 /// the answer may be there as soon as it was written.
 ///
 /// The first statement on a connection is still being prepared then, so the one worth stopping at is the second.
@@ -89,7 +89,7 @@ fn arm() -> Option<Armed> {
 
 /// Ends the process where it stands.
 fn end(point: Checkpoint) -> ! {
-    // For whoever started it: a process may be killed by others, too. What cannot be said is missed there.
+    // For the test that started it, for other things may kill a process too. If this line cannot be written, that test fails.
     writeln!(std::io::stderr(), "stopped at checkpoint {point}").unwrap_or_default();
     kill(Pid::this(), Signal::SIGKILL).expect("a process may kill itself");
     // Not reached: the signal is delivered before the call returns.

@@ -5,9 +5,11 @@
 //! What would change which arguments a model can send makes the tool one that is not strict.
 
 mod optional;
+mod place;
 
 use serde_json::{Map, Value, json};
 
+use self::place::{Keywords, Strict, at};
 use super::{nulls::Nulls, size::Size, union::are_disjoint};
 use crate::{
     arguments::{
@@ -48,13 +50,6 @@ pub(super) fn schema(shown: &Value, tool: &Manifest) -> Result<Value, String> {
     Size::of(&schema).check()?;
     Ok(schema)
 }
-
-struct Strict<'a> {
-    root: &'a Value,
-    tool: &'a Manifest,
-}
-
-type Keywords = Map<String, Value>;
 
 impl Strict<'_> {
     fn root(&self) -> Result<Value, String> {
@@ -328,15 +323,6 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     }
-}
-
-fn at(place: &str, what: &str) -> String {
-    let place = if place.is_empty() {
-        "the schema"
-    } else {
-        place
-    };
-    format!("{place} {what}")
 }
 
 #[cfg(test)]

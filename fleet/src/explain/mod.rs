@@ -2,7 +2,7 @@
 //!
 //! `destination` says where a server is, without its password; `postgres` and `nats` put what is known of a failure into words, each
 //! a pure function of the error; `chain` writes errors that neither of them knows, without saying anything twice.
-//! Logs have chains alone: whoever reads them knows where the servers are.
+//! Logs have chains alone: their readers know where the servers are.
 
 mod chain;
 mod destination;
@@ -18,7 +18,7 @@ pub use self::{
 use crate::{
     bus::BusError,
     config::ConfigError,
-    process::StartError,
+    process::start_error::StartError,
     store::{StoreError, ground::Finding},
     telemetry::TelemetryError,
 };

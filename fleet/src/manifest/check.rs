@@ -2,15 +2,24 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
-    ExecutorSpec, KeyPolicy, Manifest, ManifestProblem, NatsSpec, OwnSpec, SqlSpec, advice,
-    executor::KeyPlaces, format_duration, probe, request, required, sql,
+    advice,
+    duration::format_duration,
+    executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
+    input::{is_required, properties},
+    policy::KeyPolicy,
+    problem::{ManifestProblem, Problems},
+    request, required,
+    secret::secret,
+    sql,
+    version::Manifest,
 };
 use crate::{
-    arguments::{Schema, keywords, pointer_segment, unfit_defaults},
+    arguments::{Schema, pointer_segment, unfit_defaults},
     call::Effect,
+    probe,
     secrets::Secrets,
 };
 
@@ -42,7 +51,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
-    probe::check(manifest, &mut problems);
+    doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     match &manifest.executor {
         ExecutorSpec::Http(spec) => request::check(spec, manifest, &mut problems),
@@ -61,32 +70,6 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         ExecutorSpec::Own(spec) => own(spec, &mut problems),
     }
     problems.found
-}
-
-/// The top-level properties of an input schema.
-pub(super) fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(Map::iter)
-}
-
-/// Whether a caller must give this top-level property.
-pub(super) fn required(schema: &Value, name: &str) -> bool {
-    keywords::required(schema).contains(&name)
-}
-
-/// Problems in the order in which they were found.
-#[derive(Default)]
-pub(super) struct Problems {
-    found: Vec<ManifestProblem>,
-}
-
-impl Problems {
-    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.found.push(ManifestProblem::new(path, message));
-    }
 }
 
 fn effect(manifest: &Manifest, problems: &mut Problems) {
@@ -160,7 +143,7 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
                 "/idempotency/argument",
                 format!("{argument:?} is not a top-level property of input_schema; declare it there as a string"),
             );
-        } else if required(schema, argument) {
+        } else if is_required(schema, argument) {
             problems.add(
                 "/idempotency/argument",
                 format!(
@@ -220,6 +203,33 @@ fn times(manifest: &Manifest, problems: &mut Problems) {
             "/retry/cap",
             "a pause may take at most a day; write at most 24h",
         );
+    }
+}
+
+fn doubts(manifest: &Manifest, problems: &mut Problems) {
+    let Some(spec) = &manifest.probe else { return };
+    match manifest.effect {
+        Effect::Read => problems.add(
+            "/probe",
+            "a read is never in doubt; leave the probe out, or declare what the tool changes",
+        ),
+        Effect::Transaction => problems.add(
+            "/probe",
+            "a transaction is never in doubt, for its effect commits with its outcome; leave the probe out",
+        ),
+        Effect::Idempotent | Effect::Once => {}
+    }
+    if spec.tool == manifest.name {
+        problems.add(
+            "/probe/tool",
+            "a probe is another tool, one with effect read",
+        );
+    }
+    if spec.settle > Manifest::DEADLINE_MAX {
+        problems.add("/probe/settle", "write at most 24h");
+    }
+    for (path, sentence) in probe::unreadable(spec) {
+        problems.add(format!("/probe{path}"), sentence);
     }
 }
 
@@ -380,19 +390,5 @@ fn own(spec: &OwnSpec, problems: &mut Problems) {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-    }
-}
-
-/// A reference to a secret must be one that a worker can resolve.
-pub(super) fn secret(path: String, value: &str, problems: &mut Problems) {
-    let Some(name) = value.strip_prefix(Secrets::SCHEME) else {
-        return;
-    };
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(letter) {
-        problems.add(
-            path,
-            "the name of a secret has 1 to 64 characters of A-Z, a-z, 0-9, _ and -",
-        );
     }
 }

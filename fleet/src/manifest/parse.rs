@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-use super::{Manifest, advice, check, document};
-use crate::{arguments::Schema, ids::ToolName};
+use super::{advice, check, document, problem::ManifestProblem, version::Manifest};
+use crate::arguments::Schema;
 
 /// Bytes of one manifest.
 const BYTES_MAX: usize = 256 * 1024;
@@ -17,33 +17,6 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         .expect("our schema is JSON");
     Schema::compile(&schema).expect("our schema compiles")
 });
-
-/// One thing that is wrong with a manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManifestProblem {
-    /// JSON pointer to the field; empty for the whole file.
-    pub path: String,
-    /// What is wrong and what to write instead.
-    pub message: String,
-}
-
-impl ManifestProblem {
-    /// The tool of this file is in that one, too: which of them is meant would depend on their names.
-    pub fn duplicate(tool: &ToolName, other: &str) -> Self {
-        let remedy = "keep one of the two files, or give one of the tools another name";
-        Self::new(
-            "/name",
-            format!("the tool {tool} is in {other} too: {remedy}"),
-        )
-    }
-
-    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            path: path.into(),
-            message: message.into(),
-        }
-    }
-}
 
 /// Reads one manifest, YAML or JSON.
 ///

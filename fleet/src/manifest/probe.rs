@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Manifest, check::Problems, duration};
-use crate::{call::Effect, ids::ToolName, probe};
+use super::duration;
+use crate::ids::ToolName;
 
 /// Which tool is asked, with what, and what its answer means.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct ProbeSpec {
     /// Absent: every answer that is not `applied_when` counts as that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_applied_when: Option<String>,
-    /// An expression that is true when the answer contradicts the call: then nobody but a person decides.
+    /// An expression that is true when the answer contradicts the call: then only a person decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_when: Option<String>,
     /// Whether the remote knows an effect as soon as it has it. Otherwise a "no" counts only after `settle`.
@@ -37,32 +37,5 @@ pub struct ProbeSpec {
 impl ProbeSpec {
     const fn default_settle() -> Duration {
         Duration::from_secs(10)
-    }
-}
-
-pub(super) fn check(manifest: &Manifest, problems: &mut Problems) {
-    let Some(spec) = &manifest.probe else { return };
-    match manifest.effect {
-        Effect::Read => problems.add(
-            "/probe",
-            "a read is never in doubt; leave the probe out, or declare what the tool changes",
-        ),
-        Effect::Transaction => problems.add(
-            "/probe",
-            "a transaction is never in doubt, for its effect commits with its outcome; leave the probe out",
-        ),
-        Effect::Idempotent | Effect::Once => {}
-    }
-    if spec.tool == manifest.name {
-        problems.add(
-            "/probe/tool",
-            "a probe is another tool, one with effect read",
-        );
-    }
-    if spec.settle > Manifest::DEADLINE_MAX {
-        problems.add("/probe/settle", "write at most 24h");
-    }
-    for (path, sentence) in probe::unreadable(spec) {
-        problems.add(format!("/probe{path}"), sentence);
     }
 }

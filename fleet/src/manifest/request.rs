@@ -3,8 +3,11 @@
 use serde_json::Value;
 
 use super::{
-    HttpSpec, Manifest,
-    check::{Problems, properties, required, secret},
+    executor::HttpSpec,
+    input::{is_required, properties},
+    problem::Problems,
+    secret::secret,
+    version::Manifest,
 };
 use crate::{arguments::pointer_segment, secrets::Secrets};
 
@@ -266,7 +269,7 @@ fn check_template(mut rest: &str, manifest: &Manifest) -> Result<(), String> {
                 .and_then(|i| i.argument.as_deref())
                 == Some(name);
             let must_stand = in_path && matches!(operator, None | Some('+'));
-            if must_stand && !filled_in && !required(&manifest.input_schema, name) {
+            if must_stand && !filled_in && !is_required(&manifest.input_schema, name) {
                 return Err(format!(
                     "{{{name}}} is part of the path; add it to `required` in input_schema"
                 ));

@@ -2,13 +2,13 @@
 //!
 //! A closed object refuses a property that it does not declare. Where it requires one all the same, nothing fits it: of the
 //! arguments themselves, or of what they require, that refuses every call. In a part that a call may do without it is no more
-//! than a part that nobody can use, and `lint` warns of it.
+//! than a part that no call can use, and `lint` warns of it.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::ManifestProblem;
+use super::problem::ManifestProblem;
 use crate::arguments::{Schema, inner, keywords, pointer_segment};
 
 /// Required properties inside one another that are followed; deeper ones are not looked at.
@@ -26,7 +26,7 @@ const MAY_DECLARE: [&str; 8] = [
 ];
 
 /// A schema and its place.
-type Part<'v> = (&'v Value, String);
+type Placed<'v> = (&'v Value, String);
 
 /// Everything that an input schema requires and refuses in every call, as a problem each.
 pub(super) fn refused(root: &Value) -> Vec<ManifestProblem> {
@@ -58,7 +58,7 @@ struct Search<'v> {
 
 impl<'v> Search<'v> {
     /// One object of every call, of which all of these schemas have to be true.
-    fn object(&mut self, schemas: &[Part<'v>], level: usize) {
+    fn object(&mut self, schemas: &[Placed<'v>], level: usize) {
         let parts = self.parts(schemas);
         let mut places: Vec<String> = parts.iter().map(|(_, place)| place.clone()).collect();
         places.sort_unstable();
@@ -70,7 +70,7 @@ impl<'v> Search<'v> {
                 if parts.iter().any(|part| self.refuses(part, name)) {
                     self.found.insert((place.clone(), name.to_owned()));
                 }
-                let below: Vec<Part<'v>> = parts
+                let below: Vec<Placed<'v>> = parts
                     .iter()
                     .filter_map(|(schema, place)| {
                         let below = schema.get("properties")?.get(name)?;
@@ -78,7 +78,7 @@ impl<'v> Search<'v> {
                         Some((below, place))
                     })
                     .collect();
-                let is_object = |(schema, _): &Part<'_>| keywords::types(schema) == ["object"];
+                let is_object = |(schema, _): &Placed<'_>| keywords::types(schema) == ["object"];
                 if self.parts(&below).iter().any(is_object) {
                     self.object(&below, level + 1);
                 }
@@ -87,8 +87,8 @@ impl<'v> Search<'v> {
     }
 
     /// These schemas, and what each of them refers to or is a conjunction of.
-    fn parts(&self, schemas: &[Part<'v>]) -> Vec<Part<'v>> {
-        let mut parts: Vec<Part<'v>> = Vec::new();
+    fn parts(&self, schemas: &[Placed<'v>]) -> Vec<Placed<'v>> {
+        let mut parts: Vec<Placed<'v>> = Vec::new();
         let mut left = schemas.to_vec();
         while let Some((schema, place)) = left.pop() {
             if parts.iter().any(|(_, known)| *known == place) {
@@ -111,7 +111,7 @@ impl<'v> Search<'v> {
     }
 
     /// Whether a schema refuses every object that has this property.
-    fn refuses(&self, part: &Part<'v>, name: &str) -> bool {
+    fn refuses(&self, part: &Placed<'v>, name: &str) -> bool {
         let (schema, _) = part;
         if schema.pointer(&format!("/properties/{}", pointer_segment(name)))
             == Some(&Value::Bool(false))
@@ -126,7 +126,7 @@ impl<'v> Search<'v> {
             return false;
         }
         let parts = self.parts(std::slice::from_ref(part));
-        let may = |(schema, _): &Part<'_>| {
+        let may = |(schema, _): &Placed<'_>| {
             MAY_DECLARE
                 .iter()
                 .any(|keyword| schema.get(keyword).is_some())

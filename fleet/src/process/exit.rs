@@ -4,7 +4,7 @@ use std::{borrow::Cow, error::Error, io, iter};
 
 use async_nats::{ConnectError, ConnectErrorKind};
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::{bus::BusError, config::ConfigError, store::StoreError, telemetry::TelemetryError};
 
 /// It failed.

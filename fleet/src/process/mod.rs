@@ -2,6 +2,7 @@
 
 mod exit;
 mod parent;
+pub(crate) mod start_error;
 
 use async_nats::ServerAddr;
 use secrecy::{ExposeSecret, SecretString};
@@ -10,39 +11,17 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-pub use self::exit::{
-    CONFIGURATION, FAILED, UNREACHABLE, exit_code, is_configuration, is_unreachable,
+pub use self::{
+    exit::{CONFIGURATION, FAILED, UNREACHABLE, exit_code, is_configuration, is_unreachable},
+    start_error::StartError,
 };
 use crate::{
     bus::BusError,
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
     explain::{Servers, explain},
     store::session::Postgres,
-    telemetry::{self, FLUSH_MAX, Telemetry, TelemetryError, TelemetryOptions},
+    telemetry::{self, FLUSH_MAX, Telemetry, TelemetryOptions},
 };
-
-/// Why a process cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Its settings are wrong.
-    #[error("bad configuration")]
-    Config(#[from] ConfigError),
-    /// Its logs or traces cannot be set up.
-    #[error("telemetry")]
-    Telemetry(#[from] TelemetryError),
-    /// Its port is not free.
-    #[error("bind TOOLFLEET_HTTP {address}")]
-    Bind {
-        /// The address that was asked for.
-        address: std::net::SocketAddr,
-        /// Why not.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The system does not let it hear signals.
-    #[error("listen for signals")]
-    Signals(#[source] std::io::Error),
-}
 
 /// The settings that every process has.
 #[derive(Debug)]
@@ -95,7 +74,7 @@ impl Settings<'_> {
     }
 }
 
-/// Waits until SIGTERM, Ctrl-C, or the end of whoever started us. Signals count from the call on.
+/// Waits until SIGTERM, Ctrl-C, or the end of the parent process. Signals count from the call on.
 ///
 /// # Errors
 ///

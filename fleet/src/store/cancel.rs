@@ -11,12 +11,12 @@ use crate::{
     wire::cancel::CancelResult,
 };
 
-/// What somebody wants.
+/// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Cancellation<'a> {
     /// The call.
     pub call: CallId,
-    /// Whose it must be; `None`: anybody's.
+    /// Whose it must be; `None`: any tenant's.
     pub tenant: Option<&'a Label>,
     /// Who wants it.
     pub actor: &'a str,
@@ -26,7 +26,7 @@ pub struct Cancellation<'a> {
 
 /// What the ledger says to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CancelVerdict {
     /// What became of the wish.
     pub result: CancelResult,
     /// Where the call stands now.
@@ -44,7 +44,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Takes a call back; `None`: there is no such call of this tenant.
 ///
 /// Own autocommit statement; a call that waits is ended
-/// or goes in doubt, one that runs is marked; safe to repeat; locks the one row, and waits for whoever has it.
+/// or goes in doubt, one that runs is marked; safe to repeat; locks the one row, and waits for a statement that has it.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub async fn cancel(
     pool: &PgPool,
     cancellation: &Cancellation<'_>,
-) -> Result<Option<Verdict>, DecisionError> {
+) -> Result<Option<CancelVerdict>, DecisionError> {
     let cancelling = async {
         let rows = sqlx::query(
             "SELECT verdict, state, worker_id, dispatcher_id FROM toolfleet.cancel($1, $2, $3, $4)",
@@ -74,13 +74,13 @@ pub async fn cancel(
     Ok(read(row).map_err(|error| StoreError::unreadable(DOING, error))?)
 }
 
-fn read(row: &PgRow) -> Result<Option<Verdict>, sqlx::Error> {
+fn read(row: &PgRow) -> Result<Option<CancelVerdict>, sqlx::Error> {
     let decode = |error| sqlx::Error::Decode(Box::new(error));
     let verdict: String = row.try_get("verdict")?;
     if verdict == "not_found" {
         return Ok(None);
     }
-    Ok(Some(Verdict {
+    Ok(Some(CancelVerdict {
         result: verdict.parse().map_err(decode)?,
         state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
         worker: row.try_get::<Option<_>, _>("worker_id")?.map(WorkerId),

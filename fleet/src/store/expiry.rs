@@ -5,12 +5,16 @@ use std::time::Duration;
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{StoreError, session::within, walk::Expired};
+use super::{
+    StoreError,
+    answer::within,
+    over::{Expired, LEFT_MS, WAITED_TOO_LONG, left},
+};
 use crate::ids::CallId;
 
 /// How calls stand towards their clocks. One that is not there is decided.
 #[derive(Debug, Default)]
-pub struct Look {
+pub struct Clocks {
     /// Queued calls whose time is over.
     pub expired: Vec<Expired>,
     /// Open calls whose time is not over, and when they are worth another look.
@@ -22,13 +26,6 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How long a look waits, for a connection and for its answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// When the first of a call's clocks runs out, in milliseconds from now: its deadline, or before its first attempt the end
-/// of its queue wait.
-pub(super) const LEFT_MS: &str = "(extract(epoch FROM least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) - now()) * 1000)::float8";
-
-/// Whether it is only that the first attempt did not start in time.
-pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
-
 /// Looks at certain calls.
 ///
 /// Changes nothing; a call may be given up between this and its ending, which therefore names the revision that was seen.
@@ -36,7 +33,7 @@ pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until 
 /// # Errors
 ///
 /// Postgres does not answer within two seconds.
-pub async fn look(pool: &PgPool, calls: &[CallId]) -> Result<Look, StoreError> {
+pub async fn look(pool: &PgPool, calls: &[CallId]) -> Result<Clocks, StoreError> {
     let doing = "look which calls are over";
     let sql = format!(
         "SELECT call_id, rev, state = 'queued' AS queued, effect::text AS effect, effect_unknown, language, obstacle::text AS obstacle, \
@@ -51,14 +48,14 @@ pub async fn look(pool: &PgPool, calls: &[CallId]) -> Result<Look, StoreError> {
         rows.map_err(|error| StoreError::from_sqlx(doing, error))
     };
     let rows = within(doing, LOOK_MAX, looking).await?;
-    let mut look = Look::default();
+    let mut look = Clocks::default();
     for row in &rows {
         read(row, &mut look).map_err(|error| StoreError::unreadable(doing, error))?;
     }
     Ok(look)
 }
 
-fn read(row: &PgRow, look: &mut Look) -> Result<(), sqlx::Error> {
+fn read(row: &PgRow, look: &mut Clocks) -> Result<(), sqlx::Error> {
     let call_id = CallId(row.try_get("call_id")?);
     let left = left(row.try_get("left_ms")?);
     if row.try_get("queued")? && left.is_zero() {
@@ -68,10 +65,4 @@ fn read(row: &PgRow, look: &mut Look) -> Result<(), sqlx::Error> {
         look.left.push((call_id, again));
     }
     Ok(())
-}
-
-/// Zero when it is over.
-pub(super) fn left(ms: f64) -> Duration {
-    // A moment that no process lives to see is as good as never.
-    Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 1e9)).unwrap_or_default()
 }

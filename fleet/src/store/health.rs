@@ -17,7 +17,7 @@ const READ_MAX: Duration = Duration::from_secs(6);
 pub struct Server {
     /// Its version in words.
     pub version: String,
-    /// Connections that anybody but a superuser may have.
+    /// Connections for all roles but superusers.
     pub connections_max: i64,
     /// Connections that are not ours.
     pub strangers: i64,

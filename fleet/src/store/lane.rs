@@ -1,14 +1,14 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
 //! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. Whoever is ready to send goes first, too, so that of many who are woken together the first does not go alone: a
+//! its commits. It yields once before sending, so that senders woken together share the batch: a
 //! statement costs as much as a dozen rows. Rows that are sent together go into one statement, whatever their number: their
 //! owner bounds it.
 //! A statement is never cancelled and its connection used again: the limits are the server's, and a
 //! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
 //! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
 //! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
-//! the answer is *missing*, nobody knows: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
+//! the answer is *missing*, it is unknown what was done: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
 //! find out. So that the first batch after a quiet time is not the one that finds a connection broken, one that was not used
 //! for a second is asked whether it is still there before anything is sent.
 
@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 use sqlx::PgConnection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{answered, passes, session::Postgres};
+use super::{answer::listen, answered, passes, session::Postgres};
 use crate::{
     checkpoint::{self, Checkpoint},
     delay::{Reconnect, SOON},
@@ -59,7 +59,7 @@ pub trait Statement: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Option<Self::Answer>>, sqlx::Error>>;
 }
 
-/// What a statement does about a row that somebody else has locked.
+/// What a statement does about a row that another statement has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locks {
     /// Waits, up to the lock timeout.
@@ -73,7 +73,7 @@ pub enum Locks {
 pub enum Reply<A> {
     /// The statement committed, and this is what it did.
     Done(A),
-    /// The statement committed without this row: somebody else holds or moved it. Look again.
+    /// The statement committed without this row: another statement holds or moved it. Look again.
     Undecided,
     /// The server refused this row: nothing was changed.
     Refused(sqlx::Error),
@@ -83,13 +83,13 @@ pub enum Reply<A> {
     NotSent,
 }
 
-type Waiting<S> = (
+type Queued<S> = (
     <S as Statement>::Row,
     oneshot::Sender<Reply<<S as Statement>::Answer>>,
 );
 
 /// Rows that stay together.
-type Unit<S> = Vec<Waiting<S>>;
+type Unit<S> = Vec<Queued<S>>;
 
 /// The sending end of a lane.
 pub struct Lane<S: Statement> {
@@ -135,7 +135,7 @@ impl<S: Statement> Lane<S> {
         )
     }
 
-    /// Whether whoever sends now has to wait to be heard.
+    /// Whether a sender now waits for room in the queue.
     pub fn is_full(&self) -> bool {
         self.sender.capacity() == 0
     }
@@ -249,7 +249,7 @@ impl<S: Statement> Runner<S> {
             let weight: usize = unit.iter().map(|(row, _)| S::weight(row)).sum();
             let fits = bytes + weight <= BATCH_BYTES_MAX
                 && batch.rows.len() + unit.len() <= BATCH_ROWS_MAX;
-            let is_rival = |(row, _): &Waiting<S>| keys.contains(&S::key(row));
+            let is_rival = |(row, _): &Queued<S>| keys.contains(&S::key(row));
             if !batch.rows.is_empty() && !fits && !unit.iter().all(is_rival) {
                 self.held_back.push(unit);
                 continue;
@@ -268,8 +268,7 @@ impl<S: Statement> Runner<S> {
         (!batch.rows.is_empty()).then_some(batch)
     }
 
-    /// Lets everybody go first who is ready to, as long as somebody comes meanwhile: the first of many must not go alone.
-    /// Where nobody else is ready, nothing is waited for.
+    /// Yields before sending, so that senders woken together share the batch; stops when no row has come meanwhile.
     async fn gather(&mut self, arrived: &mut Vec<Unit<S>>) {
         let mut before = 0;
         while before < arrived.len() && arrived.len() < BATCH_ROWS_MAX {
@@ -298,7 +297,7 @@ impl<S: Statement> Runner<S> {
         while let Some((mut rows, mut answers, locks)) = parts.pop() {
             let started = Instant::now();
             let sending = self.statement.run(&mut connection, &rows, locks);
-            let result = Postgres::listen(checkpoint::under_way(S::SENT, sending)).await;
+            let result = listen(checkpoint::under_way(S::SENT, sending)).await;
             metrics().wrote(S::NAME, rows.len(), started.elapsed());
             match result {
                 Ok(decided) => {

@@ -11,6 +11,7 @@ use sqlx::{Row as _, postgres::PgRow};
 use crate::call::Language;
 
 pub mod accept;
+mod answer;
 pub mod cancel;
 pub mod claim;
 mod columns;
@@ -25,12 +26,14 @@ pub mod ledger;
 pub mod limited;
 pub mod migrate;
 pub mod open_counts;
+mod over;
 pub mod postpone;
 pub mod probe;
 pub mod read;
 pub mod release;
 pub mod renumber;
 pub mod retire;
+pub mod schema;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
@@ -47,7 +50,7 @@ pub mod workers;
 /// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or the connection broke: for a write, nobody knows.
+    /// It cannot be reached, or the connection broke: what became of a write is unknown.
     #[error("{doing}: Postgres did not answer")]
     Unavailable {
         /// What we were doing.
@@ -90,7 +93,7 @@ pub enum StoreError {
     UnknownSchema(String),
 }
 
-/// What can go wrong with a decision that somebody asks for.
+/// What can go wrong with a decision that a caller asks for.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
     /// What was asked for makes no sense; the sentence says what. Nothing was changed.
@@ -166,7 +169,7 @@ pub fn answered(error: &sqlx::Error) -> bool {
 
 /// Whether the server answered that it cannot do it just now, whatever is asked of it.
 ///
-/// A lock that somebody holds, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while.
+/// A lock that is held, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while.
 /// The same statement may work a moment later.
 pub fn passes(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(answer) = error else {

@@ -7,9 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    StoreError,
-    expiry::{LEFT_MS, left},
-    language,
+    StoreError, language,
+    over::{LEFT_MS, left},
     session::within,
 };
 use crate::{

@@ -1,10 +1,9 @@
 //! A connection to Postgres: its settings, and the check of the ground it stands on.
 //!
-//! Every connection is checked before it is used for anything, so nobody writes on ground that nobody has judged. Whoever
-//! finds that writes were lost deals with it right there; only commands, which cannot know what the fleet remembers, refuse.
+//! Every connection is checked before it is used for anything, so nothing is written on ground that was not judged. The process
+//! that finds lost writes deals with them right there; only commands, which cannot know what the fleet remembers, refuse.
 
 use std::{
-    io,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,9 +14,10 @@ use sqlx::{
     ConnectOptions, Connection, Executor as _, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::time::{Instant, error::Elapsed, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{StoreError, ground, migrate, standing};
+pub use super::answer::within;
+use super::{StoreError, ground, schema, standing};
 use crate::{
     owner::LedgerName,
     standing::{Mark, Seen, Standing, judge},
@@ -58,12 +58,10 @@ impl Postgres {
     const PING_MAX: Duration = Duration::from_secs(1);
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-    /// How long we listen for the answer of a statement.
-    const SILENCE_MAX: Duration = Duration::from_secs(10);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
     /// How often a process says that it refuses the ground.
     const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(60);
-    /// How often a place is looked at again because somebody else has just changed it.
+    /// How often a place is looked at again because another process has just changed it.
     const LOOKS_MAX: usize = 5;
 
     /// Reads a `postgres://` URL.
@@ -207,7 +205,7 @@ impl Postgres {
 
     /// The connection, if the server still answers on it. One that was used a moment ago is believed; `None`: it is broken, or
     /// silent for [`Self::PING_MAX`], and dropped. A restarted server, `idle_session_timeout` and a firewall all break
-    /// connections that nobody uses, and only who uses one finds out.
+    /// connections that are not used, and only their next use finds out.
     pub(super) async fn still_there(
         mut connection: PgConnection,
         unused: Duration,
@@ -228,21 +226,9 @@ impl Postgres {
         }
     }
 
-    /// Listens for the answer of a statement on a connection that the caller drops when there is none.
-    ///
-    /// The limits are the server's, which ends every statement within [`Self::STATEMENT_TIMEOUT`] and says so: an answer
-    /// that is this late does not come, because the wire broke without a word. It is missing, not negative.
-    pub(super) async fn listen<T>(
-        statement: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
-        timeout(Self::SILENCE_MAX, statement)
-            .await
-            .unwrap_or_else(|elapsed| Err(silence(elapsed)))
-    }
-
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
     ///
-    /// Its connections are checked as all others, but deal with nothing, for whoever waits for one may give it up. What is
+    /// Its connections are checked as all others, but deal with nothing, for a caller that waits for one may give up. What is
     /// found unsafe is not given out: its users wait, then time out.
     pub fn pool(&self, connections_max: u32) -> PgPool {
         let postgres = self.clone();
@@ -252,7 +238,7 @@ impl Postgres {
                 Box::pin(async move {
                     let checked = postgres.check_ground(connection, OnLoss::Refuse).await;
                     if let Err(StoreError::UnsafeGround(_)) = checked {
-                        // Whoever waits for this connection gives up before: the pool would only try again at once.
+                        // The caller that waits for this connection gives up before: the pool would only try again at once.
                         sleep(Self::CONNECT_TIMEOUT).await;
                     }
                     checked.map_err(|error| sqlx::Error::Configuration(Box::new(error)))
@@ -346,7 +332,7 @@ impl Postgres {
             within(
                 doing,
                 Self::CONNECT_TIMEOUT,
-                migrate::check_program(connection),
+                schema::check_program(connection),
             )
             .await?;
             self.check_standing(connection, on_loss).await
@@ -453,26 +439,6 @@ async fn quarantine(
         None => tracing::warn!("another process has put open calls in doubt"),
     }
     Ok(())
-}
-
-/// Gives up on an answer that does not come: the wire is dead. Only for what holds no transaction.
-///
-/// # Errors
-///
-/// [`StoreError::Unavailable`] after `limit`, else what `doing` comes to.
-pub async fn within<T>(
-    doing: &'static str,
-    limit: Duration,
-    work: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    timeout(limit, work).await.unwrap_or_else(|elapsed| {
-        let source = silence(elapsed);
-        Err(StoreError::Unavailable { doing, source })
-    })
-}
-
-fn silence(elapsed: Elapsed) -> sqlx::Error {
-    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, elapsed))
 }
 
 async fn open(doing: &'static str, options: &PgConnectOptions) -> Result<PgConnection, StoreError> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use sqlx::{Executor as _, PgConnection, Row as _, postgres::PgRow};
 
-use super::{StoreError, session::within};
+use super::{StoreError, answer::within};
 use crate::{
     call::Language,
     ids::LedgerId,
@@ -13,7 +13,7 @@ use crate::{
     wire::{code::Code, error::ErrorBody, message::Message},
 };
 
-/// How long a quarantine may take, or waiting for the one of somebody else.
+/// How long a quarantine may take, or waiting for that of another process.
 const QUARANTINE_MAX: Duration = Duration::from_secs(600);
 /// Text of a mark's columns.
 const MARK: &str =
@@ -104,7 +104,7 @@ pub async fn quarantined(connection: &mut PgConnection) -> Result<i64, StoreErro
 /// Moves the ledger's mark to where its disk is now, never back, and returns it.
 ///
 /// Own statement; guard: the row names this very server, so an unjudged one is never marked as seen.
-/// `None`: it does not, and whoever connects next judges.
+/// `None`: it does not, and the next connection judges.
 ///
 /// # Errors
 ///
@@ -151,14 +151,14 @@ pub async fn adopt(
     .map_err(|error| StoreError::from_sqlx("adopt a new ledger", error))
 }
 
-/// Puts in doubt whatever may have been run without the ledger knowing.
+/// Puts in doubt every call that may have run without the ledger knowing.
 ///
-/// Returns how many calls; `None`: somebody else has done it. One autocommit statement; guard: the number of quarantines;
-/// safe to repeat; it closes the open calls to writers while it runs, and waits as long for whoever runs it already.
+/// Returns how many calls; `None`: another process has done it. One autocommit statement; guard: the number of quarantines;
+/// safe to repeat; it closes the open calls to writers while it runs, and waits as long for another process that runs it already.
 ///
 /// # Errors
 ///
-/// Postgres does not answer; nobody knows whether it was done, and whoever looks again finds out.
+/// Postgres does not answer; whether it was done is unknown, and the next look finds out.
 pub async fn quarantine(
     connection: &mut PgConnection,
     seen: &Seen,

@@ -1,7 +1,7 @@
 //! How long the oldest of those that wait has been waiting, for a line that is served in order.
 //!
 //! Nothing is kept of each: when one has been served, all that came before it have been, so its own beginning is the
-//! earliest that anybody's wait can have begun. That may be earlier than the truth by what is served together.
+//! earliest that any of the waits can have begun. That may be earlier than the truth by what is served together.
 
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -20,7 +20,7 @@ pub(super) struct Waits {
 
 /// One that waits, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Waiting<'a> {
+pub(super) struct OpenWait<'a> {
     waits: &'a Waits,
     since_ms: u64,
 }
@@ -37,20 +37,20 @@ impl Default for Waits {
 
 impl Waits {
     /// One more waits from now on.
-    pub(super) fn begin(&self) -> Waiting<'_> {
+    pub(super) fn begin(&self) -> OpenWait<'_> {
         let since_ms = self.now_ms();
-        // Before it is counted: nobody may think of it as old.
+        // Before it is counted: it must never be taken for old.
         if self.count.load(Ordering::Acquire) == 0 {
             self.since_ms.fetch_max(since_ms, Ordering::AcqRel);
         }
         self.count.fetch_add(1, Ordering::AcqRel);
-        Waiting {
+        OpenWait {
             waits: self,
             since_ms,
         }
     }
 
-    /// How long the one that waits longest has waited; nothing where nobody waits.
+    /// How long the one that waits longest has waited; nothing where none waits.
     pub(super) fn longest(&self) -> Duration {
         if self.count.load(Ordering::Acquire) == 0 {
             return Duration::ZERO;
@@ -64,7 +64,7 @@ impl Waits {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
         self.waits
             .since_ms
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_one_that_waits_longest_counts_and_is_forgotten_once_it_is_served() {
         let waits = opened_before(60_000);
-        let old = Waiting {
+        let old = OpenWait {
             since_ms: 10_000,
             waits: &waits,
         };
@@ -107,7 +107,7 @@ mod tests {
         let young = waits.begin();
         assert!(waits.longest() >= Duration::from_secs(49));
         drop(old);
-        // Whoever came after it may have come right after it.
+        // Those that came after it may have come right after it.
         assert!(waits.longest() >= Duration::from_secs(49));
         let younger = waits.begin();
         drop(young);

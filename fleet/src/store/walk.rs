@@ -5,16 +5,14 @@ use std::{ops::Range, time::Duration};
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
+pub use super::over::Expired;
 use super::{
     StoreError, decoded,
-    expiry::{LEFT_MS, WAITED_TOO_LONG, left},
-    language,
+    over::{LEFT_MS, WAITED_TOO_LONG, left},
     sweep::{POINTER, Publishable, STEP_ROWS, publishable},
 };
 use crate::{
-    call::{Effect, Language},
     ids::{CallId, QueueName},
-    obstacle::Obstacle,
     wire::pointer::Pointer,
 };
 
@@ -25,7 +23,7 @@ pub const SOON_MS: i64 = 60_000;
 
 /// One step of the walk over open calls in the order of their ids.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct WalkStep {
     /// Queued calls whose pointer is worth publishing again.
     pub waiting: Vec<Waiting>,
     /// The queues that have calls which wait longer than a pointer takes, worth it or not.
@@ -66,42 +64,6 @@ impl Worth {
     }
 }
 
-/// A queued call whose deadline has passed.
-#[derive(Debug, Clone)]
-pub struct Expired {
-    /// The call.
-    pub call_id: CallId,
-    /// How often it has moved: nothing may move it before it is ended.
-    pub rev: i32,
-    /// What running it would mean.
-    pub effect: Effect,
-    /// Whether an attempt before left its effect unknown.
-    pub unknown: bool,
-    /// Whether it is only that its first attempt did not start in time.
-    pub waited_too_long: bool,
-    /// What a worker lacked that put it back last.
-    pub obstacle: Option<Obstacle>,
-    /// The language of messages.
-    pub language: Language,
-}
-
-impl Expired {
-    /// From a row that names its columns as the fields here, and whose `obstacle` is a text.
-    pub(super) fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
-        let obstacle: Option<String> = row.try_get("obstacle")?;
-        Ok(Self {
-            call_id: CallId(row.try_get("call_id")?),
-            rev: row.try_get("rev")?,
-            effect: decoded(&row.try_get::<String, _>("effect")?)?,
-            unknown: row.try_get("effect_unknown")?,
-            waited_too_long: row.try_get("waited_too_long")?,
-            // What a newer release has written says nothing here.
-            obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
-            language: language(row)?,
-        })
-    }
-}
-
 /// Walks over at most [`STEP_ROWS`] open calls behind the cursor. Held calls are passed over: no pointer of theirs is missing.
 ///
 /// # Errors
@@ -111,7 +73,7 @@ pub async fn step(
     pool: &PgPool,
     cursor: Option<CallId>,
     worth: &Worth,
-) -> Result<Step, StoreError> {
+) -> Result<WalkStep, StoreError> {
     let doing = "walk over open calls";
     // The last row of the step says where the next one starts; of all others only what there is something to do about leaves
     // Postgres, and only of those the arguments are read: by their places, for by their ids, statistics of an emptied table
@@ -175,8 +137,8 @@ pub async fn step(
         .fetch_all(pool)
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let mut step = Step::default();
-    let read = |row: &PgRow, step: &mut Step| -> Result<(), sqlx::Error> {
+    let mut step = WalkStep::default();
+    let read = |row: &PgRow, step: &mut WalkStep| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
         if row.try_get("last")? && row.try_get::<i64, _>("rows")? >= STEP_ROWS {
             step.cursor = Some(call);

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{StoreError, language, migrate::newest_known};
+use super::{StoreError, language, schema::newest_known};
 use crate::{
     call::{Effect, Language},
     ids::{AttemptId, CallId, QueueName, WorkerId},
@@ -52,7 +52,7 @@ pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Resu
     .map_err(|error| StoreError::from_sqlx("register the worker", error))
 }
 
-/// Beats. Own statement; false: somebody has declared this worker gone, it must not start anything any more.
+/// Beats. Own statement; false: another process has declared this worker gone, it must not start anything any more.
 ///
 /// # Errors
 ///
@@ -156,7 +156,7 @@ pub struct OwnRow {
     pub effect: Effect,
     /// Whether an attempt before this one may have had its effect.
     pub effect_unknown: bool,
-    /// Whether somebody has asked it to stop.
+    /// Whether it was asked to stop.
     pub cancel_requested: bool,
     /// The language of messages.
     pub language: Language,
@@ -330,7 +330,7 @@ pub struct Fence<'a> {
 pub enum Evidence {
     /// Its lock was taken, and is held until this is recorded.
     Lock,
-    /// Somebody says so. Not believed of a worker that still beats.
+    /// A person says so. Not believed of a worker that still beats.
     Word,
 }
 

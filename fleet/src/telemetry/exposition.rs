@@ -9,7 +9,7 @@ use opentelemetry_sdk::{
 };
 use prometheus::{Registry, TextEncoder};
 
-use super::{TelemetryError, labels::TOOLS_MAX, metrics::Metrics};
+use super::{error::TelemetryError, labels::TOOLS_MAX, metrics::Metrics};
 use crate::outcome::OutcomeWord;
 
 /// The metrics of this process; they do nothing until telemetry is started.

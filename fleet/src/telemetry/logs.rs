@@ -16,7 +16,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::{LogFormat, TelemetryError};
+use super::{error::TelemetryError, options::LogFormat};
 
 /// The most bytes of one line; a longer one is cut, or in JSON replaced by a line that says so.
 const LINE_MAX: usize = 32 * 1024;
@@ -64,22 +64,22 @@ struct Lines<W> {
 }
 
 impl<'line, W: MakeWriter<'line>> MakeWriter<'line> for Lines<W> {
-    type Writer = Line<W::Writer>;
+    type Writer = LogLine<W::Writer>;
 
     fn make_writer(&'line self) -> Self::Writer {
-        Line {
+        LogLine {
             writer: self.writer.make_writer(),
             format: self.format,
         }
     }
 }
 
-struct Line<W> {
+struct LogLine<W> {
     writer: W,
     format: LogFormat,
 }
 
-impl<W: Write> Write for Line<W> {
+impl<W: Write> Write for LogLine<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = bound(text.strip_suffix('\n').unwrap_or(&text), self.format);

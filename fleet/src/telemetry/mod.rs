@@ -6,116 +6,34 @@
 //! Order matters: [`start`] comes first in `main`, before the runtime or inside it; [`Telemetry::shutdown`] last.
 
 pub mod definitions;
+mod error;
 mod exposition;
 pub mod fields;
 pub mod figures;
 pub mod labels;
 mod logs;
 pub mod metrics;
+mod options;
 mod otlp;
 pub mod spans;
 pub mod trace;
 
 use std::{error::Error, time::Duration};
 
-use clap::{Args, ValueEnum};
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
-pub use exposition::{metrics, metrics_text};
-pub use figures::LedgerFigures;
+pub use self::{
+    error::TelemetryError,
+    exposition::{metrics, metrics_text},
+    figures::LedgerFigures,
+    options::{LogFormat, TelemetryOptions},
+};
 
 use crate::explain::chain;
 
 /// How long [`Telemetry::shutdown`] waits for the last spans to leave.
 pub const FLUSH_MAX: Duration = Duration::from_secs(5);
-
-/// What an operator chooses about logs and traces.
-#[derive(Debug, Clone, Args)]
-pub struct TelemetryOptions {
-    /// How a log line on stderr is written.
-    #[arg(
-        long,
-        env = "TOOLFLEET_LOG_FORMAT",
-        value_enum,
-        default_value_t = LogFormat::Text,
-        help_heading = "Telemetry"
-    )]
-    pub log_format: LogFormat,
-
-    /// What is logged, as `level` or `target=level,…`, for example `info,worker=debug`.
-    #[arg(
-        long = "log",
-        env = "TOOLFLEET_LOG",
-        default_value = "info",
-        value_name = "FILTER",
-        help_heading = "Telemetry"
-    )]
-    pub log: String,
-
-    /// The OTLP/HTTP collector that spans are sent to, for example `http://127.0.0.1:4318`; no spans without it.
-    #[arg(
-        long,
-        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
-        value_name = "URL",
-        help_heading = "Telemetry"
-    )]
-    pub otlp_endpoint: Option<String>,
-
-    /// The name of this service in traces and in `target_info`; `toolfleet-<process>` without it.
-    #[arg(
-        long,
-        env = "OTEL_SERVICE_NAME",
-        value_name = "NAME",
-        help_heading = "Telemetry"
-    )]
-    pub service_name: Option<String>,
-}
-
-impl Default for TelemetryOptions {
-    fn default() -> Self {
-        Self {
-            log_format: LogFormat::Text,
-            log: "info".to_owned(),
-            otlp_endpoint: None,
-            service_name: None,
-        }
-    }
-}
-
-/// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people: time, level, spans, target, message, fields.
-    Text,
-    /// For machines: one JSON object per line.
-    Json,
-}
-
-/// Why telemetry could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum TelemetryError {
-    /// The filter is not one.
-    #[error(
-        "TOOLFLEET_LOG is not a log filter; write a level or target=level, such as info,worker=debug"
-    )]
-    Filter(#[source] tracing_subscriber::filter::ParseError),
-    /// The collector's address is not one. The value is left out: it may hold a password.
-    #[error(
-        "OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL without user, password or query, \
-         such as http://127.0.0.1:4318; credentials go into OTEL_EXPORTER_OTLP_HEADERS"
-    )]
-    Endpoint,
-    /// The exporter of spans could not be built.
-    #[error("build the exporter of spans")]
-    Exporter(#[source] Box<dyn Error + Send + Sync>),
-    /// The exporter of metrics could not be built.
-    #[error("build the exporter of metrics")]
-    Metrics(#[source] Box<dyn Error + Send + Sync>),
-    /// Logs and metrics of a process are set up once.
-    #[error("telemetry was already started in this process")]
-    AlreadyStarted,
-}
 
 /// Keeps spans flowing. Dropping it flushes them, so an early return loses none.
 #[must_use = "spans are flushed when this is shut down or dropped"]
@@ -204,7 +122,7 @@ pub fn report(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::FromArgMatches;
+    use clap::{Args, FromArgMatches};
 
     use super::*;
 

@@ -14,7 +14,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use tracing::{Level, Metadata, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{filter::filter_fn, layer::Layer, registry::LookupSpan};
 
-use super::TelemetryError;
+use super::error::TelemetryError;
 
 /// How long one request to the collector may take, its repetitions included.
 const REQUEST_MAX: Duration = Duration::from_secs(10);

@@ -6,8 +6,9 @@ pub mod envelope;
 pub mod error;
 pub mod event;
 pub mod headers;
-pub mod message;
 pub mod pointer;
 pub mod subjects;
 pub mod trace;
 pub mod words;
+
+pub use ::arguments::message;

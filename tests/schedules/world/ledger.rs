@@ -70,16 +70,16 @@ impl Postgres {
         shuttle::future::yield_now().await;
         (!once_in(6)).then_some(connection)
     }
+}
 
-    pub(crate) async fn listen<T>(
-        statement: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
-        let listening = timeout(Duration::from_secs(10), statement).await;
-        listening.unwrap_or_else(|elapsed| {
-            let silence = io::Error::new(io::ErrorKind::TimedOut, elapsed);
-            Err(silence.into())
-        })
-    }
+pub(crate) async fn listen<T>(
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let listening = timeout(Duration::from_secs(10), statement).await;
+    listening.unwrap_or_else(|elapsed| {
+        let silence = io::Error::new(io::ErrorKind::TimedOut, elapsed);
+        Err(silence.into())
+    })
 }
 
 impl PgConnection {

@@ -7,7 +7,7 @@ use fleet::{
     store::{
         DecisionError,
         accept::NewCall,
-        cancel::{self, Cancellation, Verdict},
+        cancel::{self, CancelVerdict, Cancellation},
         claim::Claim,
         complete::{Complete, Guard},
         lane::{Locks, Statement},
@@ -33,7 +33,7 @@ fn wish(call: CallId) -> Cancellation<'static> {
     }
 }
 
-async fn ask(ledger: &Ledger, cancellation: &Cancellation<'_>) -> Option<Verdict> {
+async fn ask(ledger: &Ledger, cancellation: &Cancellation<'_>) -> Option<CancelVerdict> {
     cancel::cancel(&ledger.database.pool, cancellation)
         .await
         .unwrap()
@@ -71,7 +71,7 @@ async fn what_waits_is_cancelled_and_never_claimed() {
         let dispatcher = new.dispatcher;
         let call = ledger.accepted(new).await;
         let verdict = ask(&ledger, &wish(call)).await.unwrap();
-        let expected = Verdict {
+        let expected = CancelVerdict {
             result: CancelResult::Cancelled,
             state: State::Cancelled,
             worker: None,

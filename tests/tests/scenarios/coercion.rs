@@ -1,6 +1,6 @@
 //! What a model got slightly wrong is mended before its tool sees it, and everybody can read what was changed.
 //!
-//! Every rule, and what no rule touches, is in `fleet/src/arguments/coerce` and `fleet/tests/coercion`; here is what a
+//! Every rule, and what no rule touches, is in `arguments/src/coerce` and `arguments/tests/coercion`; here is what a
 //! fleet makes of it.
 
 use fleet_tests::{

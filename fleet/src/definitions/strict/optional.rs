@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Keywords, Strict, at};
+use super::place::{Keywords, Strict, at};
 use crate::{
     arguments::{
         Level,

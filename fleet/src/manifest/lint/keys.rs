@@ -1,7 +1,7 @@
 //! Properties that look like an idempotency key: a model that tries again makes up another value.
 
-use super::{Subject, Warnings, names::folded};
-use crate::{arguments::pointer_segment, manifest::check::properties};
+use super::{linted::Linted, names::folded, warnings::Warnings};
+use crate::{arguments::pointer_segment, manifest::input::properties};
 
 /// Names of keys and of tool-call ids, without case and separators. Ids of things, such as `request_id`, are no keys.
 const KEYS: [&str; 12] = [
@@ -20,7 +20,7 @@ const KEYS: [&str; 12] = [
 ];
 
 /// Warns of a write whose caller fills in what should tell a repetition from a new call.
-pub(super) fn lint(subject: &Subject<'_>, warnings: &mut Warnings) {
+pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     if !subject.writes() {
         return;
     }

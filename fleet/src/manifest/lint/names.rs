@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::Warnings;
+use super::warnings::Warnings;
 use crate::arguments::{WRAPPERS, pointer_segment};
 
 /// The names of the properties of one object; `top` if they are the arguments themselves.

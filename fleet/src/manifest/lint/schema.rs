@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Subject, Warnings, names, says, values};
+use super::{keyword::says, linted::Linted, names, values, warnings::Warnings};
 use crate::{
     arguments::{Inner, inner, keywords},
     manifest::required,
@@ -12,7 +12,7 @@ use crate::{
 
 const ROOT: &str = "/input_schema";
 
-pub(super) fn lint(subject: &Subject<'_>, warnings: &mut Warnings) {
+pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     let schema = subject.input_schema;
     for union in ["anyOf", "oneOf", "allOf"] {
         if says(schema, union) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Warnings, says};
+use super::{keyword::says, warnings::Warnings};
 use crate::arguments::keywords;
 
 /// About a schema by itself, wherever it stands.

@@ -2,18 +2,19 @@
 //!
 //! This is the first of three doors. It reads the text alone and gives the operator a sentence; the server's own grammar
 //! (`PREPARE`) refuses the same and more before a statement first runs; and whatever a statement does, it does as the role
-//! of its connection. A function of that database can still do all that its owner may: nobody can read that from here.
+//! of its connection. A function of that database can still do all that its owner may: that cannot be read here.
 
 mod functions;
 mod token;
 
 use serde_json::Value;
 
-use self::token::{Kind, Token};
+use self::token::{Token, TokenKind};
 use super::{
-    Manifest, RowBounds, SqlSpec,
-    check::Problems,
+    executor::{RowBounds, SqlSpec},
+    problem::Problems,
     request::{check_text, embedded, placeholder},
+    version::Manifest,
 };
 use crate::{arguments::pointer_segment, call::Effect, secrets::Secrets};
 
@@ -33,7 +34,7 @@ pub(super) fn check(spec: &SqlSpec, manifest: &Manifest, problems: &mut Problems
             if tokens.last().is_some_and(|last| symbol(last) == Some(b';')) {
                 tokens.pop();
             }
-            let statement = Statement { tokens };
+            let statement = Pieces { tokens };
             statement.check_kind(manifest.effect, |message| problems.add(place, message));
             statement.check_names(|message| problems.add(place, message));
             statement.check_placeholders(spec.params.len(), |message| problems.add(place, message));
@@ -105,11 +106,11 @@ fn check_literal(path: &str, value: &Value, manifest: &Manifest, problems: &mut 
 }
 
 /// A statement's pieces, without the `;` at its end.
-struct Statement {
+struct Pieces {
     tokens: Vec<Token>,
 }
 
-impl Statement {
+impl Pieces {
     fn check_kind(&self, effect: Effect, mut refuse: impl FnMut(String)) {
         let mut opening = self
             .tokens
@@ -161,7 +162,7 @@ impl Statement {
 
     fn check_names(&self, mut refuse: impl FnMut(String)) {
         for (index, token) in self.tokens.iter().enumerate() {
-            let (Kind::Word(name) | Kind::Quoted(name)) = &token.kind else {
+            let (TokenKind::Word(name) | TokenKind::Quoted(name)) = &token.kind else {
                 continue;
             };
             let next = self.tokens.get(index + 1).and_then(symbol);
@@ -181,7 +182,7 @@ impl Statement {
     fn check_placeholders(&self, params: usize, mut refuse: impl FnMut(String)) {
         let used = |number: usize| {
             self.tokens.iter().any(|token| {
-                matches!(token.kind, Kind::Placeholder(Some(n)) if usize::try_from(n) == Ok(number))
+                matches!(token.kind, TokenKind::Placeholder(Some(n)) if usize::try_from(n) == Ok(number))
             })
         };
         for number in (1..=params).filter(|number| !used(*number)) {
@@ -190,12 +191,12 @@ impl Statement {
             ));
         }
         let beyond = self.tokens.iter().find_map(|token| match token.kind {
-            Kind::Placeholder(Some(n))
+            TokenKind::Placeholder(Some(n))
                 if n == 0 || usize::try_from(n).is_ok_and(|n| n > params) =>
             {
                 Some(format!("${n}"))
             }
-            Kind::Placeholder(None) => Some("a placeholder with so many digits".to_owned()),
+            TokenKind::Placeholder(None) => Some("a placeholder with so many digits".to_owned()),
             _ => None,
         });
         if let Some(placeholder) = beyond {
@@ -217,24 +218,30 @@ impl Statement {
 
 fn word(token: &Token) -> Option<&str> {
     match &token.kind {
-        Kind::Word(word) => Some(word),
-        Kind::Quoted(_) | Kind::Placeholder(_) | Kind::Text | Kind::Number | Kind::Symbol(_) => {
-            None
-        }
+        TokenKind::Word(word) => Some(word),
+        TokenKind::Quoted(_)
+        | TokenKind::Placeholder(_)
+        | TokenKind::Text
+        | TokenKind::Number
+        | TokenKind::Symbol(_) => None,
     }
 }
 
 fn symbol(token: &Token) -> Option<u8> {
     match token.kind {
-        Kind::Symbol(symbol) => Some(symbol),
-        Kind::Word(_) | Kind::Quoted(_) | Kind::Placeholder(_) | Kind::Text | Kind::Number => None,
+        TokenKind::Symbol(symbol) => Some(symbol),
+        TokenKind::Word(_)
+        | TokenKind::Quoted(_)
+        | TokenKind::Placeholder(_)
+        | TokenKind::Text
+        | TokenKind::Number => None,
     }
 }
 
 /// Whether it creates a table by `SELECT INTO`, which the server prepares like any other `SELECT`; so does what cannot be
 /// read.
 pub fn selects_into(statement: &str) -> bool {
-    token::tokens(statement).map_or(true, |tokens| Statement { tokens }.selects_into())
+    token::tokens(statement).map_or(true, |tokens| Pieces { tokens }.selects_into())
 }
 
 /// The statement without a `;` at its end, each placeholder replaced; `None` if it cannot be read.
@@ -244,8 +251,8 @@ pub fn with_placeholders(statement: &str, replacement: impl Fn(u32) -> String) -
     let mut copied = 0;
     for (index, token) in tokens.iter().enumerate() {
         let instead = match token.kind {
-            Kind::Placeholder(number) => replacement(number?),
-            Kind::Symbol(b';') if index + 1 == tokens.len() => String::new(),
+            TokenKind::Placeholder(number) => replacement(number?),
+            TokenKind::Symbol(b';') if index + 1 == tokens.len() => String::new(),
             _ => continue,
         };
         text.push_str(&statement[copied..token.place.start]);

@@ -8,13 +8,13 @@ use std::ops::Range;
 /// A piece of a statement, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) place: Range<usize>,
 }
 
 /// What a piece is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A keyword or a name, in small letters as the server reads it.
     Word(String),
     /// A name in double quotes, without them.
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&mut self, byte: u8) -> Result<Kind, &'static str> {
+    fn read(&mut self, byte: u8) -> Result<TokenKind, &'static str> {
         let next = self.peek(1);
         let quote = next == Some(b'\'');
         match byte {
@@ -116,11 +116,11 @@ impl<'a> Reader<'a> {
             b'.' if next.is_some_and(|next| next.is_ascii_digit()) => Ok(self.number()),
             _ if starts_word(byte) => {
                 let word = self.take(continues_word);
-                Ok(Kind::Word(word.to_ascii_lowercase()))
+                Ok(TokenKind::Word(word.to_ascii_lowercase()))
             }
             _ => {
                 self.at += 1;
-                Ok(Kind::Symbol(byte))
+                Ok(TokenKind::Symbol(byte))
             }
         }
     }
@@ -133,14 +133,14 @@ impl<'a> Reader<'a> {
         taken
     }
 
-    fn text(&mut self, opening: usize, escapes: Escapes) -> Result<Kind, &'static str> {
+    fn text(&mut self, opening: usize, escapes: Escapes) -> Result<TokenKind, &'static str> {
         self.at += opening;
         loop {
             match self.peek(0) {
                 Some(b'\'') if self.peek(1) == Some(b'\'') => self.at += 2,
                 Some(b'\'') => {
                     self.at += 1;
-                    return Ok(Kind::Text);
+                    return Ok(TokenKind::Text);
                 }
                 Some(b'\\') if matches!(escapes, Escapes::Backslash) => self.at += 2,
                 Some(_) => self.at += 1,
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn quoted(&mut self) -> Result<Kind, &'static str> {
+    fn quoted(&mut self) -> Result<TokenKind, &'static str> {
         self.at += 1;
         let from = self.at;
         loop {
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
                 Some(b'"') => {
                     let name = self.text[from..self.at].replace("\"\"", "\"");
                     self.at += 1;
-                    return Ok(Kind::Quoted(name));
+                    return Ok(TokenKind::Quoted(name));
                 }
                 Some(_) => self.at += 1,
                 None => return Err("a name does not end; close it with \""),
@@ -167,12 +167,12 @@ impl<'a> Reader<'a> {
     }
 
     /// `$1`, `$$…$$` or `$tag$…$tag$`; else a symbol.
-    fn dollar(&mut self) -> Result<Kind, &'static str> {
+    fn dollar(&mut self) -> Result<TokenKind, &'static str> {
         let from = self.at;
         self.at += 1;
         let digits = self.take(|byte| byte.is_ascii_digit());
         if !digits.is_empty() {
-            return Ok(Kind::Placeholder(digits.parse().ok()));
+            return Ok(TokenKind::Placeholder(digits.parse().ok()));
         }
         if self
             .peek(0)
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
         if self.peek(0) != Some(b'$') {
             self.at = from + 1;
-            return Ok(Kind::Symbol(b'$'));
+            return Ok(TokenKind::Symbol(b'$'));
         }
         self.at += 1;
         let tag = &self.text[from..self.at];
@@ -190,13 +190,13 @@ impl<'a> Reader<'a> {
             return Err("a text in dollar quotes does not end; repeat its opening quote");
         };
         self.at += length + tag.len();
-        Ok(Kind::Text)
+        Ok(TokenKind::Text)
     }
 
     /// Where the server stops reading a number, nothing but another number or a word could go on.
-    fn number(&mut self) -> Kind {
+    fn number(&mut self) -> TokenKind {
         self.take(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
-        Kind::Number
+        TokenKind::Number
     }
 }
 
@@ -221,12 +221,12 @@ mod tests {
     fn words(statement: &str) -> String {
         let tokens = tokens(statement).unwrap();
         let shown = tokens.iter().map(|token| match &token.kind {
-            Kind::Word(word) => word.clone(),
-            Kind::Quoted(name) => format!("\"{name}\""),
-            Kind::Placeholder(number) => format!("${}", number.unwrap_or(0)),
-            Kind::Text => "'".to_owned(),
-            Kind::Number => "0".to_owned(),
-            Kind::Symbol(symbol) => char::from(*symbol).to_string(),
+            TokenKind::Word(word) => word.clone(),
+            TokenKind::Quoted(name) => format!("\"{name}\""),
+            TokenKind::Placeholder(number) => format!("${}", number.unwrap_or(0)),
+            TokenKind::Text => "'".to_owned(),
+            TokenKind::Number => "0".to_owned(),
+            TokenKind::Symbol(symbol) => char::from(*symbol).to_string(),
         });
         shown.collect::<Vec<_>>().join(" ")
     }

@@ -4,7 +4,7 @@
 //! ended answers its key with the same bytes for as long as the key lives, so trying again takes a new one; and where the effect
 //! may be there, nothing may be sent again at all. `docs/errors/` says the same of each code; a test holds the two together.
 
-use super::Suggestion;
+use super::suggestion::Suggestion;
 use crate::{
     call::EffectKnown,
     wire::{code::Code, message::Message},
@@ -12,7 +12,7 @@ use crate::{
 
 /// Where a request stands when its caller reads the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RequestStage {
     /// It was turned away: there is no call of it, and its key is free.
     Refused,
     /// Its call has ended, or is in doubt, and this is known of the effect.
@@ -71,7 +71,7 @@ pub enum Advice {
     CheckAndLeave,
     /// The answer is there, but for some characters.
     UseAnswer,
-    /// Nobody knows whether it happened.
+    /// Whether it happened is unknown.
     DoNotRepeat,
     /// No repetition helps.
     TellUser,
@@ -79,10 +79,10 @@ pub enum Advice {
 
 impl Advice {
     /// The table.
-    pub const fn of(code: Code, standing: Standing) -> Self {
+    pub const fn of(code: Code, standing: RequestStage) -> Self {
         match standing {
-            Standing::Refused => Self::of_refusal(code),
-            Standing::Ended(effect) => Self::of_end(code, effect),
+            RequestStage::Refused => Self::of_refusal(code),
+            RequestStage::Ended(effect) => Self::of_end(code, effect),
         }
     }
 

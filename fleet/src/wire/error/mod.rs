@@ -3,38 +3,22 @@
 //! Every message says three things: what happened, what is known about the effect, what to do next.
 
 pub mod advice;
+mod suggestion;
 mod words;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::suggestion::Suggestion;
 use self::{
-    advice::{Advice, Standing},
+    advice::{Advice, RequestStage},
     words::{UNCONFIRMED, UNREADABLE, known, known_at_the_door, told},
 };
 use crate::{
-    call::{EffectKnown, Language, words},
+    call::{EffectKnown, Language},
     outcome::ToolFailure,
     said,
     wire::{code::Code, message::Message},
 };
-
-words! {
-    /// What a model should do next.
-    Suggestion {
-        /// Send corrected arguments, or others.
-        FixArguments = "fix_arguments",
-        /// The same may work later.
-        RetryLater = "retry_later",
-        /// Ask for less.
-        Simplify = "simplify",
-        /// A person has to decide, or to mend the program that calls.
-        AskUser = "ask_user",
-        /// Look before acting: at the list of tools, at a call, at the world.
-        CheckState = "check_state",
-        /// It must not be sent again.
-        DoNotRepeat = "do_not_repeat",
-    }
-}
 
 /// The `error` of an envelope.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +44,7 @@ pub struct ErrorBody {
 impl ErrorBody {
     /// A refusal at the door: nothing was stored, and the key is free. Of what was asked about a call: it stays as it is.
     pub fn refused(code: Code, what: &Message, language: Language) -> Self {
-        let advice = Advice::of(code, Standing::Refused);
+        let advice = Advice::of(code, RequestStage::Refused);
         let message = match known_at_the_door(code) {
             Some(known) => told(&[what, known, advice.sentence()], language),
             None => told(&[what, advice.sentence()], language),
@@ -119,7 +103,7 @@ impl ErrorBody {
         let advice = if failure.is_mended() {
             Advice::UseAnswer
         } else {
-            Advice::of(failure.code, Standing::Ended(effect))
+            Advice::of(failure.code, RequestStage::Ended(effect))
         };
         let parts = [&failure.message, known(effect), advice.sentence()];
         Self {
@@ -142,7 +126,7 @@ impl ErrorBody {
         }
     }
 
-    /// The effect may have happened: `failure` is why nobody knows.
+    /// The effect may have happened: `failure` is why it is unknown.
     pub fn in_doubt(failure: &ToolFailure, language: Language) -> Self {
         let cause = serde_json::json!({ "cause": failure.told(language) });
         let doubt = ToolFailure {
@@ -171,7 +155,7 @@ impl ErrorBody {
     /// Whether who sent a refused request can mend it: the outcome is then `business_error`.
     pub const fn is_callers_to_mend(&self) -> bool {
         !matches!(
-            Advice::of(self.code, Standing::Refused),
+            Advice::of(self.code, RequestStage::Refused),
             Advice::SendLater | Advice::SendAgain | Advice::CheckState | Advice::TellUser
         )
     }

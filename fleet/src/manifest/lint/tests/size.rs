@@ -5,6 +5,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 
 use super::*;
+use crate::manifest::lint::warnings::WARNINGS_MAX;
 
 /// So many properties, each of which is warned of and has a default that does not fit.
 fn wide(properties: usize) -> Manifest {
@@ -17,7 +18,7 @@ fn wide(properties: usize) -> Manifest {
 
 fn looked_at(manifest: &Manifest) -> Vec<ManifestProblem> {
     let mut found = Warnings::default();
-    schema::lint(&Subject::of(manifest), &mut found);
+    schema::lint(&Linted::of(manifest), &mut found);
     let unfit = crate::arguments::unfit_defaults(&manifest.input_schema);
     let declared = manifest.input_schema["properties"]
         .as_object()

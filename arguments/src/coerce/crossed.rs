@@ -1,0 +1,217 @@
+//! Values that were sent in each other's place.
+
+use std::{iter, ptr};
+
+use serde_json::Value;
+
+use crate::{
+    kind, pointer,
+    schema::{keywords, places},
+};
+
+/// Values that are looked at for one call before it is given up, and all others are taken for crossed.
+pub(super) const VISITS_MAX: usize = 100_000;
+
+/// Whether the value at `place`, or one around it, does not belong there, but where another stands, and that one here:
+/// one beside it, or, of scalars, one anywhere in the arguments.
+///
+/// Then it is not known which was meant: both as they are, or both as they could be read where they stand. Takes what it
+/// looks at from `visits`.
+pub(super) fn is_crossed(root: &Value, args: &Value, place: &str, visits: &mut usize) -> bool {
+    let mut looking = Looking { root, visits };
+    let mut outwards = iter::successors(Some(place), |place| Some(pointer::split(place)?.0));
+    let is_crossed = outwards.any(|place| looking.finds_beside(args, place))
+        || looking.finds_far(args, place)
+        || looking.finds_tag(args, place);
+    is_crossed || *visits == 0
+}
+
+/// Whether a value is of a kind that a schema allows, and so is all that is in it.
+pub(super) fn fits(root: &Value, value: &Value, schema: &Value) -> bool {
+    let mut visits = VISITS_MAX;
+    let mut looking = Looking {
+        root,
+        visits: &mut visits,
+    };
+    let fits = looking.fits(value, &[schema]);
+    fits || visits == 0
+}
+
+struct Looking<'s, 'v> {
+    root: &'s Value,
+    visits: &'v mut usize,
+}
+
+impl<'s> Looking<'s, '_> {
+    /// Whether the value at a place could change places with another part of what is around it.
+    fn finds_beside(&mut self, args: &Value, place: &str) -> bool {
+        let Some((outer, name)) = pointer::split(place) else {
+            return false;
+        };
+        let Some((parent, value)) = args.pointer(outer).zip(args.pointer(place)) else {
+            return false;
+        };
+        let around = places::schemas_at(self.root, args, outer);
+        // The items of a list are all alike, but for those of a tuple.
+        if parent.is_array() && !places::is_tuple(&around) {
+            return false;
+        }
+        let here = places::below(&around, parent, &name);
+        !self.fits(value, &here[..])
+            && places::parts(parent).any(|(other, beside)| {
+                let there = places::below(&around, parent, &other);
+                self.could_change((value, &here[..]), (beside, &there[..]))
+            })
+    }
+
+    /// Whether the scalar at a place could change places with any other.
+    fn finds_far(&mut self, args: &Value, place: &str) -> bool {
+        let Some(value) = args.pointer(place).filter(|value| is_scalar(value)) else {
+            return false;
+        };
+        let here = places::outermost_at(self.root, args, place);
+        let mut found = self.fits(value, &here[..]);
+        if found {
+            return false;
+        }
+        places::visit(self.root, args, &mut |schemas, container| {
+            if found || self.visit().is_none() {
+                found = true;
+                return;
+            }
+            let scalars = places::parts(container).filter(|(_, part)| is_scalar(part));
+            for (name, other) in scalars {
+                let there = places::below(schemas, container, &name);
+                found = found || self.could_change((value, &here[..]), (other, &there[..]));
+            }
+        });
+        found
+    }
+
+    /// Whether the value fits where it stands but for the branch of a union that a word beside it, or around it, chooses,
+    /// and that word could have changed places with another.
+    fn finds_tag(&mut self, args: &Value, place: &str) -> bool {
+        let here = places::outermost_at(self.root, args, place);
+        let fits = (args.pointer(place)).is_some_and(|value| self.fits(value, &here));
+        let mut outwards = iter::successors(Some(place), |place| Some(pointer::split(place)?.0));
+        fits && outwards.any(|outer| {
+            let around = args.pointer(outer).filter(|around| around.is_object());
+            let Some(around) = around.filter(|_| outer != place) else {
+                return false;
+            };
+            let schemas = places::schemas_at(self.root, args, outer);
+            places::parts(around).any(|(name, word)| {
+                let there = places::below(&schemas, around, &name);
+                is_scalar(word) && lists(self.root, &there) && self.finds_other(args, word, &there)
+            })
+        })
+    }
+
+    /// Whether another word stands anywhere that could change places with this one.
+    fn finds_other(&mut self, args: &Value, word: &Value, here: &[&'s Value]) -> bool {
+        let mut found = false;
+        places::visit(self.root, args, &mut |schemas, container| {
+            let scalars = places::parts(container).filter(|(_, part)| is_scalar(part));
+            for (name, other) in scalars {
+                let there = places::below(schemas, container, &name);
+                found = found
+                    || self.visit().is_none()
+                    || (other != word && self.fits(other, here) && self.fits_there(word, &there));
+            }
+        });
+        found
+    }
+
+    fn could_change(&mut self, one: (&Value, &[&'s Value]), other: (&Value, &[&'s Value])) -> bool {
+        let ((value, here), (beside, there)) = (one, other);
+        if self.visit().is_none() {
+            return true;
+        }
+        // Where the same is said of both, this one fits there as little as here.
+        !is_same(here, there) && self.fits(beside, here) && self.fits_there(value, there)
+    }
+
+    /// Of a property that an open object does not declare, nothing is said, and any value fits.
+    fn fits_there(&mut self, value: &Value, there: &[&'s Value]) -> bool {
+        there.is_empty() || self.fits(value, there)
+    }
+
+    fn visit(&mut self) -> Option<()> {
+        *self.visits = self.visits.checked_sub(1)?;
+        Some(())
+    }
+
+    /// Whether a value is of a kind that these schemas allow, and so is all that is in it.
+    fn fits(&mut self, value: &Value, schemas: &[&'s Value]) -> bool {
+        if self.visit().is_none() {
+            return false;
+        }
+        let kind = kind::kind_of(value);
+        let may_be = |schema: &&Value| places::may_be(self.root, schema, kind, Some(value));
+        if !schemas.iter().any(may_be) {
+            return false;
+        }
+        if !(value.is_object() || value.is_array()) {
+            return true;
+        }
+        let takes_any = |schema: &&Value| places::takes_other_names(self.root, schema);
+        let is_closed = value.is_object() && !schemas.iter().any(takes_any);
+        let all = places::in_place(self.root, schemas.to_vec());
+        places::parts(value).all(|(name, part)| match places::below(&all, value, &name) {
+            unknown if unknown.is_empty() => !is_closed,
+            known => self.fits(part, &known),
+        })
+    }
+}
+
+/// Whether one of these schemas says which words there may be.
+fn lists(root: &Value, schemas: &[&Value]) -> bool {
+    let all = places::in_place(root, schemas.to_vec());
+    all.iter().any(|schema| keywords::values(schema).is_some())
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !(value.is_object() || value.is_array())
+}
+
+fn is_same(one: &[&Value], other: &[&Value]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| ptr::eq(*a, *b))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_are_crossed_if_both_belong_where_the_other_stands() {
+        let schema = json!({
+            "properties": {
+                "days": {"type": "integer"},
+                "zip": {"type": "string"},
+                "mode": {"enum": ["fast", "careful"]},
+                "size": {"enum": ["S", "FAST"]},
+                "pair": {"prefixItems": [{"type": "string"}], "items": {"type": "number"}},
+                "all": {"items": {"type": "integer"}},
+                "words": {"items": {"type": "string"}},
+            },
+        });
+        let crossed =
+            |args: Value, place: &str| is_crossed(&schema, &args, place, &mut VISITS_MAX.clone());
+        assert!(crossed(json!({"days": "5", "zip": 10115}), "/days"));
+        assert!(crossed(json!({"days": "5", "zip": 10115}), "/zip"));
+        assert!(crossed(json!({"mode": "FAST", "size": "fast"}), "/mode"));
+        assert!(crossed(json!({"pair": [5, "a"]}), "/pair/0"));
+        assert!(crossed(json!({"pair": [5, 6, "a"]}), "/pair/2"));
+        assert!(crossed(json!({"all": ["5"], "words": [6]}), "/all/0"));
+        assert!(crossed(json!({"all": ["5"], "words": []}), "/all/0"));
+        assert!(!crossed(json!({"all": ["5"], "words": ["a"]}), "/all/0"));
+        assert!(!crossed(json!({"days": "5", "zip": "10115"}), "/days"));
+        assert!(!crossed(json!({"days": "5"}), "/days"));
+        assert!(!crossed(json!({"days": "5", "mode": 7}), "/days"));
+        assert!(!crossed(json!({"pair": [5, 6]}), "/pair/0"));
+        assert!(!crossed(json!({"all": ["5", 6, "7"]}), "/all/0"));
+        assert!(!crossed(json!("5"), ""));
+    }
+}

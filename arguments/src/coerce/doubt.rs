@@ -1,0 +1,127 @@
+//! What a mending leaves in doubt when it is looked at as a whole, though each of its changes is certain by itself.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{crossed, edit::Draft, rule::Rule, single::is_single};
+use crate::{
+    pointer,
+    schema::{keywords, places},
+};
+
+/// Whether something else may have been meant by what was `sent`, without its wrapper, and was mended so.
+pub(super) fn remains(root: &Value, sent: &Value, mended: &Draft) -> bool {
+    let is_reading = |change| is_only_a_reading(root, &mended.args, change);
+    mended.changes.iter().any(is_reading)
+        || (mended.any(is_removal) && has_other_names(root, &mended.args))
+        || (mended.any(is_text_of_scalar) && may_be_elsewhere(root, sent, mended))
+}
+
+const fn is_removal(rule: Rule) -> bool {
+    matches!(rule, Rule::NullRemoved | Rule::EmptyRemoved)
+}
+
+const fn is_text_of_scalar(rule: Rule) -> bool {
+    matches!(rule, Rule::IntegerToString | Rule::BooleanToString)
+}
+
+/// Whether a change tells what could be read there, and so makes other readings uncertain, but is never made itself.
+fn is_only_a_reading(root: &Value, args: &Value, (place, rule): &(String, Rule)) -> bool {
+    let schemas = places::schemas_at(root, args, place);
+    match rule {
+        // As free text, and not as one of some words.
+        Rule::BooleanToString => {
+            let lists = |schema: &&Value| keywords::values(schema).is_some();
+            let is_text = |schema: &&Value| keywords::types(schema).contains(&"string");
+            let mut free = schemas.iter().filter(|schema| !lists(schema));
+            free.any(is_text) || !schemas.iter().any(lists)
+        }
+        Rule::ValueToArray => match args.pointer(place).and_then(|list| list.get(0)) {
+            Some(Value::String(text)) => !is_single(text, &places::of_items(root, &schemas)),
+            Some(Value::Object(entries)) => is_box(entries),
+            _other => false,
+        },
+        // Of an item, the brackets may be those of all of them.
+        Rule::ArrayToValue => !pointer::is_property(args, place),
+        _made => false,
+    }
+}
+
+/// Whether an object holds nothing but a list: it may be the list that was to stand there.
+fn is_box(entries: &Map<String, Value>) -> bool {
+    entries.len() == 1 && entries.values().all(Value::is_array)
+}
+
+/// Whether a property stands where its object declares others and not this one: it may be what was sent as nothing.
+fn has_other_names(root: &Value, args: &Value) -> bool {
+    let mut has = false;
+    places::visit(root, args, &mut |schemas, value| {
+        let declared = places::declared(schemas);
+        let mut names = value.as_object().into_iter().flat_map(Map::keys);
+        let is_other = |name: &String| !declared.contains_key(&**name);
+        has |= !declared.is_empty() && names.any(is_other);
+    });
+    has
+}
+
+/// Whether a scalar that became a text may belong somewhere else: something else was wrong too, or a property that could
+/// have it as it was is missing while this one need not be there.
+fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
+    if mended.any(|rule| rule != Rule::Unwrap && !is_text_of_scalar(rule)) {
+        return true;
+    }
+    let mut absent = places::absent(root, sent);
+    absent.extend(of_other_names(root, sent));
+    let texts = mended
+        .changes
+        .iter()
+        .filter(|(_, rule)| is_text_of_scalar(*rule));
+    let texts: BTreeSet<&str> = texts.map(|(place, _)| property(sent, place)).collect();
+    texts.into_iter().any(|place| {
+        let value = sent.pointer(place).expect("nothing else was changed");
+        let would_take = |other: &&Value| crossed::fits(root, value, other);
+        !is_required(root, sent, place) && absent.iter().any(would_take)
+    })
+}
+
+/// What the objects of these arguments say of properties that they do not name: of such, one is always missing.
+fn of_other_names<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
+    let mut said = Vec::new();
+    places::visit(root, args, &mut |schemas, value| {
+        let schemas = schemas.iter().filter(|_| value.is_object());
+        said.extend(schemas.flat_map(|schema| {
+            let words = ["additionalProperties", "unevaluatedProperties"];
+            let named = words.map(|word| schema.get(word));
+            let patterns = schema.get("patternProperties").and_then(Value::as_object);
+            let patterns = patterns.into_iter().flat_map(Map::values);
+            let others = named.into_iter().flatten().chain(patterns);
+            others.filter(|schema| schema.is_object())
+        }));
+    });
+    said
+}
+
+/// The property at a place, or in which the place is as an item.
+fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
+    while !pointer::is_property(args, place)
+        && let Some((outer, _)) = pointer::split(place)
+    {
+        place = outer;
+    }
+    place
+}
+
+/// Whether it is certain that a property must be there. What only a branch of a union requires is not certain: another branch
+/// may have been meant.
+fn is_required(root: &Value, args: &Value, place: &str) -> bool {
+    let requires = |schema: &&Value, name: &str| {
+        let certain = places::certain(root, &[schema]);
+        let mut required = certain.iter().flat_map(|schema| keywords::required(schema));
+        required.any(|required| required == name)
+    };
+    pointer::split(place).is_some_and(|(outer, name)| {
+        let around = places::outermost_at(root, args, outer);
+        around.iter().all(|schema| requires(schema, &name))
+    })
+}

@@ -1,0 +1,145 @@
+//! The gaps between two steps: their names, whose they are, and what a process that stops there leaves.
+
+use crate::call::words;
+
+words! {
+    /// The gap after a step: the step is done, the next one has not begun.
+    Checkpoint {
+        // A call comes in.
+        /// The submission has passed the door; nothing is stored.
+        Validated = "validated",
+        /// The statement that stores calls is on its way to Postgres; no answer has come.
+        CommitSent = "commit_sent",
+        /// The call is stored; no caller was told.
+        Committed = "committed",
+        /// The pointer was handed to NATS; the caller was not told.
+        Published = "published",
+        /// A caller who waits is about to be told what came of the call.
+        Decided = "decided",
+        /// The caller was told.
+        Answered = "answered",
+
+        // A worker takes it.
+        /// The message is here; nothing was looked at.
+        Delivered = "delivered",
+        /// The message will not become an attempt: the row says why. It is not acknowledged.
+        Skipped = "skipped",
+        /// The request is ready to go out; nothing is claimed.
+        Gated = "gated",
+        /// The claim is on its way to Postgres; no answer has come.
+        ClaimSent = "claim_sent",
+        /// The claim is known to be committed; the message is not acknowledged.
+        Claimed = "claimed",
+        /// The message is acknowledged.
+        Acked = "acked",
+        /// The lease was looked at once more; the tool is about to be started.
+        Starting = "starting",
+        /// The tool has answered, or could not be started; nothing is recorded.
+        Executed = "executed",
+        /// The outcome is on its way to Postgres; no answer has come.
+        CompleteSent = "complete_sent",
+        /// The outcome is recorded; the waiting caller was not told.
+        Completed = "completed",
+        /// The waiting caller was told.
+        Replied = "replied",
+
+        // The sweep finds what was lost.
+        /// Calls whose pause is over were taken; they are not published.
+        DueTaken = "due_taken",
+        /// Held calls were released; they are not published.
+        Released = "released",
+        /// Calls whose pointer may be lost were found; they are not published.
+        LostPointerFound = "lost_pointer_found",
+        /// Calls whose deadline has passed were found; they are not ended.
+        ExpiredFound = "expired_found",
+        /// A silent worker was declared dead; its calls are still its own.
+        DeathDeclared = "death_declared",
+        /// Running calls that no worker runs were found; nothing was decided about them.
+        LossFound = "loss_found",
+        /// A call was ended or given back by the sweep; the waiting caller was not told.
+        SweepEnded = "sweep_ended",
+        /// Calls in doubt whose probe is due were taken; no probe was sent.
+        DoubtTaken = "doubt_taken",
+        /// A probe was accepted as a call; it is not published.
+        ProbeStarted = "probe_started",
+        /// A call in doubt was settled by its probe; the waiting caller was not told.
+        ProbeSettled = "probe_settled",
+    }
+}
+
+words! {
+    /// Whose step it is.
+    Role {
+        /// A dispatcher, for a caller.
+        Dispatcher = "dispatcher",
+        /// A worker.
+        Worker = "worker",
+        /// A dispatcher, for no single caller.
+        Sweep = "sweep",
+    }
+}
+
+impl Checkpoint {
+    /// Whose step it is.
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Validated
+            | Self::CommitSent
+            | Self::Committed
+            | Self::Published
+            | Self::Decided
+            | Self::Answered => Role::Dispatcher,
+            Self::Delivered
+            | Self::Skipped
+            | Self::Gated
+            | Self::ClaimSent
+            | Self::Claimed
+            | Self::Acked
+            | Self::Starting
+            | Self::Executed
+            | Self::CompleteSent
+            | Self::Completed
+            | Self::Replied => Role::Worker,
+            Self::DueTaken
+            | Self::Released
+            | Self::LostPointerFound
+            | Self::ExpiredFound
+            | Self::DeathDeclared
+            | Self::LossFound
+            | Self::SweepEnded
+            | Self::DoubtTaken
+            | Self::ProbeStarted
+            | Self::ProbeSettled => Role::Sweep,
+        }
+    }
+
+    /// Whether the process that stops here leaves an attempt that may have started; `None`: that is open until Postgres is
+    /// asked. Only such an attempt puts a `once` call in doubt.
+    pub const fn leaves_an_attempt(self) -> Option<bool> {
+        match self {
+            Self::Claimed | Self::Acked | Self::Starting | Self::Executed => Some(true),
+            Self::ClaimSent | Self::CompleteSent => None,
+            Self::Validated
+            | Self::CommitSent
+            | Self::Committed
+            | Self::Published
+            | Self::Decided
+            | Self::Answered
+            | Self::Delivered
+            | Self::Skipped
+            | Self::Gated
+            | Self::Completed
+            | Self::Replied
+            | Self::DueTaken
+            | Self::Released
+            | Self::LostPointerFound
+            | Self::ExpiredFound
+            | Self::DeathDeclared
+            | Self::LossFound
+            | Self::SweepEnded
+            | Self::DoubtTaken
+            | Self::ProbeStarted
+            | Self::ProbeSettled => Some(false),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What is looked at of a manifest, whole or in part.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    call::Effect,
+    manifest::{executor::ExecutorSpec, policy::KeyPolicy, version::Manifest},
+};
+
+/// What is looked at; `None` where it is not known.
+pub(super) struct Linted<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: Option<&'a str>,
+    pub(super) effect: Option<Effect>,
+    pub(super) key: Option<KeyPolicy>,
+    /// Whether it has a probe that does not say what proves a no.
+    pub(super) is_half_probed: bool,
+    /// The argument that the fleet fills with the key.
+    pub(super) key_argument: Option<&'a str>,
+    /// Whether it is a statement that does not say how many rows it expects.
+    pub(super) takes_any_rows: bool,
+    pub(super) input_schema: &'a Value,
+}
+
+impl<'a> Linted<'a> {
+    pub(super) fn of(manifest: &'a Manifest) -> Self {
+        let probe = manifest.probe.as_ref();
+        let idempotency = manifest.idempotency.as_ref();
+        let takes_any_rows =
+            matches!(&manifest.executor, ExecutorSpec::Sql(spec) if spec.rows.is_none());
+        Self {
+            name: manifest.name.as_str(),
+            description: Some(&manifest.description),
+            effect: Some(manifest.effect),
+            key: Some(manifest.key_policy()),
+            is_half_probed: probe.is_some_and(|probe| probe.not_applied_when.is_none()),
+            key_argument: idempotency.and_then(|how| how.argument.as_deref()),
+            takes_any_rows,
+            input_schema: &manifest.input_schema,
+        }
+    }
+
+    /// Of the value of a manifest that has problems, as far as it can be read.
+    pub(super) fn of_value(value: &'a Value) -> Self {
+        let word = |name: &str| value.get(name).and_then(Value::as_str);
+        let probe = value.get("probe").and_then(Value::as_object);
+        Self {
+            name: word("name").unwrap_or_default(),
+            description: word("description"),
+            effect: field(value, "effect"),
+            key: field(value, "key"),
+            is_half_probed: probe.is_some_and(|probe| !probe.contains_key("not_applied_when")),
+            key_argument: value
+                .pointer("/idempotency/argument")
+                .and_then(Value::as_str),
+            takes_any_rows: value
+                .pointer("/executor/sql")
+                .is_some_and(|sql| sql.get("rows").is_none()),
+            input_schema: value.get("input_schema").unwrap_or(&Value::Null),
+        }
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.effect.is_some_and(|effect| effect != Effect::Read)
+    }
+}
+
+fn field<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
+    let field = value.get(name)?.clone();
+    // What it should have been is one of the problems.
+    serde_json::from_value(field).ok()
+}

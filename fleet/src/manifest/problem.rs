@@ -1,0 +1,42 @@
+//! What is wrong with a manifest.
+
+use crate::ids::ToolName;
+
+/// One thing that is wrong with a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManifestProblem {
+    /// JSON pointer to the field; empty for the whole file.
+    pub path: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl ManifestProblem {
+    /// The tool of this file is in that one, too: which of them is meant would depend on their names.
+    pub fn duplicate(tool: &ToolName, other: &str) -> Self {
+        let remedy = "keep one of the two files, or give one of the tools another name";
+        Self::new(
+            "/name",
+            format!("the tool {tool} is in {other} too: {remedy}"),
+        )
+    }
+
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Problems in the order in which they were found.
+#[derive(Default)]
+pub(super) struct Problems {
+    pub(super) found: Vec<ManifestProblem>,
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.found.push(ManifestProblem::new(path, message));
+    }
+}

@@ -1,0 +1,185 @@
+//! One version of one tool, with what a file leaves out filled in.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    duration,
+    executor::ExecutorSpec,
+    optional,
+    policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
+    probe::ProbeSpec,
+    retry::RetryPolicy,
+    size,
+};
+use crate::{
+    arguments::{Level, Limits},
+    call::{Effect, Language},
+    ids::{QueueName, ToolName},
+};
+
+/// One version of one tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The name a caller uses.
+    pub name: ToolName,
+    /// Immutable once applied: the same version with other content is refused.
+    pub version: i32,
+    /// What a model reads to decide whether to call it.
+    pub description: String,
+    /// What running it again would mean.
+    pub effect: Effect,
+    /// JSON Schema 2020-12 of the arguments, an object.
+    pub input_schema: Value,
+    /// JSON Schema 2020-12 of the answer. `None`: any answer will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// How it is run.
+    pub executor: ExecutorSpec,
+    /// Which workers run it.
+    #[serde(default = "Manifest::default_queue")]
+    pub queue: QueueName,
+    /// Where the idempotency key of a call comes from. `None`: required for `once`, else optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyPolicy>,
+    /// How long a key lives after its call is terminal; at least 24 hours.
+    #[serde(default = "Manifest::default_key_retention", with = "duration")]
+    pub key_retention: Duration,
+    /// How the tool itself recognises a repeated call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency: Option<Idempotency>,
+    /// How long one attempt may take.
+    #[serde(default = "Manifest::default_timeout", with = "duration")]
+    pub timeout: Duration,
+    /// How long the whole call may take, from acceptance. A caller can ask for another one.
+    #[serde(default = "Manifest::default_deadline", with = "duration")]
+    pub deadline: Duration,
+    /// How long its first attempt may be waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional")]
+    pub max_queue_wait: Option<Duration>,
+    /// How many attempts of the tool may run at a time, over the whole fleet. `None`: as many as workers have places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// When a failed attempt is followed by another.
+    #[serde(default)]
+    pub retry: RetryPolicy,
+    /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
+    /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
+    #[serde(
+        default = "Manifest::default_losses",
+        skip_serializing_if = "Manifest::are_default_losses"
+    )]
+    pub losses: u32,
+    /// How a call in doubt is looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<ProbeSpec>,
+    /// HTTP statuses that mean "the tool said no".
+    #[serde(default = "Manifest::default_business_statuses")]
+    pub business_statuses: Vec<u16>,
+    /// HTTP statuses that prove that a write did not happen.
+    #[serde(default)]
+    pub not_applied_statuses: Vec<u16>,
+    /// What the exit codes of a program mean.
+    #[serde(default, skip_serializing_if = "ExitCodes::is_default")]
+    pub exit_codes: ExitCodes,
+    /// How much of what a model got slightly wrong in its arguments is mended.
+    #[serde(default, skip_serializing_if = "CoercionPolicy::is_default")]
+    pub coercion: CoercionPolicy,
+    /// Which arguments and results are sensitive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<Sensitive>,
+    /// The most bytes an answer may have.
+    #[serde(default = "Manifest::default_output_limit", with = "size")]
+    pub output_limit: usize,
+    /// The language of messages for models, where the caller does not ask for one.
+    #[serde(default = "Manifest::default_language")]
+    pub language: Language,
+}
+
+impl Manifest {
+    /// The largest answer that a manifest may allow, in bytes.
+    pub const OUTPUT_LIMIT_MAX: usize = Limits::ANSWER.bytes;
+    /// The shortest life of a key after its call is terminal.
+    pub const KEY_RETENTION_MIN: Duration = KEY_RETENTION_MIN;
+    /// The longest time a call may take.
+    pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+    /// How often a call may lose its worker where its tool does not say.
+    pub const LOSSES: u32 = 5;
+
+    fn default_queue() -> QueueName {
+        "default"
+            .parse()
+            .expect("the default queue has a valid name")
+    }
+
+    const fn default_key_retention() -> Duration {
+        Self::KEY_RETENTION_MIN
+    }
+
+    const fn default_timeout() -> Duration {
+        Duration::from_secs(30)
+    }
+
+    const fn default_deadline() -> Duration {
+        Duration::from_secs(300)
+    }
+
+    const fn default_losses() -> u32 {
+        Self::LOSSES
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde asks with a reference"
+    )]
+    const fn are_default_losses(losses: &u32) -> bool {
+        *losses == Self::LOSSES
+    }
+
+    pub(super) fn default_business_statuses() -> Vec<u16> {
+        vec![400, 404, 409, 422]
+    }
+
+    const fn default_output_limit() -> usize {
+        1024 * 1024
+    }
+
+    const fn default_language() -> Language {
+        Language::En
+    }
+
+    /// What a caller's arguments must fit: the input schema, in which the argument that carries the downstream key,
+    /// if there is one, may not be given.
+    pub fn caller_schema(&self) -> Value {
+        let mut schema = self.input_schema.clone();
+        if let Some(argument) = self
+            .idempotency
+            .as_ref()
+            .and_then(|idempotency| idempotency.argument.as_ref())
+        {
+            schema["properties"][argument] = Value::Bool(false);
+        }
+        schema
+    }
+
+    /// How much of a call's arguments may be mended.
+    pub const fn coercion_level(&self) -> Level {
+        match (self.coercion, self.effect) {
+            (CoercionPolicy::Off, _) => Level::Off,
+            (CoercionPolicy::On, Effect::Read) => Level::Read,
+            (CoercionPolicy::On | CoercionPolicy::Safe, _) => Level::Safe,
+        }
+    }
+
+    /// Where the idempotency key of a call comes from, written or by default.
+    pub fn key_policy(&self) -> KeyPolicy {
+        self.key.unwrap_or(match self.effect {
+            Effect::Once | Effect::Transaction => KeyPolicy::Required,
+            Effect::Read | Effect::Idempotent => KeyPolicy::Optional,
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! When a call is over: its deadline, and the wait for its first attempt.
+
+use std::time::Duration;
+
+use sqlx::{Row as _, postgres::PgRow};
+
+use super::{decoded, language};
+use crate::{
+    call::{Effect, Language},
+    ids::CallId,
+    obstacle::Obstacle,
+};
+
+/// When the first of a call's clocks runs out, in milliseconds from now: its deadline, or before its first attempt the end
+/// of its queue wait.
+pub(super) const LEFT_MS: &str = "(extract(epoch FROM least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) - now()) * 1000)::float8";
+
+/// Whether it is only that the first attempt did not start in time.
+pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
+
+/// A queued call whose deadline has passed.
+#[derive(Debug, Clone)]
+pub struct Expired {
+    /// The call.
+    pub call_id: CallId,
+    /// How often it has moved: nothing may move it before it is ended.
+    pub rev: i32,
+    /// What running it would mean.
+    pub effect: Effect,
+    /// Whether an attempt before left its effect unknown.
+    pub unknown: bool,
+    /// Whether it is only that its first attempt did not start in time.
+    pub waited_too_long: bool,
+    /// What a worker lacked that put it back last.
+    pub obstacle: Option<Obstacle>,
+    /// The language of messages.
+    pub language: Language,
+}
+
+impl Expired {
+    /// From a row that names its columns as the fields here, and whose `obstacle` is a text.
+    pub(super) fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let obstacle: Option<String> = row.try_get("obstacle")?;
+        Ok(Self {
+            call_id: CallId(row.try_get("call_id")?),
+            rev: row.try_get("rev")?,
+            effect: decoded(&row.try_get::<String, _>("effect")?)?,
+            unknown: row.try_get("effect_unknown")?,
+            waited_too_long: row.try_get("waited_too_long")?,
+            // What a newer release has written says nothing here.
+            obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
+            language: language(row)?,
+        })
+    }
+}
+
+/// So many milliseconds; zero when it is over.
+pub(super) fn left(ms: f64) -> Duration {
+    // Longer than any process lives is as good as never.
+    Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 1e9)).unwrap_or_default()
+}
