@@ -12,6 +12,7 @@ mod accept;
 
 mod claim;
 mod limited;
+mod places;
 
 mod complete;
 mod late;
