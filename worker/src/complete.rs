@@ -8,7 +8,6 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     delay::{Reconnect, SOON},
     ids::{AttemptId, CallId},
-    mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -124,9 +123,6 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         let patience = PATIENCE.saturating_sub(began.elapsed());
         if let Some(ended) = end(worker, &mut ending, executed, patience).await? {
             return Ok(Recorded::Ended(Box::new((ended, ending))));
-        }
-        if mutant::on(Mutant::ZeroRowsAreLate) {
-            return Ok(Recorded::Late);
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor()) {
