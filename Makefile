@@ -66,8 +66,10 @@ prove: build ## the black-box proofs in full, every test that waits out a lease,
 chaos: build ## a fleet under fire; SEED=7 or SEED=1-20, SECONDS=60, MODE=safety or liveness, CHAOS=further options
 	$(TOOLS) "$(CHAOS_PROGRAM)" run --seeds $(SEED) --seconds $(SECONDS) --mode $(MODE) $(CHAOS)
 
-chaos-mutants: build ## known mistakes, each of which the fire must bring to light; SEED=1-20, SECONDS=60
-	$(TOOLS) "$(CHAOS_PROGRAM)" mutants --seeds $(SEED) --seconds $(SECONDS) $(CHAOS)
+chaos-mutants: setup ## known mistakes, each of which the fire must bring to light; SEED=1-20, SECONDS=60
+	cargo run --locked -p fleet-chaos --bin chaos -- plant --into target/mutants
+	CARGO_TARGET_DIR=target/mutants/target cargo build --locked -p fleet-chaos --manifest-path target/mutants/Cargo.toml
+	$(TOOLS) target/mutants/target/debug/chaos mutants --seeds $(SEED) --seconds $(SECONDS) $(CHAOS)
 
 bench: setup ## what a fleet does on this machine beside the bare statements, in about two minutes; further options in BENCH=
 	cargo build --release --locked -p toolfleet

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use fleet::{
     bus::{BusError, connect::Bus},
     ids::{CallId, DispatcherId},
-    mutant::{self, Mutant},
     store::{PgPool, read},
     telemetry::{metrics, report},
     wire::{envelope::EncodedEnvelope, subjects::Subjects, words},
@@ -73,9 +72,7 @@ impl Waiters {
 
     /// Tells all who wait for a call; gives the envelope back if there are none.
     fn tell(&self, envelope: EncodedEnvelope) -> Option<EncodedEnvelope> {
-        let crossed = mutant::on(Mutant::AnswersCrossed).then(|| self.undecided().pop());
-        let call = crossed.flatten().unwrap_or(envelope.call());
-        match self.lock().get(&call) {
+        match self.lock().get(&envelope.call()) {
             Some(waiting) => {
                 waiting.send_replace(Some(envelope));
                 None

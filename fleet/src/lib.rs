@@ -50,7 +50,6 @@ pub mod config;
 pub mod explain;
 pub mod fencing;
 pub mod http;
-pub mod mutant;
 pub mod process;
 pub mod registry;
 pub mod secrets;

@@ -27,7 +27,6 @@ pub use cancelled::{after_cancel, cancelled};
 use crate::{
     call::{Effect, Language},
     manifest::RetryPolicy,
-    mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord, ToolFailure},
     said,
     taken_back::TakenBack,
@@ -108,9 +107,6 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
         },
         Outcome::Unknown(failure) => match situation.effect {
             Effect::Read | Effect::Idempotent | Effect::Transaction => {
-                again(situation, failure, OutcomeWord::Unknown)
-            }
-            Effect::Once if mutant::on(Mutant::OnceAgainAfterUnknown) => {
                 again(situation, failure, OutcomeWord::Unknown)
             }
             Effect::Once => RetryDecision::Doubt,
@@ -216,9 +212,6 @@ pub fn after_loss(loss: Loss) -> RetryDecision {
         return after_cancel(loss.effect, OutcomeWord::Unknown, false);
     }
     match loss.effect {
-        Effect::Once if mutant::on(Mutant::OnceAgainAfterLoss) => {
-            RetryDecision::Again(Duration::ZERO)
-        }
         Effect::Once => RetryDecision::Doubt,
         Effect::Read | Effect::Transaction if is_poison(loss) => RetryDecision::Fail,
         Effect::Idempotent if is_poison(loss) => RetryDecision::Doubt,

@@ -16,7 +16,7 @@ use crate::{
 
 impl Protocol {
     /// The same world in its simplest words.
-    pub(crate) fn simplify(&self, s: &mut System) {
+    pub(crate) fn in_simplest_words(&self, s: &mut System) {
         if !self.lacks(Mutant::CompleteByState) && !self.lacks(Mutant::CountedAttempts) {
             self.forget_vain_steps(s);
         }

@@ -6,20 +6,61 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
-    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    fmt::Debug,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash},
 };
 
 use fleet::call::State;
+use stateright::Model;
 
-use crate::{
-    actions::Action,
-    properties::{is_decided, is_settled},
-    protocol::Protocol,
-    state::System,
-};
+/// A model whose worlds can be walked.
+pub(crate) trait Walked:
+    Model<State: Copy + Eq + Hash + Debug, Action: Copy + Eq + Hash + Debug>
+{
+    /// What is broken when a world is stuck.
+    const DECIDED: &'static str;
+    /// What is broken when all is decided and something is left over for ever.
+    const SETTLED: &'static str;
+
+    /// The configuration's name.
+    fn name(&self) -> &'static str;
+    /// The first world.
+    fn start(&self) -> Self::State;
+    /// Every step that there is.
+    fn alphabet(&self) -> &[Self::Action];
+    /// The world after a step; `None` when it cannot be taken.
+    fn take(&self, before: &Self::State, action: Self::Action) -> Option<Self::State>;
+    /// The same world in its simplest words.
+    fn simplify(&self, world: &mut Self::State);
+    /// The simplified world after a step; `None` when it cannot be taken, or changes nothing.
+    fn step(&self, before: &Self::State, action: Self::Action) -> Option<Self::State> {
+        let mut after = self.take(before, action)?;
+        self.simplify(&mut after);
+        (after != *before).then_some(after)
+    }
+    /// Whether the step needs no fault, no deadline and no client.
+    fn is_natural(&self, action: Self::Action, before: &Self::State) -> bool;
+    /// Whether every call is decided.
+    fn is_decided(&self, world: &Self::State) -> bool;
+    /// Whether, besides, nothing is left over.
+    fn is_settled(&self, world: &Self::State) -> bool;
+    /// Notes the moves that calls made in a step.
+    fn moved(
+        before: &Self::State,
+        action: Self::Action,
+        after: &Self::State,
+        moves: &mut BTreeSet<(State, State)>,
+    );
+    /// The moves that calls make in all.
+    fn expected_moves(&self) -> BTreeSet<(State, State)>;
+    /// The steps that are never taken.
+    fn impossible(&self) -> Vec<Self::Action>;
+    /// A world in a line.
+    fn digest(&self, world: &Self::State) -> String;
+}
 
 /// What the walk found.
-pub(crate) struct Graph {
+pub(crate) struct Graph<Action> {
     pub(crate) states: usize,
     /// The shortest way to a world from which no natural step leads to a decision.
     pub(crate) to_stuck: Option<Vec<Action>>,
@@ -32,32 +73,37 @@ pub(crate) struct Graph {
 }
 
 /// A world's place in the walk.
-struct Visit {
+struct Visit<Action> {
     from: u32,
     by: Action,
 }
 
 /// Walks all of it.
-pub(crate) fn walk(protocol: &Protocol) -> Graph {
+pub(crate) fn walk<M: Walked>(model: &M) -> Graph<M::Action> {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let mut known: HashMap<u64, u32> = HashMap::new();
-    let mut visits: Vec<Option<Visit>> = vec![None];
-    let mut frontier = VecDeque::from([(0_u32, System::START)]);
+    let mut visits: Vec<Option<Visit<M::Action>>> = vec![None];
+    let mut frontier = VecDeque::from([(0_u32, model.start())]);
     let mut natural: Vec<(u32, u32)> = Vec::new();
     let (mut decided, mut settled) = (Vec::new(), Vec::new());
     let (mut moves, mut taken) = (BTreeSet::new(), HashSet::new());
-    known.insert(hasher.hash_one(System::START), 0);
+    known.insert(hasher.hash_one(model.start()), 0);
     while let Some((index, world)) = frontier.pop_front() {
-        if is_decided(protocol, &world) {
+        if model.is_decided(&world) {
             decided.push(index);
         }
-        if is_settled(protocol, &world) {
+        if model.is_settled(&world) {
             settled.push(index);
         }
-        for action in &protocol.alphabet {
-            let Some(next) = protocol.step(&world, *action) else {
+        for action in model.alphabet() {
+            let Some(after) = model.take(&world, *action) else {
                 continue;
             };
+            let mut next = after;
+            model.simplify(&mut next);
+            if next == world {
+                continue;
+            }
             let to = *known.entry(hasher.hash_one(next)).or_insert_with(|| {
                 let new = u32::try_from(visits.len()).expect("fewer than four thousand million");
                 visits.push(Some(Visit {
@@ -68,12 +114,10 @@ pub(crate) fn walk(protocol: &Protocol) -> Graph {
                 new
             });
             taken.insert(*action);
-            if action.is_natural(&world) {
+            if model.is_natural(*action, &world) {
                 natural.push((to, index));
             }
-            if !matches!(action, Action::Failover) {
-                note_moves(&world, &next, &mut moves);
-            }
+            M::moved(&world, *action, &after, &mut moves);
         }
     }
     let back = Backwards::new(natural, visits.len());
@@ -89,8 +133,8 @@ pub(crate) fn walk(protocol: &Protocol) -> Graph {
         to_stuck: to_first_without(decided),
         to_unsettled: to_first_without(settled),
         moves,
-        never: protocol
-            .alphabet
+        never: model
+            .alphabet()
             .iter()
             .filter(|action| !taken.contains(action))
             .copied()
@@ -98,18 +142,7 @@ pub(crate) fn walk(protocol: &Protocol) -> Graph {
     }
 }
 
-fn note_moves(before: &System, after: &System, moves: &mut BTreeSet<(State, State)>) {
-    for at in 0..before.ledger.open.len() {
-        let (from, to) = (before.ledger.open[at], after.ledger.find(at));
-        if let (Some(from), Some(to)) = (from, to)
-            && from.state != to.state
-        {
-            moves.insert((from.state, to.state));
-        }
-    }
-}
-
-fn way_to(visits: &[Option<Visit>], mut at: usize) -> Vec<Action> {
+fn way_to<Action: Copy>(visits: &[Option<Visit<Action>>], mut at: usize) -> Vec<Action> {
     let mut way = Vec::new();
     while let Some(visit) = &visits[at] {
         way.push(visit.by);
@@ -156,16 +189,46 @@ impl Backwards {
     }
 }
 
+/// The shortest way to a world like this, if there is one.
+pub(crate) fn shortest<M: Walked>(
+    model: &M,
+    is_it: impl Fn(&M::State) -> bool,
+) -> Option<Vec<M::Action>> {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let mut known = HashSet::from([hasher.hash_one(model.start())]);
+    let mut visits: Vec<Option<Visit<M::Action>>> = vec![None];
+    let mut frontier = VecDeque::from([(0_u32, model.start())]);
+    while let Some((index, world)) = frontier.pop_front() {
+        if is_it(&world) {
+            return Some(way_to(&visits, index as usize));
+        }
+        for action in model.alphabet() {
+            let Some(next) = model.step(&world, *action) else {
+                continue;
+            };
+            if known.insert(hasher.hash_one(next)) {
+                let new = u32::try_from(visits.len()).expect("fewer than four thousand million");
+                visits.push(Some(Visit {
+                    from: index,
+                    by: *action,
+                }));
+                frontier.push_back((new, next));
+            }
+        }
+    }
+    None
+}
+
 /// The way without the steps that it does not need.
-pub(crate) fn shorten(
-    protocol: &Protocol,
-    way: &[Action],
-    breaks: impl Fn(&System) -> bool,
-) -> Vec<Action> {
-    let walk = |way: &[Action]| {
-        let step = |world: System, action: &Action| protocol.step(&world, *action);
+pub(crate) fn shorten<M: Walked>(
+    model: &M,
+    way: &[M::Action],
+    breaks: impl Fn(&M::State) -> bool,
+) -> Vec<M::Action> {
+    let walk = |way: &[M::Action]| {
+        let step = |world: M::State, action: &M::Action| model.step(&world, *action);
         way.iter()
-            .try_fold(System::START, step)
+            .try_fold(model.start(), step)
             .is_some_and(|world| breaks(&world))
     };
     let mut way = way.to_vec();

@@ -1,7 +1,7 @@
 //! The protocol, looked at in full: every order of every step, with every fault at every moment.
 //!
 //! Read `state` (what there is), `actions` (what can happen), `ledger`, `worker` and `rulings` (what it does), `properties`
-//! (what is promised). `docs/model.md` says what this proves, what it does not, and how to read a counterexample.
+//! (what is promised). `held` is a second model, of calls that wait for each other. `docs/model.md` says what this proves, what it does not, and how to read a counterexample.
 
 #![expect(
     clippy::print_stdout,
@@ -11,6 +11,7 @@
 mod actions;
 mod canonical;
 mod graph;
+mod held;
 mod ledger;
 mod mutants;
 mod properties;
@@ -24,78 +25,80 @@ mod worker;
 use std::time::Instant;
 
 use fleet::call::Effect;
-use stateright::{Checker as _, Expectation, Model as _, Path};
+use stateright::{Checker as _, Expectation, Path};
 
-use crate::{graph::Graph, protocol::Protocol, report::Size, rules::Config};
+use crate::{
+    graph::{Graph, Walked},
+    protocol::Protocol,
+    report::Size,
+    rules::Config,
+};
 
 /// Looks at all of a configuration: no promise is broken, every situation comes up, and there is always a way on.
-fn hold(config: Config) {
+fn hold<M>(model: M)
+where
+    M: Walked + Send + Sync + 'static,
+    M::State: Send + Sync,
+    M::Action: Send + Sync,
+{
     let began = Instant::now();
-    let checker = Protocol::new(config).checker().spawn_bfs().join();
-    let protocol = checker.model();
+    let checker = model.checker().spawn_bfs().join();
+    let model = checker.model();
     let mut found = checker.discoveries();
-    for property in protocol.properties() {
+    for property in model.properties() {
         let found = found.remove(property.name).map(Path::into_actions);
         match (property.expectation, found) {
             (Expectation::Always, Some(way)) => {
-                let way = graph::shorten(protocol, &way, |world| {
-                    !(property.condition)(protocol, world)
-                });
-                panic!("{}", report::tell(protocol, property.name, &way));
+                let way = graph::shorten(model, &way, |world| !(property.condition)(model, world));
+                panic!("{}", report::tell(model, property.name, &way));
             }
             (Expectation::Sometimes, None) => {
-                panic!("{}: never comes up: {}", config.name, property.name)
+                panic!("{}: never comes up: {}", model.name(), property.name)
             }
             _ => {}
         }
     }
-    let graph = graph::walk(protocol);
+    let graph = graph::walk(model);
     assert_eq!(
         graph.states,
         checker.unique_state_count(),
         "both walks see the same worlds"
     );
-    assert_always_a_way_on(protocol, &graph);
+    assert_always_a_way_on(model, &graph);
     let size = Size {
         states: graph.states,
         transitions: checker.state_count(),
         depth: checker.max_depth(),
         took: began.elapsed(),
     };
-    size.print(config.name, "holds, nothing is stuck");
+    size.print(model.name(), "holds, nothing is stuck");
 }
 
-fn assert_always_a_way_on(protocol: &Protocol, graph: &Graph) {
+fn assert_always_a_way_on<M: Walked>(model: &M, graph: &Graph<M::Action>) {
+    let name = model.name();
     if let Some(way) = &graph.to_stuck {
-        panic!(
-            "{}",
-            report::tell(protocol, "every call is decided in the end", way)
-        );
+        panic!("{}", report::tell(model, M::DECIDED, way));
     }
     if let Some(way) = &graph.to_unsettled {
-        panic!(
-            "{}",
-            report::tell(protocol, "every doubt can be settled", way)
-        );
+        panic!("{}", report::tell(model, M::SETTLED, way));
     }
     assert_eq!(
         graph.moves,
-        properties::moves(&protocol.config),
-        "{}: the moves that calls make",
-        protocol.config.name
+        model.expected_moves(),
+        "{name}: the moves that calls make"
     );
-    assert_eq!(
-        graph.never,
-        properties::impossible(&protocol.config),
-        "{}: steps never taken",
-        protocol.config.name
-    );
+    assert_eq!(graph.never, model.impossible(), "{name}: steps never taken");
+}
+
+/// One call, and all that it can meet.
+fn holds(config: Config) {
+    hold(Protocol::new(config));
 }
 
 #[test]
 fn a_once_call_holds() {
     let config = Config::of("once, cancel, abandoned tools", Effect::Once);
-    hold(Config {
+    holds(Config {
         cancel: true,
         abandon: true,
         ..config
@@ -105,7 +108,7 @@ fn a_once_call_holds() {
 #[test]
 fn a_once_call_holds_with_three_workers() {
     let config = Config::of("once, three workers", Effect::Once);
-    hold(Config {
+    holds(Config {
         workers: 3,
         ..config
     });
@@ -114,7 +117,7 @@ fn a_once_call_holds_with_three_workers() {
 #[test]
 fn a_once_call_holds_after_lost_writes() {
     let config = Config::of("once, lossy failover", Effect::Once);
-    hold(Config {
+    holds(Config {
         failover: true,
         late_claims: false,
         ..config
@@ -124,7 +127,7 @@ fn a_once_call_holds_after_lost_writes() {
 #[test]
 fn a_once_call_that_is_sent_twice_with_a_key_holds() {
     let config = Config::of("once, sent twice with a key", Effect::Once);
-    hold(Config {
+    holds(Config {
         callers: 2,
         keyed: true,
         ..config
@@ -133,13 +136,13 @@ fn a_once_call_that_is_sent_twice_with_a_key_holds() {
 
 #[test]
 fn an_idempotent_call_holds() {
-    hold(Config::of("idempotent", Effect::Idempotent));
+    holds(Config::of("idempotent", Effect::Idempotent));
 }
 
 #[test]
 fn an_idempotent_call_that_is_cancelled_holds() {
     let config = Config::of("idempotent, cancel, abandoned tools", Effect::Idempotent);
-    hold(Config {
+    holds(Config {
         cancel: true,
         abandon: true,
         late_claims: false,
@@ -150,7 +153,7 @@ fn an_idempotent_call_that_is_cancelled_holds() {
 #[test]
 fn an_idempotent_call_holds_after_lost_writes() {
     let config = Config::of("idempotent, lossy failover", Effect::Idempotent);
-    hold(Config {
+    holds(Config {
         failover: true,
         late_claims: false,
         unanswered: false,
@@ -161,7 +164,7 @@ fn an_idempotent_call_holds_after_lost_writes() {
 #[test]
 fn a_transaction_holds() {
     let config = Config::of("transaction, cancel", Effect::Transaction);
-    hold(Config {
+    holds(Config {
         cancel: true,
         ..config
     });
@@ -170,7 +173,7 @@ fn a_transaction_holds() {
 #[test]
 fn a_transaction_holds_after_lost_writes() {
     let config = Config::of("transaction, lossy failover", Effect::Transaction);
-    hold(Config {
+    holds(Config {
         failover: true,
         late_claims: false,
         ..config
@@ -180,7 +183,7 @@ fn a_transaction_holds_after_lost_writes() {
 #[test]
 fn a_read_holds() {
     let config = Config::of("read, cancel", Effect::Read);
-    hold(Config {
+    holds(Config {
         cancel: true,
         ..config
     });

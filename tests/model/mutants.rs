@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use fleet::call::Effect;
-use stateright::{Checker as _, HasDiscoveries, Model as _, Path};
+use stateright::{Checker as _, Model as _};
 
 use crate::{
-    actions::Action,
-    graph,
+    graph::{self, Walked},
     properties::{
         AT_MOST_ONCE, CANCELLED, DEFINITE, FENCE, NOT_APPLIED, ONE_PER_REQUEST, OWNER, PRESENT,
     },
@@ -17,7 +16,7 @@ use crate::{
 };
 
 /// Not a promise that a world breaks: a world without a way on.
-const DECIDED: &str = "every call is decided in the end";
+const DECIDED: &str = <Protocol as Walked>::DECIDED;
 
 /// A rule that is left out, where that shows, and what it breaks.
 struct Case {
@@ -51,41 +50,49 @@ fn falling_back(effect: Effect) -> Config {
     }
 }
 
-/// Leaves the rules out one by one, and prints the shortest way to each accident.
+/// Leaves the rules out one by one.
 fn all_are_caught(cases: impl IntoIterator<Item = Case>) {
     for Case { protocol, breaks } in cases {
-        let began = Instant::now();
-        let rule = protocol
-            .config
-            .rules
-            .without
-            .map_or("Assumption".to_owned(), |rule| format!("{rule:?}"));
-        let Some(way) = counterexample(&protocol, breaks) else {
-            panic!("without {rule}, nothing breaks: {breaks}");
-        };
-        let (steps, took) = (way.len(), began.elapsed().as_secs_f64());
-        println!(
-            "model | {rule:<28} | {breaks:<56} | {steps:>2} steps | {took:>4.1} s | {}",
-            report::line(&way)
+        let rules = protocol.config.rules;
+        let rule = rules.without.map(|rule| format!("{rule:?}"));
+        let config = protocol.config;
+        is_caught(
+            rule.as_deref().unwrap_or("Assumption"),
+            || Protocol::new(config),
+            breaks,
         );
     }
 }
 
-fn counterexample(protocol: &Protocol, breaks: &'static str) -> Option<Vec<Action>> {
-    if breaks == DECIDED {
-        return graph::walk(protocol).to_stuck;
+/// Looks for an accident, and prints the shortest way to it.
+pub(crate) fn is_caught<M>(rule: &str, model: impl Fn() -> M, breaks: &'static str)
+where
+    M: Walked,
+{
+    let began = Instant::now();
+    let Some(way) = counterexample(model, breaks) else {
+        panic!("without {rule}, nothing breaks: {breaks}");
+    };
+    let (steps, took) = (way.len(), began.elapsed().as_secs_f64());
+    println!(
+        "model | {rule:<28} | {breaks:<64} | {steps:>2} steps | {took:>4.1} s | {}",
+        report::line(&way)
+    );
+}
+
+fn counterexample<M>(model: impl Fn() -> M, breaks: &'static str) -> Option<Vec<M::Action>>
+where
+    M: Walked,
+{
+    if breaks == M::DECIDED {
+        return graph::walk(&model()).to_stuck;
     }
-    let first = HasDiscoveries::AnyOf([breaks].into());
-    let checker = Protocol::new(protocol.config)
-        .checker()
-        .finish_when(first)
-        .spawn_bfs()
-        .join();
-    let way = checker.discovery(breaks).map(Path::into_actions)?;
-    let condition = protocol.property(breaks).condition;
-    Some(graph::shorten(protocol, &way, |world| {
-        !condition(protocol, world)
-    }))
+    if breaks == M::SETTLED {
+        return graph::walk(&model()).to_unsettled;
+    }
+    let model = model();
+    let condition = model.property(breaks).condition;
+    graph::shortest(&model, |world| !condition(&model, world))
 }
 
 #[test]

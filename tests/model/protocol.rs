@@ -1,11 +1,14 @@
 //! The protocol as a model for `stateright`: which step leads where.
 
+use std::collections::BTreeSet;
+
 use fleet::call::State;
 use stateright::{Model, Property};
 
 use crate::{
     actions::Action,
-    properties,
+    graph::Walked,
+    properties, report,
     rules::{Config, Decisions, Mutant},
     state::{Breach, Caller, Cancel, Claim, Ran, Row, Step, System},
 };
@@ -32,16 +35,6 @@ impl Protocol {
     /// Whether this rule is left out.
     pub(crate) fn lacks(&self, rule: Mutant) -> bool {
         self.config.rules.without == Some(rule)
-    }
-
-    /// The world after the step; `None` when it cannot be taken, or changes nothing.
-    pub(crate) fn step(&self, before: &System, action: Action) -> Option<System> {
-        let mut after = *before;
-        if !self.apply(&mut after, action) {
-            return None;
-        }
-        self.simplify(&mut after);
-        (after != *before).then_some(after)
     }
 
     fn apply(&self, s: &mut System, action: Action) -> bool {
@@ -300,5 +293,74 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         properties::of(&self.config)
+    }
+}
+
+impl Walked for Protocol {
+    const DECIDED: &'static str = "every call is decided in the end";
+    const SETTLED: &'static str = "every doubt can be settled";
+
+    fn name(&self) -> &'static str {
+        self.config.name
+    }
+
+    fn start(&self) -> System {
+        System::START
+    }
+
+    fn alphabet(&self) -> &[Action] {
+        &self.alphabet
+    }
+
+    fn take(&self, before: &System, action: Action) -> Option<System> {
+        let mut after = *before;
+        self.apply(&mut after, action).then_some(after)
+    }
+
+    fn simplify(&self, world: &mut System) {
+        self.in_simplest_words(world);
+    }
+
+    fn is_natural(&self, action: Action, before: &System) -> bool {
+        action.is_natural(before)
+    }
+
+    fn is_decided(&self, world: &System) -> bool {
+        properties::is_decided(self, world)
+    }
+
+    fn is_settled(&self, world: &System) -> bool {
+        properties::is_settled(self, world)
+    }
+
+    fn moved(
+        before: &System,
+        action: Action,
+        after: &System,
+        moves: &mut BTreeSet<(State, State)>,
+    ) {
+        // To fall back to an older copy is no move.
+        if action == Action::Failover {
+            return;
+        }
+        for (at, from) in before.ledger.open.iter().enumerate() {
+            if let (Some(from), Some(to)) = (from, after.ledger.find(at))
+                && from.state != to.state
+            {
+                moves.insert((from.state, to.state));
+            }
+        }
+    }
+
+    fn expected_moves(&self) -> BTreeSet<(State, State)> {
+        properties::moves(&self.config)
+    }
+
+    fn impossible(&self) -> Vec<Action> {
+        properties::impossible(&self.config)
+    }
+
+    fn digest(&self, world: &System) -> String {
+        report::digest(self, world)
     }
 }

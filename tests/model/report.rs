@@ -1,9 +1,12 @@
 //! What the tests print: how large each configuration is, and counterexamples that can be read.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::{Debug, Write as _},
+    time::Duration,
+};
 
 use crate::{
-    actions::Action,
+    graph::Walked,
     protocol::Protocol,
     state::{Ended, Registered, Row, Step, System},
 };
@@ -32,33 +35,29 @@ impl Size {
 }
 
 /// Why a configuration does not hold, step by step.
-pub(crate) fn tell(protocol: &Protocol, promise: &str, way: &[Action]) -> String {
-    let mut told = format!("{}: broken: {promise}\n", protocol.config.name);
-    let mut world = System::START;
+pub(crate) fn tell<M: Walked>(model: &M, promise: &str, way: &[M::Action]) -> String {
+    let mut told = format!("{}: broken: {promise}\n", model.name());
+    let mut world = model.start();
     for (number, action) in way.iter().enumerate() {
-        let Some(next) = protocol.step(&world, *action) else {
+        let Some(next) = model.step(&world, *action) else {
             break;
         };
         world = next;
         let action = format!("{action:?}");
-        writeln!(
-            told,
-            "{:>3}. {action:<28} {}",
-            number + 1,
-            digest(protocol, &world)
-        )
-        .expect("a text takes all");
+        let number = number + 1;
+        writeln!(told, "{number:>3}. {action:<28} {}", model.digest(&world))
+            .expect("a text takes all");
     }
     told
 }
 
 /// The way in one line.
-pub(crate) fn line(way: &[Action]) -> String {
+pub(crate) fn line(way: &[impl Debug]) -> String {
     let steps: Vec<String> = way.iter().map(|action| format!("{action:?}")).collect();
     steps.join(", ")
 }
 
-fn digest(protocol: &Protocol, world: &System) -> String {
+pub(crate) fn digest(protocol: &Protocol, world: &System) -> String {
     let mut parts = Vec::new();
     for at in 0..world.ledger.open.len() {
         let places = [

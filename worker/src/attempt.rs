@@ -17,7 +17,6 @@ use std::sync::Arc;
 use fleet::{
     bus::pull::{Acker, Delivered},
     checkpoint::{Checkpoint, reached},
-    mutant::{self, Mutant},
     telemetry::{
         metrics, report,
         spans::{self, Step},
@@ -81,9 +80,6 @@ async fn attempt(
         .instrument(spans::step(Step::Gate))
         .await?;
     reached(Checkpoint::Gated);
-    if mutant::on(Mutant::AckBeforeClaim) {
-        dispose(acker, Disposal::Ack).await;
-    }
     let running = claim(worker, gated)
         .instrument(spans::step(Step::Claim))
         .await?;

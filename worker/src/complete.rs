@@ -9,7 +9,6 @@ use fleet::{
     delay::{Reconnect, SOON},
     ending::{Ending, Known, Moved},
     ids::{AttemptId, CallId},
-    mutant::{self, Mutant},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -127,9 +126,6 @@ async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreE
         let patience = PATIENCE.saturating_sub(began.elapsed());
         if let Some(moved) = end(worker, &mut ending, executed, patience).await? {
             return Ok(Recorded::Moved(Box::new((moved, ending))));
-        }
-        if mutant::on(Mutant::ZeroRowsAreLate) {
-            return Ok(Recorded::Late);
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
         ending = match place(row.as_ref(), executed.attempt_id, &worker.actor(), known) {

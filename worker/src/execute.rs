@@ -7,7 +7,6 @@ use fleet::{
     canonical,
     checkpoint::{Checkpoint, reached},
     ids::AttemptId,
-    mutant::{self, Mutant},
     outcome::{Outcome, ToolFailure},
     registry::Tool,
     retry,
@@ -241,11 +240,7 @@ fn context(
         tool: tool.manifest.name.clone(),
         tool_version: claimed.tool_version,
         // The call's id: constant over its attempts, and another one once the caller's key has lapsed.
-        idempotency_key: if mutant::on(Mutant::KeyPerAttempt) {
-            attempt_id.to_string()
-        } else {
-            claimed.call_id.to_string()
-        },
+        idempotency_key: claimed.call_id.to_string(),
         deadline_at: claimed.attempt_until,
         until,
         tenant: claimed.tenant.clone(),

@@ -19,7 +19,6 @@ use super::{
 use crate::{
     delay::{Reconnect, SOON},
     ids::{AttemptId, CallId, WorkerId},
-    mutant::{self, Mutant},
     telemetry::metrics,
 };
 
@@ -131,7 +130,6 @@ impl Claiming {
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
             Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
-            Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
             // Boxed: the rare way must not make every claim's future large.
             Reply::Unknown => Box::pin(self.ask_again(Claim::NAME, call, attempt))
                 .await
@@ -154,7 +152,6 @@ impl Claiming {
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
             Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
-            Reply::Unknown if mutant::on(Mutant::SilentClaimIsNone) => Ok(None),
             Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME, call, attempt))
                 .await
                 .map(|claimed| Some(Limited::Claimed(Box::new(claimed)))),

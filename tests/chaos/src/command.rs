@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 
 use crate::{
-    mutants::Mutant,
+    mutants::{self, Mutant},
     plan::{Kind, Plan},
     run::{Options, run},
     shrink::Shrinking,
@@ -63,6 +63,12 @@ pub enum Command {
         /// How.
         #[command(flatten)]
         how: How,
+    },
+    /// Makes a copy of the tree that has the mistakes in sources, to be built and run instead.
+    Plant {
+        /// Where the copy is; what is there already is brought up to date.
+        #[arg(long, default_value = "target/mutants")]
+        into: PathBuf,
     },
     /// Makes known mistakes on purpose and says which seed notices each of them.
     Mutants {
@@ -164,6 +170,7 @@ impl Command {
             }
             Self::Replay { plan, times, how } => replay(&read(&plan)?, times, &how).await,
             Self::Shrink { plan, tries, how } => shrink(read(&plan)?, tries, &how).await,
+            Self::Plant { into } => mutants::plant(&into).map(|()| true),
             Self::Mutants { seeds, only, how } => many::mutants(seeds.0, &only, &how).await,
         }
     }

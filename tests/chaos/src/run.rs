@@ -83,6 +83,7 @@ pub struct Outcome {
 /// the outcome.
 pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     let began = Instant::now();
+    options.mutant.map_or(Ok(()), Mutant::is_planted)?;
     let out = &options.out;
     if out.exists() {
         // Of an earlier run: its logs would be taken for ours.

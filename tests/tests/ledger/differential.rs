@@ -110,7 +110,7 @@ fn word(verdict: &Verdict) -> String {
 }
 
 /// Of this run, or of the one that is to be repeated.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "a test has no command line")]
     let given = std::env::var("TOOLFLEET_SEED").ok();
     let fresh = || Uuid::new_v4().as_u64_pair().0;

@@ -103,12 +103,12 @@ impl Scene {
     }
 }
 
-fn tool() -> ToolName {
+pub(crate) fn tool() -> ToolName {
     "tool".parse().unwrap()
 }
 
 /// Applies a version of the tool of these tests.
-async fn limited(connection: &mut PgConnection, version: i32, limit: Option<u32>) {
+pub(crate) async fn limited(connection: &mut PgConnection, version: i32, limit: Option<u32>) {
     let limit = limit.map_or(String::new(), |limit| format!("\"concurrency\":{limit},"));
     let text = format!(
         "{{\"name\":\"tool\",\"version\":{version},\"description\":\"What it does.\",\"effect\":\"read\",{limit}\

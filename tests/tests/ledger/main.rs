@@ -13,6 +13,7 @@ mod accept;
 
 mod claim;
 mod limited;
+mod places;
 
 mod complete;
 mod late;

@@ -9,11 +9,10 @@
 //! - *`succeed` of a transaction asks for no attempt.* Whoever comes first ends the call with the only effect there is.
 //! - *"Not applied" is settled before the attempt's time is over.* What could still act then has not ended, so the fence holds.
 
-use fleet::mutant::Mutant as Hook;
-
 use super::{
     Edit, Mutant, Planting,
     Sight::{Masked, Plain, Rare},
+    plant::Source,
 };
 
 /// A mutant of nothing.
@@ -25,7 +24,7 @@ const NONE: Mutant = Mutant {
     sight: Plain,
     edits: &[],
     planting: None,
-    hook: None,
+    sources: &[],
 };
 
 /// The sweep never publishes again what waits.
@@ -80,7 +79,13 @@ pub static ALL: &[Mutant] = &[
         rule: "nothing_is_stuck",
         needs: "workers killed at `claim_sent`, or claims cut before they arrive; and a verdict before their deadlines have passed",
         edits: &[NO_SWEEP],
-        hook: Some(Hook::AckBeforeClaim),
+        sources: &[
+            Source {
+                file: "worker/src/attempt.rs",
+                find: "    let running = claim(worker, gated)\n",
+                replace: "    if fleet::mutant::on(\"ack_before_claim\") {\n        dispose(acker, Disposal::Ack).await;\n    }\n    let running = claim(worker, gated)\n",
+            },
+        ],
         ..NONE
     },
     // A worker claims it.
@@ -152,7 +157,18 @@ pub static ALL: &[Mutant] = &[
         needs: "claims whose answers are cut; half a minute after such an attempt's end the sweep takes it for lost, and a \
                 `once` call that nobody has started is in doubt",
         sight: Rare,
-        hook: Some(Hook::SilentClaimIsNone),
+        sources: &[
+            Source {
+                file: "fleet/src/store/ledger.rs",
+                find: "            Reply::Unknown => Box::pin(self.ask_again(Claim::NAME,",
+                replace: "            Reply::Unknown if crate::mutant::on(\"silent_claim_is_none\") => Ok(None),\n            Reply::Unknown => Box::pin(self.ask_again(Claim::NAME,",
+            },
+            Source {
+                file: "fleet/src/store/ledger.rs",
+                find: "            Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME,",
+                replace: "            Reply::Unknown if crate::mutant::on(\"silent_claim_is_none\") => Ok(None),\n            Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME,",
+            },
+        ],
         ..NONE
     },
     // The tool runs.
@@ -161,7 +177,13 @@ pub static ALL: &[Mutant] = &[
         mistake: "each attempt tells the tool another key",
         rule: "tools_are_told_one_key",
         needs: "idempotent tools that break after their effect",
-        hook: Some(Hook::KeyPerAttempt),
+        sources: &[
+            Source {
+                file: "worker/src/execute.rs",
+                find: "        idempotency_key: claimed.call_id.to_string(),\n",
+                replace: "        idempotency_key: if fleet::mutant::on(\"key_per_attempt\") {\n            attempt_id.to_string()\n        } else {\n            claimed.call_id.to_string()\n        },\n",
+            },
+        ],
         ..NONE
     },
     Mutant {
@@ -169,7 +191,13 @@ pub static ALL: &[Mutant] = &[
         mistake: "a transaction commits its effect, and its outcome is recorded afterwards",
         rule: "done_once_at_most",
         needs: "COMMITs whose answers are cut, or workers killed at `executed`",
-        hook: Some(Hook::OutcomeAfterCommit),
+        sources: &[
+            Source {
+                file: "worker/src/executors/sql/mod.rs",
+                find: "    if attempt.effect == Effect::Transaction {\n        let (answer, ended) =",
+                replace: "    if attempt.effect == Effect::Transaction && !fleet::mutant::on(\"outcome_after_commit\") {\n        let (answer, ended) =",
+            },
+        ],
         ..NONE
     },
     // Its outcome is recorded.
@@ -207,7 +235,13 @@ pub static ALL: &[Mutant] = &[
         needs: "cancels that meet the end of an attempt which is to be followed by another, and a verdict within half a minute: then \
                 the sweep takes the attempt for lost",
         sight: Rare,
-        hook: Some(Hook::ZeroRowsAreLate),
+        sources: &[
+            Source {
+                file: "worker/src/complete.rs",
+                find: "        let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;\n",
+                replace: "        if fleet::mutant::on(\"zero_rows_are_late\") {\n            return Ok(Recorded::Late);\n        }\n        let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;\n",
+            },
+        ],
         ..NONE
     },
     Mutant {
@@ -226,7 +260,13 @@ pub static ALL: &[Mutant] = &[
         mistake: "a `once` call whose attempt may have had its effect is run again",
         rule: "once_is_not_started_again",
         needs: "once tools that break or hang",
-        hook: Some(Hook::OnceAgainAfterUnknown),
+        sources: &[
+            Source {
+                file: "fleet/src/retry.rs",
+                find: "        Outcome::Unknown(failure) => match situation.effect {\n",
+                replace: "        Outcome::Unknown(failure) => match situation.effect {\n            Effect::Once if crate::mutant::on(\"once_again_after_unknown\") => {\n                again(situation, failure, OutcomeWord::Unknown)\n            }\n",
+            },
+        ],
         ..NONE
     },
     Mutant {
@@ -248,7 +288,13 @@ pub static ALL: &[Mutant] = &[
         mistake: "a `once` call whose worker died is run again",
         rule: "once_is_not_started_again",
         needs: "workers killed at `executed`, or while tools run",
-        hook: Some(Hook::OnceAgainAfterLoss),
+        sources: &[
+            Source {
+                file: "fleet/src/retry.rs",
+                find: "false);\n    }\n    match loss.effect {\n",
+                replace: "false);\n    }\n    match loss.effect {\n        Effect::Once if crate::mutant::on(\"once_again_after_loss\") => {\n            RetryDecision::Again(Duration::ZERO)\n        }\n",
+            },
+        ],
         ..NONE
     },
     Mutant {
@@ -322,7 +368,13 @@ pub static ALL: &[Mutant] = &[
         name: "answers_crossed",
         mistake: "whoever waits is told what came of another call",
         rule: "answers_belong_to_their_questions",
-        hook: Some(Hook::AnswersCrossed),
+        sources: &[
+            Source {
+                file: "dispatcher/src/waiters.rs",
+                find: "        match self.lock().get(&envelope.call()) {\n",
+                replace: "        let crossed = fleet::mutant::on(\"answers_crossed\").then(|| self.undecided().pop());\n        let call = crossed.flatten().unwrap_or(envelope.call());\n        match self.lock().get(&call) {\n",
+            },
+        ],
         ..NONE
     },
     Mutant {

@@ -1,18 +1,25 @@
 //! Known mistakes that a run must notice: who judges the fleet is judged by them.
 //!
 //! A mutant is made of at most three things. *Edits* change statements on their way to Postgres, in the wire of each
-//! process; a *planting* changes a function or a table of the database after migrating; a *hook* is a line in the product
-//! that a test build obeys ([`fleet::mutant`]). A run with a mutant proves something only if every edit was applied.
+//! process; a *planting* changes a function or a table of the database after migrating; a change of a *source* is made in a
+//! copy of the tree (`plant`), which is built and run instead. A run with a mutant proves something only if every edit was
+//! applied.
 //! What is not among them, because another line of defence keeps it from being seen, stands at the end of `list`.
 
 mod list;
+mod plant;
 #[cfg(test)]
 mod tests;
 
-use fleet::mutant::{self, Mutant as Hook};
+use anyhow::{Result, ensure};
 
 pub use self::list::ALL;
+use self::plant::Source;
+pub(crate) use self::plant::plant;
 use crate::wire::postgres::Rewrite;
+
+/// Whether this program, and with it the fleet beside it, was built from a copy of the tree that has the mistakes.
+const PLANTED: bool = false;
 
 /// A mistake.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +38,8 @@ pub struct Mutant {
     edits: &'static [Edit],
     /// What it changes in the database.
     planting: Option<Planting>,
-    /// What it changes in a process.
-    hook: Option<Hook>,
+    /// What it changes in the product's sources.
+    sources: &'static [Source],
 }
 
 /// How soon a mutant is noticed.
@@ -108,8 +115,22 @@ impl Mutant {
         })
     }
 
+    /// Makes sure that the programs can make it.
+    ///
+    /// # Errors
+    ///
+    /// It is a mistake in sources, and these programs were built from the tree as it stands.
+    pub fn is_planted(&self) -> Result<()> {
+        ensure!(
+            PLANTED || self.sources.is_empty(),
+            "{} is a mistake in sources, and this program was built without them: `make chaos-mutants` plants them",
+            self.name
+        );
+        Ok(())
+    }
+
     /// The variable that every process of the fleet is to be started with, and its value.
     pub fn variable(&self) -> Option<(&'static str, &'static str)> {
-        self.hook.map(|hook| (mutant::VARIABLE, hook.as_str()))
+        (!self.sources.is_empty()).then_some(("TOOLFLEET_MUTANT", self.name))
     }
 }

@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use fleet::{
-    call::Effect,
     ids::{AttemptId, CallId, WorkerId},
-    retry::{Loss, RetryDecision, after_loss},
     store::{
         PgConnection,
         accept::Accept,
@@ -17,7 +18,7 @@ use fleet_tests::postgres::Database;
 use sqlx::{AssertSqlSafe, Executor, Row, raw_sql};
 use uuid::Uuid;
 
-use super::{ALL, Mutant, Planting, Sight};
+use super::{ALL, Mutant, Planting, Sight, plant};
 
 /// A statement as it goes over the wire, with the types of its parameters.
 struct Sent {
@@ -138,7 +139,7 @@ fn each_mutant_has_a_name_and_is_something() {
         assert!(std::ptr::eq(Mutant::named(name).unwrap(), mutant));
         assert!(!mutant.mistake.is_empty() && !mutant.rule.is_empty());
         let something =
-            mutant.edits.len() + usize::from(mutant.planting.is_some() || mutant.hook.is_some());
+            mutant.edits.len() + mutant.sources.len() + usize::from(mutant.planting.is_some());
         assert!(something > 0, "{name} changes nothing");
         for edit in mutant.edits {
             assert_ne!(edit.find, edit.replace, "{name}");
@@ -150,9 +151,26 @@ fn each_mutant_has_a_name_and_is_something() {
 }
 
 #[test]
-fn each_hook_has_a_mutant() {
-    let hooks: BTreeSet<_> = ALL.iter().filter_map(|mutant| mutant.hook).collect();
-    assert_eq!(hooks, fleet::mutant::Mutant::ALL.iter().copied().collect());
+fn each_change_of_a_source_is_made_exactly_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let planted = plant::planted(&root).unwrap();
+    for mutant in ALL {
+        for source in mutant.sources {
+            assert_ne!(source.find, source.replace, "{}", mutant.name);
+            // It asks by its own name.
+            let asks = format!("mutant::on(\"{}\")", mutant.name);
+            assert!(planted[source.file].contains(&asks), "{asks}");
+        }
+    }
+}
+
+#[test]
+fn a_mistake_in_sources_is_not_made_by_the_tree_as_it_stands() {
+    for mutant in ALL {
+        let in_sources = !mutant.sources.is_empty();
+        assert_eq!(mutant.is_planted().is_err(), in_sources, "{}", mutant.name);
+        assert_eq!(mutant.variable().is_some(), in_sources, "{}", mutant.name);
+    }
 }
 
 #[tokio::test]
@@ -279,33 +297,4 @@ async fn some_accepted_calls_are_lost_by_the_mutant() {
     stored(&mut connection, 2_000).await;
     let left = waiting(&mut connection).await.len();
     assert!((1_900..2_000).contains(&left), "{left}");
-}
-
-/// Of a call that must not run again.
-const FIRST_LOSS: Loss = Loss {
-    effect: Effect::Once,
-    lost: 1,
-    allowed: 5,
-    cancelled: false,
-};
-
-#[test]
-fn a_process_makes_the_mistake_it_is_told_to_make() {
-    assert_eq!(after_loss(FIRST_LOSS), RetryDecision::Doubt);
-    let mutant = Mutant::named("once_again_after_loss").unwrap();
-    let told = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "mutants::tests::told_to_run_once_again"])
-        .args(["--ignored", "--quiet"])
-        .envs(mutant.variable())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.status.success() && said.contains("1 passed"), "{said}");
-}
-
-#[test]
-#[ignore = "run by the test above, in a process that is told to make the mistake"]
-fn told_to_run_once_again() {
-    let again = RetryDecision::Again(std::time::Duration::ZERO);
-    assert_eq!(after_loss(FIRST_LOSS), again);
 }

@@ -23,7 +23,6 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use fleet::{
     call::Effect,
     manifest::{ExecutorSpec, Manifest, RowBounds, SqlSpec},
-    mutant::{self, Mutant},
     outcome::{Outcome, ToolFailure},
     said,
     secrets::Secrets,
@@ -337,7 +336,7 @@ async fn steps(
         values.push(parameter::text(value, parameter).map_err(NotCommitted::Argument)?);
     }
     let answer = session.run(&statement, values, attempt.rows).await?;
-    if attempt.effect == Effect::Transaction && !mutant::on(Mutant::OutcomeAfterCommit) {
+    if attempt.effect == Effect::Transaction {
         let (answer, ended) = transaction::end(session, &answer, context).await?;
         return Ok((answer, Some(ended)));
     }
