@@ -4,7 +4,7 @@
 use fleet::{
     arguments::Limits,
     canonical,
-    store::settle::{self, Finding, Settlement, Verdict},
+    store::settle::{self, SettledAs, Settlement, Verdict},
     wire::{code::Code, message::Message},
 };
 use serde::Deserialize;
@@ -22,7 +22,7 @@ static FORM: Message = Message::fixed(
 #[serde(deny_unknown_fields)]
 struct SettleRequest {
     call_id: String,
-    outcome: Finding,
+    outcome: SettledAs,
     actor: String,
     note: String,
     #[serde(default)]
@@ -128,7 +128,7 @@ mod tests {
         let (asked, result) = read(body.as_bytes()).unwrap();
         assert_eq!(
             (asked.outcome, asked.by_time_only),
-            (Finding::Applied, false)
+            (SettledAs::Applied, false)
         );
         assert_eq!(result.unwrap(), r#"{"a":9007199254740993,"b":1E2}"#);
         let without =

@@ -7,7 +7,7 @@ use fleet::{
     definitions::Format,
     delay::Reconnect,
     ids::{CallId, Label, ToolName},
-    store::settle::Finding,
+    store::settle::SettledAs,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -43,7 +43,7 @@ pub struct Settling<'a> {
     /// The call.
     pub call_id: CallId,
     /// What was found out.
-    pub outcome: Finding,
+    pub outcome: SettledAs,
     /// Who says so.
     pub actor: &'a str,
     /// How that is known.

@@ -43,7 +43,7 @@ pub enum Said {
 
 /// What that proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub enum ProbeFinding {
     /// The effect took place.
     Applied,
     /// It did not take place, at the moment when the probe asked.
@@ -81,7 +81,7 @@ pub fn arguments(spec: &ProbeSpec, subject: &Subject) -> Result<Value, String> {
 }
 
 /// What an answer proves.
-pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> Finding {
+pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> ProbeFinding {
     let environment = environment();
     let holds = |expression: &str, result: Term, error: Term| -> Result<bool, String> {
         let expression = environment.compile_expression(expression).map_err(why)?;
@@ -96,33 +96,33 @@ pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> Finding {
             )),
         }
     };
-    let judged = || -> Result<Finding, String> {
+    let judged = || -> Result<ProbeFinding, String> {
         match said {
             Said::Result(result) => {
                 let holds = |expression: &str| holds(expression, term(result), Term::from(()));
                 if let Some(conflict) = &spec.conflict_when
                     && holds(conflict)?
                 {
-                    return Ok(Finding::Conflict);
+                    return Ok(ProbeFinding::Conflict);
                 }
                 if holds(&spec.applied_when)? {
-                    return Ok(Finding::Applied);
+                    return Ok(ProbeFinding::Applied);
                 }
                 match &spec.not_applied_when {
-                    None => Ok(Finding::NotApplied),
-                    Some(expression) if holds(expression)? => Ok(Finding::NotApplied),
+                    None => Ok(ProbeFinding::NotApplied),
+                    Some(expression) if holds(expression)? => Ok(ProbeFinding::NotApplied),
                     Some(_) => Err("neither applied_when nor not_applied_when holds".to_owned()),
                 }
             }
             Said::No(error) => match &spec.not_applied_when {
                 Some(expression) if holds(expression, Term::from(()), term(error))? => {
-                    Ok(Finding::NotApplied)
+                    Ok(ProbeFinding::NotApplied)
                 }
                 Some(_) | None => Err("the probe's tool said no".to_owned()),
             },
         }
     };
-    judged().unwrap_or_else(Finding::Inconclusive)
+    judged().unwrap_or_else(ProbeFinding::Inconclusive)
 }
 
 /// Every template and expression that cannot be read: JSON pointer below the probe, and why.

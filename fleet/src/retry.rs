@@ -18,41 +18,24 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod decision;
+
 mod cancelled;
+mod failure;
 
 use std::time::Duration;
 
-pub use cancelled::{after_cancel, cancelled};
-
+pub use self::{
+    cancelled::after_cancel,
+    decision::RetryDecision,
+    failure::{cancelled, exhausted, out_of_time},
+};
 use crate::{
-    call::{Effect, Language},
+    call::Effect,
     manifest::RetryPolicy,
     outcome::{Outcome, OutcomeWord, ToolFailure},
-    said,
     taken_back::TakenBack,
-    wire::{code::Code, message::Message},
 };
-
-/// What follows an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryDecision {
-    /// The call succeeded.
-    Succeed,
-    /// Another attempt, not before this pause is over.
-    Again(Duration),
-    /// The call failed with this attempt's own error.
-    Fail,
-    /// The call failed because every attempt did.
-    Exhausted,
-    /// The call failed because its time ran out.
-    OutOfTime,
-    /// The effect may have happened.
-    Doubt,
-    /// The call was taken back, and nothing has happened.
-    Cancelled,
-    /// The call was taken back; it failed because its attempt provably did not start.
-    FailCancelled,
-}
 
 /// What a decision is made from.
 #[derive(Debug, Clone, Copy)]
@@ -219,33 +202,6 @@ pub fn after_loss(loss: Loss) -> RetryDecision {
             RetryDecision::Again(Duration::ZERO)
         }
     }
-}
-
-/// The failure of a call whose every attempt failed, around the last one's.
-pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolFailure {
-    let message = &last.message;
-    let what = said!(
-        "all {attempts} attempts failed; the last one: {message}",
-        "全部 {attempts} 次尝试都失败了；最后一次：{message}",
-        message
-    );
-    around(Code::RetriesExhausted, what, last, language)
-}
-
-/// The failure of a call that has no time left for another attempt, around the last one's.
-pub fn out_of_time(last: &ToolFailure, language: Language) -> ToolFailure {
-    let message = &last.message;
-    let what = said!(
-        "no time is left for another attempt; the last one: {message}",
-        "剩下的时间不够再尝试一次；最后一次：{message}",
-        message
-    );
-    around(Code::DeadlineExceeded, what, last, language)
-}
-
-/// The failure of a call, with its last attempt's as it is told in the call's language.
-fn around(code: Code, what: Message, last: &ToolFailure, language: Language) -> ToolFailure {
-    ToolFailure::new(code, what).with_details(serde_json::json!({ "last": last.told(language) }))
 }
 
 #[cfg(test)]

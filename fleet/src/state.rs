@@ -22,7 +22,7 @@ use crate::call::{State, words};
 
 words! {
     /// What happens to a call.
-    Event {
+    Move {
         /// A worker takes it for its next attempt.
         Claim = "claim",
         /// The attempt ended and another may follow; or it is proven that nothing started.
@@ -49,7 +49,7 @@ pub struct IllegalMove {
     /// Where the call stood.
     pub state: State,
     /// What was to happen to it.
-    pub event: Event,
+    pub event: Move,
 }
 
 /// Where a call stands after an event.
@@ -57,8 +57,8 @@ pub struct IllegalMove {
 /// # Errors
 ///
 /// The move is not in the list.
-pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
-    use Event::{Again, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
+pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
+    use Move::{Again, Cancel, Claim, Doubt, Expire, Fail, Quarantine, Succeed};
     use State::{AwaitingClient, Cancelled, Expired, Failed, InDoubt, Queued, Running, Succeeded};
     let illegal = Err(IllegalMove { state, event });
     match state {
@@ -94,7 +94,7 @@ pub const fn next(state: State, event: Event) -> Result<State, IllegalMove> {
 
 /// Whether any event leads from one state to another.
 pub fn is_legal(from: State, to: State) -> bool {
-    Event::ALL.iter().any(|event| next(from, *event) == Ok(to))
+    Move::ALL.iter().any(|event| next(from, *event) == Ok(to))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn nothing_leads_out_of_a_terminal_state() {
         for from in State::ALL.iter().filter(|state| state.is_terminal()) {
-            for event in Event::ALL {
+            for event in Move::ALL {
                 assert!(next(*from, *event).is_err(), "{from} {event}");
             }
         }
@@ -116,7 +116,7 @@ mod tests {
         let mut seen = Vec::new();
         while let Some(state) = reachable.pop() {
             seen.push(state);
-            for event in Event::ALL {
+            for event in Move::ALL {
                 if let Ok(to) = next(state, *event)
                     && !seen.contains(&to)
                 {
@@ -135,7 +135,7 @@ mod tests {
         let legal: Vec<String> = State::ALL
             .iter()
             .flat_map(|from| {
-                Event::ALL
+                Move::ALL
                     .iter()
                     .filter_map(|event| Some((*from, *event, next(*from, *event).ok()?)))
             })

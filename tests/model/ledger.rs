@@ -2,7 +2,7 @@
 
 use fleet::{
     call::{EffectKnown, State},
-    state::{Event, next},
+    state::{Move, next},
 };
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) enum Ending {
     Over {
-        event: Event,
+        event: Move,
         known: EffectKnown,
         /// The attempt says that it never started.
         unstarted: bool,
@@ -38,7 +38,7 @@ pub(crate) enum Ending {
 impl Ending {
     pub(crate) const fn succeeded(known: EffectKnown) -> Self {
         Self::Over {
-            event: Event::Succeed,
+            event: Move::Succeed,
             known,
             unstarted: false,
         }
@@ -98,7 +98,7 @@ impl Protocol {
                 ..claimed
             });
         } else {
-            advance(s, at, Event::Claim, claimed);
+            advance(s, at, Move::Claim, claimed);
         }
         true
     }
@@ -133,7 +133,7 @@ impl Protocol {
                 // A doubt ends by evidence, not by a wish; where attempts may be forgotten, only success is evidence.
                 let only_success = row.quarantined && !self.lacks(Mutant::QuarantineTakesLateNo);
                 let evident =
-                    running || event == Event::Succeed || (event != Event::Cancel && !only_success);
+                    running || event == Move::Succeed || (event != Move::Cancel && !only_success);
                 // That it never started says nothing of another attempt that is unaccounted for.
                 let hasty = unstarted && known == EffectKnown::NotApplied && row.effect_unknown;
                 evident && !hasty
@@ -185,11 +185,11 @@ impl Protocol {
                     suspects: if suspect { suspects } else { row.suspects },
                     ..row
                 };
-                advance(s, at, Event::Again, requeued);
+                advance(s, at, Move::Again, requeued);
             }
             Ending::Doubt { suspect } => {
                 let suspects = if suspect { suspects } else { row.suspects };
-                advance(s, at, Event::Doubt, Row { suspects, ..row });
+                advance(s, at, Move::Doubt, Row { suspects, ..row });
             }
         }
         true
@@ -217,7 +217,7 @@ impl Protocol {
 }
 
 /// Moves a call as `fleet::state` says, within the open table or on to the history, in one statement.
-pub(crate) fn advance(s: &mut System, at: usize, event: Event, row: Row) {
+pub(crate) fn advance(s: &mut System, at: usize, event: Move, row: Row) {
     let Ok(state) = next(row.state, event) else {
         return s.breach(Breach::IllegalMove);
     };

@@ -3,7 +3,7 @@
 use fleet::{
     call::{Effect, EffectKnown, State},
     retry::RetryDecision,
-    state::Event,
+    state::Move,
 };
 
 use crate::{
@@ -50,18 +50,18 @@ impl Protocol {
             RetryDecision::Again(_) => again,
             RetryDecision::Doubt if self.lacks(Mutant::RequeueLostOnce) => again,
             RetryDecision::Doubt => Ending::Doubt { suspect: true },
-            RetryDecision::Cancelled | RetryDecision::FailCancelled => over(Event::Cancel),
+            RetryDecision::Cancelled | RetryDecision::FailCancelled => over(Move::Cancel),
             RetryDecision::Fail
             | RetryDecision::Exhausted
             | RetryDecision::OutOfTime
-            | RetryDecision::Succeed => over(Event::Fail),
+            | RetryDecision::Succeed => over(Move::Fail),
         };
         self.complete(s, None, job, ending)
     }
 
     /// A queued call whose deadline has passed.
     pub(crate) fn expire(&self, s: &mut System, at: usize) -> bool {
-        self.end_queued(s, at, Event::Expire)
+        self.end_queued(s, at, Move::Expire)
     }
 
     /// `toolfleet.cancel` on a row it has locked.
@@ -74,12 +74,12 @@ impl Protocol {
                 });
             }
             _ => {
-                self.end_queued(s, at, Event::Cancel);
+                self.end_queued(s, at, Move::Cancel);
             }
         }
     }
 
-    fn end_queued(&self, s: &mut System, at: usize, event: Event) -> bool {
+    fn end_queued(&self, s: &mut System, at: usize, event: Move) -> bool {
         let Some(row) = s.ledger.open[at].filter(|row| row.state == State::Queued) else {
             return false;
         };
@@ -90,7 +90,7 @@ impl Protocol {
             EffectKnown::None
         };
         if row.effect_unknown && write {
-            advance(s, at, Event::Doubt, row);
+            advance(s, at, Move::Doubt, row);
         } else {
             advance(
                 s,
@@ -119,7 +119,7 @@ impl Protocol {
             advance(
                 s,
                 at,
-                Event::Succeed,
+                Move::Succeed,
                 Row {
                     ended,
                     known: EffectKnown::Applied,
@@ -147,7 +147,7 @@ impl Protocol {
             advance(
                 s,
                 at,
-                Event::Fail,
+                Move::Fail,
                 Row {
                     ended,
                     known: EffectKnown::NotApplied,
@@ -188,7 +188,7 @@ impl Protocol {
         };
         match self.config.effect {
             Effect::Once if undecided && !self.lacks(Mutant::FailoverUnquarantined) => {
-                advance(s, at, Event::Quarantine, row);
+                advance(s, at, Move::Quarantine, row);
             }
             // An attempt that the ledger has forgotten may have had its effect, and may still be at it; and the attempt that
             // it remembers may have been followed by another. So the call begins anew, with what is known: nothing.
@@ -203,7 +203,7 @@ impl Protocol {
                     advance(
                         s,
                         at,
-                        Event::Again,
+                        Move::Again,
                         Row {
                             attempt: None,
                             worker: None,

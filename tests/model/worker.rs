@@ -3,7 +3,7 @@
 use fleet::{
     call::{Effect, EffectKnown, State},
     retry::RetryDecision,
-    state::Event,
+    state::Move,
 };
 
 use crate::{
@@ -232,7 +232,7 @@ impl Protocol {
             Ran::No | Ran::NotNow | Ran::NotStarted | Ran::TakenBack => {
                 let known = EffectKnown::NotApplied;
                 Some(Ending::Over {
-                    event: Event::Fail,
+                    event: Move::Fail,
                     known,
                     unstarted,
                 })
@@ -275,7 +275,7 @@ impl Protocol {
             return again(0);
         }
         match self.decisions.after(ran, learned) {
-            RetryDecision::Succeed => over(Event::Succeed),
+            RetryDecision::Succeed => over(Move::Succeed),
             RetryDecision::Again(_) => again(1),
             RetryDecision::Doubt
                 if ran == Ran::Unknown && self.lacks(Mutant::RetryOnceAfterTimeout) =>
@@ -283,11 +283,11 @@ impl Protocol {
                 again(1)
             }
             RetryDecision::Doubt => Ending::Doubt { suspect },
-            RetryDecision::Cancelled => over(Event::Cancel),
+            RetryDecision::Cancelled => over(Move::Cancel),
             RetryDecision::Fail
             | RetryDecision::FailCancelled
             | RetryDecision::Exhausted
-            | RetryDecision::OutOfTime => over(Event::Fail),
+            | RetryDecision::OutOfTime => over(Move::Fail),
         }
     }
 

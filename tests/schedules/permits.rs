@@ -34,13 +34,13 @@ pub(crate) struct Config {
 }
 
 /// As much of a worker as its intake uses, and what a test counts.
-pub(crate) struct Worker {
+pub(crate) struct WorkerProcess {
     pub(crate) bus: Bus,
     /// The slots of each queue that was heard of, and how many of its attempts run.
     queues: Mutex<Vec<(Arc<Semaphore>, usize)>>,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// Which of the queues these slots are of.
     fn queue(&self, slots: &Arc<Semaphore>) -> usize {
         let mut queues = self.queues.lock().unwrap();
@@ -61,7 +61,7 @@ pub(crate) mod attempt {
     use crate::woven::pull::Delivered;
 
     /// Runs one.
-    pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
+    pub(crate) async fn run(worker: Arc<WorkerProcess>, delivered: Delivered) {
         let acker = delivered.acker.clone();
         let life = if once_in(4) {
             thread_rng().gen_range(0..6)
@@ -79,7 +79,7 @@ pub(crate) mod attempt {
         }
     }
 
-    async fn one(worker: &Worker, delivered: Delivered) {
+    async fn one(worker: &WorkerProcess, delivered: Delivered) {
         let queue = worker.queue(delivered.permit.semaphore());
         let Delivered { acker, permit, .. } = delivered;
         let running = Running::begin(worker, queue);
@@ -91,12 +91,12 @@ pub(crate) mod attempt {
 
     /// Counts itself for as long as it lives.
     struct Running<'a> {
-        worker: &'a Worker,
+        worker: &'a WorkerProcess,
         queue: usize,
     }
 
     impl<'a> Running<'a> {
-        fn begin(worker: &'a Worker, queue: usize) -> Self {
+        fn begin(worker: &'a WorkerProcess, queue: usize) -> Self {
             let running = &mut worker.queues.lock().unwrap()[queue].1;
             assert!(*running < SHARE, "more attempts than slots");
             *running += 1;
@@ -117,7 +117,7 @@ pub(crate) mod attempt {
 /// Two queues have each their share of the slots of a worker, which loses its connection once, and is stopped.
 fn worker(stops_early: bool) {
     block_on(async move {
-        let worker = Arc::new(Worker {
+        let worker = Arc::new(WorkerProcess {
             bus: Bus::default(),
             queues: Mutex::default(),
         });

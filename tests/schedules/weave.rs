@@ -168,8 +168,8 @@ const INTAKE: Source = Source {
             "    telemetry::report,\n",
         ),
         (
-            "use crate::{attempt, config::Config, worker::Worker};",
-            "use crate::{permits::{Config, Worker, attempt}, woven::pull::{Delivered, Puller}, world::planted};",
+            "use crate::{attempt, config::Config, worker::WorkerProcess};",
+            "use crate::{permits::{Config, WorkerProcess, attempt}, woven::pull::{Delivered, Puller}, world::planted};",
         ),
     ],
     mistakes: &[

@@ -33,11 +33,11 @@ use crate::{
     dispose::{Disposal, Skip, dispose},
     execute::execute,
     gate,
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// Runs one attempt. Returns when the ledger knows how it ended, or when this worker has to leave that to the sweep.
-pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
+pub(crate) async fn run(worker: Arc<WorkerProcess>, delivered: Delivered) {
     let Delivered {
         body,
         acker,
@@ -71,7 +71,7 @@ pub(crate) async fn run(worker: Arc<Worker>, delivered: Delivered) {
 }
 
 async fn attempt(
-    worker: &Worker,
+    worker: &WorkerProcess,
     pointer: Pointer,
     acker: &Acker,
     slot: &mut Option<OwnedSemaphorePermit>,

@@ -18,7 +18,7 @@ use fleet::{
 use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Worker;
+use crate::worker::WorkerProcess;
 
 /// How many bells are heard together at most.
 const HEARD_MAX: usize = 1_000;
@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// Subscribes to this worker's bell. What it returns hears the bell until `stop` is cancelled.
 pub(crate) async fn listen(
-    worker: Arc<Worker>,
+    worker: Arc<WorkerProcess>,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + Send, BusError> {
     let subject = worker.bus.subjects.cancel_of_worker(worker.id);
@@ -54,7 +54,7 @@ pub(crate) async fn listen(
 }
 
 /// Looks at the rows of those of these calls that run here.
-async fn look(worker: &Worker, calls: &HashSet<CallId>) {
+async fn look(worker: &WorkerProcess, calls: &HashSet<CallId>) {
     let running = worker.attempts.uncancelled(|call| calls.contains(&call));
     if running.is_empty() {
         return;
@@ -69,7 +69,7 @@ async fn look(worker: &Worker, calls: &HashSet<CallId>) {
 }
 
 /// Tells the attempts of rows that carry the flag.
-pub(crate) fn heed(worker: &Worker, rows: &[OwnRow]) {
+pub(crate) fn heed(worker: &WorkerProcess, rows: &[OwnRow]) {
     for row in rows.iter().filter(|row| row.cancel_requested) {
         worker.attempts.cancel(row.attempt_id);
     }

@@ -19,11 +19,11 @@ use tokio::time::Instant;
 use crate::{
     dispose::Skip,
     stage::{Gated, Running},
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// Claims a call that has passed the gate.
-pub(crate) async fn claim(worker: &Worker, gated: Gated) -> Result<Running, Skip> {
+pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Running, Skip> {
     let Gated {
         call,
         tool,
@@ -112,7 +112,7 @@ impl From<Option<Claimed>> for Decided {
     }
 }
 
-async fn claim_limited(worker: &Worker, row: ClaimRow) -> Result<Decided, StoreError> {
+async fn claim_limited(worker: &WorkerProcess, row: ClaimRow) -> Result<Decided, StoreError> {
     Ok(match worker.claiming.claim_limited(row).await? {
         Some(Limited::Claimed(claimed)) => Decided::Ours(*claimed),
         Some(Limited::NoSlot) => Decided::NoSlot,
@@ -121,14 +121,14 @@ async fn claim_limited(worker: &Worker, row: ClaimRow) -> Result<Decided, StoreE
 }
 
 /// Whether its tool runs only so often at a time, or did when the call was accepted; the ledger knows how often.
-fn is_limited(worker: &Worker, tool: &Tool) -> bool {
+fn is_limited(worker: &WorkerProcess, tool: &Tool) -> bool {
     let current = || worker.registry.current(&tool.manifest.name);
     tool.manifest.concurrency.is_some()
         || current().is_some_and(|current| current.manifest.concurrency.is_some())
 }
 
 /// The claim took nothing: the row says why.
-async fn why_not(worker: &Worker, call: CallId) -> Skip {
+async fn why_not(worker: &WorkerProcess, call: CallId) -> Skip {
     match read::find(&worker.pool, call).await {
         Ok(Some(row)) if row.state != State::Queued => Skip::NotQueued(row.state),
         Ok(Some(row)) if row.overdue => Skip::Overdue,

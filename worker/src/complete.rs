@@ -27,7 +27,7 @@ use crate::{
     executors::StopReason,
     late,
     stage::{Executed, Execution},
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// How long a completion waits for the ledger. Longer than any outage that a worker should live through.
@@ -39,7 +39,7 @@ const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 ///
 /// What cannot be recorded is left as it is: the call stays with this worker, and the sweep decides about it when it is
 /// overdue. It is never given back, for the tool may have run.
-pub(crate) async fn complete(worker: &Worker, executed: Executed) {
+pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
     let (call, name) = (executed.claimed.call_id, &executed.tool.manifest.name);
     let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
     match recording.await {
@@ -106,7 +106,7 @@ enum Recorded {
 }
 
 /// Completes, and looks again whenever that moved nothing: zero rows is not an answer, the row is.
-async fn record(worker: &Worker, executed: &Executed) -> Result<Recorded, StoreError> {
+async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded, StoreError> {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
     let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
     let known = Known {
@@ -204,7 +204,7 @@ fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str, known: Known) -
 
 /// Completes. A result that Postgres refuses is left out: that the tool did it must not be lost with its answer.
 async fn end(
-    worker: &Worker,
+    worker: &WorkerProcess,
     ending: &mut Ending,
     executed: &Executed,
     patience: Duration,
@@ -227,7 +227,7 @@ async fn end(
 }
 
 async fn find_patiently(
-    worker: &Worker,
+    worker: &WorkerProcess,
     call: CallId,
     patience: Duration,
 ) -> Result<Option<CallRow>, StoreError> {
@@ -248,7 +248,7 @@ async fn find_patiently(
 const REPLY_MAX: usize = 512 * 1024;
 
 /// Tells the dispatcher that accepted the call, when the call is decided.
-pub(crate) async fn reply(worker: &Worker, call: CallId, moved: &Moved, ending: Ending) {
+pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, ending: Ending) {
     if !moved.state.answers_waiters() {
         return;
     }
@@ -270,7 +270,7 @@ pub(crate) async fn reply(worker: &Worker, call: CallId, moved: &Moved, ending: 
 }
 
 /// Rings the dispatchers, which release the next call of a tool with a limit.
-async fn make_room(worker: &Worker) {
+async fn make_room(worker: &WorkerProcess) {
     // A connection that is down takes a bounded number of messages and then blocks for ever.
     let subject = worker.bus.subjects.room();
     let telling = worker.bus.client.publish(subject, Bytes::new());

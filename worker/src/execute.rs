@@ -29,14 +29,14 @@ use crate::{
     intercept::{Around, News, Observe, OutputSchema, Repetition, Teller},
     running::Entry,
     stage::{Executed, Execution, Rendered, Running},
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// How much longer than it promises an executor may take before its attempt is given up.
 const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// Runs the tool once, or finds a reason not to.
-pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
+pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Executed {
     let Running {
         claimed,
         attempt_id,
@@ -102,7 +102,7 @@ pub(crate) async fn execute(worker: &Worker, running: Running) -> Executed {
 
 /// Why nothing may be started for the attempt any more, if that is so.
 fn why_not(
-    worker: &Worker,
+    worker: &WorkerProcess,
     claimed: &Claimed,
     tool: &Tool,
     entry: &Entry,
@@ -177,7 +177,7 @@ fn silent(code: Code, what: Message) -> Execution {
 
 /// The request to send. A pointer may carry other things than its row: the row is the truth.
 async fn ready(
-    worker: &Worker,
+    worker: &WorkerProcess,
     claimed: &Claimed,
     tool: &Tool,
     args_hash: [u8; 32],
@@ -258,7 +258,7 @@ fn context(
     }
 }
 
-fn news(worker: &Worker, claimed: &Claimed, claim_sent: Instant) -> News {
+fn news(worker: &WorkerProcess, claimed: &Claimed, claim_sent: Instant) -> News {
     let timeout = Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
     let session = claimed.session.clone();
     News(session.map(|session| Teller {

@@ -31,11 +31,11 @@ use crate::{
     redact::RedactedFailures,
     stage::{Gated, Rendered},
     waiting::Tenant,
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// Takes a pointer through the gate.
-pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Skip> {
+pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gated, Skip> {
     let (call, rev) = (pointer.call_id, pointer.rev);
     let Some(tool) = find_tool(worker, &pointer).await? else {
         let version = pointer.tool_version;
@@ -77,7 +77,11 @@ pub(crate) async fn pass(worker: &Worker, pointer: Pointer) -> Result<Gated, Ski
 }
 
 /// A slot for a program, before the claim: waiting for one costs no attempt.
-async fn program_slot(worker: &Worker, call: CallId, tenant: Tenant) -> Result<ProgramSlot, Skip> {
+async fn program_slot(
+    worker: &WorkerProcess,
+    call: CallId,
+    tenant: Tenant,
+) -> Result<ProgramSlot, Skip> {
     match worker.programs.turn(tenant).await {
         Turn::Now(slot) => Ok(slot),
         Turn::Later(pause) => Err(if worker.putting_back.put_back(call, pause).await {
@@ -101,7 +105,12 @@ const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
 /// Lets a call wait that another worker may be able to run: in the ledger rather than in NATS, where it would hold a place in
 /// front of others. The revision of its pointer, where it has one, spares a read of its row unless the call has moved since.
-async fn cannot_run(worker: &Worker, call: CallId, rev: Option<i32>, obstacle: &Obstacle) -> Skip {
+async fn cannot_run(
+    worker: &WorkerProcess,
+    call: CallId,
+    rev: Option<i32>,
+    obstacle: &Obstacle,
+) -> Skip {
     let postponed = match rev {
         Some(rev) => postpone(worker, call, rev, obstacle).await,
         None => Ok(false),
@@ -125,7 +134,7 @@ async fn cannot_run(worker: &Worker, call: CallId, rev: Option<i32>, obstacle: &
 
 /// Whether the call waits; it does not if it has moved since this revision.
 async fn postpone(
-    worker: &Worker,
+    worker: &WorkerProcess,
     call: CallId,
     rev: i32,
     obstacle: &Obstacle,
@@ -141,7 +150,7 @@ async fn postpone(
 }
 
 /// The row of a call that is still queued.
-async fn queued(worker: &Worker, call: CallId) -> Result<CallRow, Skip> {
+async fn queued(worker: &WorkerProcess, call: CallId) -> Result<CallRow, Skip> {
     match read::find(&worker.pool, call).await {
         Ok(Some(row)) if row.state == State::Queued => Ok(row),
         Ok(Some(row)) => Err(Skip::NotQueued(row.state)),
@@ -151,7 +160,7 @@ async fn queued(worker: &Worker, call: CallId) -> Result<CallRow, Skip> {
 }
 
 /// The arguments as the ledger has them.
-pub(crate) async fn read_args(worker: &Worker, call: CallId) -> Result<String, Skip> {
+pub(crate) async fn read_args(worker: &WorkerProcess, call: CallId) -> Result<String, Skip> {
     match read::arguments(&worker.pool, call).await {
         Ok(Some(args)) => Ok(args),
         Ok(None) => Err(Skip::Gone),
@@ -163,7 +172,11 @@ pub(crate) async fn read_args(worker: &Worker, call: CallId) -> Result<String, S
 }
 
 /// Renders the request and resolves its secrets.
-pub(crate) fn prepare(worker: &Worker, tool: &Tool, args: &str) -> Result<Rendered, ToolFailure> {
+pub(crate) fn prepare(
+    worker: &WorkerProcess,
+    tool: &Tool,
+    args: &str,
+) -> Result<Rendered, ToolFailure> {
     // The door's own parser: another one would respell numbers.
     let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
         let why = error.message;
@@ -183,7 +196,7 @@ pub(crate) fn prepare(worker: &Worker, tool: &Tool, args: &str) -> Result<Render
     }
 }
 
-async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool>>, Skip> {
+async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<Arc<Tool>>, Skip> {
     let known = || worker.registry.version(&pointer.tool, pointer.tool_version);
     if let Some(tool) = known() {
         return Ok(Some(tool));
@@ -201,7 +214,7 @@ async fn find_tool(worker: &Worker, pointer: &Pointer) -> Result<Option<Arc<Tool
 }
 
 /// Ends a call whose own arguments the tool cannot be run with. What the message said is not enough for that.
-async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
+async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
     match refusing(worker, call, tool).await {
         Ok(Some(ending)) => match worker.end(&ending).await {
             Ok(moved) => {
@@ -227,7 +240,11 @@ async fn refuse(worker: &Worker, call: CallId, tool: &Tool) -> Skip {
     }
 }
 
-async fn refusing(worker: &Worker, call: CallId, tool: &Tool) -> Result<Option<Ending>, Skip> {
+async fn refusing(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+) -> Result<Option<Ending>, Skip> {
     let (row, args) = (queued(worker, call).await?, read_args(worker, call).await?);
     let manifest = &tool.manifest;
     if row.tool != manifest.name.as_str() || row.tool_version != manifest.version {

@@ -34,7 +34,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::{cancel, worker::Worker};
+use crate::{cancel, worker::WorkerProcess};
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ const GIVEN_UP_FOR: Duration = Duration::from_secs(300);
 
 /// Beats until `stop` is cancelled. Cancels `intake` when the worker has been declared gone.
 pub(crate) async fn run(
-    worker: Arc<Worker>,
+    worker: Arc<WorkerProcess>,
     postgres: Postgres,
     intake: CancellationToken,
     stop: CancellationToken,
@@ -70,7 +70,7 @@ pub(crate) async fn run(
 
 /// Counts each lease once that is over before it is renewed, at that moment: a beat that does not come back is late by as much
 /// as its connection takes to be given up. Cancel-safe.
-async fn count_lost_leases(worker: &Worker) -> Infallible {
+async fn count_lost_leases(worker: &WorkerProcess) -> Infallible {
     let mut counted = None;
     loop {
         let over_at = over_at(worker).filter(|over_at| counted != Some(*over_at));
@@ -87,7 +87,7 @@ async fn count_lost_leases(worker: &Worker) -> Infallible {
     }
 }
 
-fn over_at(worker: &Worker) -> Option<Instant> {
+fn over_at(worker: &WorkerProcess) -> Option<Instant> {
     let lease = worker
         .lease
         .lock()
@@ -97,7 +97,7 @@ fn over_at(worker: &Worker) -> Option<Instant> {
 
 /// Beats on one connection until it breaks. Cancel-safe: what it writes is one statement at a time.
 async fn beat_until_broken(
-    worker: &Worker,
+    worker: &WorkerProcess,
     postgres: &Postgres,
     intake: &CancellationToken,
     reconnect: &mut Reconnect,
@@ -134,7 +134,7 @@ async fn beat_until_broken(
 
 /// Looks at the rows of everything that was claimed here: what runs, and what was given up.
 pub(crate) async fn look_after(
-    worker: &Worker,
+    worker: &WorkerProcess,
     connection: &mut PgConnection,
 ) -> Result<(), StoreError> {
     let looked_at = Instant::now();
@@ -163,14 +163,14 @@ pub(crate) async fn look_after(
     Ok(())
 }
 
-fn claims(worker: &Worker) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Instant)>> {
+fn claims(worker: &WorkerProcess) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Instant)>> {
     worker
         .given_up
         .lock()
         .expect("no thread panics while holding the claims")
 }
 
-async fn give_back(worker: &Worker, row: &OwnRow) {
+async fn give_back(worker: &WorkerProcess, row: &OwnRow) {
     let call = row.call_id;
     match worker.end(&returned(worker.actor(), row)).await {
         Ok(Some(ended)) => {

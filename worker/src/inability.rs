@@ -10,7 +10,7 @@ use fleet::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Worker;
+use crate::worker::WorkerProcess;
 
 /// How often it looks: a secret may come or go at any time.
 const LOOK: Duration = Duration::from_secs(10);
@@ -18,7 +18,11 @@ const LOOK: Duration = Duration::from_secs(10);
 const TOLD_MAX: usize = 1_000;
 
 /// Looks until `stop` is cancelled. Cancel-safe: what it writes is one statement.
-pub(crate) async fn run(worker: Arc<Worker>, queues: Vec<QueueName>, stop: CancellationToken) {
+pub(crate) async fn run(
+    worker: Arc<WorkerProcess>,
+    queues: Vec<QueueName>,
+    stop: CancellationToken,
+) {
     let mut told = Vec::new();
     while !stop.is_cancelled() {
         let found = found(&worker, &queues);
@@ -40,7 +44,7 @@ pub(crate) async fn run(worker: Arc<Worker>, queues: Vec<QueueName>, stop: Cance
 }
 
 /// The current tools of its queues that this worker could not run, by name.
-fn found(worker: &Worker, queues: &[QueueName]) -> Vec<Inability> {
+fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
     let mut found: Vec<Inability> = worker
         .registry
         .all_current()

@@ -10,10 +10,10 @@ use fleet::{
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{attempt, config::Config, worker::Worker};
+use crate::{attempt, config::Config, worker::WorkerProcess};
 
 /// Pulls messages and runs an attempt for each until `intake` is cancelled and all of them have ended.
-pub(crate) async fn run(worker: Arc<Worker>, config: &Config, intake: CancellationToken) {
+pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: CancellationToken) {
     let (slots, queues) = (config.concurrency, config.queues.len());
     let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
     let mut pullers = JoinSet::new();

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use fleet::{
     delay::Reconnect,
-    store::late::{self, Evidence, LateOutcome},
+    store::late::{self, LateOutcome, LateReport},
     telemetry::{metrics, report},
 };
 use tokio::time::Instant;
 
-use crate::{conclude::ended_attempt, stage::Executed, worker::Worker};
+use crate::{conclude::ended_attempt, stage::Executed, worker::WorkerProcess};
 
 /// How long evidence waits for the ledger.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the ledger keep how the attempt ended, and raises the alarm if that contradicts how the call did.
-pub(crate) async fn record_late_outcome(worker: &Worker, executed: &Executed) {
+pub(crate) async fn record_late_outcome(worker: &WorkerProcess, executed: &Executed) {
     let claimed = &executed.claimed;
     let call = claimed.call_id;
-    let evidence = Evidence {
+    let evidence = LateReport {
         call_id: call,
         attempt_id: executed.attempt_id,
         number: claimed.attempt,
@@ -49,7 +49,7 @@ pub(crate) async fn record_late_outcome(worker: &Worker, executed: &Executed) {
     tracing::warn!(%outcome, "attempt was fenced: its outcome came too late to decide the call");
 }
 
-async fn keep(worker: &Worker, evidence: &Evidence) -> Option<LateOutcome> {
+async fn keep(worker: &WorkerProcess, evidence: &LateReport) -> Option<LateOutcome> {
     let began = Instant::now();
     let mut reconnect = Reconnect::default();
     while began.elapsed() < PATIENCE {

@@ -18,7 +18,7 @@ use fleet::{
 };
 use tokio::time::{Instant, interval, timeout};
 
-use crate::{error::RunError, heartbeat, worker::Worker};
+use crate::{error::RunError, heartbeat, worker::WorkerProcess};
 
 /// How long each word to the ledger may take.
 const WORD_MAX: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub(crate) async fn announce(postgres: &Postgres, id: WorkerId) {
 }
 
 /// Gives back the claims that nobody answered, a last time.
-pub(crate) async fn give_back(worker: &Worker, postgres: &Postgres) {
+pub(crate) async fn give_back(worker: &WorkerProcess, postgres: &Postgres) {
     let giving_back = async {
         let mut connection = postgres.connect().await?;
         heartbeat::look_after(worker, &mut connection).await

@@ -18,13 +18,13 @@ use fleet::{
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::Worker;
+use crate::worker::WorkerProcess;
 
 /// How often it looks.
 const EVERY: Duration = BEAT.saturating_mul(2);
 
 /// Looks at once, and every few beats until `stop` is cancelled.
-pub(crate) async fn run(worker: Arc<Worker>, state_dir: StateDir, stop: CancellationToken) {
+pub(crate) async fn run(worker: Arc<WorkerProcess>, state_dir: StateDir, stop: CancellationToken) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Cancel-safe: each fence is one statement, and may be repeated.
@@ -37,7 +37,7 @@ pub(crate) async fn run(worker: Arc<Worker>, state_dir: StateDir, stop: Cancella
     let _stopped: Option<()> = stop.run_until_cancelled(looking).await;
 }
 
-async fn look(worker: &Worker, state_dir: &StateDir) {
+async fn look(worker: &WorkerProcess, state_dir: &StateDir) {
     let (own, folder) = (worker.id, state_dir.clone());
     let proven = tokio::task::spawn_blocking(move || proofs(&folder, own)).await;
     let proofs = match proven {
@@ -68,7 +68,7 @@ fn proofs(state_dir: &StateDir, own: WorkerId) -> Result<Vec<Proof>, FencingErro
     proofs.filter_map(Result::transpose).collect()
 }
 
-async fn fence(worker: &Worker, proof: Proof) -> Result<(), StoreError> {
+async fn fence(worker: &WorkerProcess, proof: Proof) -> Result<(), StoreError> {
     let gone = proof.worker();
     let by = worker.actor();
     let fence = Fence {

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     appointments::Appointments,
-    waiting::{Entry, Tenant, Waiting},
+    waiting::{Entered, Tenant, Waiting},
 };
 
 /// How long a call waits here for a slot: with its claim, less than NATS waits for a word about its message.
@@ -106,10 +106,10 @@ impl Programs {
             // Those who gave up.
             slots.waiting.keep(|turn| !turn.is_closed());
             match slots.waiting.enter(tenant.clone(), turn) {
-                Entry::Waits => {}
+                Entered::Waits => {}
                 // It hears that nobody will call it.
-                Entry::InsteadOf(other) => drop(other),
-                Entry::Full => return None,
+                Entered::InsteadOf(other) => drop(other),
+                Entered::Full => return None,
             }
             waiting
         };

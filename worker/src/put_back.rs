@@ -18,10 +18,10 @@ const TOGETHER_MAX: usize = 500;
 
 /// Where calls are handed in to be put back.
 #[derive(Debug)]
-pub(crate) struct PuttingBack(mpsc::Sender<Waiting>);
+pub(crate) struct PuttingBack(mpsc::Sender<Postponement>);
 
 #[derive(Debug)]
-struct Waiting {
+struct Postponement {
     call: CallId,
     pause: Duration,
     answer: oneshot::Sender<bool>,
@@ -30,7 +30,7 @@ struct Waiting {
 impl PuttingBack {
     /// Starts the task that writes. It ends when this is dropped and everything is written.
     pub(crate) fn start(pool: PgPool, obstacle: Obstacle, lanes: &mut JoinSet<()>) -> Self {
-        let (sender, mut waiting) = mpsc::channel::<Waiting>(TOGETHER_MAX);
+        let (sender, mut waiting) = mpsc::channel::<Postponement>(TOGETHER_MAX);
         lanes.spawn(async move {
             let mut batch = Vec::new();
             // What comes while a statement runs goes with the next one.
@@ -54,7 +54,7 @@ impl PuttingBack {
         let (answer, told) = oneshot::channel();
         let handed_in = self
             .0
-            .send(Waiting {
+            .send(Postponement {
                 call,
                 pause,
                 answer,

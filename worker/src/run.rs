@@ -55,7 +55,7 @@ use crate::{
     put_back::PuttingBack,
     reply::Replies,
     running::Attempts,
-    worker::Worker,
+    worker::WorkerProcess,
 };
 
 /// What a program adds to its worker.
@@ -154,7 +154,7 @@ pub(crate) async fn run_with(
     };
     let registered_at = Instant::now();
     workers::register(&mut connection, &row).await?;
-    let worker = Arc::new(Worker {
+    let worker = Arc::new(WorkerProcess {
         id,
         name: config.name.clone(),
         bus: bus.clone(),
@@ -317,7 +317,7 @@ async fn serve_probes(listener: TcpListener, state: HttpState, stop: Cancellatio
 }
 
 /// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
-async fn watch(worker: Arc<Worker>, readiness: Readiness, stop: CancellationToken) {
+async fn watch(worker: Arc<WorkerProcess>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("lease", worker.may_start());
         let asked = timeout(Duration::from_secs(2), sweep::answers(&worker.pool));

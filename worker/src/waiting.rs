@@ -20,7 +20,7 @@ pub(crate) struct Waiting<T> {
 
 /// What came of wanting to wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Entry<T> {
+pub(crate) enum Entered<T> {
     /// It waits.
     Waits,
     /// It waits, and this one does not any more: its tenant had more places.
@@ -46,13 +46,13 @@ impl<T> Waiting<T> {
 
     /// Takes a place. Where there is none, the youngest of the tenant with most places goes, if that tenant has two more than
     /// this one: so places end up shared evenly.
-    pub(crate) fn enter(&mut self, tenant: Tenant, who: T) -> Entry<T> {
+    pub(crate) fn enter(&mut self, tenant: Tenant, who: T) -> Entered<T> {
         let entry = if self.len() < self.places {
-            Entry::Waits
+            Entered::Waits
         } else {
             match self.evict(self.of(&tenant) + 2) {
-                Some(evicted) => Entry::InsteadOf(evicted),
-                None => return Entry::Full,
+                Some(evicted) => Entered::InsteadOf(evicted),
+                None => return Entered::Full,
             }
         };
         match self.lines.iter_mut().find(|(of, _)| *of == tenant) {
@@ -134,7 +134,7 @@ mod tests {
     fn waiting(places: usize, who: &[&'static str]) -> Waiting<&'static str> {
         let mut waiting = Waiting::new(places);
         for &who in who {
-            assert_eq!(waiting.enter(tenant(&who[..1]), who), Entry::Waits);
+            assert_eq!(waiting.enter(tenant(&who[..1]), who), Entered::Waits);
         }
         waiting
     }
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn a_newcomer_takes_the_place_of_a_tenant_that_has_two_more() {
         let mut waiting = waiting(3, &["a1", "a2", "a3"]);
-        assert_eq!(waiting.enter(tenant("a"), "a4"), Entry::Full);
-        assert_eq!(waiting.enter(tenant("b"), "b1"), Entry::InsteadOf("a3"));
+        assert_eq!(waiting.enter(tenant("a"), "a4"), Entered::Full);
+        assert_eq!(waiting.enter(tenant("b"), "b1"), Entered::InsteadOf("a3"));
         // Two and one: nobody would be better off.
-        assert_eq!(waiting.enter(tenant("b"), "b2"), Entry::Full);
-        assert_eq!(waiting.enter(tenant("c"), "c1"), Entry::InsteadOf("a2"));
-        assert_eq!(waiting.enter(tenant("d"), "d1"), Entry::Full);
+        assert_eq!(waiting.enter(tenant("b"), "b2"), Entered::Full);
+        assert_eq!(waiting.enter(tenant("c"), "c1"), Entered::InsteadOf("a2"));
+        assert_eq!(waiting.enter(tenant("d"), "d1"), Entered::Full);
         assert_eq!(waiting.len(), 3);
         assert_eq!(turns(&mut waiting), ["a1", "b1", "c1"]);
     }
@@ -187,12 +187,12 @@ mod tests {
     fn who_has_gone_takes_no_place() {
         let mut waiting = waiting(2, &["a1", "b1"]);
         waiting.keep(|who| *who != "a1");
-        assert_eq!(waiting.enter(tenant("b"), "b2"), Entry::Waits);
+        assert_eq!(waiting.enter(tenant("b"), "b2"), Entered::Waits);
         assert_eq!(turns(&mut waiting), ["b1", "b2"]);
     }
 
     #[test]
     fn without_places_nobody_waits() {
-        assert_eq!(Waiting::new(0).enter(tenant("a"), "a1"), Entry::Full);
+        assert_eq!(Waiting::new(0).enter(tenant("a"), "a1"), Entered::Full);
     }
 }

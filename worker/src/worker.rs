@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// One worker process.
-pub(crate) struct Worker {
+pub(crate) struct WorkerProcess {
     pub(crate) id: WorkerId,
     /// A label for people.
     pub(crate) name: String,
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
     pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// Whether an effect may be started now.
     pub(crate) fn may_start(&self) -> bool {
         let lease = self
@@ -91,7 +91,7 @@ impl Worker {
 
 /// A claim that was sent, or is about to be. Dropping it gives it up.
 pub(crate) struct Remembered<'a> {
-    worker: &'a Worker,
+    worker: &'a WorkerProcess,
     call: CallId,
     attempt: AttemptId,
     answered: bool,

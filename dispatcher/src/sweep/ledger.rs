@@ -13,7 +13,7 @@ use fleet::{
         PgConnection, StoreError,
         session::within,
         sweep::{self, Lost, Publishable},
-        walk::{self, Waiting, Worth},
+        walk::{self, WaitingCall, Worth},
         workers,
     },
     taken_back::TakenBack,
@@ -218,7 +218,7 @@ impl WalkPass {
     }
 
     /// Whether the stream's word that this pointer is there is not believed without a look.
-    fn doubts(&self, waiting: &Waiting) -> bool {
+    fn doubts(&self, waiting: &WaitingCall) -> bool {
         waiting.waited >= hold::DOUBTED_AFTER
             || self
                 .empty

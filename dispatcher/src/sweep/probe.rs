@@ -19,7 +19,7 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     ids::CallId,
     manifest::ProbeSpec,
-    probe::{self, Finding, PROBES_MAX, Said, Subject},
+    probe::{self, PROBES_MAX, ProbeFinding, Said, Subject},
     registry::Tool,
     store::{
         DecisionError, StoreError,
@@ -96,7 +96,7 @@ impl Sweep {
             Some(id) => match asked::answer(&self.pool, id).await? {
                 ProbeAnswer::Open => Ok(()),
                 ProbeAnswer::Lost => {
-                    let lost = Finding::Inconclusive("the probe was lost".to_owned());
+                    let lost = ProbeFinding::Inconclusive("the probe was lost".to_owned());
                     self.conclude(doubted, spec, id, lost, None, None).await
                 }
                 ProbeAnswer::Ended {
@@ -109,8 +109,9 @@ impl Sweep {
                     let (judge, answer) = (spec.clone(), result.clone());
                     let judging =
                         think(move || found(&judge, &subject, state, outcome, answer, error));
-                    let took_too_long =
-                        || Finding::Inconclusive("the answer takes too long to judge".to_owned());
+                    let took_too_long = || {
+                        ProbeFinding::Inconclusive("the answer takes too long to judge".to_owned())
+                    };
                     let finding = judging.await.unwrap_or_else(took_too_long);
                     self.conclude(doubted, spec, id, finding, result, seen_at)
                         .await
@@ -195,21 +196,26 @@ impl Sweep {
         doubted: &Doubted,
         spec: &ProbeSpec,
         probe: CallId,
-        finding: Finding,
+        finding: ProbeFinding,
         result: Option<String>,
         seen_at: Option<OffsetDateTime>,
     ) -> Result<(), StoreError> {
         let actor = format!("probe {probe}");
         let remark = match finding {
-            Finding::Applied => {
+            ProbeFinding::Applied => {
                 return self
-                    .settle(doubted, settle::Finding::Applied, &actor, result.as_deref())
+                    .settle(
+                        doubted,
+                        settle::SettledAs::Applied,
+                        &actor,
+                        result.as_deref(),
+                    )
                     .await;
             }
-            Finding::NotApplied => match counts_from(doubted, spec) {
+            ProbeFinding::NotApplied => match counts_from(doubted, spec) {
                 Some(from) if seen_at.is_some_and(|seen_at| seen_at >= from) => {
                     return self
-                        .settle(doubted, settle::Finding::NotApplied, &actor, None)
+                        .settle(doubted, settle::SettledAs::NotApplied, &actor, None)
                         .await;
                 }
                 Some(from) => Remark {
@@ -225,13 +231,13 @@ impl Sweep {
                     actor,
                 },
             },
-            Finding::Conflict => Remark {
+            ProbeFinding::Conflict => Remark {
                 why: "the answer contradicts the call".to_owned(),
                 again_after: None,
                 state: ProbeState::Conflict,
                 actor,
             },
-            Finding::Inconclusive(why) => inconclusive(doubted, actor, why),
+            ProbeFinding::Inconclusive(why) => inconclusive(doubted, actor, why),
         };
         asked::remark(&self.pool, doubted, &remark).await.map(drop)
     }
@@ -239,7 +245,7 @@ impl Sweep {
     async fn settle(
         &self,
         doubted: &Doubted,
-        finding: settle::Finding,
+        finding: settle::SettledAs,
         actor: &str,
         result: Option<&str>,
     ) -> Result<(), StoreError> {
@@ -309,15 +315,15 @@ fn found(
     outcome: CallOutcome,
     result: Option<String>,
     error: Option<String>,
-) -> Finding {
+) -> ProbeFinding {
     let said = match (state, outcome) {
         (State::Succeeded, CallOutcome::Success) => read_or_null(result).map(Said::Result),
         (State::Failed, CallOutcome::BusinessError) => read_or_null(error).map(Said::No),
-        (_, _) => return Finding::Inconclusive(format!("the probe itself ended as {state}")),
+        (_, _) => return ProbeFinding::Inconclusive(format!("the probe itself ended as {state}")),
     };
     match said {
         Some(said) => probe::judge(spec, subject, &said),
-        None => Finding::Inconclusive("the probe's answer cannot be read".to_owned()),
+        None => ProbeFinding::Inconclusive("the probe's answer cannot be read".to_owned()),
     }
 }
 

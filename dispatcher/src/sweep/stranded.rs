@@ -9,7 +9,7 @@ use fleet::{
     bus::{
         BusError,
         publish::{self, Numbered},
-        stranded::{self, Look, Stranded},
+        stranded::{self, PointerLook, Stranded},
     },
     ids::{CallId, QueueName},
     store::{StoreError, renumber, sweep::Publishable},
@@ -28,7 +28,7 @@ const TURN_MAX: usize = 512;
 pub(super) const ASKED_MAX: usize = 2_048;
 
 /// What was doubtful at the last look.
-type Doubts = HashMap<Numbered, Look>;
+type Doubts = HashMap<Numbered, PointerLook>;
 
 impl Sweep {
     /// Publishes pointers that the walk doubts, and looks at those that the stream says it has. Cancel-safe: a call that got

@@ -29,7 +29,7 @@ use crate::ids::QueueName;
 
 /// What one look at a pointer that was refused as there saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct PointerLook {
     /// The sequence of its message; `None`: the stream has none that it could give.
     pub message: Option<u64>,
     /// What the stream holds of its queue; `None` while the consumer is missing.
@@ -45,7 +45,7 @@ pub enum Stranded {
     PassedOver,
 }
 
-impl Look {
+impl PointerLook {
     /// What is wrong, if this is no moment that passes by itself.
     pub fn doubt(self) -> Option<Stranded> {
         let Some(message) = self.message else {
@@ -74,7 +74,7 @@ const AT_A_TIME: usize = 16;
 pub async fn look(
     bus: &Bus,
     pointers: impl IntoIterator<Item = Numbered>,
-) -> Result<Vec<(Numbered, Look)>, BusError> {
+) -> Result<Vec<(Numbered, PointerLook)>, BusError> {
     let stream = stream(bus, "look for stranded pointers").await?;
     let mut queues: Vec<(QueueName, Option<Backlog>)> = Vec::new();
     let mut asked = Vec::new();
@@ -93,7 +93,7 @@ pub async fn look(
     let stream = &stream;
     let looks = asked.into_iter().map(|(pointer, queue)| async move {
         let message = message(bus, stream, &pointer).await?;
-        Ok((pointer, Look { message, queue }))
+        Ok((pointer, PointerLook { message, queue }))
     });
     let looks = futures_util::stream::iter(looks).buffer_unordered(AT_A_TIME);
     looks.try_collect().await
@@ -148,8 +148,8 @@ mod tests {
         })
     }
 
-    const fn look(message: Option<u64>, queue: Option<Backlog>) -> Look {
-        Look { message, queue }
+    const fn look(message: Option<u64>, queue: Option<Backlog>) -> PointerLook {
+        PointerLook { message, queue }
     }
 
     #[test]

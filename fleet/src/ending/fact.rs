@@ -15,7 +15,7 @@ use crate::{
     obstacle::Obstacle,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     retry::{self, RetryDecision},
-    state::Event,
+    state::Move,
     taken_back::TakenBack,
     wire::{code::Code, error::ErrorBody, message::Message},
 };
@@ -149,13 +149,11 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
 }
 
 /// What happens to an open call when Postgres has lost writes; `None`: it stays where it is. Decided by `toolfleet.quarantine`.
-pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Event> {
+pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Move> {
     match (effect, state) {
-        (Effect::Once, State::Queued | State::Running) => Some(Event::Quarantine),
-        (Effect::Idempotent, State::Queued | State::Running) if cancelled => {
-            Some(Event::Quarantine)
-        }
-        (Effect::Idempotent, State::Running) => Some(Event::Again),
+        (Effect::Once, State::Queued | State::Running) => Some(Move::Quarantine),
+        (Effect::Idempotent, State::Queued | State::Running) if cancelled => Some(Move::Quarantine),
+        (Effect::Idempotent, State::Running) => Some(Move::Again),
         (Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction, _) => None,
     }
 }

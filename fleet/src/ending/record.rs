@@ -11,7 +11,7 @@ use crate::{
     manifest::Sensitive,
     outcome::{OutcomeWord, ToolFailure},
     retry,
-    state::{Event, next},
+    state::{Move, next},
     taken_back::AttemptCost,
     wire::{code::Code, error::ErrorBody, message::Message},
 };
@@ -123,7 +123,7 @@ impl EndingKind {
     }
 
     pub(super) fn again(from: State, pause: Duration, cost: AttemptCost) -> Self {
-        moved(from, Event::Again);
+        moved(from, Move::Again);
         Self::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
             cost,
@@ -243,7 +243,7 @@ impl Ending {
 }
 
 /// Where the call stands after a move.
-fn moved(from: State, event: Event) -> State {
+fn moved(from: State, event: Move) -> State {
     next(from, event).expect("every fact is one about a call that can move so")
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     call::{CallOutcome, Effect, EffectKnown, Source},
     outcome::OutcomeWord,
-    state::Event,
+    state::Move,
 };
 
 /// What happened to a call.
@@ -31,7 +31,7 @@ pub enum Happened {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Words {
     /// The move that it is.
-    pub event: Event,
+    pub event: Move,
     /// What the call came to.
     pub outcome: CallOutcome,
     /// Where the answer comes from.
@@ -42,14 +42,14 @@ impl Happened {
     /// The table.
     pub const fn words(self) -> Words {
         let (event, outcome, source) = match self {
-            Self::Worked => (Event::Succeed, CallOutcome::Success, Source::Live),
-            Self::SaidNo => (Event::Fail, CallOutcome::BusinessError, Source::Live),
-            Self::CouldNot => (Event::Fail, CallOutcome::SystemError, Source::Error),
-            Self::InDoubt => (Event::Doubt, CallOutcome::Unknown, Source::Error),
-            Self::Cancelled => (Event::Cancel, CallOutcome::SystemError, Source::Error),
-            Self::Expired => (Event::Expire, CallOutcome::SystemError, Source::Error),
-            Self::SettledApplied => (Event::Succeed, CallOutcome::Success, Source::Settled),
-            Self::SettledNotApplied => (Event::Fail, CallOutcome::SystemError, Source::Settled),
+            Self::Worked => (Move::Succeed, CallOutcome::Success, Source::Live),
+            Self::SaidNo => (Move::Fail, CallOutcome::BusinessError, Source::Live),
+            Self::CouldNot => (Move::Fail, CallOutcome::SystemError, Source::Error),
+            Self::InDoubt => (Move::Doubt, CallOutcome::Unknown, Source::Error),
+            Self::Cancelled => (Move::Cancel, CallOutcome::SystemError, Source::Error),
+            Self::Expired => (Move::Expire, CallOutcome::SystemError, Source::Error),
+            Self::SettledApplied => (Move::Succeed, CallOutcome::Success, Source::Settled),
+            Self::SettledNotApplied => (Move::Fail, CallOutcome::SystemError, Source::Settled),
         };
         Words {
             event,

@@ -44,7 +44,10 @@ fn no_filter_makes_much_of_little() {
         spec["applied_when"] = json!("('x' * 100 | replace('x', 'y' * 100) | length) > 0");
     });
     let finding = judge(&spec, &subject(), &Said::Result(json!({})));
-    assert_eq!(finding, Finding::Inconclusive("unknown filter".to_owned()));
+    assert_eq!(
+        finding,
+        ProbeFinding::Inconclusive("unknown filter".to_owned())
+    );
 }
 
 #[test]
@@ -81,16 +84,16 @@ fn an_answer_proves_what_its_author_said_and_nothing_else() {
     });
     let result = |value: Value| Said::Result(value);
     let no = |status: u16| Said::No(json!({"code": "tool_error", "details": {"status": status}}));
-    let unclear = |finding: &Finding| matches!(finding, Finding::Inconclusive(_));
+    let unclear = |finding: &ProbeFinding| matches!(finding, ProbeFinding::Inconclusive(_));
     let judged = |spec: &ProbeSpec, said: Said| judge(spec, &subject(), &said);
 
     assert_eq!(
         judged(&plain, result(json!({"charges": [1]}))),
-        Finding::Applied
+        ProbeFinding::Applied
     );
     assert_eq!(
         judged(&plain, result(json!({"charges": []}))),
-        Finding::NotApplied
+        ProbeFinding::NotApplied
     );
     assert!(unclear(&judged(&plain, result(json!({"busy": true})))));
     assert!(unclear(&judged(&plain, result(json!(null)))));
@@ -98,17 +101,17 @@ fn an_answer_proves_what_its_author_said_and_nothing_else() {
 
     assert_eq!(
         judged(&careful, result(json!({"charges": [1]}))),
-        Finding::Applied
+        ProbeFinding::Applied
     );
     assert_eq!(
         judged(&careful, result(json!({"charges": [1, 2]}))),
-        Finding::Conflict
+        ProbeFinding::Conflict
     );
     assert_eq!(
         judged(&careful, result(json!({"charges": []}))),
-        Finding::NotApplied
+        ProbeFinding::NotApplied
     );
-    assert_eq!(judged(&careful, no(404)), Finding::NotApplied);
+    assert_eq!(judged(&careful, no(404)), ProbeFinding::NotApplied);
     assert!(unclear(&judged(&careful, no(409))));
 }
 
@@ -125,7 +128,7 @@ fn only_true_and_false_are_proof() {
         let said = Said::Result(json!({"text": "false", "number": 1, "list": [1]}));
         let finding = judge(&spec, &subject(), &said);
         assert!(
-            matches!(finding, Finding::Inconclusive(_)),
+            matches!(finding, ProbeFinding::Inconclusive(_)),
             "{expression}: {finding:?}"
         );
     }
@@ -138,7 +141,10 @@ fn what_takes_for_ever_is_inconclusive() {
     });
     let finding = judge(&spec, &subject(), &Said::Result(json!({})));
     assert!(
-        matches!(finding, Finding::Inconclusive(_) | Finding::Applied),
+        matches!(
+            finding,
+            ProbeFinding::Inconclusive(_) | ProbeFinding::Applied
+        ),
         "{finding:?}"
     );
     let spec = self::spec(

@@ -10,12 +10,8 @@
 //! Never "again". The tool's own answer wins over the cancellation.
 //! A `once` call that runs never ends as `cancelled`: that word says that it never ran.
 
-use super::RetryDecision;
-use crate::{
-    call::{Effect, Language},
-    outcome::{OutcomeWord, ToolFailure},
-    wire::{code::Code, message::Message},
-};
+use super::decision::RetryDecision;
+use crate::{call::Effect, outcome::OutcomeWord};
 
 /// What follows an attempt of a call that was taken back. `earlier_unknown`: an attempt before it may have had its effect.
 pub const fn after_cancel(
@@ -39,21 +35,17 @@ pub const fn after_cancel(
     }
 }
 
-/// The failure of a call that was taken back, around what its last attempt came to.
-pub fn cancelled(last: &ToolFailure, language: Language) -> ToolFailure {
-    let what = Message::fixed(
-        "the call was cancelled while it ran",
-        "这次调用在执行中被取消",
-    );
-    super::around(Code::Cancelled, what, last, language)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::{manifest::RetryPolicy, outcome::Outcome, retry};
+    use crate::{
+        manifest::RetryPolicy,
+        outcome::{Outcome, ToolFailure},
+        retry,
+        wire::{code::Code, message::Message},
+    };
 
     fn outcome(word: OutcomeWord) -> Outcome {
         let failure = ToolFailure::new(Code::Timeout, Message::verbatim("x"));

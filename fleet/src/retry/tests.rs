@@ -1,6 +1,7 @@
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::wire::{code::Code, message::Message};
 
 fn outcome(word: OutcomeWord, code: Code) -> Outcome {
     let failure = ToolFailure::new(code, Message::verbatim("x"));

@@ -14,7 +14,7 @@ use crate::{
 
 /// What a worker says of an attempt that is no longer its own. The tool's answer is not kept: no caller may be given it.
 #[derive(Debug, Clone)]
-pub struct Evidence {
+pub struct LateReport {
     /// The call.
     pub call_id: CallId,
     /// The attempt.
@@ -57,7 +57,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<LateOutcome, StoreError> {
+pub async fn keep(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, StoreError> {
     match keep_once(pool, evidence).await? {
         // The statement that it waited for has ended the call: a new one sees how.
         LateOutcome::NoCall => keep_once(pool, evidence).await,
@@ -65,7 +65,7 @@ pub async fn keep(pool: &PgPool, evidence: &Evidence) -> Result<LateOutcome, Sto
     }
 }
 
-async fn keep_once(pool: &PgPool, evidence: &Evidence) -> Result<LateOutcome, StoreError> {
+async fn keep_once(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, StoreError> {
     let keeping = async {
         let row = sqlx::query(include_str!("sql/late.sql"))
             .bind(evidence.call_id.0)

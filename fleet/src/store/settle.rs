@@ -14,7 +14,7 @@ use crate::{
 
 words! {
     /// What was found out.
-    Finding {
+    SettledAs {
         /// The effect happened.
         Applied = "applied",
         /// It did not, and will not.
@@ -30,7 +30,7 @@ pub struct Settlement<'a> {
     /// Whose it must be; `None`: anybody's.
     pub tenant: Option<&'a Label>,
     /// What was found out.
-    pub finding: Finding,
+    pub finding: SettledAs,
     /// By whom.
     pub actor: &'a str,
     /// How they know.

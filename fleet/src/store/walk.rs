@@ -25,7 +25,7 @@ pub const SOON_MS: i64 = 60_000;
 #[derive(Debug, Default)]
 pub struct WalkStep {
     /// Queued calls whose pointer is worth publishing again.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingCall>,
     /// The queues that have calls which wait longer than a pointer takes, worth it or not.
     pub queues: Vec<QueueName>,
     /// Queued calls whose deadline has passed.
@@ -38,7 +38,7 @@ pub struct WalkStep {
 
 /// A queued call whose pointer is worth publishing again.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct WaitingCall {
     /// The call.
     pub call: Publishable,
     /// How long it has waited.
@@ -157,7 +157,7 @@ pub async fn step(
         } else if row.try_get("again")? {
             let waited = left(row.try_get::<Option<f64>, _>("age")?.unwrap_or(0.0));
             let call = publishable(row)?;
-            step.waiting.push(Waiting { call, waited });
+            step.waiting.push(WaitingCall { call, waited });
         }
         Ok(())
     };

@@ -3,7 +3,7 @@
 use fleet::{
     call::{Effect, State},
     retry::RetryDecision,
-    state::{Event, next},
+    state::{Move, next},
 };
 
 use super::{
@@ -43,7 +43,7 @@ impl HeldModel {
                 };
                 self.decided(s, at, decision, ran == Ran::Unknown);
             }
-            State::InDoubt if ran == Ran::Applied => self.advance(s, at, Event::Succeed, row),
+            State::InDoubt if ran == Ran::Applied => self.advance(s, at, Move::Succeed, row),
             _ => {}
         }
     }
@@ -65,7 +65,7 @@ impl HeldModel {
     fn decided(&self, s: &mut HeldState, at: usize, decision: RetryDecision, unknown: bool) {
         let Some(row) = s.rows[at] else { return };
         match decision {
-            RetryDecision::Succeed => self.advance(s, at, Event::Succeed, row),
+            RetryDecision::Succeed => self.advance(s, at, Move::Succeed, row),
             // `again`: it waits for the end of its pause, under a new number.
             RetryDecision::Again(_) => {
                 let write = self.config.effect != Effect::Read;
@@ -76,24 +76,24 @@ impl HeldModel {
                     ..HeldRow::accepted(false)
                 };
                 s.renumber(at);
-                self.advance(s, at, Event::Again, again.in_state(row.state));
+                self.advance(s, at, Move::Again, again.in_state(row.state));
             }
-            RetryDecision::Doubt => self.doubt(s, at, Event::Doubt),
-            RetryDecision::Cancelled => self.advance(s, at, Event::Cancel, row),
+            RetryDecision::Doubt => self.doubt(s, at, Move::Doubt),
+            RetryDecision::Cancelled => self.advance(s, at, Move::Cancel, row),
             RetryDecision::Fail
             | RetryDecision::FailCancelled
             | RetryDecision::Exhausted
-            | RetryDecision::OutOfTime => self.advance(s, at, Event::Fail, row),
+            | RetryDecision::OutOfTime => self.advance(s, at, Move::Fail, row),
         }
     }
 
     /// A queued call ends, held or not; one whose effect is unknown is in doubt then.
-    pub(crate) fn end_queued(&self, s: &mut HeldState, at: usize, event: Event) -> bool {
+    pub(crate) fn end_queued(&self, s: &mut HeldState, at: usize, event: Move) -> bool {
         let Some(row) = s.rows[at].filter(|row| row.state == State::Queued) else {
             return false;
         };
         if row.effect_unknown {
-            self.doubt(s, at, Event::Doubt);
+            self.doubt(s, at, Move::Doubt);
         } else {
             self.advance(s, at, event, row);
         }
@@ -107,7 +107,7 @@ impl HeldModel {
                 row.cancel_requested = true;
                 true
             }
-            _ => self.end_queued(s, at, Event::Cancel),
+            _ => self.end_queued(s, at, Move::Cancel),
         }
     }
 
@@ -122,7 +122,7 @@ impl HeldModel {
                 continue;
             };
             match self.config.effect {
-                Effect::Idempotent if row.cancel_requested => self.doubt(s, at, Event::Quarantine),
+                Effect::Idempotent if row.cancel_requested => self.doubt(s, at, Move::Quarantine),
                 Effect::Idempotent if row.state == State::Running => {
                     self.decided(s, at, RetryDecision::Again(std::time::Duration::ZERO), true);
                 }
@@ -132,7 +132,7 @@ impl HeldModel {
                         ..row
                     });
                 }
-                Effect::Once => self.doubt(s, at, Event::Quarantine),
+                Effect::Once => self.doubt(s, at, Move::Quarantine),
                 Effect::Read | Effect::Transaction => {}
             }
         }
@@ -140,14 +140,14 @@ impl HeldModel {
     }
 
     /// It is not held any more: nothing may release it. Its attempt keeps its place until its time is over.
-    fn doubt(&self, s: &mut HeldState, at: usize, event: Event) {
+    fn doubt(&self, s: &mut HeldState, at: usize, event: Move) {
         let Some(row) = s.rows[at] else { return };
         let held = row.held && self.lacks(HeldMutant::DoubtStaysHeld);
         self.advance(s, at, event, HeldRow { held, ..row });
     }
 
     /// Moves a call as `fleet::state` says.
-    pub(crate) fn advance(&self, s: &mut HeldState, at: usize, event: Event, row: HeldRow) {
+    pub(crate) fn advance(&self, s: &mut HeldState, at: usize, event: Move, row: HeldRow) {
         match next(row.state, event) {
             Ok(state) if state.is_terminal() => {
                 s.rows[at] = Some(HeldRow::accepted(false).in_state(state));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet::{call::State, hold::Line, state::Event};
+use fleet::{call::State, hold::Line, state::Move};
 use stateright::{Model, Property};
 
 use super::{
@@ -114,7 +114,7 @@ impl HeldModel {
                 }
                 _ => false,
             },
-            ExpireQueued(call) => self.end_queued(s, at(call), Event::Expire),
+            ExpireQueued(call) => self.end_queued(s, at(call), Move::Expire),
             CancelCall(call) => self.cancel(s, at(call)),
             QuarantineAll => self.quarantine(s),
             Shrink => std::mem::replace(&mut s.limit, 1) != 1,

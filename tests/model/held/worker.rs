@@ -2,7 +2,7 @@
 
 use fleet::{
     call::{Effect, State},
-    state::Event,
+    state::Move,
 };
 
 use super::{
@@ -171,7 +171,7 @@ impl HeldModel {
             worker: Some(slot(worker)),
             ..row
         };
-        self.advance(s, usize::from(taken.call), Event::Claim, claimed);
+        self.advance(s, usize::from(taken.call), Move::Claim, claimed);
     }
 
     fn running(&self, taken: Taken, attempt: Attempt, place: Option<usize>) -> HeldStep {

@@ -11,7 +11,7 @@ use fleet::{
         claim::Claim,
         complete::{Complete, Guard},
         lane::{Locks, Statement},
-        settle::{self, Finding, Settlement},
+        settle::{self, SettledAs, Settlement},
     },
     wire::cancel::CancelResult,
 };
@@ -202,7 +202,7 @@ async fn what_may_have_had_its_effect_is_in_doubt_and_not_cancelled() {
             let settlement = Settlement {
                 call,
                 tenant: None,
-                finding: Finding::Applied,
+                finding: SettledAs::Applied,
                 actor: "ann",
                 note: "seen",
                 result: None,

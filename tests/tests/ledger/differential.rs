@@ -23,7 +23,7 @@ use fleet::{
         ledger::Completing,
         postpone::{Postponed, postpone},
         probe::{self, Doubted, NewProbe, ProbeState, Remark},
-        settle::{self, Finding, Settlement},
+        settle::{self, SettledAs, Settlement},
         sweep, workers,
     },
     wire::message::Message,
@@ -213,7 +213,7 @@ fn choose(dice: &mut Dice, call: &Model, world: &World) -> Op {
         },
         5 => Op::Cancel,
         6 => Op::Settle {
-            finding: dice.of(Finding::ALL),
+            finding: dice.of(SettledAs::ALL),
             by_time_only: dice.one_in(4),
         },
         7 => Op::Probe {

@@ -12,7 +12,7 @@ use fleet::{
     store::{
         accept::NewCall,
         cancel::{self, Cancellation},
-        settle::{self, Finding, Settlement},
+        settle::{self, SettledAs, Settlement},
         transaction,
     },
     wire::{envelope::Envelope, error::ErrorBody},
@@ -181,7 +181,7 @@ async fn a_settled_call_ends_as_the_code_says() {
     let mut ledger = Ledger::fresh().await;
     let worker = ledger.worker().await;
     for effect in [Effect::Idempotent, Effect::Once] {
-        for finding in [Finding::Applied, Finding::NotApplied] {
+        for finding in [SettledAs::Applied, SettledAs::NotApplied] {
             let call = accepted(&ledger, effect, Language::En).await;
             let attempt = worker.claims(call).await;
             ledger.ends(doubted(call, attempt)).await;
@@ -199,7 +199,7 @@ async fn a_settled_call_ends_as_the_code_says() {
             };
             let settling = settle::settle(&ledger.database.pool, &settlement).await;
             let verdict = settling.unwrap();
-            let applied = finding == Finding::Applied;
+            let applied = finding == SettledAs::Applied;
             let expected = decided(
                 &Fact::Settled { applied },
                 &known(effect, Language::En, false),

@@ -6,7 +6,7 @@ use fleet::{
     outcome::OutcomeWord,
     store::{
         complete::{EndedAttempt, EndingKind, Guard},
-        late::{self, Evidence, LateOutcome},
+        late::{self, LateOutcome, LateReport},
     },
 };
 use time::macros::datetime;
@@ -24,8 +24,8 @@ fn evidence(
     attempt: AttemptId,
     outcome: OutcomeWord,
     actor: &str,
-) -> Evidence {
-    Evidence {
+) -> LateReport {
+    LateReport {
         call_id: call,
         attempt_id: attempt,
         number: 1,

@@ -10,7 +10,7 @@ use fleet::{
         cancel::{self, Cancellation},
         complete::Guard,
         open_counts::{self, Open},
-        settle::{self, Finding, Settlement},
+        settle::{self, SettledAs, Settlement},
     },
 };
 use fleet_tests::{
@@ -85,7 +85,7 @@ async fn every_way_to_end_a_call_is_counted() {
     let settlement = Settlement {
         call: tried,
         tenant: None,
-        finding: Finding::Applied,
+        finding: SettledAs::Applied,
         actor: "ann",
         note: "it is on the account",
         result: None,

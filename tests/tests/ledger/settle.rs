@@ -13,7 +13,7 @@ use fleet::{
         claim::ClaimRow,
         complete::{Complete, Ending, Guard, Moved},
         lane::{Locks, Statement},
-        settle::{self, Finding, Settlement, Verdict},
+        settle::{self, SettledAs, Settlement, Verdict},
     },
     wire::cancel::CancelResult,
 };
@@ -35,7 +35,7 @@ fn applied(call: CallId) -> Settlement<'static> {
     Settlement {
         call,
         tenant: None,
-        finding: Finding::Applied,
+        finding: SettledAs::Applied,
         actor: "ann",
         note: "it is on the account",
         result: Some(DONE),
@@ -45,7 +45,7 @@ fn applied(call: CallId) -> Settlement<'static> {
 
 fn not_applied(call: CallId) -> Settlement<'static> {
     Settlement {
-        finding: Finding::NotApplied,
+        finding: SettledAs::NotApplied,
         result: None,
         ..applied(call)
     }

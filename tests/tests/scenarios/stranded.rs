@@ -12,7 +12,7 @@ use fleet::{
     bus::{
         connect::Bus,
         publish::Numbered,
-        stranded::{self, Look, Stranded},
+        stranded::{self, PointerLook, Stranded},
     },
     ids::CallId,
 };
@@ -239,7 +239,7 @@ async fn a_message_that_its_consumer_passed_over_is_found_and_removed() {
     let url = SecretString::from(fleet.nats_url());
     let bus = Bus::connect(&url, "test", "toolfleet".parse().unwrap());
     let bus = bus.await.unwrap();
-    let look = async |pointer: &Numbered| -> Look {
+    let look = async |pointer: &Numbered| -> PointerLook {
         let looks = stranded::look(&bus, [pointer.clone()]).await.unwrap();
         looks[0].1
     };

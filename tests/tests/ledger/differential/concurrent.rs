@@ -19,7 +19,7 @@ use fleet::{
         lane::Reply,
         ledger::{Accepting, Claiming, Completing},
         read,
-        settle::{self, Finding, Settlement},
+        settle::{self, SettledAs, Settlement},
         workers,
     },
 };
@@ -191,7 +191,7 @@ impl Hand {
                         .await
                 }
                 38 => self.cancels(call).await,
-                _ => self.settles(call, dice.of(Finding::ALL)).await,
+                _ => self.settles(call, dice.of(SettledAs::ALL)).await,
             };
             self.shared
                 .moved
@@ -232,7 +232,7 @@ impl Hand {
         self.left_a_trace(call, &actor).await
     }
 
-    async fn settles(&self, call: CallId, finding: Finding) -> bool {
+    async fn settles(&self, call: CallId, finding: SettledAs) -> bool {
         let actor = format!("test {}", AttemptId::generate());
         let settlement = Settlement {
             call,

@@ -4,8 +4,8 @@ use fleet::{
     call::{Effect, EffectKnown, Source, State},
     ids::{AttemptId, CallId, WorkerId},
     outcome::OutcomeWord,
-    state::{Event, next},
-    store::{complete::AttemptCost, probe::ProbeState, settle::Finding},
+    state::{Move, next},
+    store::{complete::AttemptCost, probe::ProbeState, settle::SettledAs},
 };
 
 /// What may be done to a call. Guards are what somebody believes, right or wrong.
@@ -39,7 +39,7 @@ pub(super) enum Op {
     },
     Cancel,
     Settle {
-        finding: Finding,
+        finding: SettledAs,
         by_time_only: bool,
     },
     Probe {
@@ -205,7 +205,7 @@ impl Model {
                 {
                     return Verdict::Nothing;
                 }
-                self.goes(Event::Claim);
+                self.goes(Move::Claim);
                 self.row.attempts += 1;
                 self.row.attempt = Some(*attempt);
                 self.row.worker = Some(*worker);
@@ -249,7 +249,7 @@ impl Model {
                     return Verdict::Nothing;
                 }
                 self.remember_attempt(*outcome, *over);
-                self.goes(Event::Again);
+                self.goes(Move::Again);
                 self.row.publish_n += 1;
                 self.row.lost += i32::from(*cost == AttemptCost::Lost);
                 self.row.unspent += i32::from(*cost != AttemptCost::Spent);
@@ -270,7 +270,7 @@ impl Model {
                     Guard::Attempt(_) => self.remember_attempt(OutcomeWord::Unknown, *over),
                     Guard::Queued(_) => self.until = self.until_of_unknown(),
                 }
-                self.goes(Event::Doubt);
+                self.goes(Move::Doubt);
                 Verdict::Moved(State::InDoubt)
             }
             Op::Postpone { rev, long } => {
@@ -347,14 +347,14 @@ impl Model {
             }
             State::Queued if self.row.effect_unknown && self.effect != Effect::Read => {
                 self.until = self.until_of_unknown();
-                self.goes(Event::Doubt);
+                self.goes(Move::Doubt);
                 Verdict::Said("in_doubt", Some(State::InDoubt))
             }
             State::Queued => {
                 let nothing = [EffectKnown::NotApplied, EffectKnown::None];
                 let effect = nothing[usize::from(self.effect == Effect::Read)];
                 self.row.attempt = None;
-                self.ends(Event::Cancel, Source::Error, effect);
+                self.ends(Move::Cancel, Source::Error, effect);
                 Verdict::Said("cancelled", Some(State::Cancelled))
             }
             _ => Verdict::Said("already_terminal", Some(state)),
@@ -363,14 +363,14 @@ impl Model {
 
     fn settle(
         &mut self,
-        finding: Finding,
+        finding: SettledAs,
         by_time_only: bool,
         standing: impl Fn(WorkerId) -> Standing,
     ) -> Verdict {
         let state = self.row.state;
         let (event, effect) = match finding {
-            Finding::Applied => (Event::Succeed, EffectKnown::Applied),
-            Finding::NotApplied => (Event::Fail, EffectKnown::NotApplied),
+            SettledAs::Applied => (Move::Succeed, EffectKnown::Applied),
+            SettledAs::NotApplied => (Move::Fail, EffectKnown::NotApplied),
         };
         if let Some(finished) = &self.row.finished {
             let same = finished.source == Source::Settled && finished.effect == effect;
@@ -379,7 +379,7 @@ impl Model {
         if state != State::InDoubt {
             return Verdict::Said("conflict", Some(state));
         }
-        if finding == Finding::NotApplied {
+        if finding == SettledAs::NotApplied {
             let fenced = |one: &Unknown| one.over || standing(one.worker) == Standing::Gone;
             if !by_time_only && !self.unknown.iter().all(fenced) {
                 return Verdict::Said("worker_not_fenced", None);
@@ -410,7 +410,7 @@ impl Model {
         self.unknown.iter().map(|one| one.far).max()
     }
 
-    fn goes(&mut self, event: Event) {
+    fn goes(&mut self, event: Move) {
         let to = next(self.row.state, event).expect("the guards let only legal moves through");
         self.history.push((self.row.state, to));
         self.row.rev += 1;
@@ -422,7 +422,7 @@ impl Model {
         self.row.rev += 1;
     }
 
-    fn ends(&mut self, event: Event, source: Source, effect: EffectKnown) {
+    fn ends(&mut self, event: Move, source: Source, effect: EffectKnown) {
         let from = self.row.state;
         self.goes(event);
         // What the history does not keep.
@@ -444,12 +444,12 @@ impl Model {
     }
 }
 
-fn event_to(state: State) -> Event {
+fn event_to(state: State) -> Move {
     match state {
-        State::Succeeded => Event::Succeed,
-        State::Failed => Event::Fail,
-        State::Expired => Event::Expire,
-        State::Cancelled => Event::Cancel,
+        State::Succeeded => Move::Succeed,
+        State::Failed => Move::Fail,
+        State::Expired => Move::Expire,
+        State::Cancelled => Move::Cancel,
         open => unreachable!("no call ends as {open}"),
     }
 }

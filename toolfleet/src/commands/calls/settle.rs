@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use fleet::{
     config::BusArgs,
     ids::{CallId, Label},
-    store::settle::Finding,
+    store::settle::SettledAs,
 };
 use fleet_client::calls::Settling;
 use nix::unistd::{User, geteuid, gethostname};
@@ -24,8 +24,8 @@ pub struct Settle {
     /// The call's id, as every envelope has it
     call_id: CallId,
     /// What was found out
-    #[arg(long, value_parser = one_of::<Finding>(Finding::ALL, Finding::as_str))]
-    outcome: Finding,
+    #[arg(long, value_parser = one_of::<SettledAs>(SettledAs::ALL, SettledAs::as_str))]
+    outcome: SettledAs,
     /// How that is known, for the history; at most 2000 characters
     #[arg(long, value_name = "TEXT")]
     note: String,
