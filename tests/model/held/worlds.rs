@@ -18,6 +18,7 @@ fn pointers_of_a_queue_hold() {
 }
 
 #[test]
+#[ignore = "large"]
 fn calls_of_a_queue_hold_with_two_dispatchers() {
     hold(HeldModel::new(HeldConfig {
         dispatchers: 2,
@@ -26,7 +27,7 @@ fn calls_of_a_queue_hold_with_two_dispatchers() {
 }
 
 #[test]
-#[ignore = "large"]
+#[ignore = "not walked to its end yet"]
 fn three_calls_of_a_queue_hold() {
     hold(HeldModel::new(HeldConfig {
         lines: [Some(Queue); 3],
@@ -43,6 +44,7 @@ fn calls_of_a_tool_with_one_place_hold() {
 }
 
 #[test]
+#[ignore = "large"]
 fn pointers_of_a_tool_hold() {
     hold(HeldModel::new(HeldConfig {
         repeats: true,
@@ -51,7 +53,7 @@ fn pointers_of_a_tool_hold() {
 }
 
 #[test]
-#[ignore = "large"]
+#[ignore = "not walked to its end yet"]
 fn calls_of_a_tool_hold_with_two_dispatchers() {
     hold(HeldModel::new(HeldConfig {
         dispatchers: 2,
@@ -60,6 +62,7 @@ fn calls_of_a_tool_hold_with_two_dispatchers() {
 }
 
 #[test]
+#[ignore = "large"]
 fn calls_of_a_tool_hold_after_lost_writes() {
     hold(HeldModel::new(QUARANTINE));
 }
@@ -81,7 +84,7 @@ const QUARANTINE: HeldConfig = HeldConfig {
 };
 
 #[test]
-#[ignore = "large"]
+#[ignore = "not walked to its end yet"]
 fn calls_of_a_tool_hold_when_its_limit_shrinks() {
     hold(HeldModel::new(HeldConfig {
         limit: 2,
@@ -91,7 +94,7 @@ fn calls_of_a_tool_hold_when_its_limit_shrinks() {
 }
 
 #[test]
-#[ignore = "large"]
+#[ignore = "not walked to its end yet"]
 fn lines_of_a_newer_release_stop_nothing() {
     hold(HeldModel::new(HeldConfig {
         lines: [Some(Tool), Some(Queue), Some(Newer)],

@@ -12,6 +12,7 @@ use fleet::{
     ids::{AttemptId, CallId},
     store::{
         accept::NewCall,
+        complete::{AttemptCost, EndingKind, Guard},
         limited::{Limited, admitted},
         release, sweep,
     },
@@ -21,12 +22,14 @@ use sqlx::PgConnection;
 use crate::{
     differential::{Dice, seed},
     limited::{limited, tool},
-    support::{Ledger, Worker, claim_of, doubted, new_call, repeated, succeeded, tenant},
+    support::{Ledger, Worker, claim_of, doubted, ending, new_call, succeeded, tenant},
 };
 
 const STEPS: usize = 1_500;
 /// Calls that are open at a time.
 const OPEN: usize = 6;
+/// A pause that does not end by itself while the test runs: a pointer may claim what has waited long enough.
+const LONG_MS: i64 = 600_000;
 /// The largest limit.
 const LIMIT: usize = 3;
 
@@ -152,7 +155,13 @@ impl World {
         let call = one.call;
         match (one.state, dice.roll(3)) {
             (State::Running, 0) => {
-                self.ledger.ends(repeated(call, attempt)).await;
+                let again = EndingKind::Again {
+                    pause_ms: LONG_MS,
+                    cost: AttemptCost::Spent,
+                };
+                self.ledger
+                    .ends(ending(call, Guard::Attempt(attempt), again))
+                    .await;
                 (one.state, one.attempt, one.waits) = (State::Queued, None, true);
             }
             (State::Running, 1) => {
@@ -174,6 +183,10 @@ impl World {
 
     /// The pause of all that wait is over: their line is not named, so it has no room.
     async fn pauses_end(&mut self) {
+        for one in self.open.iter().filter(|one| one.waits) {
+            let over = "UPDATE toolfleet.open_calls SET not_before = now(), due_at = now() WHERE call_id = $1";
+            self.ledger.meddle(one.call, over).await;
+        }
         let waited = self.open.iter().filter(|one| one.waits).count();
         let due = sweep::take_due(&self.ledger.database.pool, &[]).await;
         let due = due.unwrap();

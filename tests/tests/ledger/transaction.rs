@@ -376,6 +376,7 @@ async fn the_role_of_the_tools_reaches_one_function() {
         [
             // Granted to whoever may read the views that ask them; without the schema nobody can name them.
             "function below(text[],text)",
+            "function held_why(boolean,text)",
             "function is_fenced(uuid)",
             "function kept(json,json)",
             "function shown(json,json)",
@@ -421,6 +422,7 @@ async fn only_what_readers_need_may_be_executed_by_everybody() {
         [
             "is_fenced(uuid)",
             "below(text[],text)",
+            "held_why(boolean,text)",
             "kept(json,json)",
             "shown(json,json)",
             "veiled(json,text[],text)",

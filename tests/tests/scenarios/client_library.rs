@@ -226,7 +226,9 @@ async fn a_connection_that_is_closed_lets_every_request_go() {
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
     let connection = async_nats::connect(fleet.nats_url()).await.unwrap();
     let silent = fleet.client.subscribe("silent").await.unwrap();
-    fleet.client.flush().await.unwrap();
+    // The server has heard of it once it has answered a later request of the same connection; a flush waits for the socket only.
+    let heard = fleet.submit("look", &json!({"what": "a"})).wait().await;
+    assert_eq!(heard["state"], "succeeded");
     let subjects = fleet.caller.subjects().clone();
     let client = FleetClient::over(&connection, subjects).await.unwrap();
     let question = || Question {
