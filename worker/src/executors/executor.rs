@@ -6,11 +6,11 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use fleet::{
+    ending::Moved,
     fencing::WorkerLock,
     manifest::Manifest,
     outcome::{Outcome, ToolFailure},
     secrets::Secrets,
-    ending::Moved,
 };
 use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
