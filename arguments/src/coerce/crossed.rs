@@ -2,10 +2,14 @@
 
 use std::{iter, ptr};
 
+use jsonschema::JsonType;
 use serde_json::Value;
 
 use crate::{
-    kind, pointer,
+    kind,
+    limits::Limits,
+    parse::parse_any,
+    pointer,
     schema::{keywords, places},
 };
 
@@ -13,7 +17,8 @@ use crate::{
 pub(super) const VISITS_MAX: usize = 100_000;
 
 /// Whether the value at `place`, or one around it, does not belong there, but where another stands, and that one here:
-/// one beside it, or, of scalars, one anywhere in the arguments.
+/// one beside it, or, of scalars and lists of one, one anywhere in the arguments. The text of a list or an object counts as
+/// that, too.
 ///
 /// Then it is not known which was meant: both as they are, or both as they could be read where they stand. Takes what it
 /// looks at from `visits`.
@@ -26,15 +31,12 @@ pub(super) fn is_crossed(root: &Value, args: &Value, place: &str, visits: &mut u
     is_crossed || *visits == 0
 }
 
-/// Whether a value is of a kind that a schema allows, and so is all that is in it.
-pub(super) fn fits(root: &Value, value: &Value, schema: &Value) -> bool {
-    let mut visits = VISITS_MAX;
-    let mut looking = Looking {
-        root,
-        visits: &mut visits,
-    };
-    let fits = looking.fits(value, &[schema]);
-    fits || visits == 0
+/// Whether a value is of a kind that one of these schemas allows, and so is all that is in it. Takes what it looks at from
+/// `visits`, and where they end, it may be.
+pub(super) fn fits(root: &Value, value: &Value, schemas: &[&Value], visits: &mut usize) -> bool {
+    let mut looking = Looking { root, visits };
+    let fits = looking.fits(value, schemas);
+    fits || *visits == 0
 }
 
 struct Looking<'s, 'v> {
@@ -57,32 +59,36 @@ impl<'s> Looking<'s, '_> {
             return false;
         }
         let here = places::below(&around, parent, &name);
-        !self.fits(value, &here[..])
-            && places::parts(parent).any(|(other, beside)| {
-                let there = places::below(&around, parent, &other);
-                self.could_change((value, &here[..]), (beside, &there[..]))
-            })
+        let fits_here = self.fits(value, &here[..]);
+        places::parts(parent).any(|(other, beside)| {
+            let there = places::below(&around, parent, &other);
+            self.could_change((value, &here[..]), (beside, &there[..]), fits_here)
+        })
     }
 
-    /// Whether the scalar at a place could change places with any other.
+    /// Whether the scalar at a place, or the list of one, could change places with any other.
     fn finds_far(&mut self, args: &Value, place: &str) -> bool {
-        let Some(value) = args.pointer(place).filter(|value| is_scalar(value)) else {
+        let Some(value) = args.pointer(place).filter(|value| is_single(value)) else {
             return false;
         };
         let here = places::outermost_at(self.root, args, place);
-        let mut found = self.fits(value, &here[..]);
-        if found {
-            return false;
-        }
+        let fits_here = self.fits(value, &here[..]);
+        let mut found = false;
         places::visit(self.root, args, &mut |schemas, container| {
             if found || self.visit().is_none() {
                 found = true;
                 return;
             }
-            let scalars = places::parts(container).filter(|(_, part)| is_scalar(part));
-            for (name, other) in scalars {
+            // Its own item is no other.
+            let others = (!ptr::eq(container, value)).then_some(container);
+            let others = others.into_iter().flat_map(places::parts);
+            let singles = others.filter(|(_, part)| is_single(part));
+            for (name, other) in singles {
                 let there = places::below(schemas, container, &name);
-                found = found || self.could_change((value, &here[..]), (other, &there[..]));
+                // A list where nothing is said of what stands there is not meant for it.
+                let is_said = is_scalar(value) || !there.is_empty();
+                let (one, two) = ((value, &here[..]), (other, &there[..]));
+                found = found || (is_said && self.could_change(one, two, fits_here));
             }
         });
         found
@@ -122,13 +128,45 @@ impl<'s> Looking<'s, '_> {
         found
     }
 
-    fn could_change(&mut self, one: (&Value, &[&'s Value]), other: (&Value, &[&'s Value])) -> bool {
+    /// Whether two values could change places. One that fits where it stands, but for what else its union says, only with the
+    /// text of a list or an object, which is not what may stand there as it is.
+    fn could_change(
+        &mut self,
+        one: (&Value, &[&'s Value]),
+        other: (&Value, &[&'s Value]),
+        fits_here: bool,
+    ) -> bool {
         let ((value, here), (beside, there)) = (one, other);
         if self.visit().is_none() {
             return true;
         }
         // Where the same is said of both, this one fits there as little as here.
-        !is_same(here, there) && self.fits(beside, here) && self.fits_there(value, there)
+        !is_same(here, there)
+            && self.fits_there(value, there)
+            && ((!fits_here && self.fits(beside, here)) || self.fits_as_text(beside, here))
+    }
+
+    /// Whether a text is that of a list or an object, and this fits. What is read costs as many looks as it has bytes.
+    fn fits_as_text(&mut self, text: &Value, here: &[&'s Value]) -> bool {
+        let is_container = |text: &&str| text.trim_ascii_start().starts_with(['[', '{']);
+        let Some(text) = text.as_str().filter(is_container) else {
+            return false;
+        };
+        let kinds = [JsonType::Array, JsonType::Object];
+        let may_be = |kind| {
+            here.iter()
+                .any(|s| places::may_be(self.root, s, kind, None))
+        };
+        if !kinds.into_iter().any(may_be) {
+            return false;
+        }
+        let Some(left) = self.visits.checked_sub(text.len()) else {
+            *self.visits = 0;
+            return true;
+        };
+        *self.visits = left;
+        let inside = parse_any(text.as_bytes(), &Limits::DEFAULT);
+        inside.is_ok_and(|inside| !is_scalar(&inside) && self.fits(&inside, here))
     }
 
     /// Of a property that an open object does not declare, nothing is said, and any value fits.
@@ -172,6 +210,15 @@ fn lists(root: &Value, schemas: &[&Value]) -> bool {
 
 fn is_scalar(value: &Value) -> bool {
     !(value.is_object() || value.is_array())
+}
+
+/// Whether a value is a scalar, or a list of one.
+fn is_single(value: &Value) -> bool {
+    match value.as_array().map(Vec::as_slice) {
+        Some([item]) => is_scalar(item),
+        Some(_) => false,
+        None => is_scalar(value),
+    }
 }
 
 fn is_same(one: &[&Value], other: &[&Value]) -> bool {

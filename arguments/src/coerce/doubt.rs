@@ -4,8 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{crossed, edit::Draft, rule::Rule, single::is_single};
+use super::{
+    crossed::{self, VISITS_MAX},
+    edit::Draft,
+    readings,
+    rule::Rule,
+    single::{is_none_or_all, is_single},
+};
 use crate::{
+    kind,
+    limits::Limits,
+    parse::parse_any,
     pointer,
     schema::{keywords, places},
 };
@@ -15,7 +24,10 @@ pub(super) fn remains(root: &Value, sent: &Value, mended: &Draft) -> bool {
     let is_reading = |change| is_only_a_reading(root, &mended.args, change);
     mended.changes.iter().any(is_reading)
         || (mended.any(is_removal) && has_other_names(root, &mended.args))
+        || (mended.any(is_removal) && may_be_of_removed(root, sent, mended))
         || (mended.any(is_text_of_scalar) && may_be_elsewhere(root, sent, mended))
+        || keeps_texts(root, mended)
+        || keeps_brackets(root, mended)
 }
 
 const fn is_removal(rule: Rule) -> bool {
@@ -40,6 +52,7 @@ fn is_only_a_reading(root: &Value, args: &Value, (place, rule): &(String, Rule))
         Rule::ValueToArray => match args.pointer(place).and_then(|list| list.get(0)) {
             Some(Value::String(text)) => !is_single(text, &places::of_items(root, &schemas)),
             Some(Value::Object(entries)) => is_box(entries),
+            Some(Value::Number(number)) => is_none_or_all(number),
             _other => false,
         },
         // Of an item, the brackets may be those of all of them.
@@ -65,6 +78,118 @@ fn has_other_names(root: &Value, args: &Value) -> bool {
     has
 }
 
+/// Whether a value that was mended would fit as it was sent where something was left out that was sent as nothing: the two may
+/// have been swapped. Not where it must stand where it does, and not the text of a list or an object, which is no other text.
+fn may_be_of_removed(root: &Value, sent: &Value, mended: &Draft) -> bool {
+    let of = |is: fn(Rule) -> bool| mended.changes.iter().filter(move |(_, rule)| is(*rule));
+    let removed: Vec<_> = of(is_removal)
+        .map(|(place, _)| places::outermost_at(root, sent, place))
+        .collect();
+    let is_other = |rule: Rule| {
+        let is_container = matches!(
+            rule,
+            Rule::StringToArray | Rule::StringToObject | Rule::RelaxedJson
+        );
+        !is_container && !is_removal(rule) && rule != Rule::Unwrap
+    };
+    let changed: BTreeSet<&str> = of(is_other)
+        .map(|(place, _)| property(sent, place))
+        .collect();
+    let mut visits = VISITS_MAX;
+    changed.into_iter().any(|place| {
+        let value = sent
+            .pointer(place)
+            .filter(|_| !is_required(root, sent, place));
+        value.is_some_and(|value| {
+            let mut removed = removed.iter();
+            removed.any(|schemas| crossed::fits(root, value, schemas, &mut visits))
+        })
+    })
+}
+
+/// Whether texts were read as what they are the text of, and one is left that may have been written the same way: it stands in
+/// quotes, or, beside such as were scalars, it is the text of a scalar that may stand there as well, as where nothing is said.
+fn keeps_texts(root: &Value, mended: &Draft) -> bool {
+    let is_scalar = |rule: Rule| {
+        matches!(
+            rule,
+            Rule::StringToInteger | Rule::StringToNumber | Rule::StringToBoolean
+        )
+    };
+    let is_container = |rule: Rule| {
+        matches!(
+            rule,
+            Rule::StringToArray | Rule::StringToObject | Rule::RelaxedJson
+        )
+    };
+    let are_scalars = mended.any(is_scalar);
+    let mut keeps = false;
+    if are_scalars || mended.any(is_container) {
+        places::visit(root, &mended.args, &mut |schemas, value| {
+            keeps |= places::parts(value).any(|(name, part)| {
+                let text = part.as_str().unwrap_or_default();
+                let here = || places::below(schemas, value, &name);
+                is_quoted(text) || (are_scalars && may_be_scalar(root, text, &here()))
+            });
+        });
+    }
+    keeps
+}
+
+/// Whether a text is that of a number, a boolean or null, and these schemas take that, too.
+fn may_be_scalar(root: &Value, text: &str, here: &[&Value]) -> bool {
+    let null = (text == "null").then_some(Value::Null);
+    let scalar = readings::scalar(text).or(null);
+    scalar.is_some_and(|scalar| {
+        let kind = kind::kind_of(&scalar);
+        let may_be = |schema: &&Value| places::may_be(root, schema, kind, Some(&scalar));
+        here.is_empty() || here.iter().any(may_be)
+    })
+}
+
+/// Whether a text is wholly one that stands in quotes.
+fn is_quoted(text: &str) -> bool {
+    let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    let is_whole = |quote: char| {
+        let escaped = ['\\', quote].iter().collect::<String>();
+        inside(quote).is_some_and(|inside| !inside.replace(&escaped, "").contains(quote))
+    };
+    is_whole('"') || is_whole('\'')
+}
+
+/// Whether brackets were taken, and others are left around what would fit without them, too.
+fn keeps_brackets(root: &Value, mended: &Draft) -> bool {
+    let mut keeps = false;
+    if mended.any(|rule| rule == Rule::ArrayToValue) {
+        places::visit(root, &mended.args, &mut |schemas, value| {
+            keeps |= value.is_object()
+                && places::parts(value).any(|(name, part)| {
+                    let here = places::below(schemas, value, &name);
+                    may_be_bracketed(root, part, &here)
+                });
+        });
+    }
+    keeps
+}
+
+fn may_be_bracketed(root: &Value, value: &Value, here: &[&Value]) -> bool {
+    match value {
+        Value::String(text) => is_list_of_one(text),
+        Value::Array(items) if items.len() == 1 => {
+            let kind = kind::kind_of(&items[0]);
+            let may_be = |schema: &&Value| places::may_be(root, schema, kind, Some(&items[0]));
+            here.is_empty() || here.iter().any(may_be)
+        }
+        _stands_alone => false,
+    }
+}
+
+fn is_list_of_one(text: &str) -> bool {
+    let list = || parse_any(text.as_bytes(), &Limits::DEFAULT).ok();
+    let is_list = text.trim_ascii_start().starts_with('[');
+    is_list && list().is_some_and(|list| list.as_array().is_some_and(|items| items.len() == 1))
+}
+
 /// Whether a scalar that became a text may belong somewhere else: something else was wrong too, or a property that could
 /// have it as it was is missing while this one need not be there.
 fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
@@ -78,10 +203,11 @@ fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
         .iter()
         .filter(|(_, rule)| is_text_of_scalar(*rule));
     let texts: BTreeSet<&str> = texts.map(|(place, _)| property(sent, place)).collect();
+    let mut visits = VISITS_MAX;
     texts.into_iter().any(|place| {
         let value = sent.pointer(place).expect("nothing else was changed");
-        let would_take = |other: &&Value| crossed::fits(root, value, other);
-        !is_required(root, sent, place) && absent.iter().any(would_take)
+        let mut would_take = |other: &&Value| crossed::fits(root, value, &[*other], &mut visits);
+        !is_required(root, sent, place) && absent.iter().any(&mut would_take)
     })
 }
 

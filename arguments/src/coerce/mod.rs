@@ -1,8 +1,8 @@
 //! Mends what a model got slightly wrong, without ever guessing.
 //!
-//! Valid arguments are never touched, unless they stand in a `wrapper`, which is taken off or refused. Where validation
-//! failed, rules that can mean only one thing are tried, and what they make is accepted only if the whole then validates;
-//! else the violations of what was sent are told.
+//! Valid arguments are never touched, unless they stand in a `wrapper`, of the words that `formats` has, which is taken off or
+//! refused. Where validation failed, rules that can mean only one thing are tried, and what they make is accepted only if the
+//! whole then validates; else the violations of what was sent are told.
 //!
 //! `readings` says what one value can mean where another kind is wanted; `ways` turns what the validator says is `wanted`
 //! into changes by `rule`, a union's branches included; `mend` makes them, round by round, and gives up where two
@@ -14,6 +14,7 @@ mod crossed;
 mod doubt;
 mod edit;
 mod fill;
+mod formats;
 mod mend;
 mod readings;
 mod relaxed;
@@ -30,8 +31,8 @@ use serde_json::Value;
 use self::edit::Draft;
 pub use self::{
     coercion::{Coercing, Coercion, Fitted},
+    formats::WRAPPERS,
     rule::{Level, Rule},
-    wrapper::WRAPPERS,
 };
 use crate::{schema::Schema, violations::Violations};
 

@@ -106,9 +106,18 @@ fn string_to_boolean(text: &str) -> Option<Reading> {
 
 /// Whether a value is the text of a number or a boolean.
 pub(super) fn is_scalar(value: &Value) -> bool {
-    value
-        .as_str()
-        .is_some_and(|text| decimal::number(text).is_some() || string_to_boolean(text).is_some())
+    value.as_str().is_some_and(|text| scalar(text).is_some())
+}
+
+/// The number or the boolean of which this is the text.
+pub(super) fn scalar(text: &str) -> Option<Value> {
+    let boolean = || string_to_boolean(text).map(|(boolean, _)| boolean);
+    decimal::number(text).map(Value::Number).or_else(boolean)
+}
+
+/// Whether a text is an integer as one is written.
+pub(super) fn is_integer_text(text: &str) -> bool {
+    decimal::number(text).is_some_and(|number| decimal::is_integer(&number))
 }
 
 /// A float is not turned into a string: how it was meant to be written is not known.
@@ -118,15 +127,37 @@ fn integer_to_string(number: &Number) -> Option<Reading> {
 
 /// The array or object that a text is: by strict JSON, else by relaxed reading.
 fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Reading> {
-    if let Ok(value) = parse_any(text.as_bytes(), limits) {
-        let rule = match wanted {
-            JsonType::Array => Rule::StringToArray,
-            _object => Rule::StringToObject,
-        };
-        return kind::is(&value, wanted).then_some((value, rule));
+    let (value, rule) = match parse_any(text.as_bytes(), limits) {
+        Ok(value) if wanted == JsonType::Array => (value, Rule::StringToArray),
+        Ok(value) => (value, Rule::StringToObject),
+        Err(_) => {
+            let value = parse_any(relaxed::to_json(text)?.as_bytes(), limits).ok()?;
+            (value, Rule::RelaxedJson)
+        }
+    };
+    (kind::is(&value, wanted) && !is_under_escaped(&value)).then_some((value, rule))
+}
+
+/// Whether a text has what hardly any text has but with a backslash that was to stay one: `\b` and `\f`, or the end of a
+/// line or a tab after a drive, as in `C:\new`.
+fn is_under_escaped(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            text.contains(['\u{8}', '\u{c}'])
+                || text.match_indices(":").any(|(at, _)| is_drive(text, at))
+        }
+        Value::Array(items) => items.iter().any(is_under_escaped),
+        Value::Object(entries) => entries.values().any(is_under_escaped),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
-    let value = parse_any(relaxed::to_json(text)?.as_bytes(), limits).ok()?;
-    kind::is(&value, wanted).then_some((value, Rule::RelaxedJson))
+}
+
+/// Whether before the colon at `at` stands a letter alone, and behind it what `\n`, `\r` or `\t` became.
+fn is_drive(text: &str, at: usize) -> bool {
+    let mut before = text[..at].chars().rev();
+    let is_letter = before.next().is_some_and(|c| c.is_ascii_alphabetic());
+    let is_alone = !before.next().is_some_and(char::is_alphanumeric);
+    is_letter && is_alone && text[at + 1..].starts_with(['\n', '\r', '\t'])
 }
 
 fn value_to_array(value: &Value) -> Option<Reading> {

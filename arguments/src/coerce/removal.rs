@@ -6,13 +6,17 @@ use serde_json::Value;
 use super::{
     edit::{Draft, Edit},
     rule::Rule,
+    single,
 };
-use crate::{kind, pointer, schema::places};
+use crate::{
+    kind, pointer,
+    schema::{defaults::default, keywords, places},
+};
 
 /// The edit that leaves out the value at `place`, if it can mean nothing else.
 ///
-/// The property must be declared, and nowhere may it be null, or a text that is not listed. Whether it is optional, the
-/// validator says.
+/// The property must be declared, and nowhere may it be null, or a text that is not listed; nor may the tool have a value of its
+/// own for nothing, which is not what it gets without the property. Whether it is optional, the validator says.
 pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
     let value = draft.args.pointer(place)?;
     let rule = match value {
@@ -28,10 +32,28 @@ pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
         places::may_be(root, schema, JsonType::Null, None)
             || places::may_be(root, schema, kind::kind_of(value), Some(value))
     };
-    let is_wanted = declared.get(&*name)?.iter().any(may_be);
+    let said = declared.get(&*name)?;
+    let is_wanted = said.iter().any(may_be) || has_own_nothing(root, said);
     (!is_wanted).then(|| Edit {
         place: place.to_owned(),
         value: None,
         rule,
     })
+}
+
+/// Whether one of the allowed words says nothing, or `false` does, and something else stands for what is left out.
+fn has_own_nothing(root: &Value, said: &[&Value]) -> bool {
+    let is_nothing = |value: &Value| value.as_str().is_some_and(single::is_for_nothing);
+    let is_true = |value: &Value| {
+        let is_word = |word: &str| word.eq_ignore_ascii_case("true");
+        value == &Value::Bool(true) || value.as_str().is_some_and(is_word)
+    };
+    let all = places::in_place(root, said.to_vec());
+    // Of a branch of a union, it is not filled in, but the tool may know it.
+    let mut defaults = all.iter().filter_map(|schema| schema.get("default"));
+    let mut words = all
+        .iter()
+        .filter_map(|schema| keywords::values(schema))
+        .flatten();
+    defaults.any(is_true) || (!default(root, said).is_some_and(is_nothing) && words.any(is_nothing))
 }

@@ -6,13 +6,15 @@ use jsonschema::{
     JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind as Kind},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     edit::{CHANGES_MAX, Draft, Edit},
+    formats::WRAPPERS,
     readings::{self, Reading},
     removal,
     rule::Rule,
+    single::is_none_or_all,
     wanted::Wanted,
 };
 use crate::{
@@ -143,8 +145,20 @@ impl Finder<'_> {
             (Rule::ValueToArray, Value::String(_), _) => !self.may_be(&here(), JsonType::Null),
             (Rule::ValueToArray, ..) => true,
             (Rule::ArrayToValue, _, object @ Value::Object(_)) => is_known(object, &here()),
-            // A date, an address, or what only its name tells: an integer is none of them.
-            (Rule::IntegerToString, ..) => !here().iter().any(|s| s.get("format").is_some()),
+            // It may be what the text is to hold.
+            (Rule::ArrayToValue, ..) => !here().iter().any(|schema| holds_json(schema)),
+            (Rule::IntegerToString, ..) => {
+                let of_list = || {
+                    let here = places::outermost_at(self.root, &self.draft.args, place);
+                    self.may_be(&here, JsonType::Array)
+                };
+                // Of a list, the other items may be the ones that are wrong.
+                let is_item = !pointer::is_property(&self.draft.args, place);
+                !(here().iter().any(|schema| is_no_integer(schema))
+                    || (is_item && self.may_be(&here(), JsonType::Integer))
+                    || (value.as_number().is_some_and(is_none_or_all) && of_list()))
+            }
+            (_, _, Value::Object(made)) => !is_in_wrapper(place, made, &here()),
             // What could be an item as it is makes an array only of what could be items as they are.
             (_, text, Value::Array(made)) => {
                 let items = items();
@@ -227,6 +241,38 @@ impl Finder<'_> {
         ways.retain(|way| !way.is_empty());
         ways
     }
+}
+
+/// Whether the object of a text has nothing but a property with the name of its own place, or of a wrapper, that these schemas
+/// do not declare: it is in it twice.
+fn is_in_wrapper(place: &str, made: &Map<String, Value>, here: &[&Value]) -> bool {
+    let own = pointer::split(place).map(|(_, name)| name);
+    let is_word = |key: &str| own.as_deref() == Some(key) || WRAPPERS.contains(&key);
+    let declared = places::declared(here);
+    let mut keys = made.keys().map(String::as_str);
+    made.len() == 1 && keys.any(|key| is_word(key) && !declared.contains_key(key))
+}
+
+/// Whether a schema says of a text that it holds a value of another kind.
+fn holds_json(schema: &Value) -> bool {
+    ["contentMediaType", "contentSchema"]
+        .iter()
+        .any(|keyword| schema.get(keyword).is_some())
+}
+
+/// Whether a schema tells of a text that it is no integer: a date, an address, or what its own texts show.
+fn is_no_integer(schema: &Value) -> bool {
+    let examples = schema.get("examples").and_then(Value::as_array);
+    let shown = ["default", "const"]
+        .iter()
+        .filter_map(|keyword| schema.get(keyword));
+    let mut shown = shown.chain(examples.into_iter().flatten());
+    let is_other = |shown: &Value| {
+        shown
+            .as_str()
+            .is_some_and(|text| !readings::is_integer_text(text))
+    };
+    schema.get("format").is_some() || shown.any(is_other)
 }
 
 /// Whether an object has properties, and these schemas declare all of them: any other may be a map, or pairs of one.

@@ -1,82 +1,33 @@
 //! Arguments that stand in a wrapper such as `{"arguments": {…}}`, or in the envelope of a call in a model API's format,
 //! `{"type": "tool_use", "id": "t1", "name": "<this tool>", "input": {…}}`.
 //!
-//! Either fits every schema that is open to names it does not know, so whether it is there is looked at before anything is
-//! validated: it is taken off or refused, and never run.
+//! Either fits every schema that is open to names it does not know, and an envelope has names that a tool may declare, as
+//! `id`; so whether it is there is looked at before anything is validated: it is taken off or refused, and never run.
 
 use std::{borrow::Cow, iter};
 
 use serde_json::Value;
 
-use super::{edit::Draft, rule::Rule};
+use super::{
+    edit::Draft,
+    formats::{
+        CALLS, DETAILS_OF_ANY, Entry, LISTS, NAME, NAMES, TYPE, WRAPPERS, details, entries,
+        is_companion, is_name, is_of_any_call, is_of_format, is_one_of, is_word, names,
+    },
+    rule::Rule,
+};
 use crate::{
+    kind,
     limits::Limits,
     parse::parse_any,
-    schema::{Schema, places},
+    schema::{Schema, keywords, places},
     violations::Violations,
 };
 
-/// Keys in which some models wrap the arguments.
-pub const WRAPPERS: [&str; 7] = [
-    "arguments",
-    "args",
-    "parameters",
-    "params",
-    "input",
-    "tool_input",
-    "kwargs",
-];
-/// Beside a wrapper: which tool is called. Some APIs put the whole call into the last.
-const NAMES: [&str; 4] = [NAME, "tool", "tool_name", FUNCTION];
-const NAME: &str = "name";
-const FUNCTION: &str = "function";
-/// What holds a name and the arguments of a call in some formats: of OpenAI's chat, and of Gemini in JSON and in Python.
-const CALLS: [&str; 3] = [FUNCTION, "functionCall", "function_call"];
-/// Beside a wrapper: which call it is.
-const IDS: [&str; 4] = ["id", "call_id", "tool_call_id", "tool_use_id"];
-/// Beside a wrapper: that it is a call.
-const TYPE: &str = "type";
-const TYPES_OF_CALLS: [&str; 4] = ["function", "tool_use", "tool_call", "function_call"];
-/// What the published format of this `type` has beside that, and what each may be: OpenAI's chat (in pieces, too) and responses,
-/// and Anthropic's messages. Without the type they are words like any others.
-const DETAILS: [(&str, &[Detail]); 3] = [
-    ("function", &[("index", Value::is_u64)]),
-    (
-        "function_call",
-        &[
-            ("status", is_complete),
-            ("namespace", Value::is_string),
-            ("caller", Value::is_object),
-            ("created_by", Value::is_string),
-        ],
-    ),
-    (
-        "tool_use",
-        &[
-            ("caller", Value::is_object),
-            ("toolset_name", Value::is_string),
-            ("cache_control", Value::is_object),
-        ],
-    ),
-];
-/// What Gemini has beside a `functionCall`, which has no type.
-const DETAILS_OF_A_PART: [Detail; 3] = [
-    ("thought", Value::is_boolean),
-    ("thoughtSignature", Value::is_string),
-    ("thought_signature", Value::is_string),
-];
 /// Wrappers inside one another.
 const LEVELS_MAX: usize = 2;
-
-/// A property that was sent.
-type Entry<'a> = (&'a str, &'a Value);
-/// What a format has beside the arguments, and what it may be; null where there is none.
-type Detail = (&'static str, fn(&Value) -> bool);
-
-/// Arguments of a call that is not complete may be the first half of them.
-fn is_complete(status: &Value) -> bool {
-    status == "completed"
-}
+/// How deep a call that names this tool is looked for.
+const CALLS_MAX: usize = 3;
 
 /// What all that was sent stands in.
 struct Envelope<'a> {
@@ -100,8 +51,11 @@ pub(super) fn taken_off(schema: &Schema, args: &Value, tool: &str) -> Option<Dra
         inside = Cow::Owned(inner);
         changes.push((String::new(), Rule::Unwrap));
     }
-    // More that is wrong says that the word was no wrapper.
-    let is_better = || schema.validate(&inside).total() <= refusal(schema, args, tool).total();
+    // More that is wrong says that the word was no wrapper, and what is unknown as a whole that it stands in one more.
+    let is_better = || {
+        schema.validate(&inside).total() <= refusal(schema, args, tool).total()
+            && !is_unknown(schema, &inside)
+    };
     let draft = match changes.is_empty() {
         true => Draft::of(args.clone()),
         false => is_better().then(|| Draft {
@@ -128,29 +82,64 @@ pub(super) fn refusal(schema: &Schema, args: &Value, tool: &str) -> Violations {
     }
 }
 
-/// The envelope around all that was sent: a wrapper, alone or beside the name of a tool, or one that holds an object beside
-/// anything that an envelope has.
+/// The envelope around all that was sent.
 fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'a>> {
-    let is_word = |key: &str| is_one_of(&WRAPPERS, key) || key == tool;
-    // Nearly every call has a name of the tool's own, and ends here.
+    let named = call_in(args, tool, CALLS_MAX).filter(|holder| !is_own(schema, args, *holder));
+    let holder = named.or_else(|| unnamed(schema, args, tool))?;
+    let beside = entries(args).filter(|(key, _)| *key != holder.0).collect();
+    Some(Envelope { holder, beside })
+}
+
+/// What holds the arguments of a call that names this tool, beside them or around them, or whose `type` says that it is one and
+/// that names any: with that it is one, whatever else stands there.
+fn call_in<'a>(args: &'a Value, tool: &str, levels: usize) -> Option<Entry<'a>> {
+    let levels = levels.checked_sub(1)?;
+    // Nearly every call has names of the tool's own, and ends here.
+    let mut holders = entries(args)
+        .filter(|(key, _)| is_word(key, tool) || is_one_of(&CALLS, key) || is_one_of(&LISTS, key))
+        .peekable();
+    holders.peek()?;
+    let is_typed = entries(args).any(|entry| entry.0 == TYPE && is_of_any_call(entry));
+    let names_any = |(key, value): Entry<'_>| is_one_of(&NAMES, key) && value.is_string();
+    let is_named = entries(args).any(|entry| names(entry, tool) || (is_typed && names_any(entry)));
+    let is_call = |value: &Value| {
+        (is_typed && value.get(NAME).is_some()) || call_in(value, tool, levels).is_some()
+    };
+    holders.find(|(key, value)| match value {
+        Value::Array(calls) => is_one_of(&LISTS, key) && calls.iter().any(is_call),
+        value => opened(value).is_some_and(|inside| is_named || is_call(&inside)),
+    })
+}
+
+/// Whether what could hold the arguments is a property of the tool's own: as one that it declares, unless that holds the same
+/// name again.
+fn is_own(schema: &Schema, args: &Value, (key, value): Entry<'_>) -> bool {
+    let root = schema.source();
+    let schemas = places::schemas_at(root, args, "");
+    let may_be = |schema: &&Value| places::may_be(root, schema, kind::kind_of(value), Some(value));
+    let is_declared =
+        (places::declared(&schemas).get(key)).is_some_and(|said| said.iter().any(may_be));
+    let is_there_again = || opened(value).is_some_and(|inside| inside.get(key).is_some());
+    (is_declared && !is_there_again()) || (places::is_map(&schemas) && schema.is_valid(args))
+}
+
+/// What holds the arguments where no name says that they are those of a call: a wrapper, alone or beside the name of a tool,
+/// or one that holds an object beside anything that an envelope has.
+fn unnamed<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Entry<'a>> {
     let details = details(args);
     let is_detail = |key: &str| details.iter().any(|(name, _)| is_one_of(&[*name], key));
-    if !entries(args).all(|(key, _)| is_word(key) || is_companion(key) || is_detail(key)) {
+    if !entries(args).all(|(key, _)| is_word(key, tool) || is_companion(key) || is_detail(key)) {
         return None;
     }
-    let mut holders = entries(args).filter(|(key, _)| is_word(key) || is_one_of(&CALLS, key));
+    let mut holders = entries(args).filter(|(key, _)| is_word(key, tool) || is_one_of(&CALLS, key));
     let holder = holders.find(|(_, value)| opened(value).is_some());
     let alone = || {
         let mut words = entries(args).filter(|(key, _)| *key != NAME);
-        let only = words.next().filter(|(key, _)| is_word(key));
+        let only = words.next().filter(|(key, _)| is_word(key, tool));
         only.filter(|_| words.next().is_none())
     };
     let holder = holder.or_else(alone)?;
-    if is_any_declared(schema, args, tool) {
-        return None;
-    }
-    let beside = entries(args).filter(|(key, _)| *key != holder.0).collect();
-    Some(Envelope { holder, beside })
+    (!is_any_declared(schema, args, tool)).then_some(holder)
 }
 
 /// What stands in the envelope, if it is certain that it is that of a call of this tool.
@@ -158,75 +147,68 @@ fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
     let Envelope { holder, beside } = around(schema, args, tool)?;
     let (key, value) = holder;
     let inside = opened(value)?;
-    let names_tool = |(key, value): &Entry<'_>| NAMES.contains(key) && *value == tool;
+    let names_tool = |entry: &Entry<'_>| is_name(entry.0) && names(*entry, tool);
+    let is_call = || is_wrapped(schema, &inside, tool) && call_in(&inside, tool, 1).is_some();
     let is_named = match key {
-        key if CALLS.contains(&key) => {
-            is_wrapped(schema, &inside, tool) && entries(&inside).any(|e| names_tool(&e))
-        }
+        key if CALLS.contains(&key) => is_call(),
         key if WRAPPERS.contains(&key) || key == tool => {
-            beside.is_empty() || beside.iter().any(names_tool)
+            beside.is_empty() || beside.iter().any(names_tool) || is_call()
         }
-        _in_another_case => false,
+        _in_another_case_or_several => false,
     };
     let details = details(args);
     let agrees = |entry: &Entry<'_>| {
-        names_tool(entry) || is_of_any_call(*entry) || is_of_format(details, *entry)
+        names_tool(entry)
+            || is_of_any_call(*entry)
+            || is_of_format(details, *entry)
+            || is_of_format(&DETAILS_OF_ANY, *entry)
     };
-    (is_named && beside.iter().all(agrees)).then_some(inside)
+    let may_go = is_named
+        && beside.iter().all(agrees)
+        && !is_any_meant(schema, args, &beside, &inside, tool);
+    may_go.then(|| inside.into_owned())
 }
 
-/// Whether a property says nothing of a call but that it is one, or which.
-fn is_of_any_call((key, value): Entry<'_>) -> bool {
-    match key {
-        TYPE => value
-            .as_str()
-            .is_some_and(|word| TYPES_OF_CALLS.contains(&word)),
-        key => IDS.contains(&key) && (value.is_string() || value.is_number()),
-    }
-}
-
-/// What may stand beside the arguments in the format that these say they have.
-fn details(args: &Value) -> &'static [Detail] {
-    let is_part = |key: &str| is_one_of(&CALLS[1..], key);
-    if entries(args).any(|(key, _)| is_part(key)) {
-        return &DETAILS_OF_A_PART;
-    }
-    let mut kinds = entries(args).filter(|(key, _)| is_one_of(&[TYPE], key));
-    let kind = kinds.next().and_then(|(_, kind)| kind.as_str());
-    let format = DETAILS.iter().find(|(of, _)| Some(*of) == kind);
-    format.map_or(&[], |(_, details)| details)
-}
-
-/// Whether a property is what the format has there.
-fn is_of_format(details: &[Detail], (key, value): Entry<'_>) -> bool {
-    let mut details = details.iter();
-    details.any(|(name, may_be)| *name == key && (value.is_null() || may_be(value)))
+/// Whether a property beside the arguments may be one of them: one that the tool declares and that is not there again, unless
+/// a `type` says that it is the call's, and the tool does not list just this value.
+fn is_any_meant(
+    schema: &Schema,
+    args: &Value,
+    beside: &[Entry<'_>],
+    inside: &Value,
+    tool: &str,
+) -> bool {
+    let root = schema.source();
+    let declared = places::declared(&places::schemas_at(root, args, ""));
+    let mut types = beside.iter().filter(|(key, _)| *key == TYPE);
+    let is_typed = types.any(|entry| is_of_any_call(*entry));
+    let deeper = call_in(inside, tool, 1).and_then(|(_, value)| opened(value));
+    let is_there_again = |key: &str| {
+        inside
+            .get(key)
+            .or_else(|| deeper.as_ref()?.get(key))
+            .is_some()
+    };
+    let lists = |said: &[&Value], value: &Value| {
+        let all = places::in_place(root, said.to_vec());
+        let words = all.iter().filter_map(|schema| keywords::values(schema));
+        words.flatten().any(|word| word == value)
+    };
+    beside.iter().any(|(key, value)| {
+        let said = declared
+            .get(key)
+            .filter(|_| *key != NAME && !is_there_again(key));
+        said.is_some_and(|said| !is_typed || lists(said, value))
+    })
 }
 
 /// An object, or the object of which a value is the text.
-fn opened(value: &Value) -> Option<Value> {
+fn opened(value: &Value) -> Option<Cow<'_, Value>> {
     let inner = match value {
-        Value::String(text) => parse_any(text.as_bytes(), &Limits::DEFAULT).ok()?,
-        other => other.clone(),
+        Value::String(text) => Cow::Owned(parse_any(text.as_bytes(), &Limits::DEFAULT).ok()?),
+        other => Cow::Borrowed(other),
     };
     inner.is_object().then_some(inner)
-}
-
-fn entries(args: &Value) -> impl Iterator<Item = Entry<'_>> {
-    let entries = args.as_object().into_iter().flatten();
-    entries.map(|(key, value)| (key.as_str(), value))
-}
-
-/// In any case: what is not written as it should be is no reason to run it.
-fn is_one_of(words: &[&str], key: &str) -> bool {
-    words.iter().any(|word| word.eq_ignore_ascii_case(key))
-}
-
-fn is_companion(key: &str) -> bool {
-    is_one_of(&NAMES, key)
-        || is_one_of(&IDS, key)
-        || is_one_of(&CALLS, key)
-        || is_one_of(&[TYPE], key)
 }
 
 fn is_wrapper(schema: &Schema, args: &Value, key: &str, tool: &str) -> bool {
@@ -251,4 +233,13 @@ fn says<'k>(schema: &Schema, args: &Value, mut keys: impl Iterator<Item = &'k st
     let declared = places::declared(&schemas);
     keys.any(|key| declared.contains_key(key))
         || (places::is_map(&schemas) && schema.is_valid(args))
+}
+
+/// Whether the tool declares properties, and what was sent has only others.
+fn is_unknown(schema: &Schema, args: &Value) -> bool {
+    let schemas = places::schemas_at(schema.source(), args, "");
+    let declared = places::declared(&schemas);
+    let mut keys = entries(args).map(|(key, _)| key).peekable();
+    let is_any = !declared.is_empty() && keys.peek().is_some() && !places::is_map(&schemas);
+    is_any && !keys.any(|key| declared.contains_key(key))
 }

@@ -159,7 +159,7 @@ impl<'s> Survey<'s> {
 }
 
 /// The default that all these schemas agree on; what stands beside a reference overrules what it leads to.
-fn default<'s>(root: &'s Value, schemas: &[&'s Value]) -> Option<&'s Value> {
+pub(crate) fn default<'s>(root: &'s Value, schemas: &[&'s Value]) -> Option<&'s Value> {
     let of_one = |schema: &&'s Value| {
         schema.get("default").or_else(|| {
             let inner: Vec<&Value> = places::also_certain(root, schema).collect();

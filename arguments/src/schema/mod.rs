@@ -10,7 +10,7 @@
 
 pub(crate) mod bounds;
 mod cost;
-mod defaults;
+pub(crate) mod defaults;
 mod graph;
 pub mod keywords;
 pub(crate) mod places;

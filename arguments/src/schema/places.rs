@@ -262,12 +262,13 @@ fn properties<'s>(schemas: &[&'s Value], name: &str) -> Vec<&'s Value> {
     objects(schemas.iter().copied().flat_map(of_one))
 }
 
+/// Not of `contains`, which says nothing of any one item.
 fn items<'s>(schemas: &[&'s Value], index: usize) -> Vec<&'s Value> {
     let of_one = |schema: &'s Value| {
         let prefix = schema.get("prefixItems").and_then(|all| all.get(index));
         let rest = schema.get("items").filter(|_| prefix.is_none());
-        let others = ["contains", "unevaluatedItems"].map(|word| schema.get(word));
-        (prefix.into_iter().chain(rest)).chain(others.into_iter().flatten())
+        let others = schema.get("unevaluatedItems");
+        (prefix.into_iter().chain(rest)).chain(others)
     };
     objects(schemas.iter().copied().flat_map(of_one))
 }

@@ -17,6 +17,9 @@ use crate::{
 /// How deep values may be before as little as possible is put into them.
 const DEPTH_MAX: usize = 5;
 
+/// Words that say nothing.
+pub(crate) const NOTHING: [&str; 6] = ["none", "no", "off", "unknown", "not_specified", "nothing"];
+
 /// An object that fits, and what is known of how it came about.
 #[derive(Debug, Clone)]
 pub(crate) struct Gold {
@@ -29,10 +32,19 @@ pub(crate) struct Gold {
 pub(crate) struct Sites {
     /// By the place of an object: the properties that it could have and has not, each with whether it is text.
     pub(crate) absent: Vec<(String, String, bool)>,
+    /// Of these, the places of such as have a word for nothing, or are true where they are left out: what nothing means there, is
+    /// not known.
+    pub(crate) in_doubt: Vec<String>,
     /// Places of words that were chosen from a list.
     pub(crate) chosen: Vec<String>,
     /// Places of numbers where no decimal fits.
     pub(crate) integers: Vec<String>,
+    /// Places of booleans that are true where they are left out.
+    pub(crate) filled: Vec<String>,
+    /// Places of texts of which the schema shows such as are no integers.
+    pub(crate) shown: Vec<String>,
+    /// Places of texts that hold JSON.
+    pub(crate) content: Vec<String>,
     /// Places of objects that take properties of any name, with values of some schema.
     pub(crate) maps: Vec<String>,
 }
@@ -72,6 +84,7 @@ impl<'a> Drawing<'a, '_> {
             return self.chance.pick(words);
         }
         let kind = self.kind(&all, at)?;
+        self.note(&all, at);
         Some(match kind {
             "null" => Value::Null,
             "boolean" => json!(self.chance.percent(50)),
@@ -272,9 +285,33 @@ impl<'a> Drawing<'a, '_> {
             .iter()
             .filter(listed)
             .any(|schema| schema["type"] == "string");
-        self.sites
-            .absent
-            .push((at.to_owned(), name.to_owned(), text));
+        let sites = &mut self.sites;
+        if schemas.iter().any(|schema| has_own_nothing(schema)) {
+            sites.in_doubt.push(under(at, name));
+        }
+        sites.absent.push((at.to_owned(), name.to_owned(), text));
+    }
+
+    /// What the schemas of a value say besides what it may be.
+    fn note(&mut self, all: &[&'a Value], at: &str) {
+        let is_other = |text: &Value| {
+            text.as_str()
+                .is_some_and(|text| text.parse::<i64>().is_err())
+        };
+        let shows = |schema: &&Value| {
+            let examples = schema["examples"].as_array().into_iter().flatten();
+            examples.chain([&schema["default"]]).any(is_other)
+        };
+        let holds = |schema: &&Value| schema["contentMediaType"].is_string();
+        let is_true = |schema: &&Value| schema["default"] == true;
+        let sites = &mut self.sites;
+        for (is_so, places) in [
+            (all.iter().any(is_true), &mut sites.filled),
+            (all.iter().any(shows), &mut sites.shown),
+            (all.iter().any(holds), &mut sites.content),
+        ] {
+            places.extend(is_so.then(|| at.to_owned()));
+        }
     }
 
     /// Of a value that was not taken after all, nothing is noted.
@@ -284,10 +321,21 @@ impl<'a> Drawing<'a, '_> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.sites.absent.retain(|(at, _, _)| !inside(at));
+        self.sites.in_doubt.retain(|at| !inside(at));
         self.sites.chosen.retain(|at| !inside(at));
         self.sites.integers.retain(|at| !inside(at));
         self.sites.maps.retain(|at| !inside(at));
+        self.sites.filled.retain(|at| !inside(at));
+        self.sites.shown.retain(|at| !inside(at));
+        self.sites.content.retain(|at| !inside(at));
     }
+}
+
+/// Whether a schema has a word of its own for nothing, or `false` is that, for `true` is filled in.
+fn has_own_nothing(schema: &Value) -> bool {
+    let words = schema["enum"].as_array().into_iter().flatten();
+    let mut words = words.filter_map(Value::as_str);
+    schema["default"] == true || words.any(|word| NOTHING.contains(&word))
 }
 
 /// The kind that a schema without `type` is about.

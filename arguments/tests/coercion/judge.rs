@@ -1,11 +1,12 @@
 //! What became of damaged arguments.
 
-use arguments::{
-    Coercing, Coercion, Fitted, Level, Limits, Rule, Schema, Violation, Violations, parse_any,
-};
+use arguments::{Coercing, Coercion, Fitted, Level, Rule, Schema, Violation, Violations};
 use serde_json::{Map, Value};
 
-use crate::pointer::{split, under};
+use crate::{
+    pointer::{split, under},
+    wrapped::is_wrapped,
+};
 
 /// What became of one case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,96 +92,6 @@ pub(crate) fn tells_of(violations: &Violations, schema: &Schema, sent: &Value) -
                 .is_some_and(|_| split(&item.path).is_some())
     };
     violations.items().iter().any(is_wrapper) || *violations == schema.validate(sent)
-}
-
-/// Whether all that was sent stands in a wrapper, or is a call in a format of some API, of which the schema knows no name:
-/// it must not run as it is, even if it fits.
-pub(crate) fn is_wrapped(schema: &Schema, sent: &Value, tool: &str) -> bool {
-    const WRAPPERS: [&str; 7] = [
-        "arguments",
-        "args",
-        "parameters",
-        "params",
-        "input",
-        "tool_input",
-        "kwargs",
-    ];
-    const COMPANIONS: [&str; 11] = [
-        "functioncall",
-        "function_call",
-        "id",
-        "type",
-        "name",
-        "tool",
-        "tool_name",
-        "function",
-        "call_id",
-        "tool_call_id",
-        "tool_use_id",
-    ];
-    let root = schema.source();
-    let mut open = vec![root];
-    let (mut names, mut is_map) = (Vec::new(), false);
-    while let Some(schema) = open.pop() {
-        names.extend(
-            schema["properties"]
-                .as_object()
-                .into_iter()
-                .flat_map(Map::keys),
-        );
-        is_map |= ["additionalProperties", "patternProperties"]
-            .iter()
-            .any(|word| schema[word].is_object());
-        let unions = ["allOf", "anyOf", "oneOf"]
-            .iter()
-            .filter_map(|word| schema[word].as_array());
-        open.extend(unions.flatten());
-        open.extend(
-            ["if", "then", "else"]
-                .iter()
-                .filter_map(|word| schema.get(word)),
-        );
-        let target = schema["$ref"]
-            .as_str()
-            .map(|target| target.trim_start_matches('#'));
-        open.extend(target.and_then(|target| root.pointer(target)));
-    }
-    let declared = |name: &str| names.iter().any(|known| *known == name);
-    let Some(entries) = sent.as_object() else {
-        return false;
-    };
-    let is_one_of = |names: &[&str], name: &str| names.contains(&&*name.to_ascii_lowercase());
-    let wrapper = |name: &str| is_one_of(&WRAPPERS, name) || name == tool;
-    let known = |name: &str, value: &Value| declared(name) && !(name == "name" && value == tool);
-    // What a vendor publishes beside the arguments, where it is that vendor's format.
-    let beside: &[&str] = match entries.get("type").and_then(Value::as_str) {
-        _ if entries.contains_key("functionCall") => &["thought", "thoughtsignature"],
-        Some("function") => &["index"],
-        Some("function_call") => &["status", "namespace", "caller", "created_by"],
-        Some("tool_use") => &["caller", "toolset_name", "cache_control"],
-        _other => &[],
-    };
-    let foreign = |(name, value): (&String, &Value)| {
-        (wrapper(name) || is_one_of(&COMPANIONS, name) || is_one_of(beside, name))
-            && !known(name, value)
-    };
-    if !entries.iter().all(foreign) || (is_map && schema.is_valid(sent)) {
-        return false;
-    }
-    let holds = |value: &Value| match value {
-        Value::String(text) => {
-            parse_any(text.as_bytes(), &Limits::DEFAULT).is_ok_and(|inner| inner.is_object())
-        }
-        other => other.is_object(),
-    };
-    let holder = |(name, value): (&String, &Value)| {
-        (wrapper(name) || is_one_of(&["function", "functioncall", "function_call"], name))
-            && holds(value)
-    };
-    let mut beside = entries.keys().filter(|name| !wrapper(name));
-    let wrappers = entries.keys().filter(|name| wrapper(name)).count();
-    let alone = beside.all(|name| name == "name") && wrappers == 1;
-    alone || entries.iter().any(holder)
 }
 
 /// Whether nothing was done to valid arguments but to fill in defaults, and each of them is told.

@@ -4,8 +4,9 @@ use arguments::{Coercing, Coercion, Level, Limits, Rule, Schema, canonical, pars
 use serde_json::Value;
 
 use crate::{
-    judge::{adds_defaults_alone, is_wrapped, tells_of},
+    judge::{adds_defaults_alone, tells_of},
     pointer::{places, split},
+    wrapped::is_wrapped,
 };
 
 const CHANGES_MAX: usize = 64;

@@ -114,6 +114,9 @@ pub(crate) fn leaf_text(all: &[&Value], chance: &mut Chance) -> Option<String> {
     if let Some(pattern) = word("pattern") {
         return matching(pattern, chance);
     }
+    if word("contentMediaType").is_some() {
+        return Some((*chance.of(&["[\"a\"]", "[5]", "{\"a\":1}"])).to_owned());
+    }
     if let Some(format) = word("format") {
         return formatted(format, chance);
     }

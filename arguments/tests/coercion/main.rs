@@ -38,4 +38,5 @@ mod properties;
 mod random;
 mod report;
 mod tools;
+mod wrapped;
 mod wrong;

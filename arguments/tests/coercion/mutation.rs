@@ -8,10 +8,11 @@ use serde_json::Value;
 use crate::{
     damage::{Damage, KINDS, Mends, Source},
     gold::{Gold, draw},
-    judge::{Case, Verdict, adds_defaults_alone, is_wrapped},
+    judge::{Case, Verdict, adds_defaults_alone},
     random::Chance,
     report::{LEVELS, Report, Third},
     tools::{Tool, tools},
+    wrapped::is_wrapped,
 };
 
 /// Where the drawing begins, unless `MUTATION_SEED` says another number.
@@ -100,6 +101,7 @@ fn run(tool: &Tool, mut chance: Chance, wanted: usize) -> Report {
         let source = Source {
             gold,
             tool: &tool.name,
+            schema: &tool.schema,
         };
         let mut left = DAMAGES;
         for kind in kinds {

@@ -95,6 +95,7 @@ fn nearly(tool: &Tool, seed: u64, others: Vec<Value>) -> Option<Value> {
     let source = Source {
         gold: &gold,
         tool: &tool.name,
+        schema: &tool.schema,
     };
     let mut args = gold.args.clone();
     for _ in 0..chance.below(3) {

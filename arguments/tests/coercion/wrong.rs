@@ -102,6 +102,7 @@ fn verdicts(tools: &[Tool], kind: &str, rule: WrongRule) -> Vec<Verdict> {
             let source = Source {
                 gold,
                 tool: &tool.name,
+                schema: &tool.schema,
             };
             let Some(damage) = (kind.draw)(&source, &mut chance) else {
                 continue;

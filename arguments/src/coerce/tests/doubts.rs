@@ -238,3 +238,176 @@ fn a_number_may_belong_under_any_name_that_takes_one() {
     let text = (r#"{"filter":"85","x":1}"#, "/filter integer_to_string");
     check(Level::Safe, map(json!(["filter"])), &[(sent, text)]);
 }
+
+#[test]
+fn a_text_that_is_left_in_quotes_says_that_all_were_written_so() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "note": {},
+        },
+    });
+    for level in [Level::Safe, Level::Read] {
+        check(
+            level,
+            schema.clone(),
+            &[
+                (r#"{"city":"\"Paris\"","days":"5"}"#, NO),
+                (r#"{"city":"'Paris'","days":"5"}"#, NO),
+                (r#"{"city":"\"Pa\\\"ris\"","tags":"[\"a\"]"}"#, NO),
+                (r#"{"city":"a","tags":"[\"'a'\"]"}"#, NO),
+                (
+                    r#"{"city":"'Oslo' or 'Bergen'","days":"5"}"#,
+                    (
+                        r#"{"city":"'Oslo' or 'Bergen'","days":5}"#,
+                        "/days string_to_integer",
+                    ),
+                ),
+            ],
+        );
+    }
+    check(
+        Level::Read,
+        schema,
+        &[
+            (r#"{"city":["Paris"],"note":["a"],"days":1}"#, NO),
+            (r#"{"city":"[\"Paris\"]","days":[5]}"#, NO),
+            (
+                r#"{"city":["Paris"],"note":["a","b"],"tags":["c"]}"#,
+                (
+                    r#"{"city":"Paris","note":["a","b"],"tags":["c"]}"#,
+                    "/city array_to_value",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_scalar_that_is_left_as_its_text_says_that_all_were_written_so() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "days": {"type": "integer"},
+            "code": {"type": ["string", "integer"]},
+            "name": {"type": ["string", "null"]},
+            "rows": {"type": "array"},
+        },
+    });
+    let mended = "/days string_to_integer";
+    check(
+        Level::Safe,
+        schema,
+        &[
+            (r#"{"days":"5","code":"7"}"#, NO),
+            (r#"{"days":"5","name":"null"}"#, NO),
+            (r#"{"days":"5","rows":["true"]}"#, NO),
+            (
+                r#"{"days":"5","code":"7a","name":"7","rows":["x"]}"#,
+                (r#"{"code":"7a","days":5,"name":"7","rows":["x"]}"#, mended),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_was_sent_as_nothing_may_be_where_another_value_belongs() {
+    let schema = |required: Value| {
+        json!({
+            "type": "object",
+            "properties": {
+                "zip": {"type": "string"},
+                "radius": {"type": "integer"},
+                "names": {"type": "array", "items": {"type": "string"}},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "filter": {"type": "object", "properties": {"flag": {"type": "boolean"}}},
+            },
+            "required": required,
+        })
+    };
+    for level in [Level::Safe, Level::Read] {
+        check(
+            level,
+            schema(json!([])),
+            &[
+                (r#"{"zip":null,"radius":"94704"}"#, NO),
+                (r#"{"zip":null,"filter":{"flag":"true"}}"#, NO),
+                (r#"{"names":"","ids":["7"]}"#, NO),
+                // Of numbers it is none, and the text of an object is no other text.
+                (
+                    r#"{"radius":null,"ids":["7"]}"#,
+                    (
+                        r#"{"ids":[7]}"#,
+                        "/ids/0 string_to_integer, /radius null_removed",
+                    ),
+                ),
+                (
+                    r#"{"zip":null,"filter":"{\"flag\":true}"}"#,
+                    (
+                        r#"{"filter":{"flag":true}}"#,
+                        "/filter string_to_object, /zip null_removed",
+                    ),
+                ),
+            ],
+        );
+        // Without it, the call would not be one.
+        check(
+            level,
+            schema(json!(["radius"])),
+            &[(
+                r#"{"zip":null,"radius":"94704"}"#,
+                (
+                    r#"{"radius":94704}"#,
+                    "/radius string_to_integer, /zip null_removed",
+                ),
+            )],
+        );
+    }
+    check(
+        Level::Read,
+        schema(json!([])),
+        &[(r#"{"names":null,"zip":["x"]}"#, NO)],
+    );
+}
+
+#[test]
+fn a_list_may_be_swapped_as_its_text_and_across_levels() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "name": {"type": "string"},
+            "n": {"type": "number"},
+            "odd": {"type": "array", "contains": {"const": 7}},
+            "filter": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "ids": {"type": "array", "items": {"type": "integer"}},
+                },
+            },
+        },
+    });
+    check(
+        Level::Read,
+        schema,
+        &[
+            (r#"{"tags":"bob","name":"[\"urgent\"]"}"#, NO),
+            (r#"{"tags":"bob","filter":{"name":"[\"urgent\"]"}}"#, NO),
+            (r#"{"tags":"bob","filter":{"name":["urgent"]}}"#, NO),
+            (r#"{"n":[7],"filter":{"ids":5}}"#, NO),
+            // Of its other items, `contains` says nothing.
+            (r#"{"name":null,"odd":[7,"x"]}"#, NO),
+            (
+                r#"{"tags":"bob","name":"[urgent]"}"#,
+                (
+                    r#"{"name":"[urgent]","tags":["bob"]}"#,
+                    "/tags value_to_array",
+                ),
+            ),
+        ],
+    );
+}

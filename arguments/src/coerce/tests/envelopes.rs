@@ -238,3 +238,204 @@ fn what_the_tool_declares_and_what_holds_no_arguments_is_no_envelope() {
     let map = json!({"type": "object", "additionalProperties": {"type": ["object", "string"]}});
     as_it_is(&map, r#"{"input":{"a":1},"type":"tool_use"}"#);
 }
+
+/// Open tools that declare what an envelope has as well.
+fn declaring(properties: Value, required: Value) -> Value {
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+#[test]
+fn what_an_envelope_has_beside_the_arguments_is_no_property_of_the_tool() {
+    let record = declaring(json!({"id": {"type": "string"}}), json!(["id"]));
+    let once = (r#"{"id":"42"}"#, " unwrap");
+    let twice = (r#"{"id":"42"}"#, " unwrap,  unwrap");
+    let rows = [
+        (
+            r#"{"type":"tool_use","id":"toolu_1","name":"get_weather","input":{"id":"42"}}"#,
+            once,
+        ),
+        (
+            r#"{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{\"id\":\"42\"}"}}"#,
+            twice,
+        ),
+        (
+            r#"{"type":"function_call","id":"fc_1","call_id":"c","name":"get_weather","arguments":"{\"id\":\"42\"}","status":"completed"}"#,
+            once,
+        ),
+        (
+            r#"{"name":"get_weather","args":{"id":"42"},"id":"call_1","type":"tool_call"}"#,
+            once,
+        ),
+        (
+            r#"{"name":"get_weather","arguments":{"id":"42"},"id":"call_1"}"#,
+            once,
+        ),
+        // It may be half of what was meant.
+        (r#"{"name":"get_weather","arguments":{},"id":"42"}"#, NO),
+        (
+            r#"{"name":"get_weather","arguments":{"id":"42"},"id":"call_1","note":"x"}"#,
+            NO,
+        ),
+        (
+            r#"{"type":"tool_use","id":"toolu_1","name":"get_time","input":{"id":"42"}}"#,
+            NO,
+        ),
+        (
+            r#"{"id":"call_1","type":"function","function":{"name":"get_time","arguments":"{}"}}"#,
+            NO,
+        ),
+    ];
+    for level in [Level::Safe, Level::Read] {
+        check(level, record.clone(), &rows);
+    }
+    let refused: Vec<_> = rows.iter().map(|(sent, _)| (*sent, NO)).collect();
+    check(Level::Off, record, &refused);
+
+    let bug = declaring(json!({"type": {"type": "string"}}), json!(["type"]));
+    check(
+        Level::Safe,
+        bug,
+        &[(
+            r#"{"type":"tool_use","id":"t","name":"get_weather","input":{"type":"bug"}}"#,
+            (r#"{"type":"bug"}"#, " unwrap"),
+        )],
+    );
+    let zeros = declaring(json!({"function": {"type": "string"}}), json!(["function"]));
+    check(
+        Level::Safe,
+        zeros,
+        &[
+            (
+                r#"{"function":"get_weather","parameters":{"function":"x^2"}}"#,
+                (r#"{"function":"x^2"}"#, " unwrap"),
+            ),
+            (r#"{"function":"get_weather","parameters":{"x":1}}"#, NO),
+        ],
+    );
+    let optional = declaring(
+        json!({"id": {"type": "string"}, "n": {"type": "integer"}, "type": {"enum": ["function", "class"]}}),
+        json!([]),
+    );
+    check(
+        Level::Safe,
+        optional,
+        &[
+            (
+                r#"{"id":"c","type":"tool_use","name":"get_weather","input":{"n":5}}"#,
+                (r#"{"n":5}"#, " unwrap"),
+            ),
+            // Both may be arguments that were left outside.
+            (r#"{"id":"c","name":"get_weather","input":{"n":5}}"#, NO),
+            (
+                r#"{"type":"function","name":"get_weather","input":{"n":5}}"#,
+                NO,
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_a_tool_declares_to_hold_an_object_is_its_own() {
+    let own = declaring(
+        json!({"name": {"type": "string"}, "input": {"type": "object"}, "n": {"type": "integer"}}),
+        json!([]),
+    );
+    let as_it_is = r#"{"input":{"a":1},"name":"get_weather"}"#;
+    check(
+        Level::Safe,
+        own,
+        &[
+            (as_it_is, (as_it_is, "")),
+            (
+                r#"{"name":"get_weather","input":{"input":{"a":1}}}"#,
+                (r#"{"input":{"a":1}}"#, " unwrap"),
+            ),
+            (
+                r#"{"name":"get_weather","arguments":{"n":1}}"#,
+                (r#"{"n":1}"#, " unwrap"),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_call_that_names_this_tool_never_runs_whatever_stands_beside() {
+    check_all(&[
+        (
+            r#"{"name":"get_weather","arguments":{"account":"a","cents":9},"_meta":{"progressToken":1}}"#,
+            UNWRAPPED,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_weather","arguments":{"account":"a","cents":9}}}"#,
+            UNWRAPPED_TWICE,
+        ),
+        (
+            r#"{"toolUse":{"toolUseId":"t","name":"get_weather","input":{"account":"a","cents":9}}}"#,
+            UNWRAPPED_TWICE,
+        ),
+        (
+            r#"{"recipient_name":"functions.get_weather","parameters":{"account":"a","cents":9}}"#,
+            UNWRAPPED,
+        ),
+        (
+            r#"{"action":"get_weather","action_input":{"account":"a","cents":9}}"#,
+            UNWRAPPED,
+        ),
+        (
+            r#"{"type":"tool-call","toolCallId":"c","toolName":"get_weather","args":{"account":"a","cents":9}}"#,
+            UNWRAPPED,
+        ),
+        (
+            r#"{"name":"get_weather","args":{"account":"a","cents":9},"id":"1","type":"tool_call","error":null}"#,
+            UNWRAPPED,
+        ),
+        (
+            r#"{"id":"x","function":{"name":"get_weather","arguments":"{\"account\":\"a\",\"cents\":9}"},"index":0}"#,
+            UNWRAPPED_TWICE,
+        ),
+        (
+            r#"{"tool_calls":[{"name":"get_weather","arguments":{"cents":9}}]}"#,
+            NO,
+        ),
+        (
+            r#"{"tool_calls":[{"id":"c","type":"function","function":{"name":"get_weather","arguments":"{}"}}]}"#,
+            NO,
+        ),
+        (
+            r#"{"thought":"hm","action":"get_weather","action_input":{"cents":9}}"#,
+            NO,
+        ),
+        (
+            r#"{"type":"mcp_call","id":"t","name":"get_weather","arguments":"{\"cents\":9}","server_label":"x"}"#,
+            NO,
+        ),
+        (
+            r#"{"name":"get_weather","description":"d","parameters":{"cents":9}}"#,
+            NO,
+        ),
+        (r#"{"action":"get_weather","Params":{"cents":9}}"#, NO),
+        (
+            r#"{"name":"get_weather","input":{"cents":9},"account":"a"}"#,
+            NO,
+        ),
+    ]);
+}
+
+#[test]
+fn a_wrapper_around_what_the_tool_does_not_know_at_all_stays() {
+    check_all(&[
+        (r#"{"arguments":{"data":{"account":"a"}}}"#, NO),
+        (
+            r#"{"parameters":{"type":"object","properties":{"account":"a"}}}"#,
+            NO,
+        ),
+        (
+            r#"{"name":"get_weather","arguments":{"payload":{"account":"a"}}}"#,
+            NO,
+        ),
+        (
+            r#"{"arguments":{}}"#,
+            (r#"{"cents":5}"#, " unwrap, /cents default"),
+        ),
+    ]);
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{super::*, NO, check, check_x};
+use super::{super::*, NO, check, check_x, fit};
 
 #[test]
 fn text_becomes_the_number_it_is() {
@@ -221,4 +221,190 @@ fn an_optional_integer_that_was_sent_as_nothing_gets_its_default() {
             ),
         ],
     );
+}
+
+#[test]
+fn nothing_is_left_out_where_the_tool_has_a_word_for_it() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "share": {"enum": ["all", "externalOnly", "none"], "default": "all"},
+            "mode": {"enum": ["fast", "not_specified"]},
+            "level": {"enum": ["none", "high"], "default": "none"},
+            "unit": {"enum": ["mm", "inch"], "default": "mm"},
+            "verbose": {"type": "boolean", "default": true},
+            "quiet": {"type": "boolean", "default": false},
+            "either": {"anyOf": [{"type": "boolean", "default": true}, {"type": "integer"}]},
+            "word": {"enum": ["True", "False"]},
+            "said": {"enum": ["True", "False"], "default": "True"},
+        },
+    });
+    let filled = |more: &str| {
+        format!(
+            r#"{{{more}"level":"none","quiet":false,"said":"True","share":"all","unit":"mm","verbose":true}}"#
+        )
+    };
+    for sent in ["null", "\"\""] {
+        let send = |name: &str| fit(&schema, Level::Safe, &format!(r#"{{"{name}":{sent}}}"#));
+        for refused in ["share", "mode", "verbose", "either", "said"] {
+            assert_eq!(send(refused), None, "{refused}: {sent}");
+        }
+        for left_out in ["level", "unit", "quiet", "word"] {
+            assert_eq!(send(left_out).unwrap().0, filled(""), "{left_out}: {sent}");
+        }
+    }
+}
+
+#[test]
+fn an_integer_is_no_text_like_those_that_the_schema_shows() {
+    for shown in [
+        json!({"type": "string", "default": "miles"}),
+        json!({"type": "string", "examples": ["5", "2 hours"]}),
+        json!({"allOf": [{"type": "string"}, {"examples": ["2026-01-31"]}]}),
+    ] {
+        check_x(Level::Safe, shown, &[("5", NO.0, "")]);
+    }
+    check_x(
+        Level::Safe,
+        json!({"type": "string", "default": "1", "examples": ["12"]}),
+        &[("5", r#""5""#, "integer_to_string")],
+    );
+}
+
+#[test]
+fn an_object_in_its_own_name_is_not_what_was_to_stand_there() {
+    let x = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    check_x(
+        Level::Read,
+        x,
+        &[
+            (r#""{\"x\":{\"a\":1}}""#, NO.0, ""),
+            (r#""{\"arguments\":{\"a\":1}}""#, NO.0, ""),
+            (r#""{'x': {'a': 1}}""#, NO.0, ""),
+            (r#""{\"y\":1}""#, r#"{"y":1}"#, "string_to_object"),
+            (
+                r#""{\"x\":1,\"a\":1}""#,
+                r#"{"a":1,"x":1}"#,
+                "string_to_object",
+            ),
+        ],
+    );
+    let own = json!({"type": "object", "properties": {"x": {"type": "integer"}, "input": {}}});
+    check_x(
+        Level::Safe,
+        own,
+        &[
+            (r#""{\"x\":1}""#, r#"{"x":1}"#, "string_to_object"),
+            (r#""{\"input\":1}""#, r#"{"input":1}"#, "string_to_object"),
+        ],
+    );
+}
+
+#[test]
+fn a_backslash_that_was_to_stay_is_not_read() {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    check_x(
+        Level::Read,
+        texts,
+        &[
+            (r#""[\"C:\\new\\table\"]""#, NO.0, ""),
+            (r#""[\"see C:\\temp\"]""#, NO.0, ""),
+            (r#""['C:\\run']""#, NO.0, ""),
+            (r#""[\"\\bfoo\\b\"]""#, NO.0, ""),
+            (r#""[\"\\f\"]""#, NO.0, ""),
+            (r#""[\"C:\\\\new\"]""#, r#"["C:\\new"]"#, "string_to_array"),
+            (
+                r#""[\"Note:\\nmore\"]""#,
+                r#"["Note:\nmore"]"#,
+                "string_to_array",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_word_of_a_list_has_no_part_that_says_otherwise() {
+    let words = json!({"type": "array", "items": {"type": "string"}});
+    for text in [
+        "no_preference",
+        "not_specified",
+        "NotSpecified",
+        "all_of_them",
+        "anyColor",
+        "redAndBlue",
+        "redOrBlue",
+        "red_and_blue",
+        "rot_und_blau",
+        "redTo",
+        "string",
+        "array",
+        "object",
+        "list",
+        "0",
+        "dontcare",
+        "wildcard",
+        "红色",
+        "red丶blue",
+        "すべて",
+        "все",
+        "redᅠblue",
+        "red²blue",
+    ] {
+        check_x(
+            Level::Read,
+            words.clone(),
+            &[(&json!(text).to_string(), NO.0, "")],
+        );
+    }
+    for text in [
+        "vegan", "order_id", "noteBook", "Toronto", "handball", "USB2", "x",
+    ] {
+        let sent = json!(text).to_string();
+        check_x(
+            Level::Read,
+            words.clone(),
+            &[(&sent, &format!("[{sent}]"), "value_to_array")],
+        );
+    }
+    check_x(
+        Level::Read,
+        json!({"type": "array", "items": {"enum": ["红色", "蓝色", "redAndBlue"]}}),
+        &[
+            (r#""红色""#, r#"["红色"]"#, "value_to_array"),
+            (r#""redAndBlue""#, r#"["redAndBlue"]"#, "value_to_array"),
+        ],
+    );
+    check_x(
+        Level::Read,
+        json!({"type": "array", "items": {"type": "integer"}}),
+        &[
+            ("0", NO.0, ""),
+            ("-1", NO.0, ""),
+            ("7", "[7]", "value_to_array"),
+        ],
+    );
+    check_x(
+        Level::Safe,
+        json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+        &[
+            ("0", NO.0, ""),
+            ("-1", NO.0, ""),
+            ("7", r#""7""#, "integer_to_string"),
+        ],
+    );
+}
+
+#[test]
+fn brackets_of_a_text_that_holds_json_are_left() {
+    for keyword in ["contentMediaType", "contentSchema"] {
+        let content = match keyword {
+            "contentSchema" => json!({"type": "array"}),
+            _ => json!("application/json"),
+        };
+        check_x(
+            Level::Read,
+            json!({"type": "string", keyword: content}),
+            &[(r#"["a"]"#, NO.0, "")],
+        );
+    }
 }

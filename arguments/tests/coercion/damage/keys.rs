@@ -10,13 +10,14 @@ use crate::{
 
 type Drawn = Option<Damage>;
 
-const WRAPPERS: [&str; 7] = [
+const WRAPPERS: [&str; 8] = [
     "arguments",
     "args",
     "parameters",
     "params",
     "input",
     "tool_input",
+    "action_input",
     "kwargs",
 ];
 

@@ -46,7 +46,7 @@ const fn either(name: &'static str, draw: Draw) -> Kind {
 }
 
 /// All of them; the first are those that the rules are for.
-pub(crate) const KINDS: [Kind; 86] = {
+pub(crate) const KINDS: [Kind; 101] = {
     use Mends::{Always, Read};
     [
         mended("number as text", Always, 85, numbers::number_as_text),
@@ -99,6 +99,32 @@ pub(crate) const KINDS: [Kind; 86] = {
             95,
             envelopes::of_this_tool,
         ),
+        mended("envelopes of other APIs", Always, 95, envelopes::of_others),
+        mended(
+            "envelope, a key is the tool's",
+            Always,
+            90,
+            envelopes::with_own_key,
+        ),
+        never(
+            "other tool, a key is this one's",
+            envelopes::of_other_tool_with_own_key,
+        ),
+        never("envelope with more beside it", envelopes::with_more),
+        never("wrapper around an unknown one", envelopes::around_unknown),
+        either("nothing for a word or false", scalars::nothing_for_its_word),
+        never(
+            "integer for a text as shown",
+            scalars::integer_for_shown_text,
+        ),
+        never("moved, beside null or \"\"", scalars::moved_beside_nothing),
+        either("every scalar as JSON text", texts::each_encoded),
+        never("JSON text with its own name", texts::own_name_inside),
+        never("JSON text, backslashes lost", texts::under_escaped),
+        never("JSON for the text of it", texts::json_for_its_text),
+        never("list joined: in one word", lists::joined_to_one_word),
+        never("0, -1 for a list", lists::number_for_list),
+        either("list swapped with a text", lists::swapped_with_text),
         never("other tool and arguments", keys::wrapped_with_other_name),
         never("envelopes in doubt", envelopes::in_doubt),
         never("boolean for text", scalars::boolean_for_text),

@@ -2,8 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Damage, Source};
-use crate::{pointer::places, random::Chance};
+use super::{Change, Damage, Source};
+use crate::{
+    pointer::{overlap, places},
+    random::Chance,
+};
 
 type Drawn = Option<Damage>;
 
@@ -142,6 +145,47 @@ pub(super) fn joined_otherwise(source: &Source<'_>, chance: &mut Chance) -> Draw
     joined(source, chance, &by)
 }
 
+/// Two words in one, as programs write them.
+pub(super) fn joined_to_one_word(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    if chance.percent(50) {
+        return joined(source, chance, &["_and_", "_or_", "_to_", "_und_"]);
+    }
+    let is_word = |item: &Value| {
+        let text = item.as_str().unwrap_or_default();
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase())
+    };
+    let (at, items) = array_of(source, chance, |items| {
+        items.len() > 1 && items.iter().all(is_word)
+    })?;
+    let by = *chance.of(&["And", "Or", "To"]);
+    let words = items.iter().filter_map(Value::as_str).map(|word| {
+        let (first, rest) = word.split_at(1);
+        format!("{}{rest}", first.to_uppercase())
+    });
+    let words: Vec<String> = words.collect();
+    Some(Damage::set(at, json!(words.join(by))))
+}
+
+/// A number for none of them, or for all.
+pub(super) fn number_for_list(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, _) = array_of(source, chance, |_| true)?;
+    Some(Damage::set(at, json!(*chance.of(&[0, -1]))))
+}
+
+/// A list and a text, each in the other's place; the list as it is, or as its text.
+pub(super) fn swapped_with_text(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let is_texts = |items: &[Value]| !items.is_empty() && items.iter().all(Value::is_string);
+    let (list, items) = array_of(source, chance, is_texts)?;
+    let (place, text) = source.one(chance, Value::is_string)?;
+    (!overlap(&list, &place)).then_some(())?;
+    let there = match items.len() > 1 || chance.percent(50) {
+        true => json!(json!(items).to_string()),
+        false => json!(items),
+    };
+    let changes = vec![Change::Set(list, text.clone()), Change::Set(place, there)];
+    Some(Damage::of(changes))
+}
+
 /// A word for nothing, for all, or for what the tool is to choose.
 pub(super) fn word_for_list(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let (at, _) = array_of(source, chance, |_| true)?;
@@ -157,6 +201,14 @@ pub(super) fn word_for_list(source: &Source<'_>, chance: &mut Chance) -> Drawn {
         "n/a",
         "N/A",
         "null",
+        "no_preference",
+        "not_specified",
+        "NotSpecified",
+        "all_of_them",
+        "anyType",
+        "string",
+        "すべて",
+        "все",
         "everything",
         "*",
         "-",

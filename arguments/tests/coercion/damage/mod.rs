@@ -9,6 +9,7 @@ mod scalars;
 mod spelling;
 mod texts;
 
+use arguments::Schema;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::kinds::{KINDS, Mends};
@@ -22,6 +23,7 @@ use crate::{
 pub(crate) struct Source<'a> {
     pub(crate) gold: &'a Gold,
     pub(crate) tool: &'a str,
+    pub(crate) schema: &'a Schema,
 }
 
 /// One change to a value.

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    Damage, Source,
+    Change, Damage, Source,
     numbers::{exactly, to_one, token},
 };
-use crate::random::Chance;
+use crate::{gold::NOTHING, pointer::under, random::Chance};
 
 type Drawn = Option<Damage>;
 
@@ -53,9 +53,12 @@ fn boolean_of(value: &Value) -> Option<bool> {
     value.as_str()?.to_ascii_lowercase().parse().ok()
 }
 
+/// Not where the tool has a word of its own for nothing: what it means there, is not known.
 pub(super) fn null_for_absent(source: &Source<'_>, chance: &mut Chance) -> Drawn {
-    let (at, name, _) = chance.pick(&source.gold.sites.absent)?;
-    Some(Damage::add(at, name, Value::Null))
+    let sites = &source.gold.sites;
+    let (at, name, _) = chance.pick(&sites.absent)?;
+    let is_in_doubt = sites.in_doubt.contains(&under(&at, &name));
+    (!is_in_doubt).then(|| Damage::add(at, name, Value::Null))
 }
 
 fn absent_not_text(source: &Source<'_>, chance: &mut Chance, value: Value) -> Drawn {
@@ -69,7 +72,10 @@ pub(super) fn empty_for_absent(source: &Source<'_>, chance: &mut Chance) -> Draw
 
 pub(super) fn null_text_for_absent(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let text = *chance.of(&["null", "None", "undefined", "N/A", "-"]);
-    absent_not_text(source, chance, json!(text))
+    let (at, name, is_text) = chance.pick(&source.gold.sites.absent)?;
+    // Of "None" where the tool takes "none", that is meant.
+    let in_lower_case = Damage::add(&at, &name, json!(text.to_ascii_lowercase()));
+    (!is_text).then(|| Damage::add(at, name, json!(text)).or(in_lower_case))
 }
 
 pub(super) fn word_in_other_case(source: &Source<'_>, chance: &mut Chance) -> Drawn {
@@ -178,5 +184,53 @@ pub(super) fn scalar_for_object(source: &Source<'_>, chance: &mut Chance) -> Dra
         let says_nothing_else =
             |part: &&Value| is_scalar(part) && !part.as_str().is_some_and(is_text_of_object);
         value.as_object()?.values().find(says_nothing_else).cloned()
+    })
+}
+
+/// Nothing, where a word or `false` says it and something else is filled in.
+pub(super) fn nothing_for_its_word(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let sites = &source.gold.sites;
+    let value = |at: &&String| source.gold.args.pointer(at);
+    let is_word = |at: &&String| {
+        value(at)
+            .and_then(Value::as_str)
+            .is_some_and(|word| NOTHING.contains(&word))
+    };
+    let words = sites.chosen.iter().filter(is_word);
+    let booleans = sites
+        .filled
+        .iter()
+        .filter(|at| value(at) == Some(&json!(false)));
+    let at = chance.pick(&words.chain(booleans).collect::<Vec<_>>())?;
+    let nothing = chance.of(&[json!(null), json!("")]).clone();
+    Some(Damage::set(at.as_str(), nothing))
+}
+
+/// An integer for a text of which the schema shows that it is none.
+pub(super) fn integer_for_shown_text(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let at = chance.pick(&source.gold.sites.shown)?;
+    Some(Damage::set(at, json!(1 + chance.below(30))))
+}
+
+/// A value under the name of another that is absent, and nothing under its own. Where the value fits there, or nothing fits where
+/// it stood, that may be what was meant.
+pub(super) fn moved_beside_nothing(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, parent, _, value) = source.property(chance)?;
+    (!value.is_null() && value != "").then_some(())?;
+    let absent = source.gold.sites.absent.iter();
+    let names: Vec<_> = absent.filter(|(place, ..)| *place == parent).collect();
+    let (_, name, _) = chance.pick(&names)?;
+    let nothing = chance.of(&[json!(null), json!("")]).clone();
+    let fits = |damage: &Damage| {
+        let args = damage.of_args(&source.gold.args);
+        args.is_none_or(|args| source.schema.is_valid(&args))
+    };
+    let may_be_meant = fits(&Damage::moved(&at, value.clone(), &parent, name))
+        || fits(&Damage::set(at.as_str(), nothing.clone()));
+    (!may_be_meant).then(|| {
+        Damage::of(vec![
+            Change::Set(at, nothing),
+            Change::Add(parent, name.clone(), value.clone()),
+        ])
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Damage, Source};
+use super::{Change, Damage, Source};
 use crate::{pointer::places, random::Chance};
 
 type Drawn = Option<Damage>;
@@ -150,6 +150,49 @@ pub(super) fn twice_encoded(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     container(source, chance, is_container, |value, _| {
         Some(json!(value.to_string()).to_string())
     })
+}
+
+/// Every scalar as its JSON text, as where all is written so.
+pub(super) fn each_encoded(source: &Source<'_>, _: &mut Chance) -> Drawn {
+    let scalars = places(&source.gold.args);
+    let scalars = scalars
+        .into_iter()
+        .filter(|(_, value)| !is_container(value));
+    let texts = scalars.map(|(at, value)| Change::Set(at, json!(value.to_string())));
+    let texts: Vec<Change> = texts.collect();
+    (!texts.is_empty()).then(|| Damage::of(texts))
+}
+
+/// An object in the text of one that has it under its own name, or in a wrapper.
+pub(super) fn own_name_inside(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let (at, _, name, value) = source.property(chance)?;
+    let name = match chance.percent(50) {
+        true => name,
+        false => (*chance.of(&["arguments", "input", "params"])).to_owned(),
+    };
+    let sites = &source.gold.sites;
+    let entries = value.as_object()?;
+    let is_known = entries.contains_key(&name)
+        || sites.maps.contains(&at)
+        || (sites.absent.iter()).any(|(place, absent, _)| *place == at && *absent == name);
+    (!is_known).then(|| Damage::set(at, json!(json!({name: value}).to_string())))
+}
+
+/// A list or an object as JSON text in which the backslashes of its texts are not escaped.
+pub(super) fn under_escaped(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let has_one = |value: &Value| is_container(value) && value.to_string().contains("\\\\");
+    let (at, value) = source.one(chance, has_one)?;
+    Some(Damage::set(
+        at,
+        json!(value.to_string().replace("\\\\", "\\")),
+    ))
+}
+
+/// What a text holds, where it was to be the text.
+pub(super) fn json_for_its_text(source: &Source<'_>, chance: &mut Chance) -> Drawn {
+    let at = chance.pick(&source.gold.sites.content)?;
+    let text = source.gold.args.pointer(&at)?.as_str()?;
+    Some(Damage::set(at, serde_json::from_str(text).ok()?))
 }
 
 /// Text that holds text. Where the inner one may stay a text, it may have been meant for one.
