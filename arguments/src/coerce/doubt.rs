@@ -1,6 +1,6 @@
 //! What a mending leaves in doubt when it is looked at as a whole, though each of its changes is certain by itself.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 use serde_json::{Map, Value};
 
@@ -92,8 +92,10 @@ fn may_be_of_removed(root: &Value, sent: &Value, mended: &Draft) -> bool {
         );
         !is_container && !is_removal(rule) && rule != Rule::Unwrap
     };
+    // What a change is in may have been swapped as a whole.
     let changed: BTreeSet<&str> = of(is_other)
-        .map(|(place, _)| property(sent, place))
+        .flat_map(|(place, _)| outwards(property(sent, place)))
+        .filter(|place| pointer::is_property(sent, place))
         .collect();
     let mut visits = VISITS_MAX;
     changed.into_iter().any(|place| {
@@ -236,6 +238,11 @@ fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
         place = outer;
     }
     place
+}
+
+/// A place, and those that it is in.
+fn outwards(place: &str) -> impl Iterator<Item = &str> {
+    iter::successors(Some(place), |place| Some(pointer::split(place)?.0))
 }
 
 /// Whether it is certain that a property must be there. What only a branch of a union requires is not certain: another branch

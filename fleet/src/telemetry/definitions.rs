@@ -11,7 +11,7 @@ pub struct Definition {
     /// The OpenTelemetry name: no unit, no `_total`.
     pub name: &'static str,
     /// Counter, histogram or gauge.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The unit in UCUM; one in braces is a note for people and does not become part of a name.
     pub unit: &'static str,
     /// The labels, in the order in which they are documented.
@@ -22,7 +22,7 @@ pub struct Definition {
 
 /// How the values of a metric relate to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows while the process lives.
     Counter,
     /// A distribution.
@@ -35,7 +35,7 @@ impl Definition {
     /// The name in Prometheus, as the exporter writes it.
     pub fn prometheus_name(&self) -> String {
         let unit = if self.unit == "s" { "_seconds" } else { "" };
-        let total = if self.kind == Kind::Counter {
+        let total = if self.kind == MetricKind::Counter {
             "_total"
         } else {
             ""
@@ -51,7 +51,7 @@ impl Definition {
     ) -> Self {
         Self {
             name,
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             unit,
             labels,
             help,
@@ -66,7 +66,7 @@ impl Definition {
     ) -> Self {
         Self {
             name,
-            kind: Kind::Histogram,
+            kind: MetricKind::Histogram,
             unit,
             labels,
             help,
@@ -81,7 +81,7 @@ impl Definition {
     ) -> Self {
         Self {
             name,
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             unit,
             labels,
             help,

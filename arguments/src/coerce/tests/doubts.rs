@@ -323,7 +323,8 @@ fn what_was_sent_as_nothing_may_be_where_another_value_belongs() {
                 "radius": {"type": "integer"},
                 "names": {"type": "array", "items": {"type": "string"}},
                 "ids": {"type": "array", "items": {"type": "integer"}},
-                "filter": {"type": "object", "properties": {"flag": {"type": "boolean"}}},
+                "filter": {"type": "object", "properties": {"flag": {"type": ["boolean", "string"]}}},
+                "other": {"type": "object", "properties": {"flag": {"type": "boolean"}}},
             },
             "required": required,
         })
@@ -334,8 +335,9 @@ fn what_was_sent_as_nothing_may_be_where_another_value_belongs() {
             schema(json!([])),
             &[
                 (r#"{"zip":null,"radius":"94704"}"#, NO),
-                (r#"{"zip":null,"filter":{"flag":"true"}}"#, NO),
+                (r#"{"zip":null,"other":{"flag":"true"}}"#, NO),
                 (r#"{"names":"","ids":["7"]}"#, NO),
+                (r#"{"filter":null,"other":{"flag":"true"}}"#, NO),
                 // Of numbers it is none, and the text of an object is no other text.
                 (
                     r#"{"radius":null,"ids":["7"]}"#,

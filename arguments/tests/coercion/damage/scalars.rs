@@ -213,10 +213,12 @@ pub(super) fn integer_for_shown_text(source: &Source<'_>, chance: &mut Chance) -
 }
 
 /// A value under the name of another that is absent, and nothing under its own. Where the value fits there, or nothing fits where
-/// it stood, that may be what was meant.
+/// it stood, that may be what was meant; and the text of a list or an object is taken for one.
 pub(super) fn moved_beside_nothing(source: &Source<'_>, chance: &mut Chance) -> Drawn {
     let (at, parent, _, value) = source.property(chance)?;
-    (!value.is_null() && value != "").then_some(())?;
+    let is_container = |text: &str| text.trim_start().starts_with(['[', '{']);
+    let is_taken = value.is_null() || value == "" || value.as_str().is_some_and(is_container);
+    (!is_taken).then_some(())?;
     let absent = source.gold.sites.absent.iter();
     let names: Vec<_> = absent.filter(|(place, ..)| *place == parent).collect();
     let (_, name, _) = chance.pick(&names)?;
