@@ -75,8 +75,7 @@ impl Sweep {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
             if pass.cursor.is_none() {
-                let again = PASS_MIN.max(pace::again_after(pass.looked));
-                if pass.began.is_some_and(|began| began.elapsed() < again) {
+                if !pass.is_due(Instant::now(), self.bus.is_connected()) {
                     return Ok(());
                 }
                 self.begin(pass).await;
@@ -202,6 +201,21 @@ struct WalkPass {
 }
 
 impl WalkPass {
+    /// Whether the next pass begins now. A connection that was found again hurries it: what was accepted while it was away has
+    /// no pointer, and its callers wait. [`pace::again_after`] bounds the passes over a large table all the same.
+    fn is_due(&self, now: Instant, connected: bool) -> bool {
+        let changed = |epoch: &watch::Receiver<u64>| epoch.has_changed().unwrap_or(false);
+        let found_again = connected && self.connection.as_ref().is_some_and(changed);
+        let least = if found_again {
+            Duration::ZERO
+        } else {
+            PASS_MIN
+        };
+        let again = least.max(pace::again_after(self.looked));
+        self.began
+            .is_none_or(|began| now.saturating_duration_since(began) >= again)
+    }
+
     /// Which waiting pointers are worth publishing again.
     fn worth(&self) -> Worth {
         let Some(since) = self.since else {
@@ -267,4 +281,32 @@ fn lost_attempt(lost: &Lost) -> Ending {
         ended,
         "sweep".to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_was_found_again_does_not_wait_for_the_next_pass() {
+        let (epoch, connection) = watch::channel(1_u64);
+        let began = Instant::now();
+        let pass = WalkPass {
+            began: Some(began),
+            looked: Duration::from_millis(20),
+            connection: Some(connection),
+            ..WalkPass::default()
+        };
+        let soon = began + Duration::from_millis(900);
+        assert!(!pass.is_due(soon, true), "nothing has changed");
+        epoch.send_replace(2);
+        assert!(!pass.is_due(soon, false), "there is nobody to publish to");
+        assert!(pass.is_due(soon, true));
+        assert!(pass.is_due(began + PASS_MIN, false));
+        let large = WalkPass {
+            looked: Duration::from_secs(2),
+            ..pass
+        };
+        assert!(!large.is_due(soon, true), "each look has its share of time");
+    }
 }
