@@ -123,7 +123,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs a dispatcher until `shutdown` is done.
 ///
-/// Order of the start: server and schema, NATS, ground, prefix, tools, stream, waiters, service, sweep. Order of the stop: intake, the
+/// Order of the start: server and schema, NATS, lost writes, prefix, tools, stream, waiters, service, sweep. Order of the stop: intake, the
 /// requests in hand, the sweep, the ledger's lanes.
 ///
 /// # Errors
@@ -160,9 +160,9 @@ pub async fn run(
     postgres.recalled(prefix.recall().await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     drop(postgres.connect().await?);
-    let mark = postgres.mark();
+    let watermark = postgres.watermark();
     prefix
-        .hold(&mark.expect("a process that has connected knows a mark"))
+        .hold(&watermark.expect("a process that has connected knows a watermark"))
         .await?;
     let pool = postgres.pool(config.read_connections);
     readiness.set("postgres", true);
@@ -293,7 +293,7 @@ pub async fn run(
     Ok(held?)
 }
 
-/// Says in `/readyz` whether both servers answer, and Postgres on ground that is safe.
+/// Says in `/readyz` whether both servers answer, and whether Postgres is safe to write to.
 async fn watch_connections(
     bus: Bus,
     postgres: Postgres,

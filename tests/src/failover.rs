@@ -7,7 +7,7 @@ use nix::{
     unistd::Pid,
 };
 use sqlx::{Connection, Executor, PgConnection};
-use toolfleet::servers::find::{self, Ground};
+use toolfleet::servers::find::{self, SearchPaths};
 
 use crate::{
     postgres::{Cluster, Database, output, split},
@@ -123,7 +123,7 @@ impl Database {
 
 /// A program that comes with the server.
 async fn program(name: &str) -> Command {
-    let bin = find::postgres_bin(&Ground::of_this_process())
+    let bin = find::postgres_bin(&SearchPaths::of_this_process())
         .await
         .expect("find Postgres");
     // On a PATH there may be links to some of a server's programs only.

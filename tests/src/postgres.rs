@@ -24,7 +24,7 @@ use sqlx::{
 use tokio::sync::OnceCell;
 use toolfleet::servers::{
     self, PostgresOptions,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     tools,
 };
 use uuid::Uuid;
@@ -279,7 +279,7 @@ async fn start(
 
 /// The archive of a cluster with the migrated template; made by whoever comes first.
 async fn archive() -> PathBuf {
-    let bin = find::postgres_bin(&Ground::of_this_process())
+    let bin = find::postgres_bin(&SearchPaths::of_this_process())
         .await
         .expect("find Postgres");
     let version =

@@ -47,7 +47,7 @@ const PURE: [&str; 19] = [
     "fleet/src/lease.rs",
     "fleet/src/hold.rs",
     "fleet/src/hold",
-    "fleet/src/standing.rs",
+    "fleet/src/lost_writes.rs",
     "arguments/src",
     "fleet/src/arguments.rs",
     "fleet/src/manifest",

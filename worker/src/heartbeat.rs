@@ -23,7 +23,7 @@ use fleet::{
     store::{
         PgConnection, StoreError,
         session::{Postgres, within},
-        standing,
+        watermark,
         workers::{self, OwnRow},
     },
     taken_back::TakenBack,
@@ -92,7 +92,7 @@ fn over_at(worker: &WorkerProcess) -> Option<Instant> {
         .lease
         .lock()
         .expect("no thread panics while holding the lease");
-    lease.map(|(lease, _ground)| lease.over_at())
+    lease.map(|(lease, _quarantines)| lease.over_at())
 }
 
 /// Beats on one connection until it breaks. Cancel-safe: what it writes is one statement at a time.
@@ -107,11 +107,11 @@ async fn beat_until_broken(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (sent_at, ground) = (Instant::now(), worker.postgres.quarantines());
+        let (sent_at, quarantines) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
         let was_over = over_at(worker).is_none_or(|over_at| over_at <= Instant::now());
-        let lease = beaten.then(|| (Lease::renewed(sent_at), ground));
+        let lease = beaten.then(|| (Lease::renewed(sent_at), quarantines));
         *worker
             .lease
             .lock()
@@ -125,9 +125,9 @@ async fn beat_until_broken(
             intake.cancel();
         }
         look_after(worker, &mut connection).await?;
-        let looking = standing::mark(&mut connection);
-        if let Some(mark) = within("read the ledger's mark", BEAT_MAX, looking).await? {
-            worker.postgres.remember(mark);
+        let looking = watermark::read(&mut connection);
+        if let Some(watermark) = within("read the ledger's watermark", BEAT_MAX, looking).await? {
+            worker.postgres.remember(watermark);
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Additions {
 
 /// Runs a worker until `shutdown` is done and what it runs has ended.
 ///
-/// Order of the start: server and schema, NATS, ground, prefix, tools, lock, executors, registration, heartbeat, intake.
+/// Order of the start: server and schema, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
 /// Order of the stop, in two speeds: first `intake` (nothing new is pulled, what was not claimed goes back), then, when the
 /// drain timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the
 /// row says what it leaves behind.
@@ -125,9 +125,9 @@ pub(crate) async fn run_with(
     postgres.recalled(prefix.recall().await?);
     // The first connection that may deal with lost writes, before anything is read or written.
     let mut connection = postgres.connect().await?;
-    let mark = postgres.mark();
+    let watermark = postgres.watermark();
     prefix
-        .hold(&mark.expect("a process that has connected knows a mark"))
+        .hold(&watermark.expect("a process that has connected knows a watermark"))
         .await?;
     apply::apply(&mut connection, &bus, &additions.manifests, &config.name).await?;
     let pool = postgres.pool(4);
@@ -316,7 +316,7 @@ async fn serve_probes(listener: TcpListener, state: HttpState, stop: Cancellatio
     }
 }
 
-/// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
+/// Says in `/readyz` whether both servers answer, Postgres is safe to write to, and the lease is fresh.
 async fn watch(worker: Arc<WorkerProcess>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("lease", worker.may_start());

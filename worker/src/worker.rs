@@ -61,8 +61,8 @@ impl WorkerProcess {
             .lease
             .lock()
             .expect("no thread panics while holding the lease");
-        let ground = self.postgres.quarantines();
-        lease.is_some_and(|(lease, on)| on == ground && lease.may_start(Instant::now()))
+        let quarantines = self.postgres.quarantines();
+        lease.is_some_and(|(lease, on)| on == quarantines && lease.may_start(Instant::now()))
     }
 
     /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends:

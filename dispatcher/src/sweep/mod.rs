@@ -14,7 +14,7 @@
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |
-//! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
+//! | `watermark` | that the ledger has moved on | moves its watermark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `stranded_pointer` | calls whose pointer the stream refuses as there and never delivers, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
@@ -22,7 +22,6 @@
 
 mod due;
 mod expiry;
-mod ground;
 mod ledger;
 mod orphans;
 mod pace;
@@ -31,6 +30,7 @@ mod release;
 mod stranded;
 mod topology;
 mod upkeep;
+mod watermark;
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ impl Sweep {
         spawn(tasks, stop, self.clone().sweep_ledger(doubted));
         spawn(tasks, stop, self.clone().sweep_stranded(doubtful));
         spawn(tasks, stop, self.clone().sweep_doubts());
-        spawn(tasks, stop, self.clone().keep_mark());
+        spawn(tasks, stop, self.clone().keep_watermark());
         spawn(tasks, stop, self.clone().keep_topology());
         spawn(tasks, stop, self.clone().keep_events());
         spawn(tasks, stop, self.clone().sweep_orphans());

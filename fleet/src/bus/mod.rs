@@ -4,7 +4,6 @@ pub mod backlog;
 pub mod connect;
 pub mod drift;
 pub mod events;
-pub mod mark;
 pub mod orphans;
 pub mod prefix;
 pub mod publish;
@@ -12,6 +11,7 @@ pub mod pull;
 mod refusal;
 pub mod stranded;
 pub mod topology;
+pub mod watermark;
 
 use crate::owner::ForeignLedger;
 
@@ -44,13 +44,13 @@ pub enum BusError {
     /// What lies under the prefix is not ours to touch.
     #[error(transparent)]
     ForeignLedger(Box<ForeignLedger>),
-    /// What lies in the place of the ledger's mark is none: it may be another ledger's, written by a later release.
+    /// What lies in the place of the ledger's watermark is none: it may be another ledger's, written by a later release.
     #[error(
         "stream {stream} keeps which ledger the prefix belongs to, and what lies there cannot be read: use the release that wrote \
          it, or another --prefix (TOOLFLEET_PREFIX); where no other ledger uses this prefix, empty the stream (nats stream purge \
          {stream})"
     )]
-    UnreadableMark {
+    UnreadableWatermark {
         /// The stream's name.
         stream: String,
         /// Why it cannot be read.

@@ -11,8 +11,8 @@ use async_nats::jetstream::{
 use super::{
     BusError,
     connect::Bus,
-    mark,
     refusal::{is_gone, is_missing, is_taken},
+    watermark,
 };
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
@@ -28,7 +28,7 @@ pub const ACK_WAIT: Duration = Duration::from_secs(10);
 ///
 /// NATS does not answer, or does not allow it.
 pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
-    mark::ensure(bus).await?;
+    watermark::ensure(bus).await?;
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();

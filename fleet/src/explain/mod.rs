@@ -19,7 +19,7 @@ use crate::{
     bus::BusError,
     config::ConfigError,
     process::start_error::StartError,
-    store::{StoreError, ground::Finding},
+    store::{StoreError, server_check::Finding},
     telemetry::TelemetryError,
 };
 

@@ -5,7 +5,7 @@ use std::{error::Error, io, iter};
 use async_nats::{ConnectError, ConnectErrorKind};
 
 use super::{chain::chain, destination::Destination};
-use crate::{bus::BusError, store::ground::Finding};
+use crate::{bus::BusError, store::server_check::Finding};
 
 /// Puts it into words. Nothing is known of the place where the command was not told of one.
 pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
@@ -28,7 +28,7 @@ pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
             format!("permit it (deploy/README.md), or name another user in {setting}"),
         ),
         // They say what to do themselves.
-        BusError::ForeignLedger(_) | BusError::UnreadableMark { .. } => {
+        BusError::ForeignLedger(_) | BusError::UnreadableWatermark { .. } => {
             (problem.to_string(), String::new())
         }
         BusError::Unavailable { doing, source } => {

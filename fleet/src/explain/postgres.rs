@@ -6,7 +6,7 @@ use super::{
     chain::{driver, system},
     destination::Destination,
 };
-use crate::store::{StoreError, ground::Finding};
+use crate::store::{StoreError, server_check::Finding};
 
 /// Puts it into words. Nothing is known of the place where the command was not told of one.
 pub(super) fn explain(problem: &StoreError, at: Option<&Destination>) -> Finding {
@@ -28,7 +28,7 @@ pub(super) fn explain(problem: &StoreError, at: Option<&Destination>) -> Finding
             "another release wrote it: use that one",
         ),
         // These say themselves what to do.
-        StoreError::UnsafeGround(what) => {
+        StoreError::UnsafeServer(what) => {
             told(format!("{server} is not fit for the ledger: {what}"), "")
         }
         StoreError::UnknownSchema(what) => told(format!("{server}: {what}"), ""),

@@ -59,12 +59,12 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
             | BusError::BadUrl
             | BusError::Denied { .. }
             | BusError::ForeignLedger(_)
-            | BusError::UnreadableMark { .. } => true,
+            | BusError::UnreadableWatermark { .. } => true,
             BusError::Unavailable { .. } => false,
         };
     }
     match cause.downcast_ref::<StoreError>() {
-        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_) | StoreError::BadUrl) => {
+        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeServer(_) | StoreError::BadUrl) => {
             true
         }
         Some(StoreError::Refused { source, .. }) => is_turned_away(source),

@@ -12,7 +12,7 @@ use crate::obstacle::Inability;
 /// How long each statement may take, a connection included.
 const READ_MAX: Duration = Duration::from_secs(6);
 
-/// What there is to know of the server besides its ground.
+/// What `doctor` shows of the server besides [`super::server_check`].
 #[derive(Debug, Clone, FromRow)]
 pub struct Server {
     /// Its version in words.

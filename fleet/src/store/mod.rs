@@ -17,7 +17,6 @@ pub mod claim;
 mod columns;
 pub mod complete;
 pub mod expiry;
-pub mod ground;
 pub mod health;
 mod history_indexes;
 pub mod lane;
@@ -29,15 +28,16 @@ pub mod open_counts;
 mod over;
 pub mod postpone;
 pub mod probe;
+pub mod quarantine;
 pub mod read;
 pub mod release;
 pub mod renumber;
 pub mod retire;
 pub mod schema;
+pub mod server_check;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
-pub mod standing;
 pub mod sweep;
 pub mod takeover;
 pub mod tool_role;
@@ -45,6 +45,7 @@ pub mod tools;
 pub mod transaction;
 mod waits;
 pub mod walk;
+pub mod watermark;
 pub mod workers;
 
 /// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
@@ -86,8 +87,8 @@ pub enum StoreError {
     #[error("it is not a postgres:// URL")]
     BadUrl,
     /// The server's settings do not keep what it commits, or it is not the one that takes writes.
-    #[error("the ground is not safe: {0}")]
-    UnsafeGround(String),
+    #[error("Postgres is not safe to write to: {0}")]
+    UnsafeServer(String),
     /// The schema is older or newer than this program.
     #[error("{0}")]
     UnknownSchema(String),

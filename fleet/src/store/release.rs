@@ -34,7 +34,7 @@ const MAY_RUN: &str =
 ///
 /// # Errors
 ///
-/// Postgres cannot be reached within five seconds, or its ground is unsafe.
+/// Postgres cannot be reached within five seconds, or is not safe to write to.
 pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
     postgres.connect_lane().await
 }

@@ -1,7 +1,7 @@
-//! A connection to Postgres: its settings, and the check of the ground it stands on.
+//! A connection to Postgres: its settings, and the checks that it passes before anything is written on it.
 //!
-//! Every connection is checked before it is used for anything, so nothing is written on ground that was not judged. The process
-//! that finds lost writes deals with them right there; only commands, which cannot know what the fleet remembers, refuse.
+//! Every connection is checked before its first use: the settings of the server, the schema, and the watermark. The process that
+//! finds lost writes deals with them right there. Only commands, which do not know what the fleet remembers, refuse.
 
 use std::{
     str::FromStr,
@@ -17,10 +17,10 @@ use sqlx::{
 use tokio::time::{Instant, sleep, timeout};
 
 pub use super::answer::within;
-use super::{StoreError, ground, schema, standing};
+use super::{StoreError, quarantine, schema, server_check, watermark};
 use crate::{
+    lost_writes::{Comparison, Seen, Watermark, compare},
     owner::LedgerName,
-    standing::{Mark, Seen, Standing, judge},
     telemetry::metrics,
 };
 
@@ -41,11 +41,11 @@ enum OnLoss {
 /// What a process remembers.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The last place that the ledger was seen at.
-    mark: Option<Mark>,
+    /// The latest watermark that this process has seen.
+    watermark: Option<Watermark>,
     /// Whether what the fleet remembers outside Postgres has been asked for: only then may we act on a loss.
     recalled: bool,
-    /// The ground was refused when it was last looked at, and this was last said aloud then.
+    /// When the refusal was last logged; `None` while the last check of the server found it safe.
     refused: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ impl Postgres {
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How often a process says that it refuses the ground.
+    /// How often a process logs that it refuses the server.
     const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(60);
     /// How often a place is looked at again because another process has just changed it.
     const LOOKS_MAX: usize = 5;
@@ -111,22 +111,22 @@ impl Postgres {
     }
 
     /// This is what the fleet remembers outside Postgres. From now on a connection that finds writes lost deals with it.
-    pub fn recalled(&self, mark: Option<Mark>) {
-        if let Some(mark) = mark {
-            self.remember(mark);
+    pub fn recalled(&self, watermark: Option<Watermark>) {
+        if let Some(watermark) = watermark {
+            self.remember(watermark);
         }
         self.memory().recalled = true;
     }
 
-    /// The ledger has been seen there. An older mark than the one that is remembered changes nothing.
-    pub fn remember(&self, mark: Mark) {
+    /// The ledger has been seen there. An older watermark than the one that is remembered changes nothing.
+    pub fn remember(&self, watermark: Watermark) {
         let mut memory = self.memory();
-        let tells_more = |known: &Mark| {
-            let names_it = known.ledger_id.is_none() && mark.ledger_id.is_some();
-            mark.is_after(known) || names_it && !known.is_after(&mark)
+        let tells_more = |known: &Watermark| {
+            let names_it = known.ledger_id.is_none() && watermark.ledger_id.is_some();
+            watermark.is_after(known) || names_it && !known.is_after(&watermark)
         };
-        if memory.mark.as_ref().is_none_or(tells_more) {
-            memory.mark = Some(mark);
+        if memory.watermark.as_ref().is_none_or(tells_more) {
+            memory.watermark = Some(watermark);
         }
     }
 
@@ -139,7 +139,7 @@ impl Postgres {
     pub async fn name(&self) -> Result<LedgerName, StoreError> {
         let doing = "ask which ledger this is";
         let mut connection = self.connect_to_look().await?;
-        let asking = standing::ledger_id(&mut connection);
+        let asking = watermark::ledger_id(&mut connection);
         let id = within(doing, Self::CONNECT_TIMEOUT, asking).await?;
         let place = Some(self.place());
         Ok(LedgerName { id, place })
@@ -156,29 +156,29 @@ impl Postgres {
     }
 
     /// Where the ledger was last seen.
-    pub fn mark(&self) -> Option<Mark> {
-        self.memory().mark.clone()
+    pub fn watermark(&self) -> Option<Watermark> {
+        self.memory().watermark.clone()
     }
 
     /// How often lost writes had been dealt with when the ledger was last seen.
     pub fn quarantines(&self) -> i32 {
         self.memory()
-            .mark
+            .watermark
             .as_ref()
-            .map_or(0, |mark| mark.quarantines)
+            .map_or(0, |watermark| watermark.quarantines)
     }
 
-    /// Whether the ground was refused when it was last looked at.
+    /// Whether the last check refused the server.
     pub fn refuses(&self) -> bool {
         self.memory().refused.is_some()
     }
 
-    /// A connection for the ledger: checked ground, and plans that do not trust the statistics of an empty table, made once
+    /// A connection for the ledger: checked, and with plans that do not trust the statistics of an empty table, made once
     /// and not for each length of an array.
     ///
     /// # Errors
     ///
-    /// Postgres cannot be reached within five seconds, or its ground is unsafe.
+    /// Postgres cannot be reached within five seconds, or is not safe to write to.
     pub async fn connect(&self) -> Result<PgConnection, StoreError> {
         self.connect_planning("enable_hashjoin").await
     }
@@ -236,8 +236,8 @@ impl Postgres {
             .after_connect(move |connection, _meta| {
                 let postgres = postgres.clone();
                 Box::pin(async move {
-                    let checked = postgres.check_ground(connection, OnLoss::Refuse).await;
-                    if let Err(StoreError::UnsafeGround(_)) = checked {
+                    let checked = postgres.check_connection(connection, OnLoss::Refuse).await;
+                    if let Err(StoreError::UnsafeServer(_)) = checked {
                         // The caller that waits for this connection gives up before: the pool would only try again at once.
                         sleep(Self::CONNECT_TIMEOUT).await;
                     }
@@ -247,13 +247,13 @@ impl Postgres {
             .connect_lazy_with(self.options.clone())
     }
 
-    /// A pool for looking at what is there, whatever ground it stands on. Nothing is written on it.
+    /// A pool for reads from any server, safe to write to or not. Nothing is written on it.
     pub fn pool_for_reading(&self, connections_max: u32) -> PgPool {
         self.pool_options(connections_max)
             .connect_lazy_with(self.options.clone())
     }
 
-    /// A connection to look at a server, whatever its ground. Nothing is written on it.
+    /// A connection for reads from any server, safe to write to or not. Nothing is written on it.
     ///
     /// # Errors
     ///
@@ -276,7 +276,7 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// Postgres cannot be reached within five seconds, or its ground is unsafe.
+    /// Postgres cannot be reached within five seconds, or is not safe to write to.
     pub async fn connect_for_upkeep(&self) -> Result<PgConnection, StoreError> {
         let doing = "connect to Postgres for upkeep";
         let options = self
@@ -314,18 +314,18 @@ impl Postgres {
         options: &PgConnectOptions,
     ) -> Result<PgConnection, StoreError> {
         let mut connection = within(doing, Self::CONNECT_TIMEOUT, open(doing, options)).await?;
-        self.check_ground(&mut connection, OnLoss::DealWithIt)
+        self.check_connection(&mut connection, OnLoss::DealWithIt)
             .await?;
         Ok(connection)
     }
 
-    /// Checks the settings, then whether the ledger stands where it stood; deals with it when writes were lost.
-    async fn check_ground(
+    /// Checks the settings, the schema, and the watermark; deals with it when writes were lost.
+    async fn check_connection(
         &self,
         connection: &mut PgConnection,
         on_loss: OnLoss,
     ) -> Result<(), StoreError> {
-        let doing = "check the ground";
+        let doing = "check the connection";
         let checked = async {
             within(doing, Self::CONNECT_TIMEOUT, check_settings(connection)).await?;
             // The schema may have moved on while this process had no connection; a quarantine would write to it.
@@ -335,13 +335,13 @@ impl Postgres {
                 schema::check_program(connection),
             )
             .await?;
-            self.check_standing(connection, on_loss).await
+            self.check_watermark(connection, on_loss).await
         };
         let checked = checked.await;
         self.noted(checked)
     }
 
-    async fn check_standing(
+    async fn check_watermark(
         &self,
         connection: &mut PgConnection,
         on_loss: OnLoss,
@@ -352,23 +352,23 @@ impl Postgres {
             let (remembered, acts) = {
                 let memory = self.memory();
                 let acts = memory.recalled && matches!(on_loss, OnLoss::DealWithIt);
-                (memory.mark.clone(), acts)
+                (memory.watermark.clone(), acts)
             };
-            let looking = standing::look(connection);
+            let looking = watermark::look(connection);
             let Some(seen) = within(doing, Self::CONNECT_TIMEOUT, looking).await? else {
                 return Ok(());
             };
-            match judge(remembered.as_ref(), &seen) {
-                Standing::Same => {
-                    if let Some(mark) = seen.ledger {
-                        self.remember(mark);
+            match compare(remembered.as_ref(), &seen) {
+                Comparison::Same => {
+                    if let Some(watermark) = seen.ledger {
+                        self.remember(watermark);
                     }
                     return Ok(());
                 }
-                other @ Standing::OtherLedger => {
-                    let known = remembered.and_then(|mark| mark.ledger_id);
+                other @ Comparison::OtherLedger => {
+                    let known = remembered.and_then(|watermark| watermark.ledger_id);
                     let known = known.map_or_else(String::new, |id| format!(" {id}"));
-                    return Err(StoreError::UnsafeGround(format!(
+                    return Err(StoreError::UnsafeServer(format!(
                         "{}: this process works for ledger{known}, and {} has ledger {}; put the right database back, or \
                          start the process anew",
                         other.what(),
@@ -376,14 +376,16 @@ impl Postgres {
                         seen.ledger_id
                     )));
                 }
-                Standing::First if acts => {
-                    standing::adopt(connection, &seen, remembered.as_ref()).await?;
+                Comparison::First if acts => {
+                    watermark::adopt(connection, &seen, remembered.as_ref()).await?;
                 }
-                Standing::First => return Ok(()),
-                lost @ (Standing::Behind | Standing::OtherTimeline | Standing::OtherCluster) => {
+                Comparison::First => return Ok(()),
+                lost @ (Comparison::Behind
+                | Comparison::OtherTimeline
+                | Comparison::OtherCluster) => {
                     if !acts {
                         let what = lost.what();
-                        return Err(StoreError::UnsafeGround(format!(
+                        return Err(StoreError::UnsafeServer(format!(
                             "{what}; a dispatcher or a worker puts in doubt what may have run unseen, then it is safe"
                         )));
                     }
@@ -394,17 +396,17 @@ impl Postgres {
         Err(StoreError::unreadable(doing, "it changes all the time"))
     }
 
-    /// Says aloud, now and then, that the ground is refused; and that it is safe again.
+    /// Logs that the server is refused, at most once a minute, and that it is safe again.
     fn noted(&self, checked: Result<(), StoreError>) -> Result<(), StoreError> {
         let mut memory = self.memory();
         match &checked {
             Ok(()) => {
                 if memory.refused.take().is_some() {
-                    tracing::info!("the ground of Postgres is safe again");
+                    tracing::info!("Postgres is safe to write to again");
                 }
-                metrics().refuses_ground(false);
+                metrics().refuses_server(false);
             }
-            Err(StoreError::UnsafeGround(what)) => {
+            Err(StoreError::UnsafeServer(what)) => {
                 let since = memory.refused.map(|said_at| said_at.elapsed());
                 if since.is_none_or(|since| since >= Self::REFUSED_AGAIN_AFTER) {
                     memory.refused = Some(Instant::now());
@@ -413,7 +415,7 @@ impl Postgres {
                         "nothing is written to this Postgres until that is mended; see docs/operations.md"
                     );
                 }
-                metrics().refuses_ground(true);
+                metrics().refuses_server(true);
             }
             Err(_silent) => {}
         }
@@ -425,13 +427,13 @@ impl Postgres {
 async fn quarantine(
     connection: &mut PgConnection,
     seen: &Seen,
-    remembered: Option<&Mark>,
-    standing: Standing,
+    remembered: Option<&Watermark>,
+    comparison: Comparison,
 ) -> Result<(), StoreError> {
-    let (is, what) = (seen.to_string(), standing.what());
+    let (is, what) = (seen.to_string(), comparison.what());
     let remembered_at = remembered.map(ToString::to_string);
     tracing::error!(is, remembered = remembered_at, "{what}");
-    match standing::quarantine(connection, seen, remembered, standing).await? {
+    match quarantine::doubt_open_calls(connection, seen, remembered, comparison).await? {
         Some(doubted) => tracing::error!(
             doubted,
             "open calls that may have run unseen are in doubt; see docs/operations.md, Postgres lost writes"
@@ -448,10 +450,10 @@ async fn open(doing: &'static str, options: &PgConnectOptions) -> Result<PgConne
 
 /// Refuses a server that forgets what it commits, or that does not take writes.
 async fn check_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let found = ground::findings(&ground::read(connection).await?);
+    let found = server_check::findings(&server_check::read(connection).await?);
     if found.is_empty() {
         return Ok(());
     }
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    Err(StoreError::UnsafeGround(found.join("; ")))
+    Err(StoreError::UnsafeServer(found.join("; ")))
 }

@@ -1,4 +1,4 @@
-//! Who gave a prefix to this ledger although another one's mark lay there. A record for people; nothing is decided by it.
+//! Who gave a prefix to this ledger although another one's watermark lay there. A record for people; nothing is decided by it.
 
 use sqlx::PgConnection;
 use uuid::Uuid;

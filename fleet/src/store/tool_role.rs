@@ -1,6 +1,6 @@
 //! The role that sql tools with `database: fleet` log in as: what it must and must not be, and its grants.
 //!
-//! Read by one query, judged by a pure function, as the ground is. A tool's statement is not ours, so all that keeps it from
+//! Read by one query, judged by a pure function, as [`super::server_check`] is. A tool's statement is not ours, so all that keeps it from
 //! the ledger is what its role may do.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool};
 
 use super::{
     StoreError,
-    ground::Finding,
+    server_check::Finding,
     session::{Postgres, within},
 };
 

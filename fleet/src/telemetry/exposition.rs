@@ -126,7 +126,7 @@ mod tests {
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
         metrics.lost_answer("claim", true);
-        metrics.refuses_ground(true);
+        metrics.refuses_server(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             held: 4,

@@ -167,7 +167,7 @@ impl Metrics {
     }
 
     /// Whether this process refuses to write to its Postgres.
-    pub fn refuses_ground(&self, refuses: bool) {
+    pub fn refuses_server(&self, refuses: bool) {
         self.unsafe_ground.record(u64::from(refuses), &[]);
     }
 

@@ -138,13 +138,13 @@ impl Subjects {
         format!("{}_{name}", prefix.replace('-', "_"))
     }
 
-    /// Where the ledger was last seen, for those who start later.
-    pub fn ground(&self) -> String {
+    /// The ledger's watermark, for processes that start later.
+    pub fn watermark(&self) -> String {
         format!("{}.ground", self.prefix)
     }
 
     /// The stream that keeps it.
-    pub fn ground_stream(&self) -> String {
+    pub fn watermark_stream(&self) -> String {
         self.stream("GROUND")
     }
 

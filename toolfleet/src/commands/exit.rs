@@ -126,7 +126,7 @@ mod tests {
                 CONFIGURATION,
             ),
             (
-                anyhow!(StoreError::UnsafeGround("fsync is off".into())),
+                anyhow!(StoreError::UnsafeServer("fsync is off".into())),
                 CONFIGURATION,
             ),
             (

@@ -30,7 +30,7 @@ use super::{
     tools::ToolFolder,
     ways::Ways,
 };
-use crate::servers::{self, Nats, Postgres, find::Ground, free_ports};
+use crate::servers::{self, Nats, Postgres, find::SearchPaths, free_ports};
 
 /// How long the migrations may take.
 const MIGRATE_MAX: Duration = Duration::from_secs(300);
@@ -278,7 +278,7 @@ impl Dev {
             notes,
         } = Engines::start(&self.layout, options, kept).await?;
         self.notes.extend(notes);
-        self.postgres_bin = servers::find::postgres_bin(&Ground::of_this_process())
+        self.postgres_bin = servers::find::postgres_bin(&SearchPaths::of_this_process())
             .await
             .ok();
         let (database_url, nats_url) = (postgres.url(), nats.url());

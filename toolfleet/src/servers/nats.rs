@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::ServerError,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
@@ -65,7 +65,7 @@ impl Nats {
     ///
     /// No fitting nats-server is installed, or it does not come up; the message quotes its log.
     pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
-        let server = find::nats_server(&Ground::of_this_process()).await?;
+        let server = find::nats_server(&SearchPaths::of_this_process()).await?;
         let mut tries = 0;
         loop {
             tries += 1;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cluster::{self, NAME},
     error::ServerError,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     place::Place,
     ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
@@ -76,7 +76,7 @@ impl Postgres {
     ///
     /// No fitting Postgres is installed, or it does not come up; the message quotes its log.
     pub async fn start(options: PostgresOptions) -> Result<Self, ServerError> {
-        let bin = find::postgres_bin(&Ground::of_this_process()).await?;
+        let bin = find::postgres_bin(&SearchPaths::of_this_process()).await?;
         let place = Place::of(&options.data)?;
         if place.abandoned {
             clear_abandoned(&place).await?;

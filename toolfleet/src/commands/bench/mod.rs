@@ -42,7 +42,7 @@ use super::{
     output,
     usage::UsageError,
 };
-use crate::servers::find::{self, Ground};
+use crate::servers::find::{self, SearchPaths};
 
 fn no_database() -> UsageError {
     UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
@@ -132,9 +132,9 @@ impl BenchArgs {
         ])?;
         if self.dev {
             children::check_dispatcher()?;
-            let ground = Ground::of_this_process();
-            find::nats_server(&ground).await?;
-            find::postgres_bin(&ground).await?;
+            let paths = SearchPaths::of_this_process();
+            find::nats_server(&paths).await?;
+            find::postgres_bin(&paths).await?;
         } else {
             process::check_bus_url(&self.bus)?;
         }

@@ -2,7 +2,7 @@
 
 use fleet::{
     explain::{Servers, explain},
-    store::ground::Finding,
+    store::server_check::Finding,
 };
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
 //! `toolfleet doctor`: checks what the fleet stands on, a line each; rebuilds the stream or takes the prefix when it is told to.
 //!
-//! `check` is a line; `postgres`, `nats`, `prefix`, `ground`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
+//! `check` is a line; `postgres`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
 //! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` and `take` are those that
 //! change something.
 
 mod check;
 mod fleet;
-mod ground;
+mod lost_writes;
 mod nats;
 mod postgres;
 mod prefix;
@@ -98,7 +98,7 @@ async fn examine(
     let connected = nats::look(bus, seen.ledger.as_ref(), servers, &mut checks).await;
     let mut foreign = None;
     if seen.ledger.is_some() {
-        let (found, theirs) = ground::look(&postgres, connected.as_ref()).await;
+        let (found, theirs) = lost_writes::look(&postgres, connected.as_ref()).await;
         checks.extend(found);
         foreign = theirs;
     }

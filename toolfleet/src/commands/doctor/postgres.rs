@@ -1,4 +1,4 @@
-//! The ledger: its server, its ground, its schema, and what stands in it.
+//! The ledger: its server, its schema, and what stands in it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,8 +8,9 @@ use fleet::{
     manifest::ExecutorSpec,
     registry::Registry,
     store::{
-        PgPool, StoreError, ground,
+        PgPool, StoreError,
         health::{self, Doubts, Partitions, Server, Waiting, Worker},
+        server_check::{self, ServerFacts},
         session::{Postgres, within},
         snapshot::{self, HolderKind, SnapshotHolder},
     },
@@ -91,14 +92,14 @@ async fn look_into(
     seen: &mut PostgresState,
 ) -> Result<(), StoreError> {
     let mut connection = postgres.connect_to_look().await?;
-    let reading = ground::read(&mut connection);
-    let ground = within("check the ground", LOOK_MAX, reading).await?;
+    let reading = server_check::read(&mut connection);
+    let facts = within("check the server", LOOK_MAX, reading).await?;
     drop(connection);
     let pool = postgres.pool_for_reading(1);
     let before = wall_clock();
     let server = health::server(&pool).await?;
     let off = clock_off(before, server.now, wall_clock());
-    checks.extend(standing(&ground, &server));
+    checks.extend(judge(&facts, &server));
     let holder = within(
         "look for old transactions",
         LOOK_MAX,
@@ -147,8 +148,8 @@ async fn look_into(
     Ok(())
 }
 
-fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
-    let found = ground::findings(ground);
+fn judge(facts: &ServerFacts, server: &Server) -> Vec<Check> {
+    let found = server_check::findings(facts);
     if found.is_empty() {
         let found = format!(
             "PostgreSQL {} takes writes and keeps what it commits",
@@ -156,7 +157,7 @@ fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
         );
         return vec![Check::ok("postgres", found)];
     }
-    let fail = |finding: ground::Finding| {
+    let fail = |finding: server_check::Finding| {
         let advice = format!("{}: no process starts before", capital(&finding.advice));
         Check::unfit("postgres", finding.what, advice)
     };

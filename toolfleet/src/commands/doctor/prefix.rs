@@ -18,7 +18,7 @@ pub(super) fn judge(prefix: &Prefix, ours: &LedgerName, owner: &PrefixOwner) -> 
         }
         PrefixOwner::Unnamed(_) => {
             let found = format!(
-                "{prefix} has a mark without an identity, as the release before leaves it; the next process takes it for {ours}"
+                "{prefix} has a watermark without an identity, as the release before leaves it; the next process takes it for {ours}"
             );
             Check::ok(NAME, found)
         }
