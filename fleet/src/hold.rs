@@ -101,8 +101,10 @@ impl Drain {
     /// The time constant of the smoothing.
     const SMOOTH: Duration = Duration::from_millis(500);
 
-    /// Adds a measurement: so many messages were taken in this time. `waited`: other messages waited all the while, so the
-    /// workers could not have taken more; otherwise a low number says nothing about what they can do.
+    /// Adds a measurement: so many messages were taken in this time.
+    ///
+    /// `waited`: other messages waited all the while, so the workers could not have taken more. Otherwise a low number says
+    /// nothing about what they can do.
     #[must_use]
     pub fn after(self, taken: u64, elapsed: Duration, waited: bool) -> Self {
         let seconds = elapsed.as_secs_f64();

@@ -28,8 +28,10 @@ use crate::ids::WorkerId;
 
 /// How often a worker beats.
 pub const BEAT: Duration = Duration::from_secs(3);
-/// How old the last beat of a live worker may be: one beat may come late. A worker that is silent for longer may be dead. That
-/// is certain only after a whole lease; until then nothing should count on the worker.
+/// How old the last beat of a live worker may be: one beat may come late.
+///
+/// A worker that is silent for longer may be dead. That is certain only after a whole lease; until then nothing should count on
+/// the worker.
 pub const LATE: Duration = Duration::from_secs(2 * BEAT.as_secs());
 /// How long a beat is valid.
 pub const LEASE: Duration = Duration::from_secs(15);

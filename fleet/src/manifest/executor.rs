@@ -48,8 +48,10 @@ impl ExecutorSpec {
         self.of_kind().name()
     }
 
-    /// What an attempt depends on outside the fleet: the origin of the URL, the program, the subject, the database, the
-    /// handler; for a program's own kind, the name of the kind. Contains no secret and no argument.
+    /// What an attempt depends on outside the fleet. Contains no secret and no argument.
+    ///
+    /// The origin of the URL, the program, the subject, the database, the handler; for a program's own kind, the name of the
+    /// kind.
     pub fn target(&self) -> String {
         self.of_kind().target()
     }

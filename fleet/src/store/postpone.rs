@@ -63,8 +63,9 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// Postpones each of these calls by its own pause, for a lack that passes by itself, and writes the reason. A call that would
-/// expire before that comes again a second before its time is over, but no sooner than after half a second.
+/// Postpones each of these calls by its own pause, for a lack that passes by itself, and writes the reason.
+///
+/// A call that would expire before that comes again a second before its time is over, but no sooner than after half a second.
 ///
 /// Own autocommit statement; guard: queued, not held and not postponed already; a call that has moved is left as it is.
 /// Repeating it changes nothing. It is no move and no remark, so the revisions stay.

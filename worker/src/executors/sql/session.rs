@@ -123,9 +123,10 @@ impl Session {
         Ok(begun(open))
     }
 
-    /// Sets the limits, sets these facts, which the statement can read with `current_setting('toolfleet.NAME')`, and asks for
-    /// the server process to cancel. All inside the transaction, for behind a pooler each transaction may have another server
-    /// process.
+    /// Sets the limits and the facts that the statement can read with `current_setting('toolfleet.NAME')`, and learns which
+    /// server process to cancel.
+    ///
+    /// All inside the transaction, for behind a pooler each transaction may have another server process.
     ///
     /// # Errors
     ///
