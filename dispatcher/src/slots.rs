@@ -119,7 +119,7 @@ const fn reserve(all: usize) -> usize {
 }
 
 /// Whether a tenant that has `has` of the `taken` slots may take `more`; `tenants` have some, itself included. Its equal share
-/// counts one tenant more, who may still come.
+/// counts one tenant more, which may still come.
 fn may_take(all: usize, taken: usize, tenants: usize, has: usize, more: usize) -> Result<(), Full> {
     let after = taken + more;
     if after > all {

@@ -11,8 +11,8 @@
 //! original   what a call asked for, to ask for it again
 //! doubts     the calls in doubt
 //! tools      the versions of tools
-//! slots      who has a place of a tool with a limit
-//! workers    who is alive
+//! slots      the calls that have a place of a limited tool
+//! workers    the workers, alive or gone
 //! news       moves that happened since, call by call
 //! explain    the one reason why a call is not running, or how it ended
 //! ```

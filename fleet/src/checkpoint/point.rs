@@ -14,7 +14,7 @@ words! {
         Committed = "committed",
         /// The pointer was handed to NATS; the caller was not told.
         Published = "published",
-        /// A caller who waits is about to be told what came of the call.
+        /// A waiting caller is about to get the outcome of the call.
         Decided = "decided",
         /// The caller was told.
         Answered = "answered",
