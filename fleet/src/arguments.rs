@@ -1,4 +1,4 @@
-//! The crate `arguments` as the fleet uses it: what its parser refuses is told with a [`Code`] of the wire.
+//! The crate `arguments` as the fleet uses it: refusals of its parser get a [`Code`] of the wire.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub struct ParseError {
     pub code: Code,
     /// JSON pointer to the value that is wrong; empty for the whole body. At most 512 bytes.
     pub path: String,
-    /// One sentence: what is wrong and what to send instead. At most one character of the body is in it.
+    /// One sentence: what is wrong and what to send instead. It quotes at most one character of the body.
     pub message: Message,
 }
 
@@ -28,7 +28,7 @@ pub struct ParseError {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with its place; `invalid_arguments` when it is JSON but not an object.
+/// The first error, with its place; `invalid_arguments` when the body is JSON but not an object.
 pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
     ::arguments::parse(body, limits).map_err(ParseError::from)
 }
@@ -37,7 +37,7 @@ pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with its place.
+/// The first error, with its place.
 pub fn parse_any(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
     ::arguments::parse_any(body, limits).map_err(ParseError::from)
 }

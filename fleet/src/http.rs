@@ -52,11 +52,11 @@ pub const SCRAPE_MAX: Duration = Duration::from_secs(2);
 /// How long [`serve`] waits for open requests once it was told to stop.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// Serves until `shutdown` is done, then at most [`GRACE`] longer.
+/// Serves until `shutdown` resolves, then at most [`GRACE`] longer.
 ///
 /// # Errors
 ///
-/// None of a single connection; only what ends the listener.
+/// Only an error of the listener; errors of single connections end those.
 pub async fn serve(
     listener: TcpListener,
     state: HttpState,
@@ -83,16 +83,16 @@ pub async fn serve(
         ended = &mut serving => return ended,
         () = shutdown => stop.cancel(),
     }
-    // What is still open after the grace is a probe that does not read its answer.
+    // A request that is still open after the grace comes from a probe that does not read its answer.
     timeout(GRACE, serving).await.unwrap_or(Ok(()))
 }
 
-/// Reads what a scrape should show and hands it to [`telemetry::metrics()`].
+/// Reads the values for a scrape and hands them to [`telemetry::metrics()`].
 ///
 /// It may be dropped after [`SCRAPE_MAX`], so it must be cancel-safe; one runs at a time.
 pub type BeforeScrape = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What the answers are made from.
+/// What the answers are made of.
 #[derive(Clone)]
 pub struct HttpState {
     readiness: Readiness,
@@ -103,7 +103,7 @@ pub struct HttpState {
 }
 
 impl HttpState {
-    /// Answers from these conditions.
+    /// Answers by these conditions.
     pub fn new(readiness: Readiness) -> Self {
         Self {
             readiness,
@@ -136,7 +136,7 @@ impl HttpState {
     }
 }
 
-/// The conditions under which this process may be sent work. Cheap to clone; all clones are one.
+/// The conditions under which this process may be sent work. Cheap to clone; clones share the state.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<watch::Sender<BTreeMap<&'static str, bool>>>);
 
@@ -150,7 +150,7 @@ impl Readiness {
         Self(Arc::new(watch::Sender::new(conditions)))
     }
 
-    /// Says whether a condition is met. One that was not named before is added.
+    /// Sets whether a condition is met. A new condition is added.
     pub fn set(&self, condition: &'static str, met: bool) {
         self.0
             .send_if_modified(|conditions| conditions.insert(condition, met) != Some(met));

@@ -70,7 +70,7 @@ impl From<WalPosition> for String {
 /// A position that the ledger has reached. Stored in NATS too: fields may be added, none is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watermark {
-    /// The ledger; `None` where a program of the release before left it in NATS.
+    /// The ledger; `None` where a program of the release before published it to NATS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger_id: Option<LedgerId>,
     /// The cluster, as `initdb` named it.
@@ -119,7 +119,7 @@ pub struct Seen {
     pub wal_lsn: WalPosition,
     /// The watermark in the ledger; `None` in a new one.
     pub ledger: Option<Watermark>,
-    /// How often lost writes have been dealt with, as the ledger says.
+    /// The number of quarantines in the ledger's row.
     pub quarantines: i32,
 }
 
@@ -158,19 +158,19 @@ words! {
         Same = "same",
         /// A new ledger.
         First = "first",
-        /// Writes that were committed are not there.
+        /// Writes that were committed are missing.
         Behind = "behind",
         /// A replica or a backup was promoted.
         OtherTimeline = "other_timeline",
         /// The ledger was moved into another cluster.
         OtherCluster = "other_cluster",
-        /// It is another ledger, of which the memory says nothing.
+        /// It is another ledger, about which the memory says nothing.
         OtherLedger = "other_ledger",
     }
 }
 
 impl Comparison {
-    /// Whether calls may have been run of which this ledger knows nothing.
+    /// Whether calls may have run of which this ledger knows nothing.
     pub const fn lost_writes(self) -> bool {
         match self {
             Self::Same | Self::First | Self::OtherLedger => false,
@@ -345,7 +345,7 @@ mod tests {
                 compare(Some(&remembered), &server(&dealt_with)),
                 Comparison::Same
             );
-            // And a copy from before is recognised by whoever has seen it.
+            // And a process that has seen the quarantine recognises a copy from before.
             assert_eq!(compare(Some(&dealt_with), &copy), Comparison::Behind);
         }
     }

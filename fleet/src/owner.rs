@@ -1,8 +1,8 @@
 //! **Whose prefix is it?**
 //!
-//! A prefix of NATS belongs to one ledger: its calls are those that callers ask for there, and its pointers lie in the
-//! stream. The ledger's watermark says whose it is, for it carries the ledger's identity. A process that leaves one names the watermark
-//! that it replaces, so of two that come at once one comes second.
+//! A prefix of NATS belongs to one ledger: its callers ask for that ledger's calls, and the stream has that ledger's pointers.
+//! The watermark in NATS shows which, for it contains the ledger's id. A process that publishes a watermark names the one that
+//! it replaces, so of two ledgers that come at once one fails.
 //!
 //! ```text
 //!   there is no watermark                        a new nats-server, or one that lost its files   free
@@ -11,8 +11,8 @@
 //!   the watermark has another identity           another fleet's: it stays where it is           foreign
 //! ```
 //!
-//! A dump, a backup and a replica are the same ledger as what they were made of, which may have lost writes; that is
-//! [`crate::lost_writes`]'s question. Nothing that another ledger left says anything about this one.
+//! A dump, a backup and a replica are the same ledger as their original, but may have lost writes; that is
+//! [`crate::lost_writes`]'s question. Another ledger's watermark says nothing about this one.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ use crate::{
     lost_writes::Watermark,
 };
 
-/// What is kept in NATS: fields may be added, none is renamed.
+/// The watermark as NATS keeps it: fields may be added, none is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftWatermark {
     /// Where the ledger was, and which one it is.
@@ -53,12 +53,12 @@ impl fmt::Display for LedgerName {
     }
 }
 
-/// Whose a prefix is.
+/// The owner of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrefixOwner {
     /// No ledger's.
     Free,
-    /// A watermark without an identity lies there.
+    /// A watermark without a ledger's id is stored.
     Unnamed(Watermark),
     /// This ledger's.
     Ours(Watermark),
@@ -66,7 +66,7 @@ pub enum PrefixOwner {
     Foreign(LedgerName),
 }
 
-/// Compares.
+/// Decides by the ledger's id.
 pub fn owner(ours: LedgerId, left: Option<LeftWatermark>) -> PrefixOwner {
     let Some(LeftWatermark { watermark, place }) = left else {
         return PrefixOwner::Free;
@@ -88,9 +88,9 @@ pub fn owner(ours: LedgerId, left: Option<LeftWatermark>) -> PrefixOwner {
 pub struct ForeignLedger {
     /// The prefix.
     pub prefix: Prefix,
-    /// Whose it is.
+    /// The ledger that has it.
     pub theirs: LedgerName,
-    /// Whose this process is.
+    /// The ledger of this process.
     pub ours: LedgerName,
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Cluster {
-    /// Ends the server in the middle of whatever it does. Nothing is flushed, nobody is told.
+    /// Ends the server in the middle of whatever it does. Nothing is flushed, and no client is told.
     ///
     /// # Panics
     ///

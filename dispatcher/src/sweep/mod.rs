@@ -1,8 +1,8 @@
-//! The sweep: what is due by Postgres and not under way, found and set going again.
+//! The sweep: finds what is due by Postgres and not under way, and sets it going again.
 //!
-//! `mod` has what all passes share, each file beside it a loop that waits for no other.
-//! Any number of dispatchers run it at once; every pass is bounded and safe to repeat. What needs only Postgres, what needs
-//! NATS, and what may take minutes run beside each other: without NATS, dead workers are found and calls expire all the same.
+//! This file has what all passes share; each file beside it is a loop of its own. Any number of dispatchers run the sweep at
+//! once, so every pass is bounded and safe to repeat. Passes that need only Postgres, passes that need NATS, and passes that
+//! may take minutes run beside each other: without NATS, dead workers are still found and calls still expire.
 //!
 //! | pass | finds | does |
 //! |---|---|---|
@@ -80,11 +80,11 @@ pub(crate) struct Sweep {
     pub(crate) history_days: Option<i32>,
 }
 
-/// How long an ending waits for the ledger; the next pass finds what was left.
+/// How long an ending waits for the ledger; the next pass finds what is left.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Sweep {
-    /// Starts the passes on `tasks`; they end when `stop` is cancelled. `asked` is what waiters want to have looked at.
+    /// Starts the passes on `tasks`; they end when `stop` is cancelled. `asked` receives the waiters' questions.
     pub(crate) fn start(
         self,
         tasks: &mut JoinSet<()>,
@@ -107,7 +107,7 @@ impl Sweep {
         spawn(tasks, stop, self.keep_up());
     }
 
-    /// Ends calls side by side, so that they share commits; one that cannot be ended is left to the next pass.
+    /// Ends calls side by side, so that they share commits; a call that cannot be ended is left to the next pass.
     async fn end_all(&self, endings: Vec<Ending>, pass: &'static str) {
         join_all(endings.into_iter().map(|ending| self.end(ending, pass))).await;
     }
@@ -131,7 +131,7 @@ impl Sweep {
         }
     }
 
-    /// Says that a call is decided. Only the bell: the dispatcher that holds the waiter reads the row.
+    /// Tells the dispatcher of a waiter that a call is decided. Only the bell: that dispatcher reads the row.
     async fn ring(&self, dispatcher: DispatcherId, call: CallId) {
         if self.bus.is_connected() {
             let subject = self.bus.subjects.done(dispatcher, call);
@@ -139,7 +139,7 @@ impl Sweep {
         }
     }
 
-    /// False when the connection took no more.
+    /// False when NATS accepted no more.
     async fn publish(&self, calls: Vec<Publishable>) -> bool {
         for call in calls {
             if !self

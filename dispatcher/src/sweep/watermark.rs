@@ -1,7 +1,7 @@
-//! The ledger's watermark: moved forward every second, and left in NATS for those who start later.
+//! Moves the ledger's watermark forward every second, and publishes it to NATS for processes that start later.
 //!
-//! This loop is also the first to see that Postgres has become another: its connection is never idle for longer than a
-//! second, and connecting again checks the server and compares the watermark.
+//! This loop is also the first to notice another Postgres: its connection is never idle for longer than a second, and every new
+//! connection checks the server and compares the watermark.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Sweep, every, warn};
 
 /// How long moving the watermark may take before its connection is given up.
 const ADVANCE_MAX: Duration = Duration::from_secs(5);
-/// How long leaving it may hold up the next; that one is left then.
+/// How long publishing it may delay the next one; it is given up then.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 impl Sweep {
@@ -31,7 +31,7 @@ impl Sweep {
         }
     }
 
-    /// Gives the connection back while it can be used.
+    /// Returns the connection while it can be used.
     async fn move_watermark(
         &self,
         connection: Option<PgConnection>,
@@ -50,7 +50,8 @@ impl Sweep {
         Ok(connection)
     }
 
-    /// Leaves a watermark for those who start later. Another ledger's stays: `held_until` ends the process for it.
+    /// Publishes the watermark for processes that start later. Another ledger's watermark stays: `held_until` ends this
+    /// process.
     async fn leave_watermark(&self, watermark: &Watermark) {
         match timeout(LEAVE_MAX, self.prefix.hold(watermark)).await {
             Ok(Ok(())) => {}

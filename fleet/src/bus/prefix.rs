@@ -1,4 +1,4 @@
-//! Holding a prefix for a ledger: no other ledger's process hears its callers or pulls its pointers. [`crate::owner`] decides.
+//! Holds a prefix for a ledger: no other ledger's process hears its callers or pulls its pointers. [`crate::owner`] decides.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     telemetry::report,
 };
 
-/// How often a process looks whose its prefix is while it runs.
+/// How often a running process checks which ledger its prefix belongs to.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a watermark is left again because another came between. Only dispatchers of this ledger do that, each with a watermark
-/// that does as well.
+/// How often publishing a watermark is tried again because another dispatcher of this ledger came first. Its watermark serves
+/// as well.
 const TRIES_MAX: usize = 16;
 
-/// A prefix, as this process claims it for its ledger. Clones share the connection.
+/// The claim of this process to a prefix, for its ledger. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct PrefixClaim {
     bus: Bus,
@@ -29,16 +29,16 @@ pub struct PrefixClaim {
 }
 
 impl PrefixClaim {
-    /// Of the bus's prefix for this ledger. Nothing is asked yet.
+    /// For the bus's prefix and this ledger. Sends nothing yet.
     pub const fn new(bus: Bus, ledger: LedgerName) -> Self {
         Self { bus, ledger }
     }
 
-    /// What the fleet remembers of this ledger, before anything is written to it.
+    /// The watermark that NATS keeps of this ledger. For the start, before anything is written.
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
+    /// The prefix is another ledger's, or the watermark cannot be read; or NATS does not answer, or does not allow it.
     pub async fn recall(&self) -> Result<Option<Watermark>, BusError> {
         let left = watermark::recall(&self.bus).await?.left;
         match owner(self.ledger.id, left) {
@@ -48,13 +48,13 @@ impl PrefixClaim {
         }
     }
 
-    /// Leaves this watermark, unless a later one of this ledger lies there: from then on the prefix is this ledger's.
+    /// Publishes this watermark, unless NATS has a later one of this ledger. From then on the prefix is this ledger's.
     ///
-    /// Of several ledgers that do it at once, one succeeds. Cancel-safe, and safe to repeat.
+    /// If several ledgers do it at once, one succeeds. Cancel-safe, and safe to repeat.
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
+    /// The prefix is another ledger's, or the watermark cannot be read; or NATS does not answer, or does not allow it.
     pub async fn hold(&self, watermark: &Watermark) -> Result<(), BusError> {
         for _ in 0..TRIES_MAX {
             let Recalled { left, sequence } = watermark::recall(&self.bus).await?;
@@ -74,7 +74,7 @@ impl PrefixClaim {
 
     /// Takes the prefix from the ledger whose watermark was recalled, for this one.
     ///
-    /// False: something else lies there by now, and stays; where it is a watermark of the same ledger, that one lives.
+    /// False: NATS has another watermark by now, and keeps it; if it is one of the same ledger, that ledger has live processes.
     /// Cancel-safe: it is taken or it is not, and the next look finds out.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl PrefixClaim {
         watermark::replace(&self.bus, &self.left(watermark), recalled.sequence).await
     }
 
-    /// Waits until the process is told to stop, or finds that its prefix is another ledger's: nats-server was replaced, say.
+    /// Waits until the process is told to stop, or until its prefix is another ledger's, as after a replacement of nats-server.
     /// Looks every second, and at once after a reconnection.
     ///
     /// # Errors
@@ -119,7 +119,8 @@ impl PrefixClaim {
             tokio::select! {
                 looked = look => match looked {
                     Ok(()) => unreadable = false,
-                    // It stays, and no process starts until a person has looked at it; this one holds the prefix already.
+                    // It stays until a person has looked at it, and no process starts meanwhile. This one goes on, for it holds
+                    // the prefix already.
                     Err(error @ BusError::UnreadableWatermark { .. }) if !unreadable => {
                         tracing::error!(error = report(&error), "no process of this prefix can be started");
                         unreadable = true;
@@ -133,7 +134,7 @@ impl PrefixClaim {
                         "NATS does not say whose the prefix is; the next look does"
                     ),
                 },
-                // A question that was under way is not answered any more.
+                // A question that was under way gets no answer any more.
                 changed = epoch.changed(), if told => {
                     told = changed.is_ok();
                     ticks.reset_immediately();

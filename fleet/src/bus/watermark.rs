@@ -1,10 +1,10 @@
-//! Where the ledger was last seen, and which ledger it is, kept outside Postgres.
+//! The watermark in NATS: where the ledger was last, and which ledger it is, kept outside Postgres.
 //!
-//! A process that starts after a failover remembers it from here, and one of another ledger finds whose the prefix is
-//! ([`super::prefix`]).
+//! A process that starts after a failover compares the ledger with it. A process of another ledger learns from it which ledger
+//! has the prefix ([`super::prefix`]).
 //!
-//! One message in a small stream of its own, replaced every second. Losing it loses only that memory: processes that run
-//! still have theirs, and a promotion is seen from the ledger's own row.
+//! One message in a small stream of its own, replaced every second. If it is lost, running processes still remember theirs, and
+//! the ledger's own row still shows a promotion.
 
 use async_nats::jetstream::{
     self, ErrorCode,
@@ -20,21 +20,21 @@ use super::{
 };
 use crate::{owner::LeftWatermark, wire::subjects::Subjects};
 
-/// What lies in NATS.
+/// What NATS keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recalled {
-    /// The watermark; none in a new fleet.
+    /// The watermark; `None` in a new fleet.
     pub left: Option<LeftWatermark>,
-    /// The place in the stream of the message that lies there; 0: none does.
+    /// The sequence of its message in the stream; 0: there is none.
     pub sequence: u64,
 }
 
-/// What the fleet remembers.
+/// Reads the watermark.
 ///
 /// # Errors
 ///
-/// NATS does not answer, or does not allow it; or what lies there is no watermark that this program can read, so that whose the
-/// prefix is cannot be known.
+/// NATS does not answer, or does not allow it; or the message is no watermark that this program can read, and then it is
+/// unknown which ledger has the prefix.
 pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let doing = "recall where the ledger was last seen";
     let jetstream = jetstream::new(bus.client.clone());
@@ -69,9 +69,9 @@ fn is_nothing(kind: &LastRawMessageErrorKind) -> bool {
     }
 }
 
-/// Leaves a watermark in the place of what was recalled. False: something else lies there by now, and stays.
+/// Replaces the message that was recalled by this watermark. False: there is another message by now, and it stays.
 ///
-/// Cancel-safe: it is left or it is not, and the next look finds out.
+/// Cancel-safe: it is replaced or it is not, and the next look finds out.
 ///
 /// # Errors
 ///

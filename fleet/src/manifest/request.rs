@@ -1,4 +1,4 @@
-//! Whether the request of an HTTP tool can be made of its arguments, and cannot be led elsewhere by them.
+//! Whether the request of an HTTP tool can be made of its arguments, and whether no argument can lead it elsewhere.
 
 use serde_json::Value;
 
@@ -161,7 +161,7 @@ pub(super) fn placeholder(text: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
 }
 
-/// A declared argument whose placeholder stands among other text.
+/// A declared argument whose placeholder has other text around it.
 pub(super) fn embedded<'m>(text: &str, manifest: &'m Manifest) -> Option<&'m str> {
     let names = properties(&manifest.input_schema).map(|(name, _)| name.as_str());
     names
@@ -241,7 +241,7 @@ fn check_authority(authority: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// RFC 6570 without the fragment; in the path `{x}` and `{+x}` must be there, or another resource is meant.
+/// RFC 6570 without the fragment. In the path `{x}` and `{+x}` must be required, or another resource is meant.
 fn check_template(mut rest: &str, manifest: &Manifest) -> Result<(), String> {
     let mut in_path = true;
     while let Some(at) = rest.find(['{', '}', '#', '\\']) {

@@ -1,9 +1,9 @@
-//! The ledger in Postgres: the only folder that knows SQL, one file per verb.
+//! The ledger in Postgres: the only folder with SQL, one file for each verb.
 //!
-//! Writes that move a call go through the lanes of [`ledger`]: single autocommit statements over arrays on connections that
-//! belong to no pool, grouped by whatever arrives while the one before is in flight, never cancelled.
-//! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
-//! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
+//! Writes that move a call go through the lanes of [`ledger`]: single autocommit statements over arrays, on connections outside
+//! any pool, never cancelled; rows that arrive while one is in flight share the next. Reads, and writes that may simply be
+//! repeated, use a pool with one statement each and never `begin`: a dropped `begin` leaves an open transaction behind in the
+//! pool (sqlx 0.9), and what is written in it is lost.
 
 pub use sqlx::{PgConnection, PgPool};
 use sqlx::{Row as _, postgres::PgRow};
@@ -48,13 +48,13 @@ pub mod walk;
 pub mod watermark;
 pub mod workers;
 
-/// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
+/// An error of Postgres. Being fenced is not one of them: it is a normal answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or the connection broke: what became of a write is unknown.
+    /// It cannot be reached, or the connection broke: whether a write was done is unknown.
     #[error("{doing}: Postgres did not answer")]
     Unavailable {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// Why.
         #[source]
@@ -63,7 +63,7 @@ pub enum StoreError {
     /// It answered with an error: nothing was changed.
     #[error("{doing}: Postgres refused")]
     Refused {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// Why.
         #[source]
@@ -72,13 +72,13 @@ pub enum StoreError {
     /// It was never sent, or the server cannot do it just now: nothing was changed.
     #[error("{doing}: the ledger is not reachable")]
     NotSent {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
     },
-    /// A row holds what this version of the program does not know.
+    /// A row contains something that this version of the program does not know.
     #[error("{doing}: {what}")]
     Unreadable {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// What is not understood.
         what: String,
@@ -86,7 +86,7 @@ pub enum StoreError {
     /// The URL cannot be read.
     #[error("it is not a postgres:// URL")]
     BadUrl,
-    /// The server's settings do not keep what it commits, or it is not the one that takes writes.
+    /// The server may lose what it commits, is not the one that takes writes, or has lost writes.
     #[error("Postgres is not safe to write to: {0}")]
     UnsafeServer(String),
     /// The schema is older or newer than this program.
@@ -94,19 +94,20 @@ pub enum StoreError {
     UnknownSchema(String),
 }
 
-/// What can go wrong with a decision that a caller asks for.
+/// An error of a decision that a caller asks for.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
-    /// What was asked for makes no sense; the sentence says what. Nothing was changed.
+    /// The request makes no sense; the sentence says why. Nothing was changed.
     #[error("{0}")]
     Invalid(String),
-    /// The ledger did not say; asking again is safe.
+    /// The ledger did not answer; asking again is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl DecisionError {
-    /// Sorts what a function of the ledger raised: data that it does not take (class 22, or nested too deep), or trouble.
+    /// Sorts an error that a function of the ledger raised: invalid data (class 22, or nested too deep), or an error of the
+    /// server.
     fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
         match &source {
             sqlx::Error::Database(raised)
@@ -139,14 +140,14 @@ impl StoreError {
     }
 }
 
-/// The language of a call's messages, as its row has it.
+/// The language in a call's row.
 fn language(row: &PgRow) -> Result<Language, sqlx::Error> {
     let word: String = row.try_get("language")?;
     word.parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }
 
-/// A word of a row, as what it stands for.
+/// The value that a word in a row stands for.
 fn decoded<T>(text: &str) -> Result<T, sqlx::Error>
 where
     T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
@@ -157,8 +158,8 @@ where
 
 /// Whether the server answered with an error.
 ///
-/// For a single autocommit statement that proves that nothing was changed. A shutdown or a lost connection (classes 57P
-/// and 08) proves nothing, even when it arrives as an answer.
+/// For a single autocommit statement that proves that nothing was changed. A shutdown or a lost connection (classes 57P and 08)
+/// proves nothing, even when it arrives as an answer.
 pub fn answered(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(answer) => !answer
@@ -168,10 +169,10 @@ pub fn answered(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the server answered that it cannot do it just now, whatever is asked of it.
+/// Whether the server answered that it cannot do it just now, whatever the statement.
 ///
-/// A lock that is held, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while.
-/// The same statement may work a moment later.
+/// A lock that is held, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while. The same
+/// statement may succeed a moment later.
 pub fn passes(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(answer) = error else {
         return false;

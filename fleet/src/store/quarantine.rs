@@ -14,17 +14,17 @@ use crate::{
     wire::{code::Code, error::ErrorBody, message::Message},
 };
 
-/// How long a quarantine may take, or waiting for that of another process.
+/// How long a quarantine may take, or the wait for one of another process.
 const QUARANTINE_MAX: Duration = Duration::from_secs(600);
 
 /// Puts in doubt every call that may have run without the ledger knowing.
 ///
 /// Returns how many calls; `None`: another process has done it. One autocommit statement; guard: the number of quarantines;
-/// safe to repeat; it closes the open calls to writers while it runs, and waits as long for another process that runs it already.
+/// safe to repeat. It locks the open calls against writers while it runs, and waits for another process that runs it already.
 ///
 /// # Errors
 ///
-/// Postgres does not answer; whether it was done is unknown, and the next look finds out.
+/// Postgres does not answer; whether it was done is unknown, and the next look shows it.
 pub async fn doubt_open_calls(
     connection: &mut PgConnection,
     seen: &Seen,
@@ -65,7 +65,7 @@ pub async fn doubt_open_calls(
     .await
 }
 
-/// How many open calls are in doubt because writes were lost. Reads all open calls; for people who ask.
+/// How many open calls are in doubt because writes were lost. Reads all open calls, so only for commands of people.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ pub async fn count(connection: &mut PgConnection) -> Result<i64, StoreError> {
     .map_err(|error| StoreError::from_sqlx("count calls in quarantine", error))
 }
 
-/// What callers read about a call that was put in doubt, by its language.
+/// The error of such a call, by language.
 fn errors_of_doubt() -> String {
     let what = Message::fixed(
         "the ledger lost its latest writes, and perhaps with them that the call was run",

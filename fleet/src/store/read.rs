@@ -1,4 +1,4 @@
-//! Read: where a call stands, for callers, for waiters and after a statement that moved nothing.
+//! Read: the state of a call, for callers, for waiters, and after a statement that moved nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -88,7 +88,7 @@ const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, sta
     coercions::text, queued_ms, run_ms \
     FROM toolfleet.finished_calls";
 
-/// Where a call stands. One statement, so it is seen in exactly one place.
+/// The state of a call. One statement, so the call is found in exactly one place.
 ///
 /// # Errors
 ///
@@ -98,7 +98,7 @@ pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreE
     Ok(rows.pop())
 }
 
-/// Those of these calls that waiters may be answered about: terminal or in doubt.
+/// The calls among these for which waiters get an answer: terminal or in doubt.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ async fn find_many(
     };
     let open = OPEN.replace("{left_ms}", LEFT_MS);
     let sql = format!(
-        // Between them: the days that hold none of these are not opened.
+        // Bounded by the smallest and largest id: days of history without any of these are not read.
         "{open} WHERE call_id = ANY($1) {only} \
          UNION ALL {FINISHED} WHERE call_id = ANY($1) AND call_id BETWEEN $2 AND $3"
     );
@@ -134,7 +134,7 @@ async fn find_many(
     rows.iter().map(read_row).collect()
 }
 
-/// What a key names.
+/// The call that a key names.
 #[derive(Debug, Clone)]
 pub struct KeyRow {
     /// The call.
@@ -151,7 +151,7 @@ pub struct KeyRow {
     pub lapsed: bool,
 }
 
-/// What a key names within a tenant. A key in doubt never lapses, nor one whose call cannot be found.
+/// The call that a tenant's key names. The key of a call in doubt never lapses, nor the key of a call that cannot be found.
 ///
 /// # Errors
 ///
@@ -165,7 +165,7 @@ pub async fn find_key(
     Ok(found.remove(key_hash))
 }
 
-/// The same for many keys at once: those that name a call.
+/// The same for many keys at once; keys without a call are left out.
 ///
 /// # Errors
 ///
@@ -208,7 +208,7 @@ pub async fn find_keys(
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Where calls of a tenant stand, as accepted envelopes marked as replayed: without their results, which may be large.
+/// The states of a tenant's calls, as accepted envelopes marked as replayed. Without their results, which may be large.
 ///
 /// # Errors
 ///
@@ -250,7 +250,7 @@ pub async fn standing(
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// The arguments of a call that is still queued, with the version they were accepted under.
+/// The arguments of a call that is still queued.
 ///
 /// # Errors
 ///
@@ -266,7 +266,7 @@ pub async fn arguments(pool: &PgPool, call: CallId) -> Result<Option<String>, St
 /// How long a read waits, for a connection and for its answer.
 const READ_MAX: Duration = Duration::from_secs(10);
 
-/// A read may be given up: it changes nothing, and the pool tests the connection before it hands it out again.
+/// Dropping a read is safe: it changes nothing, and the pool tests the connection before it hands it out again.
 async fn answer<T>(
     doing: &'static str,
     reading: impl Future<Output = Result<T, sqlx::Error>>,
@@ -340,7 +340,7 @@ impl CallRow {
         }
     }
 
-    /// The event that tells that it is decided, if it is.
+    /// The event for a decided call; `None` for one that is not.
     pub fn finished(&self) -> Option<Event> {
         let envelope = self.envelope(false).ok()??;
         Some(Event {
@@ -356,11 +356,11 @@ impl CallRow {
         })
     }
 
-    /// The result envelope of a call that is decided; `None` for one that is not.
+    /// The result envelope of a decided call; `None` for one that is not.
     ///
     /// # Errors
     ///
-    /// The row holds what this version does not know.
+    /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
         let doing = "read a finished call";
         if !self.state.answers_waiters() {
@@ -392,7 +392,7 @@ impl CallRow {
     }
 }
 
-/// A stored word, or what stands for "not stored" in a call that is in doubt.
+/// A word in the row, or the default for a call in doubt, whose row has none.
 fn word<W: std::str::FromStr<Err = crate::call::UnknownWord>>(
     text: Option<&str>,
     in_doubt: W,

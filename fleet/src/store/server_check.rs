@@ -1,44 +1,44 @@
-//! The facts that the ledger stands on: what Postgres says of itself, and what of it is not safe.
+//! Is this Postgres fit to write to? What the server says of itself, and what of that is not safe.
 //!
-//! Read by one query, judged by a pure function: a process refuses to start on what `doctor` explains.
+//! Read by one query and judged by a pure function. A process refuses to start for the same reasons that `doctor` explains.
 
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 
 use super::StoreError;
 
-/// What one connection sees of its server.
+/// The settings and the state of a server, as one connection sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFacts {
     /// The version as a number: 150004 is 15.4.
     pub version: i32,
-    /// Whether what is committed reaches the disk at all.
+    /// Whether commits reach the disk.
     pub fsync: String,
     /// Whether a page that a crash tore can be repaired.
     pub full_page_writes: String,
     /// What our own sessions wait for before a commit is answered.
     pub synchronous_commit: String,
-    /// Whether it only follows another server.
+    /// Whether it is a standby.
     pub in_recovery: bool,
     /// Whether a session's transactions are read-only unless it says otherwise.
     pub read_only: bool,
-    /// What our statements see of others.
+    /// The isolation level of our transactions.
     pub isolation: String,
-    /// Whether our triggers fire: on a session of replication they do not.
+    /// Whether our triggers fire: they do not with the role `replica`.
     pub replication_role: String,
     /// Whether a page that cannot be read is taken for an empty one.
     pub zero_damaged_pages: String,
-    /// Whether the server goes on after the disk refused what was written.
+    /// Whether the server goes on after a failed fsync.
     pub data_sync_retry: String,
-    /// How the database keeps text.
+    /// The encoding of the database.
     pub encoding: String,
     /// Whether our role may read and write the ledger; true while there is none.
     pub role_may_write: bool,
 }
 
-/// One thing that is not as it has to be, and what to do about it.
+/// One thing that is wrong, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was found and what it leads to.
+    /// What was found, and its consequence.
     pub what: String,
     /// What to do; empty where `what` says it.
     pub advice: String,
@@ -101,7 +101,7 @@ pub async fn read(connection: &mut PgConnection) -> Result<ServerFacts, StoreErr
     read(row).map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Everything about it that is not safe. Empty: writes may go there.
+/// Everything that is not safe. Empty: it is fit to write to.
 pub fn findings(facts: &ServerFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |what: &str, advice: &str| {
@@ -209,7 +209,7 @@ mod tests {
             full_page_writes: off(),
             synchronous_commit: off(),
             in_recovery: true,
-            // A standby is read-only as well; that is said once.
+            // A standby is read-only as well; that is reported once.
             read_only: true,
             isolation: "serializable".to_owned(),
             replication_role: "replica".to_owned(),

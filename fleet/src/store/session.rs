@@ -24,7 +24,7 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Where the ledger is, how this process names itself there, and what it remembers of it. Clones share the memory.
+/// Where the ledger is, the name of this process there, and what it remembers of the ledger. Clones share the memory.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     options: PgConnectOptions,
@@ -43,32 +43,32 @@ enum OnLoss {
 struct Memory {
     /// The latest watermark that this process has seen.
     watermark: Option<Watermark>,
-    /// Whether what the fleet remembers outside Postgres has been asked for: only then may we act on a loss.
+    /// Whether the watermark in NATS has been read: only then may this process act on lost writes.
     recalled: bool,
     /// When the refusal was last logged; `None` while the last check of the server found it safe.
     refused: Option<Instant>,
 }
 
 impl Postgres {
-    /// How long a statement may run; also what bounds a batch.
+    /// How long a statement may run; it bounds the time of a batch too.
     pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long an unused connection is believed to be there.
+    /// How long an unused connection is taken for alive without a test.
     const BELIEVED: Duration = Duration::from_secs(1);
-    /// How long one that was not used for longer may take to say that it is.
+    /// How long the test of a connection may take.
     const PING_MAX: Duration = Duration::from_secs(1);
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
     /// How often a process logs that it refuses the server.
     const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(60);
-    /// How often a place is looked at again because another process has just changed it.
+    /// How often the watermark is read again because another process has just changed it.
     const LOOKS_MAX: usize = 5;
 
     /// Reads a `postgres://` URL.
     ///
     /// # Errors
     ///
-    /// It is not one. The message does not contain the URL.
+    /// It is not valid. The message does not contain the URL.
     pub fn new(url: &SecretString, application_name: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url.expose_secret())
             .map_err(|_has_the_url| StoreError::BadUrl)?
@@ -95,8 +95,8 @@ impl Postgres {
         })
     }
 
-    /// Whether a server is there that keeps what it commits and takes writes. For the start, before anything is known of
-    /// what the fleet remembers; nothing is written.
+    /// Whether the server keeps what it commits and takes writes. For the start, before the watermark in NATS is known; nothing
+    /// is written.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Postgres {
         .await
     }
 
-    /// This is what the fleet remembers outside Postgres. From now on a connection that finds writes lost deals with it.
+    /// Sets the watermark that NATS keeps. From now on a connection that finds lost writes acts on them.
     pub fn recalled(&self, watermark: Option<Watermark>) {
         if let Some(watermark) = watermark {
             self.remember(watermark);
@@ -118,7 +118,7 @@ impl Postgres {
         self.memory().recalled = true;
     }
 
-    /// The ledger has been seen there. An older watermark than the one that is remembered changes nothing.
+    /// Remembers a watermark of the ledger, unless a later one is remembered.
     pub fn remember(&self, watermark: Watermark) {
         let mut memory = self.memory();
         let tells_more = |known: &Watermark| {
@@ -130,8 +130,7 @@ impl Postgres {
         }
     }
 
-    /// Which ledger is here, and where that is. For the start, before anything is known of what the fleet remembers; nothing
-    /// is written.
+    /// Which ledger this is, and where. For the start, before the watermark in NATS is known; nothing is written.
     ///
     /// # Errors
     ///
@@ -155,12 +154,12 @@ impl Postgres {
         }
     }
 
-    /// Where the ledger was last seen.
+    /// The latest watermark that this process has seen.
     pub fn watermark(&self) -> Option<Watermark> {
         self.memory().watermark.clone()
     }
 
-    /// How often lost writes had been dealt with when the ledger was last seen.
+    /// The number of quarantines in that watermark.
     pub fn quarantines(&self) -> i32 {
         self.memory()
             .watermark
@@ -173,7 +172,7 @@ impl Postgres {
         self.memory().refused.is_some()
     }
 
-    /// A connection for the ledger: checked, and with plans that do not trust the statistics of an empty table, made once
+    /// A connection for the ledger. It is checked; its plans do not trust the statistics of an empty table, and are made once
     /// and not for each length of an array.
     ///
     /// # Errors
@@ -203,9 +202,9 @@ impl Postgres {
         self.step_on("connect to Postgres", &options).await
     }
 
-    /// The connection, if the server still answers on it. One that was used a moment ago is believed; `None`: it is broken, or
-    /// silent for [`Self::PING_MAX`], and dropped. A restarted server, `idle_session_timeout` and a firewall all break
-    /// connections that are not used, and only their next use finds out.
+    /// The connection, if the server still answers on it. One that was used a moment ago is not tested. `None`: it is broken,
+    /// or silent for [`Self::PING_MAX`], and was dropped. A restarted server, `idle_session_timeout` and a firewall all break
+    /// idle connections, and only their next use shows it.
     pub(super) async fn still_there(
         mut connection: PgConnection,
         unused: Duration,
@@ -228,8 +227,8 @@ impl Postgres {
 
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
     ///
-    /// Its connections are checked as all others, but deal with nothing, for a caller that waits for one may give up. What is
-    /// found unsafe is not given out: its users wait, then time out.
+    /// Its connections are checked like all others, but do not act on lost writes, for a caller that waits for a connection may
+    /// give up. An unsafe connection is not handed out: its callers wait, then time out.
     pub fn pool(&self, connections_max: u32) -> PgPool {
         let postgres = self.clone();
         self.pool_options(connections_max)
@@ -262,7 +261,7 @@ impl Postgres {
         let doing = "connect to Postgres";
         within(doing, Self::CONNECT_TIMEOUT, async {
             let mut connection = open(doing, &self.options).await?;
-            // Not an option of the connection, which would hide what the server says of itself.
+            // Set by a statement and not as an option of the connection, which would hide the server's own setting.
             let closing = connection.execute("SET default_transaction_read_only = on");
             closing
                 .await
@@ -286,7 +285,7 @@ impl Postgres {
         self.step_on(doing, &options).await
     }
 
-    /// The options, for migrations, which need a transaction of their own.
+    /// The options for migrations, which run in transactions of their own.
     pub(super) fn options_for_migration(&self) -> PgConnectOptions {
         self.options
             .clone()
@@ -307,7 +306,7 @@ impl Postgres {
             .idle_timeout(Duration::from_secs(60))
     }
 
-    /// Connects and checks. Dropping it closes the socket, which never was in a pool.
+    /// Connects and checks. Dropping it closes the socket, for it is in no pool.
     async fn step_on(
         &self,
         doing: &'static str,
@@ -328,7 +327,7 @@ impl Postgres {
         let doing = "check the connection";
         let checked = async {
             within(doing, Self::CONNECT_TIMEOUT, check_settings(connection)).await?;
-            // The schema may have moved on while this process had no connection; a quarantine would write to it.
+            // The schema may have changed while this process had no connection, and a quarantine would write to it.
             within(
                 doing,
                 Self::CONNECT_TIMEOUT,
@@ -348,7 +347,7 @@ impl Postgres {
     ) -> Result<(), StoreError> {
         let doing = "look where the ledger stands";
         for _ in 0..Self::LOOKS_MAX {
-            // Before looking: what another task sees committed meanwhile may not be in what we see.
+            // Before reading: a watermark that another task sees committed meanwhile may be missing in what this one reads.
             let (remembered, acts) = {
                 let memory = self.memory();
                 let acts = memory.recalled && matches!(on_loss, OnLoss::DealWithIt);
@@ -448,7 +447,7 @@ async fn open(doing: &'static str, options: &PgConnectOptions) -> Result<PgConne
     connecting.map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// Refuses a server that forgets what it commits, or that does not take writes.
+/// Refuses a server that may lose what it commits, or that takes no writes.
 async fn check_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
     let found = server_check::findings(&server_check::read(connection).await?);
     if found.is_empty() {

@@ -8,11 +8,12 @@ use crate::{
     lost_writes::{Seen, WalPosition, Watermark},
 };
 
-/// Text of a watermark's columns.
+/// The columns of a watermark.
 const COLUMNS: &str =
     "f.ledger_id, f.system_identifier, f.timeline, f.quarantines, f.wal_lsn::text AS wal_lsn";
 
-/// Reads the watermark and where the server is now. One statement, which takes no lock; on a primary only. `None`: the server has no ledger yet.
+/// Reads the watermark and where the server is now. One statement, which takes no lock; on a primary only. `None`: the server
+/// has no ledger yet.
 ///
 /// # Errors
 ///
@@ -51,7 +52,7 @@ pub async fn look(connection: &mut PgConnection) -> Result<Option<Seen>, StoreEr
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// The watermark in the ledger, to be remembered. Own statement; takes no lock.
+/// Reads the watermark in the ledger. Own statement; takes no lock.
 ///
 /// # Errors
 ///
@@ -67,7 +68,7 @@ pub async fn read(connection: &mut PgConnection) -> Result<Option<Watermark>, St
     parse(&row).map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Which ledger this is. Own statement; takes no lock.
+/// Reads the ledger's id. Own statement; takes no lock.
 ///
 /// # Errors
 ///
@@ -80,10 +81,10 @@ pub async fn ledger_id(connection: &mut PgConnection) -> Result<LedgerId, StoreE
         .map_err(|error| StoreError::from_sqlx("ask which ledger this is", error))
 }
 
-/// Moves the ledger's watermark to where its disk is now, never back, and returns it.
+/// Moves the ledger's watermark to what the server has flushed, never back, and returns it.
 ///
-/// Own statement; guard: the row names this very server, so a server that was not compared yet is left as it is.
-/// `None`: it does not, and the next connection compares.
+/// Own statement; guard: the row names this very server, so a server that was not compared yet is left as it is. `None`: it
+/// does not, and the next connection compares.
 ///
 /// # Errors
 ///
@@ -105,8 +106,8 @@ pub async fn advance(connection: &mut PgConnection) -> Result<Option<Watermark>,
     parse(&row).map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Writes the first watermark of a new ledger. Own statement; guard: there is none. A number that is remembered from a ledger
-/// before stays behind it.
+/// Writes the first watermark of a new ledger. Own statement; guard: there is none. Its number of quarantines is at least the
+/// remembered one.
 ///
 /// # Errors
 ///
@@ -152,7 +153,7 @@ fn position(row: &PgRow, column: &str) -> Result<WalPosition, sqlx::Error> {
     text.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))
 }
 
-/// No schema, no table or none of our columns: nothing to judge, and the check of the schema says more.
+/// No schema, no table or no column of ours: there is nothing to compare, and the check of the schema reports it.
 fn lacks_schema(error: &sqlx::Error) -> bool {
     let code = match error {
         sqlx::Error::Database(answer) => answer.code(),

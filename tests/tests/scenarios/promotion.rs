@@ -154,7 +154,7 @@ impl Scene {
         self.witness.release(what);
         self.fleet.until_state(*call, "succeeded").await;
 
-        // The fleet works on, old processes and new ones, and nobody finds a loss again.
+        // The fleet works on, old processes and new ones, and no process finds a loss again.
         self.fleet.add_dispatcher().await;
         self.fleet.add_worker(&[]).await;
         let after = charged(&self.fleet, "after").await;
@@ -177,7 +177,7 @@ impl Scene {
         invariants::hold_for(&self.fleet, &self.witness, &known).await;
     }
 
-    /// What an operator finds, for whoever looks at this test's output.
+    /// What an operator finds, for readers of this test's output.
     #[expect(clippy::print_stdout, reason = "it is what the test shows")]
     async fn show(&self) {
         let sql = "SELECT tool, why, worker, worker_fenced, quarantined, error->>'message' AS message \
@@ -227,7 +227,7 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
     scene.cluster.kill().await;
     scene.cluster.put_copy_in_place_as_standby();
     scene.cluster.start().await;
-    // A standby takes no writes, and nobody pretends otherwise.
+    // A standby takes no writes, and reports that.
     until_so("every process to be unready", async || {
         unready(&scene.fleet).await
     })
@@ -245,7 +245,7 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
     }
 
     scene.show().await;
-    // What the copy never heard of is gone, and with it its key: nobody can know that it was done.
+    // What the copy never heard of is gone, and with it its key: it cannot be known that it was done.
     let told = scene
         .fleet
         .get(&json!({"call_id": unknown.to_string()}))
@@ -304,7 +304,7 @@ async fn an_old_copy_started_again_is_noticed_by_those_who_start_later() {
     scene.cluster.start().await;
     scene.run_on().await;
     scene.until_watermark_moves().await;
-    // Nobody is left who remembers, but NATS.
+    // Only NATS remembers now.
     let (what, _) = &scene.lasting;
     scene.witness.release(what);
     scene.fleet.until_state(scene.lasting.1, "succeeded").await;

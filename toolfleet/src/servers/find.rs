@@ -13,7 +13,7 @@ use tokio::process::Command;
 
 use super::error::ServerError;
 
-/// What the search looks at. Only [`SearchPaths::of_this_process`] reads the environment.
+/// Where the search looks. Only [`SearchPaths::of_this_process`] reads the environment.
 #[derive(Debug, Clone, Default)]
 pub struct SearchPaths {
     /// `TOOLFLEET_NATS_SERVER`: the program itself.
@@ -178,7 +178,7 @@ async fn first_good(
     )))
 }
 
-/// How many unfit programs are asked for their version before giving up.
+/// How many unfit programs are tried before the search gives up.
 const UNFIT_MAX: usize = 8;
 
 async fn version_of(program: &Path) -> Option<Version> {
@@ -195,7 +195,7 @@ async fn version_of(program: &Path) -> Option<Version> {
     Version::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// A server's version; parts it does not tell are zero.
+/// A server's version; parts that it does not state are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub [u32; 3]);
 

@@ -330,7 +330,7 @@ async fn an_unsafe_server_is_explained_with_what_to_do_and_the_rest_is_looked_at
         found.contains("fsync is off") && found.contains("Set fsync = on"),
         "{found}"
     );
-    // Nobody listens there.
+    // Nothing listens there.
     assert!(line("FAIL  nats").unwrap().contains("correct NATS_URL"));
     assert!(line("ok    clock").is_some(), "{}", ran.out);
     postgres.stop().await;

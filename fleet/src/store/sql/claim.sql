@@ -1,5 +1,5 @@
 WITH me AS MATERIALIZED (
-    -- Whoever fences this worker takes the row FOR UPDATE: then either it sees this claim, or this claim sees the fence.
+    -- A fence of this worker takes the row FOR UPDATE. So either the fence sees this claim, or this claim sees the fence.
     SELECT worker_id
     FROM toolfleet.worker_processes
     WHERE worker_id = $1 AND state IN ('live', 'draining')
@@ -12,7 +12,7 @@ SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = 
     attempt_until = least(now() + i.timeout_ms * interval '1 millisecond', o.deadline_at)
 FROM (SELECT unnest($2::uuid[]) AS call_id, unnest($3::uuid[]) AS attempt_id, unnest($4::bigint[]) AS timeout_ms) AS i
 WHERE EXISTS (SELECT FROM me)
-  -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
+  -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
   AND o.call_id = ANY($2) AND o.call_id = i.call_id
   AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
   AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())

@@ -1,5 +1,5 @@
 WITH me AS MATERIALIZED (
-    -- Whoever fences this worker takes the row FOR UPDATE: then either it sees this claim, or this claim sees the fence.
+    -- A fence of this worker takes the row FOR UPDATE. So either the fence sees this claim, or this claim sees the fence.
     SELECT worker_id
     FROM toolfleet.worker_processes
     WHERE worker_id = $1 AND state IN ('live', 'draining')
@@ -11,7 +11,7 @@ WITH me AS MATERIALIZED (
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
-    -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
+    -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
     WHERE o.call_id = ANY($2)
       AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
       AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
@@ -31,7 +31,7 @@ WITH me AS MATERIALIZED (
     JOIN toolfleet.tool_slots s USING (tool)
     WHERE t.places IS NOT NULL
 ), free AS MATERIALIZED (
-    -- Of the places behind this one, those that are taken stem from a larger limit; they count until they are free.
+    -- Taken places beyond the limit stem from a larger one; they count until they are free.
     SELECT tool, slot, attempt_id
     FROM (
         SELECT s.*, count(*) FILTER (WHERE live) OVER (
@@ -43,8 +43,8 @@ WITH me AS MATERIALIZED (
         SELECT s.slot
         FROM free f
         JOIN toolfleet.tool_slots s USING (tool, slot)
-        -- As it was when it was found free: a place that somebody has taken since is locked in its newest version, and what
-        -- this statement sees of their call is older than that.
+        -- The same attempt as when the place was found free: a place that another claim has taken since is locked in its newest
+        -- version, and this statement sees an older version of that call.
         WHERE f.tool = t.tool AND s.attempt_id IS NOT DISTINCT FROM f.attempt_id
         ORDER BY f.slot
         LIMIT t.wanted
@@ -60,7 +60,7 @@ WITH me AS MATERIALIZED (
     FROM decided d
     WHERE s.tool = d.tool AND s.slot = d.slot
 ), held AS (
-    -- Its message is dealt with; a dispatcher hands it over again when there is room.
+    -- Its message is acknowledged; a dispatcher releases the call again when there is room.
     UPDATE toolfleet.open_calls o
     SET held = true, line = 'tool/' || d.tool
     FROM decided d

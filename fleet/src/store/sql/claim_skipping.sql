@@ -1,6 +1,6 @@
--- The same as claim.sql, but for rows that somebody else has locked, which are left out.
+-- The same as claim.sql, but without rows that another statement has locked.
 WITH me AS MATERIALIZED (
-    -- Whoever fences this worker takes the row FOR UPDATE: then either it sees this claim, or this claim sees the fence.
+    -- A fence of this worker takes the row FOR UPDATE. So either the fence sees this claim, or this claim sees the fence.
     SELECT worker_id
     FROM toolfleet.worker_processes
     WHERE worker_id = $1 AND state IN ('live', 'draining')

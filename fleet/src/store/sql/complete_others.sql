@@ -1,4 +1,4 @@
--- What is not over, and the answer for all.
+-- Calls that are not over, and the answer for all.
 , again AS (
     UPDATE toolfleet.open_calls o
     SET state = 'queued', rev = o.rev + 1, attempt_id = NULL, worker_id = NULL, claim_rev = NULL,
@@ -7,7 +7,7 @@
         due_at = now() + m.pause_ms * interval '1 millisecond',
         publish_n = o.publish_n + 1, lost_attempts = o.lost_attempts + m.lost,
         unspent_attempts = o.unspent_attempts + m.unspent,
-        -- What an attempt before may have done is settled only by the tool's own answer, which recognises the key.
+        -- Only the tool's own answer settles what an earlier attempt may have done, for the tool recognises the key.
         effect_unknown = CASE m.attempt_outcome
             WHEN 'unknown' THEN true
             WHEN 'definite_failure' THEN toolfleet.applied_late(o.call_id)
@@ -22,7 +22,7 @@
         -- From here on a probe may ask.
         due_at = greatest(now(), u.until), last_error = m.error::json
     FROM mine m
-    -- A queued call has no attempt; what is in doubt is one that ended before, perhaps long before its time was over.
+    -- A queued call has no attempt; the doubt is about one that ended earlier, perhaps long before its time was over.
     CROSS JOIN LATERAL (SELECT coalesce(m.attempt_until, toolfleet.unknown_until(m.call_id)) AS until) u
     WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND m.kind = 'doubt'
     RETURNING o.*
@@ -45,7 +45,7 @@ SELECT call_id, rev, now() AS moved_at, state, tool, tool_version, tenant, sessi
     (date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms,
     (date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms
 FROM (
-    -- Not joined with what was inserted: two lists without an index meet row by row.
+    -- Not joined with the inserted rows: two lists without an index are compared row by row.
     SELECT call_id, rev + 1 AS rev, new_state AS state, tool, tool_version, tenant, session, dispatcher_id, attempts, coercions,
         first_started_at, accepted_at
     FROM ended

@@ -1,5 +1,5 @@
--- How an ended call gets into the history, by complete.sql and by end_running.sql: their `ended` goes on here.
-    -- Each column by name: a newer schema may have one that is called as what an ending brings.
+-- Inserts an ended call into the history, for complete.sql and end_running.sql, whose `ended` it reads.
+    -- Each column by name: a newer schema may have a column with the name of an ending's value.
     RETURNING o.call_id, o.rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
         o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
         o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.attempt_id, o.worker_id, o.claim_rev,

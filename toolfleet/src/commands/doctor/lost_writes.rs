@@ -1,4 +1,5 @@
-//! Whether Postgres lost writes: the watermark in the ledger against the one that the fleet remembers. And which ledger has the prefix.
+//! Whether Postgres lost writes: the watermark in the ledger against the one that the fleet remembers. And which ledger has the
+//! prefix.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ const LOOK_MAX: Duration = Duration::from_secs(6);
 const NAME: &str = "ground";
 const SECTION: &str = "docs/operations.md, Postgres lost writes";
 
-/// Looks, and says whose the prefix is where it is another ledger's.
+/// Compares the watermarks. Also returns the ledger that has the prefix, if it is another one.
 pub(super) async fn look(
     postgres: &Postgres,
     bus: Option<&Bus>,
@@ -66,7 +67,7 @@ pub(super) async fn look(
             checks.extend(memory(&seen, remembered.as_ref(), asked));
             checks.extend(doubts(&seen, quarantined));
         }
-        // The check of the schema says more.
+        // The check of the schema reports it.
         Ok(None) => {}
         Err(problem) => checks.push(Check::error(NAME, problem, &Servers::default())),
     }
@@ -91,7 +92,7 @@ fn place(seen: &Seen, remembered: Option<&Watermark>) -> Check {
             Check::ok(NAME, found)
         }
         Comparison::First => Check::ok(NAME, "a new ledger, which the first process adopts"),
-        // The watermark of another ledger is not held against this one: the check of the prefix says more.
+        // Another ledger's watermark says nothing about this one: the check of the prefix reports it.
         Comparison::OtherLedger => Check::unfit(NAME, comparison.what(), "Look at DATABASE_URL"),
         Comparison::Behind | Comparison::OtherTimeline | Comparison::OtherCluster => {
             let remembered = remembered.map_or_else(
@@ -107,7 +108,7 @@ fn place(seen: &Seen, remembered: Option<&Watermark>) -> Check {
     }
 }
 
-/// A ledger that was used is remembered in NATS.
+/// NATS should remember a ledger that was used.
 fn memory(seen: &Seen, remembered: Option<&Watermark>, asked: bool) -> Option<Check> {
     let forgotten = asked && seen.ledger.is_some() && remembered.is_none();
     forgotten.then(|| {

@@ -1,7 +1,7 @@
-//! `doctor --take-prefix`: the prefix given to this ledger, where the one that it belonged to is gone for good.
+//! `doctor --take-prefix`: gives the prefix to this ledger, where the ledger that had it is gone.
 //!
-//! No process can prove that another ledger is gone, so a person says so, and it is kept who and why. What can be seen is
-//! that it lives: a dispatcher answers, or its watermark moves meanwhile. Then nothing is taken.
+//! No process can prove that another ledger is gone. So a person says so, and the record keeps who and why. A process can only
+//! see signs of life: a dispatcher answers, or the watermark moves meanwhile. Then nothing is taken.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use super::{check::count, nats};
 use crate::commands::{connect, output};
 
 /// Who takes it, and why.
-pub(super) struct Testimony {
+pub(super) struct TakeReason {
     pub(super) by: String,
     pub(super) note: String,
 }
@@ -26,7 +26,7 @@ pub(super) struct Testimony {
 pub(super) async fn run(
     store: &StoreArgs,
     bus: &BusArgs,
-    reason: &Testimony,
+    reason: &TakeReason,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let postgres = connect::postgres(&store.database_url)?;
@@ -66,7 +66,7 @@ pub(super) async fn run(
             count(heard, "dispatcher")
         ),
     }
-    // As a process that starts: NATS remembers nothing of this ledger.
+    // Like a process that starts: NATS has no watermark of this ledger.
     postgres.recalled(None);
     let mut connection = postgres.connect().await?;
     let watermark = postgres.watermark();

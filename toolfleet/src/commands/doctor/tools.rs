@@ -1,4 +1,4 @@
-//! The roles that sql tools log in as: what keeps their statements from the ledger.
+//! The roles of sql tools: whether they keep the tools' statements from the ledger.
 
 use fleet::{
     explain::Servers,
@@ -30,7 +30,7 @@ async fn roles(
     for name in tool_role::granted(&ledger.pool).await? {
         let found = if name == "PUBLIC" {
             vec![server_check::Finding {
-                what: "everybody may use schema toolfleet_tool".to_owned(),
+                what: "every role may use schema toolfleet_tool".to_owned(),
                 advice: "REVOKE ALL ON FUNCTION toolfleet_tool.succeed FROM PUBLIC".to_owned(),
             }]
         } else {
@@ -41,7 +41,7 @@ async fn roles(
     Ok(roles)
 }
 
-/// `tools`: those that need such a role.
+/// `tools`: the tools that need such a role.
 fn judge(tools: &[String], roles: &[(String, Vec<server_check::Finding>)]) -> Vec<Check> {
     let unfit = roles.iter().flat_map(|(_, found)| found);
     let unfit: Vec<Check> = unfit

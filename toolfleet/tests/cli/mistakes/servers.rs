@@ -27,7 +27,7 @@ pub(super) struct World {
     nats: Nats,
     plain: Server,
     strict: Server,
-    /// A port that somebody has and never answers on.
+    /// A port with a listener that never answers.
     silent: TcpListener,
     nobody: u16,
 }

@@ -1,8 +1,8 @@
 //! RFC 6570 templates, all levels but the fragment.
 //!
-//! Ours, because the published expander that was tried panics on `{+x}` with any text beyond ASCII, and here the text
-//! comes from a model. One rule is stricter than the RFC: `{+x}` encodes `%` too, so that an argument is always data
-//! and never something already encoded.
+//! Our own, because the published expander that was tried panics on `{+x}` with text beyond ASCII, and here the text comes from
+//! a model. One rule is stricter than the RFC: `{+x}` encodes `%` too, so that an argument is always data and never something
+//! already encoded.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What must be so at the end, whatever was done to the fleet: a function for each promise, none of which asks anybody.
+//! What must hold at the end, whatever was done to the fleet: a pure function for each promise.
 
 use super::{case::Case, verdict::Breach};
 

@@ -371,7 +371,7 @@ fn an_effect_after_its_settlement_is_nobodys_fault_and_only_then() {
     let breaks: [Break; 4] = [
         // Before it was settled, there was something to be found.
         |facts| call(facts, 0).finished_at = Some(at(0) + 6_000),
-        // Before the attempt's time was over, nobody could have been allowed to settle it.
+        // Before the attempt's time was over, no settlement could have been allowed.
         |facts| facts.ledger.attempts[0].timeout_ms = 30_000,
         // What runs on the worker's machine is gone when the worker is fenced.
         |facts| facts.ledger.tools[0].executor = "process".to_owned(),
