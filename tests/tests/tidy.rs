@@ -292,7 +292,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|reason| panic!("{file}: {reason}"))
 }
 
-/// Every file below a folder, as paths from the root; without what is built and what begins with a dot.
+/// Every file below a folder, as paths from the root; without what is built, what begins with a dot, and the sources of
+/// others.
 fn files_in(folder: &str) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
@@ -301,7 +302,10 @@ fn files_in(folder: &str) -> Vec<String> {
             let entry = entry.unwrap();
             let name = entry.file_name().to_str().unwrap().to_owned();
             let path = folder.join(&name);
-            let is_foreign = matches!(name.as_ref(), "target" | "__pycache__" | "node_modules");
+            let is_foreign = matches!(
+                name.as_ref(),
+                "target" | "__pycache__" | "node_modules" | "vendor"
+            );
             if name.starts_with('.') || is_foreign {
                 continue;
             }
