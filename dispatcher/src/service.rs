@@ -11,6 +11,7 @@ use async_nats::{
 use fleet::{
     bus::{BusError, connect::Bus},
     checkpoint::{Checkpoint, reached},
+    telemetry::metrics,
 };
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
@@ -146,7 +147,7 @@ async fn take(
     endpoint: &'static Endpoint,
     mut message: Message,
 ) {
-    if !can_be_answered(&door.bus, &message) {
+    if !can_be_answered(door, &message) {
         return;
     }
     let named = door.bus.subjects.request(&message.message.subject);
@@ -197,17 +198,21 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     }
 }
 
-/// Whether a message names a subject to answer on, and none that its caller could not speak on itself: answers are published
-/// with the dispatcher's own permissions.
-fn can_be_answered(bus: &Bus, message: &Message) -> bool {
+/// Whether a message names a subject to answer on, and one that its caller may name (`replies.rs`).
+fn can_be_answered(door: &Door, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;
     };
-    let accepted = bus.subjects.accepts_reply(reply);
-    if !accepted {
-        tracing::warn!(
-            "a request named a reply subject of ours or of the server's and was dropped"
+    let subjects = &door.bus.subjects;
+    let (tenant, _) = subjects
+        .request(&message.message.subject)
+        .unwrap_or_default();
+    let allowed = door.replies.allow(subjects, tenant, reply);
+    if !allowed {
+        metrics().refused_reply();
+        tracing::debug!(
+            "a request was dropped: DISPATCHER_REPLIES does not allow its reply subject"
         );
     }
-    accepted
+    allowed
 }

@@ -8,6 +8,7 @@ use async_nats::{Client, HeaderMap, Message, Subscriber};
 use fleet::{
     bus::connect::Bus,
     call::Language,
+    config::BusArgs,
     fencing::StateDir,
     ids::{AttemptId, CallId, WorkerId},
     manifest::Manifest,
@@ -60,8 +61,11 @@ impl Scene {
         };
         let nats = Nats::start(options).await.unwrap();
         let wire = Proxy::to(nats.port()).await;
-        let url = SecretString::from(format!("nats://127.0.0.1:{}", wire.port()));
-        let bus = Bus::connect(&url, "worker", "toolfleet".parse().unwrap());
+        let args = BusArgs::at(SecretString::from(format!(
+            "nats://127.0.0.1:{}",
+            wire.port()
+        )));
+        let bus = Bus::connect(&args, "worker");
         let bus = bus.await.unwrap();
         Self {
             executor: NatsExecutor::new(bus.clone()),

@@ -110,6 +110,7 @@ mod tests {
         metrics.coerced(&echo, Rule::Unwrap);
         metrics.rejected(Code::InvalidArguments, Some(&echo));
         metrics.rejected(Code::MalformedJson, None);
+        metrics.refused_reply();
         metrics.published(Duration::from_millis(1));
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));

@@ -26,6 +26,7 @@ pub struct Metrics {
     accepted_calls: Counter<u64>,
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
+    refused_replies: Counter<u64>,
     publish_lag: Histogram<f64>,
     released_calls: Counter<u64>,
     held_wait: Histogram<f64>,
@@ -67,6 +68,11 @@ impl Metrics {
             Some(tool) => self.rejected_calls.add(1, &[self.tools.label(tool), code]),
             None => self.rejected_calls.add(1, &[code]),
         }
+    }
+
+    /// A request was dropped because it may not be answered where it asks for it.
+    pub fn refused_reply(&self) {
+        self.refused_replies.add(1, &[]);
     }
 
     /// NATS answered for a call's pointer, this long after its commit.
@@ -190,6 +196,7 @@ impl Metrics {
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
+            refused_replies: counter(meter, define::REFUSED_REPLIES),
             publish_lag: seconds(meter, define::PUBLISH_LAG),
             released_calls: counter(meter, define::RELEASED_CALLS),
             held_wait: seconds(meter, define::HELD_WAIT),

@@ -59,6 +59,7 @@ mod registry;
 mod retirement;
 
 mod garbage;
+mod replies;
 
 mod hostile;
 
