@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::BusError;
+use super::{BusError, malformed};
 use crate::{config::BusArgs, delay, wire::subjects::Subjects};
 
 /// How JetStream's answer begins where the account may not use it (10039). The client's errors have the code in a type for
@@ -105,6 +105,7 @@ impl Bus {
                 "nats-server runs without JetStream; start it with --jetstream".into(),
             ));
         }
+        malformed::show(&client);
         Ok(Self {
             client,
             subjects: Subjects::new(args.prefix.clone()),

@@ -59,6 +59,7 @@ mod registry;
 mod retirement;
 
 mod garbage;
+mod malformed;
 mod replies;
 
 mod hostile;

@@ -62,8 +62,7 @@ impl Kept {
 }
 
 impl NatsExecutor {
-    /// Over this connection. Give it one of its own: what a service answers can break it, and the fleet's own messages
-    /// must not break with it.
+    /// Over this connection. Give it one of its own: the fleet's own messages must not wait for what services answer.
     pub fn new(bus: Bus) -> Self {
         Self {
             bus,
