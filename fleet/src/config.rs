@@ -6,7 +6,12 @@ use clap::Args;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::{ids::Prefix, manifest::parse_duration, wire::subjects::is_literal};
+use crate::{
+    egress::{Egress, Exceptions, Reach},
+    ids::Prefix,
+    manifest::parse_duration,
+    wire::subjects::is_literal,
+};
 
 /// Where the ledger is.
 #[derive(Debug, Clone, Args)]
@@ -80,6 +85,31 @@ impl std::str::FromStr for InboxPrefix {
         } else {
             Err(NotAnInbox)
         }
+    }
+}
+
+/// Where requests of tools may go.
+#[derive(Debug, Clone, Args)]
+pub struct EgressArgs {
+    /// Where HTTP tools may go: `any`, or `public`, which leaves out this machine, its network and its cloud's metadata. Names
+    /// are resolved once, and every address is judged.
+    #[arg(long = "egress", env = "WORKER_EGRESS", value_enum, default_value_t)]
+    pub reach: Reach,
+    /// Names, addresses and networks that HTTP tools may go to whatever they are: `billing.internal,10.1.0.0/16`.
+    #[arg(
+        long = "egress-allow",
+        env = "WORKER_EGRESS_ALLOW",
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub exceptions: Exceptions,
+}
+
+impl EgressArgs {
+    /// The rule that they make.
+    pub fn egress(&self) -> Egress {
+        Egress::new(self.reach, self.exceptions.clone())
     }
 }
 

@@ -261,7 +261,7 @@ fn executors(
     };
     Ok(additions
         .executors
-        .with("http", HttpExecutor::new()?)
+        .with("http", HttpExecutor::new(config.egress.egress())?)
         .with("process", process)
         .with(
             "nats",
