@@ -137,7 +137,9 @@ impl RawClient {
                     let reply = (rest.len() > sizes).then(|| rest[0].to_owned());
                     let mut content = vec![0; size + 2];
                     let reading = self.stream.read_exact(&mut content);
-                    timeout(PATIENCE, reading).await.unwrap().unwrap();
+                    let read = timeout(PATIENCE, reading).await;
+                    let read = read.expect("nats-server says all of it");
+                    read.expect("nats-server stays");
                     content.truncate(size);
                     return Some(RawMessage {
                         subject: (*subject).to_owned(),
@@ -154,7 +156,8 @@ impl RawClient {
         let mut line = Vec::new();
         let reading = self.stream.read_until(b'\n', &mut line);
         let read = timeout(PATIENCE, reading).await;
-        read.expect("nats-server says something").unwrap();
+        let read = read.expect("nats-server says something");
+        read.expect("nats-server stays");
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 }

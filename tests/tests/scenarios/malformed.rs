@@ -9,9 +9,11 @@ use fleet_tests::{
     raw::{BAD_HEADERS, RawClient, with_headers, without_headers},
     witness::Witness,
 };
-use futures_util::future::join_all;
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    task::JoinSet,
+    time::{MissedTickBehavior, interval},
+};
 
 const SUBJECT: &[u8] = b"toolfleet.v1.default.call.look";
 const BODY: &[u8] = br#"{"what":"bad"}"#;
@@ -80,18 +82,17 @@ async fn malformed_requests_cost_a_neighbour_nothing() {
     };
     let neighbour = async {
         let mut every = interval(Duration::from_secs(1) / NEIGHBOURS);
-        let mut calls = Vec::new();
+        let mut calls = JoinSet::new();
         for number in 0..NEIGHBOURS * SECONDS {
             every.tick().await;
             let call = fleet.submit("look", &json!({"what": format!("n{number}")}));
-            calls.push(tokio::spawn(call.try_wait()));
+            calls.spawn(call.try_wait());
         }
-        join_all(calls).await
+        calls.join_all().await
     };
     let ((), answers) = tokio::join!(flood, neighbour);
     let answered = answers
         .iter()
-        .flatten()
         .flatten()
         .filter(|answer| answer["state"] == "succeeded");
     assert_eq!(
