@@ -1,6 +1,10 @@
 //! Names and identifiers that arrive from outside, parsed once; the type is the proof.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    str::FromStr,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -47,6 +51,13 @@ impl CallId {
     /// A new id, ordered by time of creation.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// An id before all that are made from this moment on, by the clock of this process.
+    pub fn floor(at: SystemTime) -> Self {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        Self(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
     }
 }
 
@@ -216,6 +227,17 @@ mod tests {
         assert!("get_weather2".parse::<ToolName>().is_ok());
         assert!("Acme-1_x".parse::<Label>().is_ok());
         assert!("Acme.1".parse::<Label>().is_err());
+    }
+
+    #[test]
+    fn a_floor_is_before_what_is_made_from_then_on_and_behind_what_was_made_before() {
+        let before = CallId::generate();
+        let millisecond = std::time::Duration::from_millis(1);
+        let floor = CallId::floor(SystemTime::now() + millisecond);
+        assert!(before < floor);
+        assert!(CallId::floor(UNIX_EPOCH) < before);
+        let same = CallId::floor(UNIX_EPOCH - millisecond);
+        assert_eq!(same, CallId::floor(UNIX_EPOCH));
     }
 
     #[test]

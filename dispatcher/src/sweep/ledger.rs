@@ -1,6 +1,9 @@
 //! Everything that Postgres alone decides: dead workers, lost attempts, and the walk over all open calls.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::{Duration, SystemTime},
+};
 
 use fleet::{
     bus::backlog,
@@ -30,6 +33,7 @@ use tokio::{
 use super::{
     Sweep, every,
     pace::{self, Pace},
+    route::{Route, Stretch, Survey},
     warn,
 };
 
@@ -46,22 +50,32 @@ impl Sweep {
     pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
-        let (mut pass, mut lost) = (WalkPass::default(), Pace::default());
+        let (mut pass, mut lost) = (WalkPass::default(), LostPaces::default());
         loop {
             ticks.tick().await;
             match self.dead_workers(&mut observer).await {
                 Ok(0) => {}
-                Ok(_declared) => lost.hurry(),
+                Ok(_declared) => lost.over_all.hurry(),
                 Err(error) => {
                     observer = Observer::default();
                     warn("dead_worker", Err(error));
                 }
             }
             let now = Instant::now();
-            if lost.is_due(now) {
-                let overdue_too = observer.observations.unbroken_for(now) >= SETTLED_AFTER;
-                let looked = self.lost_attempts(overdue_too).await;
-                warn("lost_attempt", looked.map(|took| lost.took(now, took)));
+            let overdue_too = observer.observations.unbroken_for(now) >= SETTLED_AFTER;
+            // Where a look at all takes long, most are at what the walk has found.
+            let over_all = Route::default();
+            let due = if lost.over_all.is_due(now) {
+                Some((&over_all, &mut lost.over_all))
+            } else {
+                let known = !pass.route.is_over_all() && lost.over_known.is_due(now);
+                known.then_some((&pass.route, &mut lost.over_known))
+            };
+            if let Some((route, pace)) = due {
+                let mut took = Duration::ZERO;
+                let looked = self.lost_attempts(route, overdue_too, &mut took).await;
+                pace.took(now, took);
+                warn("lost_attempt", looked);
             }
             warn("walk", self.walk(&mut pass, &doubted).await);
         }
@@ -74,18 +88,27 @@ impl Sweep {
     ) -> Result<(), StoreError> {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
-            if pass.cursor.is_none() {
+            if pass.ahead.is_empty() {
                 let again = PASS_MIN.max(pace::again_after(pass.looked));
                 if pass.began.is_some_and(|began| began.elapsed() < again) {
                     return Ok(());
                 }
                 self.begin(pass).await;
             }
+            let Some(stretch) = pass.ahead.pop_front() else {
+                return Ok(());
+            };
             let looking = Instant::now();
-            let step = walk::step(&self.pool, pass.cursor, &pass.worth()).await;
+            let step = walk::step_over(&self.pool, stretch.part(), &pass.worth()).await;
             pass.looked += looking.elapsed();
-            let step = step?;
-            pass.cursor = step.cursor;
+            let step = match step {
+                Ok(step) => step,
+                Err(error) => {
+                    pass.failed(stretch);
+                    return Err(error);
+                }
+            };
+            pass.read(&step.seen, step.cursor);
             pass.waiting.extend(step.queues);
             self.expiry.remember_all(step.soon);
             self.end_expired(step.expired, "expired").await;
@@ -102,7 +125,8 @@ impl Sweep {
             } else if !step.waiting.is_empty() {
                 self.publisher.suspect();
             }
-            if pass.cursor.is_none() {
+            if pass.ahead.is_empty() {
+                pass.end();
                 return Ok(());
             }
         }
@@ -121,7 +145,7 @@ impl Sweep {
         }
         let suspected = self.publisher.take_suspicion();
         pass.since = since.filter(|_| !suspected && !reconnected);
-        pass.looked = Duration::ZERO;
+        pass.set_out(Instant::now());
         pass.empty.clear();
         // All that is left of those that had calls waiting in the last pass: a look each.
         for queue in std::mem::take(&mut pass.waiting) {
@@ -158,22 +182,38 @@ impl Sweep {
         Ok(declared)
     }
 
-    /// Decides about calls whose worker is gone; returns how long looking for them took.
-    async fn lost_attempts(&self, overdue_too: bool) -> Result<Duration, StoreError> {
-        let (mut cursor, mut took) = (None, Duration::ZERO);
-        loop {
+    /// Decides about calls on this route whose worker is gone; adds to `took` how long looking for them takes.
+    async fn lost_attempts(
+        &self,
+        route: &Route,
+        overdue_too: bool,
+        took: &mut Duration,
+    ) -> Result<(), StoreError> {
+        let mut ahead = route.stretches();
+        while let Some(stretch) = ahead.pop_front() {
             let looking = Instant::now();
-            let lost = sweep::lost_behind(&self.pool, cursor, overdue_too).await?;
-            took += looking.elapsed();
+            let lost = sweep::lost_in(&self.pool, stretch.part(), overdue_too).await;
+            *took += looking.elapsed();
+            let lost = lost?;
             let Some(last) = lost.last() else {
-                return Ok(took);
+                continue;
             };
             reached(Checkpoint::LossFound);
-            cursor = Some(last.call_id);
+            if matches!(stretch, Stretch::Behind(_)) {
+                ahead.push_back(Stretch::Behind(Some(last.call_id)));
+            }
             let endings = lost.iter().map(lost_attempt).collect();
             self.end_all(endings, "lost_attempt").await;
         }
+        Ok(())
     }
+}
+
+/// When calls of workers that are gone are looked for again.
+#[derive(Default)]
+struct LostPaces {
+    over_all: Pace,
+    over_known: Pace,
 }
 
 /// What this dispatcher has seen of the workers, and the session through which it has: one goes with the other, for what a
@@ -187,7 +227,15 @@ struct Observer {
 /// One walk over all open calls.
 #[derive(Default)]
 struct WalkPass {
-    cursor: Option<CallId>,
+    /// What it has left to read.
+    ahead: VecDeque<Stretch>,
+    /// What it has found, for the next one.
+    survey: Option<Survey>,
+    /// What the one before has found.
+    route: Route,
+    /// Whether it reads all open calls, and when one may do so again.
+    is_over_all: bool,
+    over_all: Pace,
     began: Option<Instant>,
     /// How long its looks at Postgres took.
     looked: Duration,
@@ -202,6 +250,49 @@ struct WalkPass {
 }
 
 impl WalkPass {
+    /// Decides where it goes. While a look at all is quick, each pass is one.
+    fn set_out(&mut self, now: Instant) {
+        self.looked = Duration::ZERO;
+        self.survey = Some(Survey::begin(SystemTime::now()));
+        self.is_over_all = self.route.is_over_all() || self.over_all.is_due(now);
+        self.ahead = if self.is_over_all {
+            Route::default().stretches()
+        } else {
+            self.route.stretches()
+        };
+    }
+
+    fn read(&mut self, seen: &[CallId], cursor: Option<CallId>) {
+        if let Some(survey) = &mut self.survey {
+            survey.see(seen);
+        }
+        if cursor.is_some() {
+            self.ahead.push_front(Stretch::Behind(cursor));
+        }
+    }
+
+    /// A statement of it failed. One over all may have taken too long: what is known is read instead, and all of it next time.
+    fn failed(&mut self, stretch: Stretch) {
+        if self.is_over_all && !self.route.is_over_all() {
+            let looked = self.looked;
+            self.over_all.took(Instant::now(), looked);
+            self.is_over_all = false;
+            self.survey = Some(Survey::begin(SystemTime::now()));
+            self.ahead = self.route.stretches();
+        } else {
+            self.ahead.push_front(stretch);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(began) = self.began.filter(|_| self.is_over_all) {
+            self.over_all.took(began, self.looked);
+        }
+        if let Some(survey) = self.survey.take() {
+            self.route = survey.end();
+        }
+    }
+
     /// Which waiting pointers are worth publishing again.
     fn worth(&self) -> Worth {
         let Some(since) = self.since else {

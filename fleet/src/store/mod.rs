@@ -27,6 +27,7 @@ pub mod limited;
 pub mod migrate;
 pub mod open_counts;
 mod over;
+pub mod part;
 pub mod postpone;
 pub mod probe;
 pub mod read;
