@@ -1,10 +1,6 @@
 //! Names and identifiers that arrive from outside, parsed once; the type is the proof.
 
-use std::{
-    fmt,
-    str::FromStr,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -53,11 +49,13 @@ impl CallId {
         Self(Uuid::now_v7())
     }
 
-    /// An id before all that are made from this moment on, by the clock of this process.
-    pub fn floor(at: SystemTime) -> Self {
-        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        Self(uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid())
+    /// The first id that could be made so long before this one.
+    pub fn before(self, by: Duration) -> Self {
+        // The first 48 bits of a UUIDv7 are its milliseconds.
+        let made = u64::try_from(self.0.as_u128() >> 80).unwrap_or(u64::MAX);
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        let first = uuid::Builder::from_unix_timestamp_millis(made.saturating_sub(by), &[0; 10]);
+        Self(first.into_uuid())
     }
 }
 
@@ -230,14 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_is_before_what_is_made_from_then_on_and_behind_what_was_made_before() {
-        let before = CallId::generate();
-        let millisecond = std::time::Duration::from_millis(1);
-        let floor = CallId::floor(SystemTime::now() + millisecond);
-        assert!(before < floor);
-        assert!(CallId::floor(UNIX_EPOCH) < before);
-        let same = CallId::floor(UNIX_EPOCH - millisecond);
-        assert_eq!(same, CallId::floor(UNIX_EPOCH));
+    fn the_first_id_of_an_earlier_moment_is_before_all_that_are_made_from_then_on() {
+        let call = CallId::generate();
+        let second = Duration::from_secs(1);
+        assert!(call.before(Duration::ZERO) <= call);
+        assert!(call.before(second) < call.before(Duration::from_millis(999)));
+        assert_eq!(call.before(second).before(second), call.before(2 * second));
+        let text = call.before(second).to_string();
+        assert_eq!(text.parse::<CallId>().unwrap(), call.before(second));
+        let first = call.before(Duration::MAX);
+        assert_eq!(first, first.before(second));
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! Everything that Postgres alone decides: dead workers, lost attempts, and the walk over all open calls.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use fleet::{
     bus::backlog,
@@ -33,7 +30,7 @@ use tokio::{
 use super::{
     Sweep, every,
     pace::{self, Pace},
-    route::{Route, Stretch, Survey},
+    route::{Route, Stretch, Tour},
     warn,
 };
 
@@ -68,13 +65,17 @@ impl Sweep {
             let due = if lost.over_all.is_due(now) {
                 Some((&over_all, &mut lost.over_all))
             } else {
-                let known = !pass.route.is_over_all() && lost.over_known.is_due(now);
-                known.then_some((&pass.route, &mut lost.over_known))
+                let route = pass.tour.route();
+                let known = !route.is_over_all() && lost.over_known.is_due(now);
+                known.then_some((route, &mut lost.over_known))
             };
             if let Some((route, pace)) = due {
                 let mut took = Duration::ZERO;
                 let looked = self.lost_attempts(route, overdue_too, &mut took).await;
-                pace.took(now, took);
+                // After an outage there is no reason to wait.
+                if looked.as_ref().err().is_none_or(StoreError::took_too_long) {
+                    pace.took(now, took);
+                }
                 warn("lost_attempt", looked);
             }
             warn("walk", self.walk(&mut pass, &doubted).await);
@@ -88,14 +89,14 @@ impl Sweep {
     ) -> Result<(), StoreError> {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
-            if pass.ahead.is_empty() {
+            if pass.tour.is_over() {
                 let again = PASS_MIN.max(pace::again_after(pass.looked));
                 if pass.began.is_some_and(|began| began.elapsed() < again) {
                     return Ok(());
                 }
                 self.begin(pass).await;
             }
-            let Some(stretch) = pass.ahead.pop_front() else {
+            let Some(stretch) = pass.tour.next() else {
                 return Ok(());
             };
             let looking = Instant::now();
@@ -103,12 +104,17 @@ impl Sweep {
             pass.looked += looking.elapsed();
             let step = match step {
                 Ok(step) => step,
+                Err(error) if error.took_too_long() => {
+                    let now = (Instant::now(), CallId::generate());
+                    pass.tour.took_too_long(stretch, looking.elapsed(), now);
+                    return Err(error);
+                }
                 Err(error) => {
-                    pass.failed(stretch);
+                    pass.tour.again(stretch);
                     return Err(error);
                 }
             };
-            pass.read(&step.seen, step.cursor);
+            pass.tour.read(&step.seen, step.cursor);
             pass.waiting.extend(step.queues);
             self.expiry.remember_all(step.soon);
             self.end_expired(step.expired, "expired").await;
@@ -125,8 +131,8 @@ impl Sweep {
             } else if !step.waiting.is_empty() {
                 self.publisher.suspect();
             }
-            if pass.ahead.is_empty() {
-                pass.end();
+            if pass.tour.is_over() {
+                pass.tour.end(looking, pass.looked);
                 return Ok(());
             }
         }
@@ -145,7 +151,8 @@ impl Sweep {
         }
         let suspected = self.publisher.take_suspicion();
         pass.since = since.filter(|_| !suspected && !reconnected);
-        pass.set_out(Instant::now());
+        pass.looked = Duration::ZERO;
+        pass.tour.set_out(Instant::now(), CallId::generate());
         pass.empty.clear();
         // All that is left of those that had calls waiting in the last pass: a look each.
         for queue in std::mem::take(&mut pass.waiting) {
@@ -227,15 +234,8 @@ struct Observer {
 /// One walk over all open calls.
 #[derive(Default)]
 struct WalkPass {
-    /// What it has left to read.
-    ahead: VecDeque<Stretch>,
-    /// What it has found, for the next one.
-    survey: Option<Survey>,
-    /// What the one before has found.
-    route: Route,
-    /// Whether it reads all open calls, and when one may do so again.
-    is_over_all: bool,
-    over_all: Pace,
+    /// Which open calls it reads.
+    tour: Tour,
     began: Option<Instant>,
     /// How long its looks at Postgres took.
     looked: Duration,
@@ -250,49 +250,6 @@ struct WalkPass {
 }
 
 impl WalkPass {
-    /// Decides where it goes. While a look at all is quick, each pass is one.
-    fn set_out(&mut self, now: Instant) {
-        self.looked = Duration::ZERO;
-        self.survey = Some(Survey::begin(SystemTime::now()));
-        self.is_over_all = self.route.is_over_all() || self.over_all.is_due(now);
-        self.ahead = if self.is_over_all {
-            Route::default().stretches()
-        } else {
-            self.route.stretches()
-        };
-    }
-
-    fn read(&mut self, seen: &[CallId], cursor: Option<CallId>) {
-        if let Some(survey) = &mut self.survey {
-            survey.see(seen);
-        }
-        if cursor.is_some() {
-            self.ahead.push_front(Stretch::Behind(cursor));
-        }
-    }
-
-    /// A statement of it failed. One over all may have taken too long: what is known is read instead, and all of it next time.
-    fn failed(&mut self, stretch: Stretch) {
-        if self.is_over_all && !self.route.is_over_all() {
-            let looked = self.looked;
-            self.over_all.took(Instant::now(), looked);
-            self.is_over_all = false;
-            self.survey = Some(Survey::begin(SystemTime::now()));
-            self.ahead = self.route.stretches();
-        } else {
-            self.ahead.push_front(stretch);
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(began) = self.began.filter(|_| self.is_over_all) {
-            self.over_all.took(began, self.looked);
-        }
-        if let Some(survey) = self.survey.take() {
-            self.route = survey.end();
-        }
-    }
-
     /// Which waiting pointers are worth publishing again.
     fn worth(&self) -> Worth {
         let Some(since) = self.since else {

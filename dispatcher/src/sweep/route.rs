@@ -4,15 +4,15 @@
 //! reads the old calls one by one, for no call is accepted under an old id, and all behind a floor. A call whose dispatcher's
 //! clock is behind by more than [`MARGIN`] is found by the next look at all.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, SystemTime},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use fleet::{
     ids::CallId,
     store::part::{Part, STEP_ROWS},
 };
+use tokio::time::Instant;
+
+use super::pace::Pace;
 
 /// How old an id is at least when no call is accepted under it any more.
 const MARGIN: Duration = Duration::from_secs(15);
@@ -57,30 +57,29 @@ impl Route {
     }
 }
 
-/// The next pass's route, as a pass that began then finds it.
+/// The next pass's route, as a pass finds it that began when this id was made.
 #[derive(Debug)]
-pub(super) struct Survey {
+struct Survey {
     floor: CallId,
     known: Vec<CallId>,
 }
 
 impl Survey {
-    pub(super) fn begin(at: SystemTime) -> Self {
-        let at = at.checked_sub(MARGIN).unwrap_or(SystemTime::UNIX_EPOCH);
+    fn begin(newest: CallId) -> Self {
         Self {
-            floor: CallId::floor(at),
+            floor: newest.before(MARGIN),
             known: Vec::new(),
         }
     }
 
-    pub(super) fn see(&mut self, calls: &[CallId]) {
+    fn see(&mut self, calls: &[CallId]) {
         let room = (KNOWN_MAX + 1).saturating_sub(self.known.len());
         let old = calls.iter().filter(|call| **call < self.floor);
         self.known.extend(old.take(room));
     }
 
     /// What it leads to. The pass has read all of its stretches.
-    pub(super) fn end(self) -> Route {
+    fn end(self) -> Route {
         if self.known.len() > KNOWN_MAX {
             return Route::default();
         }
@@ -91,21 +90,99 @@ impl Survey {
     }
 }
 
+/// The stretches of one pass after the other. While a look at all open calls is quick, each pass is one.
+#[derive(Debug, Default)]
+pub(super) struct Tour {
+    ahead: VecDeque<Stretch>,
+    /// What this pass has found.
+    survey: Option<Survey>,
+    /// What the pass before has found.
+    route: Route,
+    is_over_all: bool,
+    /// When a pass may be over all again.
+    over_all: Pace,
+}
+
+impl Tour {
+    /// What the last pass has found.
+    pub(super) const fn route(&self) -> &Route {
+        &self.route
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
+    /// Begins a pass; all calls that are accepted from now on have ids about as new as this one.
+    pub(super) fn set_out(&mut self, now: Instant, newest: CallId) {
+        self.survey = Some(Survey::begin(newest));
+        self.is_over_all = self.route.is_over_all() || self.over_all.is_due(now);
+        self.ahead = if self.is_over_all {
+            Route::default().stretches()
+        } else {
+            self.route.stretches()
+        };
+    }
+
+    pub(super) fn next(&mut self) -> Option<Stretch> {
+        self.ahead.pop_front()
+    }
+
+    /// What a stretch has, and where it goes on.
+    pub(super) fn read(&mut self, seen: &[CallId], cursor: Option<CallId>) {
+        if let Some(survey) = &mut self.survey {
+            survey.see(seen);
+        }
+        if cursor.is_some() {
+            self.again(Stretch::Behind(cursor));
+        }
+    }
+
+    pub(super) fn again(&mut self, stretch: Stretch) {
+        self.ahead.push_front(stretch);
+    }
+
+    /// The server gave up on it. A pass over all reads what is known instead; one that knows nothing yet, what comes from now on.
+    pub(super) fn took_too_long(
+        &mut self,
+        stretch: Stretch,
+        took: Duration,
+        (now, newest): (Instant, CallId),
+    ) {
+        if !self.is_over_all {
+            self.again(stretch);
+            return;
+        }
+        self.over_all.took(now, took);
+        if self.route.is_over_all() {
+            self.route = Survey::begin(newest).end();
+        }
+        self.set_out(now, newest);
+    }
+
+    /// Ends a pass whose looks took so long.
+    pub(super) fn end(&mut self, now: Instant, looked: Duration) {
+        if self.is_over_all {
+            self.over_all.took(now, looked);
+        }
+        if let Some(survey) = self.survey.take() {
+            self.route = survey.end();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
-    }
-
     fn made(seconds: u64) -> CallId {
-        CallId::floor(at(seconds))
+        let last: CallId = "01960000-0000-7000-8000-000000000000".parse().unwrap();
+        last.before(Duration::from_secs(1_000 - seconds))
     }
 
     #[test]
     fn old_calls_are_read_one_by_one_and_what_may_have_come_since_behind_a_floor() {
-        let mut survey = Survey::begin(at(100));
+        let mut survey = Survey::begin(made(100));
         survey.see(&[made(3), made(50), made(84), made(85), made(86), made(101)]);
         let route = survey.end();
         assert!(!route.is_over_all());
@@ -117,7 +194,7 @@ mod tests {
     #[test]
     fn the_first_route_and_one_with_too_many_old_calls_lead_over_all() {
         assert_eq!(Route::default().stretches(), [Stretch::Behind(None)]);
-        let mut survey = Survey::begin(at(100));
+        let mut survey = Survey::begin(made(100));
         for _ in 0..=KNOWN_MAX / 1_000 {
             survey.see(&[made(1); 1_000]);
         }
@@ -127,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_stretch_of_old_calls_is_one_step_long() {
-        let mut survey = Survey::begin(at(100));
+        let mut survey = Survey::begin(made(100));
         survey.see(&[made(1); 4_500]);
         let stretches = survey.end().stretches();
         let lengths = stretches.iter().filter_map(|stretch| match stretch {
@@ -135,5 +212,69 @@ mod tests {
             Stretch::Behind(_) => None,
         });
         assert_eq!(lengths.collect::<Vec<_>>(), [2_000, 2_000, 500]);
+    }
+
+    fn drained(tour: &mut Tour) -> Vec<Stretch> {
+        std::iter::from_fn(|| tour.next()).collect()
+    }
+
+    #[test]
+    fn while_a_look_at_all_is_quick_each_pass_is_one() {
+        let (mut tour, began) = (Tour::default(), Instant::now());
+        for pass in 0..3 {
+            tour.set_out(began + Duration::from_secs(3 * pass), made(3 * pass));
+            assert_eq!(drained(&mut tour), [Stretch::Behind(None)]);
+            tour.read(&[made(1)], None);
+            tour.end(
+                began + Duration::from_secs(3 * pass),
+                Duration::from_millis(100),
+            );
+        }
+    }
+
+    #[test]
+    fn between_slow_looks_at_all_passes_read_what_the_last_one_has_found() {
+        let (mut tour, began) = (Tour::default(), Instant::now());
+        let seconds = Duration::from_secs;
+        tour.set_out(began, made(100));
+        assert_eq!(tour.next(), Some(Stretch::Behind(None)));
+        tour.read(&[made(1), made(50)], Some(made(50)));
+        assert_eq!(tour.next(), Some(Stretch::Behind(Some(made(50)))));
+        tour.read(&[made(99)], None);
+        assert!(tour.is_over());
+        tour.end(began, seconds(2));
+
+        tour.set_out(began + seconds(39), made(139));
+        let known = |calls: &[CallId]| Stretch::Among(calls.to_vec());
+        let expected = [known(&[made(1), made(50)]), Stretch::Behind(Some(made(85)))];
+        assert_eq!(drained(&mut tour), expected);
+        // One has ended, another has become old.
+        tour.read(&[made(50)], None);
+        tour.read(&[made(99), made(130)], None);
+        tour.end(began + seconds(39), seconds(0));
+        let expected = [
+            known(&[made(50), made(99)]),
+            Stretch::Behind(Some(made(124))),
+        ];
+        assert_eq!(tour.route().stretches(), expected);
+
+        tour.set_out(began + seconds(40), made(140));
+        assert_eq!(drained(&mut tour), [Stretch::Behind(None)]);
+    }
+
+    #[test]
+    fn a_look_at_all_that_takes_too_long_makes_way_for_what_is_known() {
+        let (mut tour, began) = (Tour::default(), Instant::now());
+        tour.set_out(began, made(100));
+        let stretch = tour.next().unwrap();
+        tour.took_too_long(stretch, Duration::from_secs(5), (began, made(100)));
+        // One that has just started knows what comes from now on.
+        let recent = Stretch::Behind(Some(made(85)));
+        assert_eq!(tour.next().as_ref(), Some(&recent));
+        assert!(tour.is_over());
+        // Of a pass over what is known, the stretch is read again.
+        tour.is_over_all = false;
+        tour.took_too_long(recent.clone(), Duration::from_secs(5), (began, made(100)));
+        assert_eq!(drained(&mut tour), [recent]);
     }
 }

@@ -131,6 +131,15 @@ impl StoreError {
         }
     }
 
+    /// Whether the server ended a statement because it ran for too long.
+    pub fn took_too_long(&self) -> bool {
+        let Self::Refused { source, .. } = self else {
+            return false;
+        };
+        let answer = source.as_database_error();
+        answer.is_some_and(|answer| answer.code().as_deref() == Some("57014"))
+    }
+
     pub(crate) fn unreadable(doing: &'static str, what: impl std::fmt::Display) -> Self {
         Self::Unreadable {
             doing,
