@@ -37,39 +37,39 @@ const FRESH: &str = "toolfleet_tool";
 /// Things of the ledger that are named in one sentence.
 const SHOWN_MAX: usize = 3;
 
-/// Whatever is wrong with a role, one row each; none: it does not exist is a row too. Tables come last, for there may be more
-/// of them than are shown.
-const LOOK: &str = "\
-    WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
-    reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
+impl ToolRole {
+    /// Whatever is wrong with the role of this name, one row of two texts each; none: it does not exist is a row too. Tables come last, for there may be more
+    /// of them than are shown.
+    pub const LOOK: &str = "\
+        WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
+        reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
               OR NOT me.rolsuper AND pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER')), \
-    ours AS (SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace WHERE nspname IN ('toolfleet', 'toolfleet_tool')) \
-    SELECT 'missing' AS kind, $1 AS of WHERE NOT EXISTS (SELECT FROM me) \
-    UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
+        ours AS (SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace WHERE nspname IN ('toolfleet', 'toolfleet_tool')) \
+        SELECT 'missing' AS kind, $1 AS of WHERE NOT EXISTS (SELECT FROM me) \
+        UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
               SELECT FROM ours o JOIN pg_catalog.pg_proc p ON p.pronamespace = o.oid AND p.proname = 'succeed' \
               WHERE o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(me.oid, o.oid, 'USAGE') \
                 AND pg_catalog.has_function_privilege(me.oid, p.oid, 'EXECUTE')) \
-    UNION ALL SELECT 'no_login', rolname::text FROM me WHERE NOT rolcanlogin \
-    UNION ALL SELECT power, r.rolname::text FROM reach r \
+        UNION ALL SELECT 'no_login', rolname::text FROM me WHERE NOT rolcanlogin \
+        UNION ALL SELECT power, r.rolname::text FROM reach r \
               CROSS JOIN LATERAL (VALUES ('SUPERUSER', r.rolsuper), ('CREATEROLE', r.rolcreaterole), \
                                          ('CREATEDB', r.rolcreatedb), ('REPLICATION', r.rolreplication), \
                                          ('BYPASSRLS', r.rolbypassrls)) AS powers (power, has) WHERE has \
-    UNION ALL SELECT 'member', r.rolname::text FROM reach r WHERE r.rolname IN ('pg_read_all_data', 'pg_write_all_data', \
+        UNION ALL SELECT 'member', r.rolname::text FROM reach r WHERE r.rolname IN ('pg_read_all_data', 'pg_write_all_data', \
                      'pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend', \
                      'pg_create_subscription', 'pg_maintain') \
-    UNION ALL SELECT 'owns_database', r.rolname::text FROM pg_catalog.pg_database d JOIN reach r ON r.oid = d.datdba \
+        UNION ALL SELECT 'owns_database', r.rolname::text FROM pg_catalog.pg_database d JOIN reach r ON r.oid = d.datdba \
               WHERE d.datname = pg_catalog.current_database() \
-    UNION ALL SELECT 'owns', o.nspname::text FROM ours o JOIN reach r ON r.oid = o.nspowner \
-    UNION ALL SELECT DISTINCT 'reaches', 'schema ' || o.nspname FROM ours o, reach r \
+        UNION ALL SELECT 'owns', o.nspname::text FROM ours o JOIN reach r ON r.oid = o.nspowner \
+        UNION ALL SELECT DISTINCT 'reaches', 'schema ' || o.nspname FROM ours o, reach r \
               WHERE o.nspname = 'toolfleet' AND (pg_catalog.has_schema_privilege(r.oid, o.oid, 'USAGE') \
                                                  OR pg_catalog.has_schema_privilege(r.oid, o.oid, 'CREATE')) \
                  OR o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(r.oid, o.oid, 'CREATE') \
-    UNION ALL SELECT DISTINCT 'reaches', 'table ' || c.relname FROM ours o \
+        UNION ALL SELECT DISTINCT 'reaches', 'table ' || c.relname FROM ours o \
               JOIN pg_catalog.pg_class c ON c.relnamespace = o.oid AND c.relkind IN ('r', 'p', 'v', 'm'), reach r \
               WHERE pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') \
-    LIMIT 50";
+        LIMIT 50";
 
-impl ToolRole {
     /// Looks at a role of this name. One statement, which takes no lock; anybody may.
     ///
     /// # Errors
@@ -77,7 +77,10 @@ impl ToolRole {
     /// Postgres does not answer.
     pub async fn look(connection: &mut PgConnection, name: &str) -> Result<Self, StoreError> {
         let looking = async {
-            let rows = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await;
+            let rows = sqlx::query_as(Self::LOOK)
+                .bind(name)
+                .fetch_all(connection)
+                .await;
             rows.map_err(|error| StoreError::from_sqlx(DOING, error))
         };
         let rows: Vec<(String, String)> = within(DOING, LOOK_MAX, looking).await?;
@@ -90,21 +93,17 @@ impl ToolRole {
         })
     }
 
-    /// Looks at the role that this connection has logged in as. As [`Self::look`].
-    ///
-    /// # Errors
-    ///
-    /// Postgres does not answer.
-    pub async fn of_session(connection: &mut PgConnection) -> Result<Self, StoreError> {
-        let naming = async {
-            let name = sqlx::query_scalar("SELECT SESSION_USER::pg_catalog.text")
-                .persistent(false)
-                .fetch_one(&mut *connection)
-                .await;
-            name.map_err(|error| StoreError::from_sqlx(DOING, error))
+    /// What the rows of [`Self::LOOK`] say of a role.
+    pub fn of(name: String, rows: Vec<Vec<String>>) -> Self {
+        let flaw = |row: Vec<String>| {
+            let mut row = row.into_iter();
+            Some(Flaw {
+                kind: row.next()?,
+                of: row.next()?,
+            })
         };
-        let name: String = within(DOING, LOOK_MAX, naming).await?;
-        Self::look(connection, &name).await
+        let flaws = rows.into_iter().filter_map(flaw).collect();
+        Self { name, flaws }
     }
 
     /// What makes it unfit, whatever it is granted. Empty: it may be granted what it needs.

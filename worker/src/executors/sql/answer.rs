@@ -7,9 +7,9 @@ use fleet::{
     said,
     wire::message::Message,
 };
-use sqlx::{Row as _, ValueRef as _, postgres::PgRow};
+use postgres_protocol::message::backend::{DataRowBody, RowDescriptionBody};
 
-use super::{not_committed::NotCommitted, row, statement::Statement};
+use super::{not_committed::NotCommitted, row, statement::Statement, wire::columns};
 
 /// An answer as it grows.
 pub(super) struct SqlAnswer<'a> {
@@ -48,23 +48,31 @@ impl<'a> SqlAnswer<'a> {
         }
     }
 
+    /// Holds what the server says of its columns on this connection against what it said when it checked the statement.
+    ///
+    /// # Errors
+    ///
+    /// They differ: what is known of the statement is older than this answer.
+    pub(super) fn check(&self, columns: Option<&RowDescriptionBody>) -> Result<(), NotCommitted> {
+        if self.statement.answers(columns) {
+            return Ok(());
+        }
+        Err(NotCommitted::Flaw(Message::fixed(
+            "the columns of its answer have changed meanwhile; try again",
+            "其间它的结果的列发生了变化；请再试一次",
+        )))
+    }
+
     /// Takes in another row.
     ///
     /// # Errors
     ///
     /// It is too large by now, or of another shape than the server said.
-    pub(super) fn push(&mut self, row: &PgRow) -> Result<(), NotCommitted> {
+    pub(super) fn push(&mut self, row: &DataRowBody) -> Result<(), NotCommitted> {
         if self.rows == SqlSpec::ROWS_MAX {
             return Err(NotCommitted::TooLarge(Message::fixed(
                 "it has more than 10000 rows",
                 "它超过 10000 行",
-            )));
-        }
-        // What is known of its columns is older than this answer.
-        if self.rows == 0 && !self.statement.answers(row) {
-            return Err(NotCommitted::Flaw(Message::fixed(
-                "the columns of its answer have changed meanwhile; try again",
-                "其间它的结果的列发生了变化；请再试一次",
             )));
         }
         if self.rows >= self.kept_max {
@@ -72,24 +80,24 @@ impl<'a> SqlAnswer<'a> {
             return Ok(());
         }
         self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
+        let mut values = columns(row)?;
         for (index, column) in self.statement.columns.iter().enumerate() {
             if index > 0 {
                 self.text.push(',');
             }
             row::text(&mut self.text, &column.name);
             self.text.push(':');
-            let value = row.try_get_raw(index)?;
-            if value.is_null() {
-                self.text.push_str("null");
-            } else {
-                let bytes = value.as_bytes().map_err(|_null| NotCommitted::Lost)?;
-                row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
-                    let name = &column.name;
-                    NotCommitted::Flaw(said!(
-                        "column {name} is not of the type that the server said; try again",
-                        "列 {name} 的类型与服务器所说的不同；请再试一次"
-                    ))
-                })?;
+            match values.next().ok_or(NotCommitted::Lost)? {
+                None => self.text.push_str("null"),
+                Some(bytes) => {
+                    row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
+                        let name = &column.name;
+                        NotCommitted::Flaw(said!(
+                            "column {name} is not of the type that the server said; try again",
+                            "列 {name} 的类型与服务器所说的不同；请再试一次"
+                        ))
+                    })?;
+                }
             }
             if self.text.len() >= self.limit {
                 return Err(NotCommitted::TooLarge(Message::fixed(

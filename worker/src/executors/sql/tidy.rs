@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, PgConnection, Row as _, postgres::PgRow};
 use tokio::time::timeout;
+
+use super::wire::Wire;
 
 /// How long a transaction that failed may take to end properly; then its connection is just closed.
 pub(super) const GOODBYE: Duration = Duration::from_millis(250);
@@ -14,8 +15,7 @@ pub(super) const GOODBYE: Duration = Duration::from_millis(250);
 /// `COMMIT`, and what a statement or a function that it calls can leave behind in a session, undone. Every name is the server's
 /// own.
 ///
-/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, which the driver does not report, but an error to anything
-/// before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
+/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, but with an error to anything before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
 ///
 /// Its last rows, one for each statement that is prepared, say whether that was done by SQL: never one of ours. They give
 /// back the session's locks besides: a statement of its own costs Postgres as much as a trip, and so does counting.
@@ -34,10 +34,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Takes in another row.
-    pub(super) fn add(&mut self, row: &PgRow) {
+    /// Takes in another row, whose first column this is, as text.
+    pub(super) fn add(&mut self, from_sql: Option<&[u8]>) {
         self.prepared += 1;
-        self.by_others |= row.try_get(0).unwrap_or(true);
+        self.by_others |= from_sql != Some(b"f");
     }
 }
 
@@ -45,18 +45,21 @@ impl Found {
 ///
 /// A function can `PREPARE` under the name of one of our statements, after it has deallocated that: the next call would run
 /// it. And where one of ours is missing, the next call would fail.
-pub(super) async fn is_clean(connection: &mut PgConnection, found: Found) -> bool {
+pub(super) async fn is_clean(wire: &mut Wire, found: Found) -> bool {
     if found.by_others {
         return false;
     }
-    if found.prepared == connection.cached_statements_size() && found.prepared > 0 {
+    if found.prepared == wire.prepared() && found.prepared > 0 {
         return true;
     }
     // Or a pooler keeps them elsewhere. The next call prepares its own; and where there was no row, nothing was given back.
     let cleared = timeout(GOODBYE, async {
-        connection.clear_cached_statements().await?;
-        let unlocking = sqlx::raw_sql("SELECT pg_catalog.pg_advisory_unlock_all()");
-        unlocking.execute(connection).await
+        wire.close_prepared()?;
+        wire.rows(
+            "SELECT pg_catalog.pg_advisory_unlock_all()::pg_catalog.text",
+            &[],
+        )
+        .await
     });
     matches!(cleared.await, Ok(Ok(_unlocked)))
 }
