@@ -16,8 +16,10 @@ pub const NOT_OURS: &str = "TF001";
 /// SQLSTATE: the ledger does not take the result.
 pub const BAD_RESULT: &str = "TF002";
 
-/// Ends a call as succeeded once the open transaction commits: the call, the attempt and the result as JSON, the last statement before
-/// `COMMIT`. Anything but one row means that the transaction must not be committed.
+/// Ends a call as succeeded once the open transaction commits.
+///
+/// The call, the attempt and the result as JSON; the last statement before `COMMIT`. Anything but one row means that the
+/// transaction must not be committed.
 pub const SUCCEED: &str = "SELECT * FROM toolfleet_tool.succeed($1, $2, $3::pg_catalog.json)";
 
 /// What the columns of that row say, in the server's binary format.

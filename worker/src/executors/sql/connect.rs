@@ -112,8 +112,11 @@ impl Target {
         stream.write_all_buf(&mut request).await?;
         stream.flush().await?;
         // It closes the connection when it has passed the request on.
-        stream.read(&mut [0]).await?;
-        Ok(())
+        match stream.read_u8().await {
+            Err(closed) if closed.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_others) => Err(NoSession::NotUnderstood),
+        }
     }
 
     async fn stream(&self) -> Result<Box<dyn Stream>, NoSession> {
