@@ -128,11 +128,16 @@ impl Proxy {
         self.direction(from).swallowed.load(Ordering::SeqCst)
     }
 
-    /// Cuts every connection there is, at both ends. New ones work.
-    pub fn cut(&self) {
+    /// From now on bytes arrive again, on the connections there are too.
+    pub fn heal(&self) {
         for direction in [&self.wire.to_client, &self.wire.to_server] {
             direction.swallows.store(false, Ordering::SeqCst);
         }
+    }
+
+    /// Cuts every connection there is, at both ends. New ones work.
+    pub fn cut(&self) {
+        self.heal();
         self.wire.cuts.send_modify(|cuts| *cuts += 1);
     }
 
