@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use fleet::{
     ids::CallId,
-    store::part::{Part, STEP_ROWS},
+    store::look::{Reach, STEP_ROWS},
 };
 use tokio::time::Instant;
 
@@ -27,10 +27,10 @@ pub(super) enum Stretch {
 }
 
 impl Stretch {
-    pub(super) fn part(&self) -> Part<'_> {
+    pub(super) fn part(&self) -> Reach<'_> {
         match self {
-            Self::Among(calls) => Part::Among(calls),
-            Self::Behind(cursor) => Part::Behind(*cursor),
+            Self::Among(calls) => Reach::Among(calls),
+            Self::Behind(cursor) => Reach::Behind(*cursor),
         }
     }
 }
