@@ -1,15 +1,15 @@
 //! HTTP tools: one request, one answer, and a word about whether the tool may have acted.
 //!
-//! What is sent: `request`, built of `part`s and an `address`, which fills a `uri_template`.
+//! What is sent: `request`, built of `part`s and an `address`, which `expand`s a template of the manifest.
 //! What an answer means: `response`, with `words` for people. All of these are pure.
 //! `transport` owns the clients and says what their errors prove. This file sends, bounds and stops.
 
 mod address;
+mod expand;
 mod part;
 mod request;
 mod response;
 mod transport;
-mod uri_template;
 mod words;
 
 use std::pin::Pin;
