@@ -1,8 +1,6 @@
 //! What is told of calls on NATS beside answers: to those who wait elsewhere, to workers, and to those who follow a session.
 //! All of it is in the ledger, too: a word that gets lost is found there.
 
-use std::time::Duration;
-
 use async_nats::Subscriber;
 use bytes::Bytes;
 use fleet::{
@@ -11,7 +9,6 @@ use fleet::{
     store::{PgPool, read},
     telemetry::report,
 };
-use tokio::time::timeout;
 
 use crate::{
     answer::{Answer, bytes_max},
@@ -20,8 +17,6 @@ use crate::{
 
 /// Waiters read larger answers from the row.
 const TELL_MAX: usize = 512 * 1024;
-/// A connection that is down takes a bounded number of messages and then blocks for ever.
-const RING_MAX: Duration = Duration::from_secs(1);
 
 /// Tells the dispatcher that accepted a call, and all that listen for it, that it is decided.
 pub(crate) async fn tell_waiters(
@@ -50,12 +45,10 @@ pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     }
 }
 
-/// Says something that is also in the ledger. Gives up after a second.
+/// Says something that is also in the ledger.
 pub(crate) async fn ring(bus: &Bus, subject: String, body: Bytes) {
-    let ringing = bus.client.publish(subject, body);
-    if !matches!(timeout(RING_MAX, ringing).await, Ok(Ok(()))) {
-        tracing::debug!("a bell was not rung; what it says is found in the ledger");
-    }
+    let lost = "a bell was not rung; what it says is found in the ledger";
+    bus.tell(subject, body, lost).await;
 }
 
 /// Hears what workers say of a call to whichever dispatcher, from before this returns. `None`: nothing is heard.

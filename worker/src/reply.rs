@@ -1,6 +1,6 @@
 //! Reply: whoever waits is told. Several words for one dispatcher that are ready at the same moment are one message.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use fleet::{
@@ -19,8 +19,6 @@ const WAITING_MAX: usize = 1_024;
 const TOGETHER_MAX: usize = 256;
 /// Bytes in one message at most, unless a single word has more.
 const BYTES_MAX: usize = 512 * 1024;
-/// How long saying one message may take.
-const SEND_MAX: Duration = Duration::from_secs(2);
 
 /// A word about a call.
 struct Word {
@@ -120,9 +118,6 @@ async fn say_together(
 }
 
 async fn publish(bus: &Bus, subject: String, body: Bytes) {
-    // A connection that is down takes a bounded number of messages and then blocks for ever.
-    let telling = bus.client.publish(subject, body);
-    if !matches!(tokio::time::timeout(SEND_MAX, telling).await, Ok(Ok(()))) {
-        tracing::debug!("waiters were not told; they find out by themselves");
-    }
+    let lost = "waiters were not told; they find out by themselves";
+    bus.tell(subject, body, lost).await;
 }

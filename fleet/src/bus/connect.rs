@@ -181,6 +181,16 @@ impl Bus {
         )
     }
 
+    /// Says what is in the ledger, too. Gives up after two seconds, and then logs what is `lost`: a connection that is down takes
+    /// a bounded number of messages and then blocks for ever.
+    pub async fn tell(&self, subject: String, body: Bytes, lost: &'static str) {
+        let telling = self.client.publish(subject, body);
+        let told = tokio::time::timeout(Duration::from_secs(2), telling).await;
+        if !matches!(told, Ok(Ok(()))) {
+            tracing::debug!("{lost}");
+        }
+    }
+
     /// Sends what the client still holds, before the process ends. Gives up after two seconds: without a connection it
     /// would wait for one.
     pub async fn flush(&self) {
