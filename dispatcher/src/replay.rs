@@ -110,8 +110,8 @@ pub(crate) async fn wait_for(
     // In place before the row is read. Without it the poll finds out within a second.
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
-    if !row.state.answers_waiters()
-        && let Some(envelope) = waiting.decided(wait, row.left, elsewhere).await
+    if !row.state().answers_waiters()
+        && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await
         && let Ok(envelope) = envelope.decode()
     {
         let envelope = Envelope {

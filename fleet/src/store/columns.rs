@@ -1,5 +1,5 @@
-//! The columns of a row, decoded by position: a lookup by name and a check of the type cost each column of each row, at
-//! thousands of rows a second with twenty columns. A test of each statement checks its types once.
+//! The columns of a row. Where thousands of rows come a second, they are decoded by position: a lookup by name and a check of
+//! the type cost each column of each row, of twenty. A test of each such statement checks its types once.
 
 use std::{error::Error, str::FromStr};
 
@@ -51,7 +51,26 @@ pub(super) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T
     values
 }
 
-fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(text: &str) -> Result<T, sqlx::Error> {
+/// The column of this name, a text that is a word or a name of ours.
+pub(super) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &PgRow,
+    column: &str,
+) -> Result<T, sqlx::Error> {
+    parse(row.try_get(column)?)
+}
+
+/// The same where there may be none.
+pub(super) fn parsed_if_any<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &PgRow,
+    column: &str,
+) -> Result<Option<T>, sqlx::Error> {
+    let text: Option<&str> = row.try_get(column)?;
+    text.map(parse).transpose()
+}
+
+pub(super) fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    text: &str,
+) -> Result<T, sqlx::Error> {
     text.parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

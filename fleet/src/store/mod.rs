@@ -5,10 +5,10 @@
 //! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
 //! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
 
+use sqlx::postgres::PgRow;
 pub use sqlx::{PgConnection, PgPool};
-use sqlx::{Row as _, postgres::PgRow};
 
-use crate::call::Language;
+pub use self::decision::DecisionError;
 
 pub mod accept;
 mod answer;
@@ -16,6 +16,7 @@ pub mod cancel;
 pub mod claim;
 mod columns;
 pub mod complete;
+mod decision;
 pub mod expiry;
 pub mod ground;
 pub mod health;
@@ -38,6 +39,7 @@ pub mod session;
 pub mod settle;
 pub mod snapshot;
 pub mod standing;
+mod statement;
 pub mod sweep;
 pub mod takeover;
 pub mod tool_role;
@@ -93,33 +95,6 @@ pub enum StoreError {
     UnknownSchema(String),
 }
 
-/// What can go wrong with a decision that a caller asks for.
-#[derive(Debug, thiserror::Error)]
-pub enum DecisionError {
-    /// What was asked for makes no sense; the sentence says what. Nothing was changed.
-    #[error("{0}")]
-    Invalid(String),
-    /// The ledger did not say; asking again is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl DecisionError {
-    /// Sorts what a function of the ledger raised: data that it does not take (class 22, or nested too deep), or trouble.
-    fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
-        match &source {
-            sqlx::Error::Database(raised)
-                if raised
-                    .code()
-                    .is_some_and(|code| code.starts_with("22") || code == "54001") =>
-            {
-                Self::Invalid(raised.message().to_owned())
-            }
-            _ => StoreError::from_sqlx(doing, source).into(),
-        }
-    }
-}
-
 impl StoreError {
     /// Sorts a driver error by whether the server answered.
     pub fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
@@ -138,20 +113,16 @@ impl StoreError {
     }
 }
 
-/// The language of a call's messages, as its row has it.
-fn language(row: &PgRow) -> Result<Language, sqlx::Error> {
-    let word: String = row.try_get("language")?;
-    word.parse()
-        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-/// A word of a row, as what it stands for.
-fn decoded<T>(text: &str) -> Result<T, sqlx::Error>
-where
-    T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
-{
-    text.parse()
-        .map_err(|error: T::Err| sqlx::Error::Decode(Box::new(error)))
+/// Every row, read.
+fn read_all<T, All: FromIterator<T>>(
+    doing: &'static str,
+    rows: &[PgRow],
+    read: impl FnMut(&PgRow) -> Result<T, sqlx::Error>,
+) -> Result<All, StoreError> {
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
 }
 
 /// Whether the server answered with an error.

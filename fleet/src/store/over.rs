@@ -4,16 +4,29 @@ use std::time::Duration;
 
 use sqlx::{Row as _, postgres::PgRow};
 
-use super::{decoded, language};
+use super::columns::parsed;
 use crate::{
     call::{Effect, Language},
     ids::CallId,
     obstacle::Obstacle,
 };
 
-/// When the first of a call's clocks runs out, in milliseconds from now: its deadline, or before its first attempt the end
-/// of its queue wait.
-pub(super) const LEFT_MS: &str = "(extract(epoch FROM least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) - now()) * 1000)::float8";
+macro_rules! over_at {
+    () => {
+        "least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END)"
+    };
+}
+
+/// When the first of the clocks of an open call runs out: its deadline, or before its first attempt the end of its
+/// queue wait.
+pub(super) const OVER_AT: &str = over_at!();
+
+/// The same in milliseconds from now.
+pub(super) const LEFT_MS: &str = concat!(
+    "(extract(epoch FROM ",
+    over_at!(),
+    " - now()) * 1000)::float8"
+);
 
 /// Whether it is only that the first attempt did not start in time.
 pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
@@ -44,12 +57,12 @@ impl Expired {
         Ok(Self {
             call_id: CallId(row.try_get("call_id")?),
             rev: row.try_get("rev")?,
-            effect: decoded(&row.try_get::<String, _>("effect")?)?,
+            effect: parsed(row, "effect")?,
             unknown: row.try_get("effect_unknown")?,
             waited_too_long: row.try_get("waited_too_long")?,
             // What a newer release has written says nothing here.
             obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
-            language: language(row)?,
+            language: parsed(row, "language")?,
         })
     }
 }
