@@ -50,7 +50,8 @@ dev: program ## a fleet for one person with the example tools, until Ctrl-C; opt
 test: build ## every test, then the black-box proofs in their short form
 	cargo test --workspace --doc --locked --quiet
 	$(TOOLS) if command -v cargo-nextest >/dev/null; \
-	  then cargo nextest run --workspace --locked; \
+	  then cargo nextest run --workspace --locked; passed=$$?; \
+	    "$$TOOLFLEET_PYTHON" scripts/slowest.py "$(or $(CARGO_TARGET_DIR),target)/nextest/default/junit.xml"; exit $$passed; \
 	  else cargo test --workspace --exclude fleet-tests --lib --bins --tests --locked \
 	    && cargo test -p fleet-tests --lib --tests --locked -- --test-threads=2; fi
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --short

@@ -1,9 +1,9 @@
-//! One text for one value: what is stored, and what "the same arguments" means.
+//! One text for one value: the form that is stored, and that defines "the same arguments".
 //!
 //! Keys sorted by the code points of their names, numbers as the exact decimal text that was sent, the fewest escapes,
 //! no white space. Not JCS (RFC 8785), which rounds numbers to doubles: it turns 9007199254740993 into …992.
-//! A promise: stored hashes are compared with hashes made by later versions. `docs/canonical.md` specifies the form for
-//! every language, `schemas/canonical.json` has test vectors.
+//! A promise: later versions compare their hashes with stored ones. `docs/canonical.md` specifies the form for every language,
+//! `schemas/canonical.json` has test vectors.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::plain;
 
-/// What most texts fit into.
+/// Enough for most texts.
 const USUAL_BYTES: usize = 512;
 
 /// The canonical text of a value.
@@ -24,9 +24,9 @@ pub fn to_text(value: &Value) -> String {
 
 /// SHA-256 of the canonical text of a value.
 ///
-/// Only for a value that came from [`crate::parse()`] or from the program's own code. `serde_json` respells exponents
-/// when it reads (`1E2` becomes `1e+2`), so a value that it read from canonical text may hash differently:
-/// where the text is at hand, use [`hash_text`].
+/// Only for a value that came from [`crate::parse()`] or from the program's own code. `serde_json` rewrites exponents when it
+/// reads (`1E2` becomes `1e+2`), so a value that it read from canonical text may hash differently. Where the text is at hand,
+/// use [`hash_text`].
 pub fn hash(value: &Value) -> [u8; 32] {
     hash_text(&to_text(value))
 }

@@ -1,10 +1,10 @@
-//! Numbers as the texts they are.
+//! Numbers as texts.
 
 use serde_json::Number;
 
 use crate::{limits::Limits, number::NumberShape};
 
-/// The number that a text is by the grammar of JSON, white space around it aside, if it is kept exactly.
+/// The number in a text by the grammar of JSON, without white space around it, if it can be kept exactly.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let token = text.trim_matches([' ', '\t', '\n', '\r']);
     let fits = token.len() <= Limits::DEFAULT.number_chars
@@ -12,12 +12,12 @@ pub(crate) fn number(text: &str) -> Option<Number> {
     fits.then(|| Number::from_string_unchecked(token.to_owned()))
 }
 
-/// Whether a number is written without a fraction and an exponent.
+/// Whether a number is written without fraction and exponent.
 pub(crate) fn is_integer(number: &Number) -> bool {
     !number.as_str().contains(['.', 'e', 'E'])
 }
 
-/// The integer that a number is: of `5.0`, `5e0` and `50e-1` it is `5`. `None` beyond 64 bits.
+/// The integer value of a number: `5` for `5.0`, `5e0` and `50e-1`. `None` beyond 64 bits.
 pub(crate) fn integer(number: &Number) -> Option<Number> {
     if is_integer(number) {
         return Some(number.clone());
@@ -31,7 +31,7 @@ pub(crate) fn integer(number: &Number) -> Option<Number> {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let exponent: i64 = exponent.parse().ok()?;
 
-    // The digits, and how many of them stand before the point; the point may lie outside them.
+    // The digits, and how many of them stand before the point; the point may be outside them.
     let digits = format!("{whole}{fraction}");
     let significant = digits.trim_end_matches('0');
     let point = i64::try_from(whole.len()).ok()? + exponent;
@@ -45,7 +45,7 @@ pub(crate) fn integer(number: &Number) -> Option<Number> {
     self::number(&format!("{sign}{}", all.trim_start_matches('0')))
 }
 
-/// Whether a number is written as an integer in groups of three digits may be: `1.000`, but not `0.125`.
+/// Whether a number is written like an integer with groups of three digits: `1.000`, but not `0.125`.
 pub(crate) fn may_be_grouped(number: &Number) -> bool {
     let unsigned = number.as_str().trim_start_matches('-');
     unsigned.split_once('.').is_some_and(|(whole, fraction)| {
@@ -56,7 +56,7 @@ pub(crate) fn may_be_grouped(number: &Number) -> bool {
     })
 }
 
-/// Whether two numbers are the same, however they are written.
+/// Whether two numbers are equal, however they are written.
 pub(crate) fn equal(a: &Number, b: &Number) -> bool {
     a == b || integer(a).is_some_and(|a| Some(a) == integer(b))
 }

@@ -1,4 +1,4 @@
-//! Of which of JSON Schema's types a value is.
+//! The JSON Schema type of a value.
 
 use jsonschema::JsonType;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) fn kind_of(value: &Value) -> JsonType {
     }
 }
 
-/// Whether everything of type `inner` is of type `outer`.
+/// Whether every value of type `inner` is of type `outer`.
 pub(crate) fn includes(outer: JsonType, inner: JsonType) -> bool {
     outer == inner || (outer, inner) == (JsonType::Number, JsonType::Integer)
 }
@@ -30,7 +30,7 @@ pub(crate) fn is(value: &Value, kind: JsonType) -> bool {
     includes(kind, kind_of(value))
 }
 
-/// Whether a value is of a type, or is a number as that type is: 5.5 is like an integer.
+/// Whether a value is of a type, or is a number where the type is a number: 5.5 is like an integer.
 pub(crate) fn is_alike(kind: JsonType, value: &Value) -> bool {
     is(value, kind) || (kind == JsonType::Integer && value.is_number())
 }

@@ -1,10 +1,9 @@
 //! Reads, checks and mends the arguments that a language model sends to a tool.
 //!
 //! [`parse()`] turns bytes into a [`Value`](serde_json::Value) under [`Limits`] and keeps every number exactly as it was sent.
-//! [`Schema::compile`] refuses JSON Schemas that would be unsafe or slow to check against.
-//! [`Schema::fit`] then answers one of two things: the arguments with defaults filled in and with a list of what was changed
-//! ([`Fitted`]), or what does not fit, worded for the model in English and Chinese ([`Violations`]).
-//! [`canonical`] has one text and one hash for equal arguments.
+//! [`Schema::compile`] refuses JSON Schemas that would be unsafe or slow to check against. [`Schema::fit`] then returns one of
+//! two things: the arguments with defaults filled in and a list of the changes ([`Fitted`]), or what does not fit, worded for
+//! the model in English and Chinese ([`Violations`]). [`canonical`] gives equal arguments one text and one hash.
 //!
 //! ```
 //! use arguments::{Coercing, Language, Level, Limits, Rule, Schema, canonical, parse};
@@ -52,16 +51,16 @@
 //!
 //! # Bounds
 //!
-//! Everything that grows with an input has a limit: a body ([`Limits`]), a schema (64 KiB, 2,000 values, patterns that
-//! run in linear time, and a computed worst case of 10,000 evaluations along one path through an input), one call's mending
-//! (64 changes, 256 defaults, 64 validations) and what is told of it (16 violations, 2 KiB).
-//! Nothing here waits, keeps state between calls, or reads a clock, a file or the network.
-//! `fit` of a large value may take milliseconds: in an async program, run it where no other task waits for the thread.
+//! Everything that grows with an input has a limit: a body ([`Limits`]), a schema (64 KiB, 2,000 values, patterns that run in
+//! linear time, and a computed worst case of 10,000 evaluations along one path through an input), one call's mending (64
+//! changes, 256 defaults, 64 validations) and its report (16 violations, 2 KiB). Nothing here waits, keeps state between calls,
+//! or reads a clock, a file or the network. `fit` of a large value may take milliseconds: in an async program, run it where no
+//! other task waits for the thread.
 //!
 //! # Errors
 //!
-//! [`ParseError`] (the body is not JSON, or exceeds a limit), [`SchemaProblem`] (the schema is refused) and [`Violations`]
-//! (the arguments do not fit) are for the one who wrote the body, the schema or the arguments. There are no others.
+//! [`ParseError`] (the body is not JSON, or exceeds a limit), [`SchemaProblem`] (the schema is refused) and [`Violations`] (the
+//! arguments do not fit) are for the author of the body, the schema or the arguments. There are no others.
 //!
 //! The modules stand in reading order.
 
@@ -95,7 +94,7 @@ mod kind;
 
 mod schema;
 
-// What does not fit, and what it can only mean.
+// What does not fit, and the one thing that it can mean.
 mod violations;
 
 mod coerce;

@@ -31,7 +31,7 @@ impl Limits {
         number_chars: 64,
     };
 
-    /// What a tool's answer may be that is checked against an output schema: 8 MiB, and as many values as fit into them.
+    /// The limits of a tool's answer that is checked against an output schema: 8 MiB, and as many values as fit into them.
     pub const ANSWER: Self = Self {
         bytes: 8 * 1024 * 1024,
         depth: 128,

@@ -1,7 +1,7 @@
 //! One sentence in every language that a model may ask for.
 //!
-//! Both texts are made where the fact is known, so that neither translates the other's words; the reader's language is chosen
-//! later, where an answer is written. Operators and `Display` get the English one.
+//! Both texts are made where the fact is known, so neither translates the other. The reader's language is chosen later, where
+//! the answer is written. Operators and `Display` get the English text.
 
 use std::{borrow::Cow, fmt};
 
@@ -26,8 +26,8 @@ pub struct Message {
 
 /// A [`Message`] of two format strings: `said!("at most {max} bytes", "最多 {max} 字节")`.
 ///
-/// Parts that are messages themselves are named after the formats, and each is told in the sentence's language:
-/// `said!("header {name} must be {rule}", "请求头 {name} 必须{rule}", rule)`.
+/// Parts that are messages themselves are named after the formats, and each is shown in the sentence's language: `said!("header
+/// {name} must be {rule}", "请求头 {name} 必须{rule}", rule)`.
 #[macro_export]
 macro_rules! said {
     ($english:literal, $chinese:literal $(,)?) => {
@@ -90,7 +90,7 @@ impl Message {
         &self.english
     }
 
-    /// With each text changed as `change` says.
+    /// With each text replaced by what `change` returns.
     #[must_use]
     pub fn map(self, change: impl Fn(String) -> String) -> Self {
         Self {

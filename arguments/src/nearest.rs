@@ -1,6 +1,6 @@
-//! Which of several words was probably meant.
+//! Finds the word that was probably meant.
 
-/// The candidate with the fewest edits, when those are at most half of its letters; case does not count.
+/// The candidate with the fewest edits, if those are at most half of its letters; case does not count.
 ///
 /// At most 200 candidates of at most 64 characters are compared.
 pub fn nearest<'c>(found: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {

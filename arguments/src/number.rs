@@ -1,8 +1,8 @@
-//! Which tokens are JSON numbers, and which of them are kept exactly.
+//! Which tokens are JSON numbers, and which of them can be kept exactly.
 
 use crate::limits::Limits;
 
-/// The parts of a number token that decide whether it is kept exactly.
+/// The parts of a number token that decide whether it can be kept exactly.
 pub(crate) struct NumberShape<'a> {
     integer: bool,
     /// How many digits stand before the point.
@@ -45,13 +45,13 @@ impl<'a> NumberShape<'a> {
         })
     }
 
-    /// Whether the token, cut off here, may have been the beginning of a number.
+    /// Whether the token, cut off here, may be the beginning of a number.
     pub(crate) fn begins(token: &str) -> bool {
         NumberShape::of(token).is_some() || NumberShape::of(&format!("{token}0")).is_some()
     }
 
     pub(crate) fn is_kept_exactly(&self, token: &str) -> bool {
-        // Every integer of so many digits has 64 bits.
+        // Every integer with this many digits fits into 64 bits.
         const SURELY: usize = 18;
         if self.integer {
             return self.whole <= SURELY

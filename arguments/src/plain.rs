@@ -1,6 +1,6 @@
-//! Where text inside a JSON string has to be escaped.
+//! Finds characters of a JSON string that must be escaped.
 
-/// How many bytes stand before the first quote, backslash or control character.
+/// How many bytes precede the first quote, backslash or control character.
 pub(crate) fn length(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(chunk) = bytes[at..].first_chunk::<8>() {
@@ -18,7 +18,7 @@ pub(crate) fn length(bytes: &[u8]) -> usize {
         .unwrap_or(rest.len())
 }
 
-/// Eight bytes at once: the lowest bit that is set belongs to the first byte that has to be escaped.
+/// Eight bytes at once: the lowest bit that is set belongs to the first byte that must be escaped.
 ///
 /// A subtraction borrows from the next byte only where this one was found, so only later bytes can be marked wrongly.
 const fn marks(word: u64) -> u64 {

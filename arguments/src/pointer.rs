@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// One segment of a JSON pointer, escaped as RFC 6901 wants it.
+/// One segment of a JSON pointer, escaped by RFC 6901.
 pub fn pointer_segment(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) {
         Cow::Owned(name.replace('~', "~0").replace('/', "~1"))
@@ -25,7 +25,7 @@ pub(crate) fn is_related(a: &str, b: &str) -> bool {
     is_within(a, b) || is_within(b, a)
 }
 
-/// The place around this one and the name in it; `None` for the whole.
+/// The containing place, and the name in it; `None` for the whole.
 pub(crate) fn split(place: &str) -> Option<(&str, Cow<'_, str>)> {
     let (parent, segment) = place.rsplit_once('/')?;
     Some((parent, unescape(segment)))

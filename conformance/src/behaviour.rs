@@ -1,4 +1,4 @@
-//! The promises, each with the tool that puts it to the test.
+//! The promises of an executor, each with the tool that tests it.
 
 macro_rules! behaviours {
     ($($(#[$doc:meta])+ $variant:ident = ($name:literal, $tool:literal),)+) => {
@@ -12,14 +12,14 @@ macro_rules! behaviours {
             /// Every promise, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// What is promised, in a few words: the row's heading.
+            /// The promise in a few words: the row's heading.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
                 }
             }
 
-            /// What the tool does that puts it to the test: what a rig supplies.
+            /// What the tool does that tests it: a rig supplies such a tool.
             pub const fn tool(self) -> &'static str {
                 match self {
                     $(Self::$variant => $tool,)+
@@ -40,7 +40,7 @@ behaviours! {
         "touches nothing before the claim",
         "any; it is prepared and not run"
     ),
-    /// The tool is told who asks, for how long, and under which key.
+    /// The tool is told the tenant, the deadline and the key.
     TellsTheFacts = (
         "tells the tool the facts",
         "answers with an object of texts: call_id, attempt, tenant, session, deadline_ms, traceparent, idempotency_key"
@@ -75,12 +75,12 @@ behaviours! {
         "ends at the deadline",
         "begins, and never answers"
     ),
-    /// A call that is taken back ends its attempt, and the tool hears of it.
+    /// A cancelled call ends its attempt, and the tool learns of it.
     ObeysCancel = (
         "ends when its call is taken back",
         "begins, and never answers"
     ),
-    /// So is a worker that must go.
+    /// A worker that must leave ends its attempts too.
     ObeysDrain = (
         "ends when its worker goes",
         "begins, and never answers"
@@ -105,19 +105,19 @@ behaviours! {
         "takes an empty answer",
         "says that it did it, with nothing more"
     ),
-    /// What Postgres could not read again is mended.
+    /// Characters that Postgres cannot store are replaced.
     MendsText = (
         "mends NUL and half characters",
         "answers with texts that hold NUL and half a surrogate pair"
     ),
-    /// The worker's environment holds secrets of others.
+    /// The worker's environment contains secrets of others.
     HidesTheWorker = (
         "hides the worker's environment",
         "answers with everything that it was given, environment or headers, but for PATH, HOME and LANG"
     ),
     /// Tools like to repeat the secret that they refuse.
     VeilsSecrets = (
-        "veils secrets in failures",
+        "masks secrets in failures",
         "is given the suite's secret, and repeats it in saying no"
     ),
     /// What the tool has started does not outlive it.

@@ -1,4 +1,4 @@
-//! How each promise is put to the test.
+//! How each promise is tested.
 
 use std::time::Duration;
 
@@ -24,16 +24,16 @@ use crate::{
 /// Kept, or how it was not.
 type Kept = Result<(), String>;
 
-/// The time of an attempt that is not about time.
+/// The time of an attempt whose test is not about time.
 const AMPLE: Duration = Duration::from_secs(20);
 /// The time of an attempt whose tool never answers.
 const SHORT: Duration = Duration::from_millis(600);
-/// How much later than promised anything may be seen: other processes and sockets are looked at from outside.
+/// How much later than promised an observation may be: other processes and sockets are observed from outside.
 const SLACK: Duration = Duration::from_millis(700);
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// Whether the executor keeps this promise.
+/// Tests whether the executor keeps this promise.
 pub(crate) async fn check(
     rig: &dyn Rig,
     behaviour: Behaviour,
@@ -130,7 +130,7 @@ impl Suite<'_> {
         }
     }
 
-    /// The tool's answer, which must be without a flaw.
+    /// The tool's answer, which must have no flaw.
     async fn applied(&self, attempt: &Attempt) -> Result<(Box<RawValue>, Value), String> {
         self.answered(self.run(attempt).await.outcome)
     }
@@ -248,7 +248,7 @@ impl Suite<'_> {
         };
         let outcome = self.run(&Attempt::with(time)).await.outcome;
         match self.effect {
-            // It may fail for sure as well: there is nothing to be in doubt about.
+            // A definite failure is allowed too: a read has no effect that could be in doubt.
             Effect::Read => word(
                 &outcome,
                 &[OutcomeWord::Unknown, OutcomeWord::DefiniteFailure],
@@ -280,7 +280,7 @@ impl Suite<'_> {
         self.rests(returned.left_behind).await
     }
 
-    /// It ends within its time when it is told to, with this code.
+    /// The attempt ends in time when it is told to, with this code.
     async fn obeys(&self, code: Code) -> Kept {
         let attempt = Attempt::with(AMPLE);
         let running = self.run(&attempt);
@@ -304,7 +304,7 @@ impl Suite<'_> {
         self.rests(returned.left_behind).await
     }
 
-    /// What was ended in the middle is unknown, unless it answered with proof.
+    /// An attempt that was stopped is unknown, unless it answered with proof.
     fn ended(&self, outcome: &Outcome, code: Code) -> Kept {
         let proves = self.rig.ends_with_proof() || self.effect == Effect::Read;
         let words: &[OutcomeWord] = if proves {
@@ -334,7 +334,7 @@ impl Suite<'_> {
         Ok(())
     }
 
-    /// Nothing of the tool is at work any more, or the executor has said that this may be.
+    /// Nothing of the tool runs any more, or the executor has said that something may.
     async fn rests(&self, left_behind: bool) -> Kept {
         let since = Instant::now();
         while !self.tool.watch.at_rest().await {
@@ -395,7 +395,7 @@ impl Suite<'_> {
             Outcome::Applied { result, flaw } => (result, flaw),
             other => return Err(format!("it should have answered, and came to {other:?}")),
         };
-        // A transaction ends together with its call, where no mark has a place beside the answer.
+        // A transaction ends together with its call, and its answer has no place for a flaw.
         let marked = match self.tool.manifest.effect {
             Effect::Transaction => flaw.is_none(),
             Effect::Read | Effect::Idempotent | Effect::Once => {
@@ -417,7 +417,7 @@ impl Suite<'_> {
 
     async fn hides_the_worker(&self) -> Kept {
         let (_, answer) = self.applied(&Attempt::with(AMPLE)).await?;
-        // What a program needs to find its way, and what is too short to be told from other text.
+        // Variables that a program needs, and values that are too short to be told from other text.
         let harmless = |name: &str| ["PATH", "HOME", "LANG", "PWD"].contains(&name);
         for (name, value) in
             std::env::vars().filter(|(name, value)| !harmless(name) && value.len() >= 16)

@@ -1,4 +1,4 @@
-//! Puts an executor to the tests of a rig.
+//! Runs the tests of a rig.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// The longest that one behaviour may take before the executor counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Puts an executor to every test, one after the other.
+/// Runs every test, one after the other.
 pub async fn exercise(rig: &dyn Rig) -> Report {
     let mut report = Report::of(rig.name());
     for effect in rig.effects() {
@@ -30,7 +30,7 @@ pub async fn exercise(rig: &dyn Rig) -> Report {
     report
 }
 
-/// Puts an executor to one test.
+/// Runs one test.
 pub async fn exercise_one(rig: &dyn Rig, behaviour: Behaviour, effect: Effect) -> Cell {
     let tool = match rig.tool(behaviour, effect).await {
         Case::Tool(tool) => *tool,

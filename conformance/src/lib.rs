@@ -1,8 +1,8 @@
 //! What every executor promises, as a suite that runs against real tools.
 //!
-//! The author of an executor, or of a native tool, supplies a [`Rig`]: for each [`Behaviour`] a tool that
-//! does just that, or a reason why it cannot be. [`exercise`] runs them all, under every effect class that the rig
-//! names, and says what was kept and what was not; [`table`] puts several reports side by side.
+//! The author of an executor, or of a native tool, supplies a [`Rig`]: for each [`Behaviour`] a tool that does just that, or
+//! the reason why there can be none. [`exercise`] runs them all, under every effect class that the rig names, and reports which
+//! promises were kept; [`table`] puts several reports side by side.
 //!
 //! ```
 //! use conformance::{Behaviour, BoxFuture, Case, Rig};
@@ -32,8 +32,8 @@
 //! # });
 //! ```
 //!
-//! The suite runs an executor by itself, without a ledger. That what an executor says is recorded rightly is the worker's
-//! business and is tested there.
+//! The suite runs an executor by itself, without a ledger. The worker's own tests check that an executor's outcome is recorded
+//! rightly.
 
 mod behaviour;
 mod rig;

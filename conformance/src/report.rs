@@ -1,4 +1,4 @@
-//! What came of it, for people.
+//! The results, for people.
 
 use std::{
     collections::BTreeSet,
@@ -9,21 +9,21 @@ use fleet::call::Effect;
 
 use crate::behaviour::Behaviour;
 
-/// How an executor did.
+/// The results of an executor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     name: String,
     cells: Vec<(Behaviour, Effect, Cell)>,
 }
 
-/// How it did at one behaviour under one effect class.
+/// The result of one behaviour under one effect class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cell {
     /// It kept its promise.
     Kept,
-    /// It cannot be put to the test, and this is why.
+    /// It cannot be tested, for this reason.
     NotApplicable(String),
-    /// It did not, and this is how.
+    /// It broke its promise, in this way.
     Broken(String),
 }
 
@@ -49,12 +49,12 @@ impl Report {
         &self.cells
     }
 
-    /// Whether every promise was kept that could be put to the test.
+    /// Whether every promise that could be tested was kept.
     pub fn is_kept(&self) -> bool {
         !self.broken().any(|_| true)
     }
 
-    /// What was not kept.
+    /// The promises that were broken.
     pub fn broken(&self) -> impl Iterator<Item = (Behaviour, Effect, &str)> {
         self.cells
             .iter()
@@ -64,7 +64,7 @@ impl Report {
             })
     }
 
-    /// The word of a behaviour under all effect classes: the worst counts.
+    /// The word for a behaviour under all effect classes: the worst result counts.
     fn word(&self, behaviour: Behaviour) -> &'static str {
         let cells = || self.cells.iter().filter(|(of, _, _)| *of == behaviour);
         let any = |is: fn(&Cell) -> bool| cells().any(|(_, _, cell)| is(cell));
@@ -77,7 +77,7 @@ impl Report {
         }
     }
 
-    /// Why it was not put to the test, once for all effect classes that say the same.
+    /// The reasons why it was not tested, once for all effect classes with the same reason.
     fn reasons(&self) -> BTreeSet<(Behaviour, &str)> {
         let cells = self.cells.iter();
         let reasons = cells.filter_map(|(behaviour, _, cell)| match cell {
@@ -105,7 +105,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Executors side by side: `kept`, `BROKEN`, or `-` where there is nothing to test; below it why.
+/// Executors side by side: `kept`, `BROKEN`, or `-` where there is nothing to test; the reasons below.
 pub fn table(reports: &[Report]) -> String {
     let heads = Behaviour::ALL
         .iter()

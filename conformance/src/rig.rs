@@ -1,4 +1,4 @@
-//! What the suite needs of an executor's author: for each behaviour a tool, and a way to see what it does.
+//! What an executor's author supplies: for each behaviour a tool, and a way to observe it.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::behaviour::Behaviour;
 
 /// The name of the secret that the tool of [`Behaviour::VeilsSecrets`] is given.
 pub const SECRET_NAME: &str = "CONFORMANCE";
-/// Its value: what no outcome may show.
+/// Its value, which no outcome may contain.
 pub const SECRET: &str = "conformance-secret-2f61c0d5a7";
 /// What the tool of [`Behaviour::PassesOnRefusals`] says.
 pub const REFUSAL: &str = "it is sold out";
-/// The code that goes with it, where the tool can say one.
+/// The code that goes with it, where the tool has codes.
 pub const REFUSAL_CODE: &str = "E_SOLD_OUT";
 /// The `output_limit` of the tool of [`Behaviour::BoundsAnswers`].
 pub const OUTPUT_LIMIT: usize = 64 * 1024;
@@ -27,10 +27,10 @@ pub trait Rig: Send + Sync {
     /// The column's heading.
     fn name(&self) -> &str;
 
-    /// What is put to the test.
+    /// The executor under test.
     fn executor(&self) -> &dyn Executor;
 
-    /// A fresh tool that behaves as [`Behaviour::tool`] says, with this effect, ready to be run.
+    /// A new tool that behaves as [`Behaviour::tool`] says, with this effect, ready to run.
     fn tool(&self, behaviour: Behaviour, effect: Effect) -> BoxFuture<'_, Case>;
 
     /// The effect classes that it runs under.
@@ -38,47 +38,47 @@ pub trait Rig: Send + Sync {
         &[Effect::Read, Effect::Once]
     }
 
-    /// Called before every run, with what it will be told: where the executor ends the call together with the tool's effect,
-    /// there has to be one that runs under these ids.
+    /// Called before every run, with the context that it will get. Where the executor ends the call together with the tool's
+    /// effect, a call with these ids must exist.
     fn claim<'a>(&'a self, _context: &'a AttemptContext) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    /// The tool's own value in a result; where the executor puts something around it, the rig takes that off.
+    /// The tool's own value in a result, without what the executor puts around it.
     fn answer(&self, result: Value) -> Value {
         result
     }
 
-    /// Whether a run that is ended before its time still answers, with proof that it had no effect: a database that says
-    /// that it rolled back. Then it may be a definite failure instead of an unknown one.
+    /// Whether a run that is stopped still answers, with proof that it had no effect: a database that says that it rolled back.
+    /// Then it may be a definite failure instead of an unknown one.
     fn ends_with_proof(&self) -> bool {
         false
     }
 
-    /// Whether anybody tells the executor that a tool broke off. If not, the tool's time runs out.
+    /// Whether the executor learns that a tool broke off. If not, the tool's time runs out.
     fn hears_of_crashes(&self) -> bool {
         true
     }
 }
 
-/// What a rig has for a behaviour.
+/// A rig's answer for a behaviour.
 #[derive(Debug)]
 pub enum Case {
     /// A tool.
     Tool(Box<Tool>),
-    /// There cannot be one, and this is why.
+    /// There can be none, for this reason.
     NotApplicable(&'static str),
 }
 
-/// A tool, what to call it with, and how to see what it does.
+/// A tool, its arguments, and a way to observe it.
 pub struct Tool {
-    /// What would be applied.
+    /// Its manifest.
     pub manifest: Manifest,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: Value,
-    /// Where its secrets are.
+    /// Its secrets.
     pub secrets: Secrets,
-    /// What can be seen of it without the executor.
+    /// Observes it without the executor.
     pub watch: Box<dyn Watch>,
 }
 
@@ -90,11 +90,11 @@ impl fmt::Debug for Tool {
     }
 }
 
-/// Sees what a tool does, by other means than the executor.
+/// Observes a tool by other means than the executor.
 pub trait Watch: Send + Sync {
     /// How many of its runs have begun so far.
     fn begun(&self) -> BoxFuture<'_, usize>;
 
-    /// Whether none of them is at work any more, nor anything that they started.
+    /// Whether none of them runs any more, nor anything that they started.
     fn at_rest(&self) -> BoxFuture<'_, bool>;
 }

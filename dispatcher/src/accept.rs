@@ -1,9 +1,9 @@
-//! `call`: accept → validate → commit → publish, and what a caller is told.
+//! `call`: accept → validate → commit → publish, and the answer to the caller.
 //!
-//! The order of the door: names, headers, the body itself, then the key, then tool and arguments. A known key is answered
-//! with its call whatever has become of its tool since. The common case needs no look-up: a call that passes everything is
-//! committed at once, and only when its key turns out to be taken is the key read, in a new statement, for the one that
-//! waited for a rival's commit sees neither place.
+//! The order of the door: names, headers, the body itself, then the key, then tool and arguments. A known key is answered with
+//! its call, whatever has become of the tool since. The common case needs no look-up: a call that passes everything is
+//! committed at once. Only when its key turns out to be taken is the key read. That needs a new statement, because the one that
+//! waited for a rival's commit does not see the rival's row.
 
 use fleet::telemetry::{
     spans::{self, Step},
@@ -53,7 +53,7 @@ fn read(request: &Request<'_>) -> Result<Submission, Refusal> {
 }
 
 async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refusal> {
-    // Before anything that costs the ledger something, a look for the key included.
+    // Before anything that costs the ledger work, the look for the key included.
     admission::comes_in(&Facts {
         is_behind: door.accepting.is_behind(submission.sent.len()),
         ..Facts::default()

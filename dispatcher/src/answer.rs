@@ -1,4 +1,4 @@
-//! What a request is answered with.
+//! The answer to a request.
 
 use bytes::Bytes;
 use fleet::{
@@ -37,7 +37,7 @@ impl Answer {
         }
     }
 
-    /// A result, without its body when NATS cannot carry it: that the call succeeded must be told all the same.
+    /// A result; without its body when NATS cannot carry it, for the caller must learn that the call succeeded.
     pub(crate) fn result(envelope: Envelope, bytes_max: usize, language: Language) -> Self {
         let (call, body) = (envelope.call_id, envelope.to_bytes());
         let body = if body.len() <= bytes_max {
@@ -53,7 +53,7 @@ impl Answer {
         }
     }
 
-    /// A result that a worker has written, as it came. Only one that NATS cannot carry is read.
+    /// A result as a worker has written it. It is parsed only where NATS cannot carry it.
     pub(crate) fn told(envelope: EncodedEnvelope, bytes_max: usize, language: Language) -> Self {
         let call = envelope.call();
         let decoded = (envelope.len() > bytes_max).then(|| envelope.decode().ok());
@@ -67,10 +67,10 @@ impl Answer {
         }
     }
 
-    /// A refusal of this request, in its caller's language whatever else is wrong with it.
+    /// A refusal of this request, in its caller's language, whatever else is wrong with the request.
     pub(crate) fn refusal(registry: &Registry, request: &Request<'_>, refusal: &Refusal) -> Self {
         let language = refusal::language_for(registry, request.language(), request.name);
-        // For headers, which are ASCII and read by programs and people alone.
+        // For the error headers, which are ASCII.
         let refused = Some((refusal.code, refusal.error(Language::En).message));
         Self {
             body: refusal.envelope(request.name, language).to_bytes().into(),
@@ -88,7 +88,7 @@ impl Answer {
     }
 }
 
-/// The most bytes of an answer: what NATS carries, with room for headers and protocol.
+/// The most bytes of an answer: the server's limit, less room for headers and protocol.
 pub(crate) fn bytes_max(bus: &Bus) -> usize {
     bus.payload_max().saturating_sub(4 * 1024)
 }

@@ -1,4 +1,4 @@
-//! `cancel`: a caller takes a call back. One that waits never runs; the worker of one that runs is told.
+//! `cancel`: a caller cancels a call. A call that waits never runs; the worker of a call that runs is told.
 
 use fleet::{
     arguments::Limits,
@@ -13,14 +13,14 @@ use serde::Deserialize;
 
 use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay, request::Request};
 
-/// Characters of a reason.
+/// The most characters of a reason.
 const REASON_MAX: usize = 2000;
-/// A reason, escaped as far as JSON allows, and what stands around it.
+/// Enough for a reason in which every character is escaped, and the members around it.
 const LIMITS: Limits = Limits {
     bytes: 32 * 1024,
     ..Limits::DEFAULT
 };
-/// Who it is in the history: the tenant stands in the call's row.
+/// The actor in the history. The tenant is in the call's row.
 const ACTOR: &str = "caller";
 
 static FORM: Message = Message::fixed("call_id, and perhaps reason", "call_id，可以再加 reason");
@@ -32,7 +32,7 @@ struct CancelRequest {
     reason: Option<String>,
 }
 
-/// Takes a call of this tenant back, as far as that is possible.
+/// Cancels a call of this tenant, as far as its state allows.
 pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let value = form::parse(request.body, &LIMITS)?;
@@ -55,7 +55,7 @@ pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer,
         .ok_or_else(Refusal::not_found)?;
     match (verdict.result, verdict.worker, verdict.dispatcher) {
         (CancelResult::CancelRequested, Some(worker), _) => {
-            // Only the bell: the worker also looks at its own rows.
+            // Only the bell: the worker also reads its own rows.
             let subject = door.bus.subjects.cancel_of_worker(worker);
             news::ring(&door.bus, subject, call.to_string().into()).await;
         }

@@ -1,4 +1,4 @@
-//! Validate: is this submission a call that its tool can take, and with which arguments?
+//! Validate: whether a submission is a call that its tool accepts, and with which arguments.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use time::OffsetDateTime;
 
 use crate::{key, refusal::Refusal};
 
-/// Longer arguments are fitted on a thread of their own.
+/// Longer arguments are checked on a blocking thread.
 const SHORT: usize = 16 * 1024;
 
-/// A submission that is well formed; whether it is acceptable is still open.
+/// A submission that is well formed; its tool and arguments are not checked yet.
 pub(crate) struct Submission {
     pub(crate) tenant: Label,
     pub(crate) tool: ToolName,
@@ -29,7 +29,7 @@ pub(crate) struct Submission {
     pub(crate) sent: String,
     /// Its hash.
     pub(crate) original_hash: [u8; 32],
-    /// The same read, until a check makes [`Arguments`] of it.
+    /// The parsed arguments, until a check turns them into [`Arguments`].
     args: Value,
 }
 
@@ -39,10 +39,10 @@ pub(crate) struct Checked {
     pub(crate) arguments: Arguments,
 }
 
-/// Why no new call is made of a submission, and under which key there may be one already.
+/// Why a submission makes no new call, and the key under which there may be a call already.
 pub(crate) struct TurnedAway {
     pub(crate) refusal: Refusal,
-    /// The hash of its caller's key, or of the one that its tool makes of the arguments.
+    /// The hash of the caller's key, or of the key that the tool derives from the arguments.
     pub(crate) key: Option<[u8; 32]>,
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct Arguments {
     pub(crate) text: String,
     /// Its hash.
     pub(crate) hash: [u8; 32],
-    /// What was changed in what was sent.
+    /// What was changed in the arguments as sent.
     pub(crate) coercions: Vec<Coercion>,
 }
 
 impl Submission {
-    /// With these arguments, as far as that can be said without knowing the tool.
+    /// Reads these arguments, as far as that is possible without the tool.
     pub(crate) fn read(
         tenant: Label,
         tool: ToolName,
@@ -82,9 +82,9 @@ impl Submission {
         })
     }
 
-    /// The hash of what it sent as this version of the tool gets it; without one, of what it sent.
+    /// The hash of the arguments as this version of the tool gets them; without a version, of the arguments as sent.
     ///
-    /// `None` where it does not fit.
+    /// `None` where they do not fit.
     pub(crate) async fn hash_for(&self, tool: Option<Arc<Tool>>) -> Option<[u8; 32]> {
         let args = arguments::parse(self.sent.as_bytes(), &Limits::DEFAULT).ok()?;
         match tool {
@@ -93,7 +93,7 @@ impl Submission {
         }
     }
 
-    /// Its arguments as this tool gets them. What may take long is done where no other caller waits for it.
+    /// The arguments as this tool gets them. Work that may take long runs on a blocking thread.
     async fn fit(&self, args: Value, tool: Arc<Tool>) -> Result<Arguments, Refusal> {
         let fitting = move || {
             let fitted = Arguments::of(args, &tool, tool.manifest.coercion_level());
@@ -114,7 +114,7 @@ impl Submission {
 }
 
 impl Arguments {
-    /// What this tool gets when it is sent these, of which so much may be changed.
+    /// The arguments that this tool gets for `args`, when at most `level` may be changed.
     pub(crate) fn of(args: Value, tool: &Tool, level: Level) -> Result<Self, Violations> {
         let how = Coercing {
             level,
@@ -130,7 +130,7 @@ impl Arguments {
     }
 }
 
-/// Everything about a new call that needs no ledger.
+/// Checks a new call, as far as that needs no ledger.
 pub(crate) async fn check(
     registry: &Registry,
     submission: &mut Submission,
@@ -197,7 +197,7 @@ fn tool_for(registry: &Registry, submission: &Submission) -> Result<Arc<Tool>, R
     Err(Refusal::new(code, what))
 }
 
-/// The key that a retired tool makes of the arguments of a submission; `None` where it makes none.
+/// The key that a retired tool derives from the arguments of a submission; `None` where it derives none.
 async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<[u8; 32]> {
     let named = (&submission.tool, submission.headers.tool_version);
     let Lookup::Retired(tool) = registry.look_up(named.0, named.1) else {
@@ -211,7 +211,7 @@ async fn key_of_retired(registry: &Registry, submission: &Submission) -> Option<
     key::hash_for_call(&submission.tenant, &submission.tool, policy, None, &hash)
 }
 
-/// By this process's clock, so only a courtesy: the claim decides by Postgres's.
+/// By this process's clock, so it is only a courtesy: the claim decides by Postgres's clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "spares a call that would expire at once, decides nothing"

@@ -1,4 +1,4 @@
-//! Commit: a call that passed the door gets its row, once, and its caller an answer.
+//! Commit: writes the row of an admitted call, once, and answers its caller.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ use crate::{
     waiters::Waiting,
 };
 
-/// How often an accept whose answer is missing is sent again, through its key.
+/// How often an accept without an answer is sent, made safe by its key.
 pub(crate) const ACCEPTS_MAX: u32 = 3;
 
 /// Commits one call and answers its caller.
@@ -93,7 +93,7 @@ pub(crate) async fn commit(
     Err(pending.given_up())
 }
 
-/// From here on the call exists: whatever fails now, the caller is told its id.
+/// The call is committed: whatever fails now, the caller is told its id.
 async fn committed(
     door: &Door,
     call: &NewCall,
@@ -104,7 +104,7 @@ async fn committed(
     reached(Checkpoint::Committed);
     tell_accepted(&door.events, call, &at);
     let (left, committed) = (call.lasts(at), Instant::now());
-    // A caller who waits so long has a timer.
+    // A caller that waits this long has a timer of its own.
     if waiting.as_ref().is_none_or(|(_, wait)| left >= *wait) {
         door.expiry.remember(call.call_id, left);
     }
@@ -129,7 +129,7 @@ async fn committed(
     Answer::accepted(&accepted(call, at))
 }
 
-/// Counts it, and tells those who follow its session.
+/// Counts the call, and tells the followers of its session.
 pub(crate) fn tell_accepted(events: &Events, call: &NewCall, at: &AcceptedAt) {
     metrics().accepted(&call.tool);
     for coercion in &call.coercions {
@@ -196,7 +196,7 @@ pub(crate) fn new_call(
     }
 }
 
-/// The key under which a call is looked up, hashed, if it has one.
+/// The hash of the key under which the call can be looked up, if it has one.
 pub(crate) fn key_of(submission: &Submission, checked: &Checked) -> Option<[u8; 32]> {
     key::hash_for_call(
         &submission.tenant,
@@ -207,7 +207,7 @@ pub(crate) fn key_of(submission: &Submission, checked: &Checked) -> Option<[u8; 
     )
 }
 
-/// The answer to a new call whose caller has not waited for it.
+/// The answer to a new call whose caller does not wait for it.
 pub(crate) fn accepted(call: &NewCall, at: AcceptedAt) -> Accepted {
     Accepted {
         call_id: call.call_id,

@@ -26,19 +26,19 @@ pub struct Config {
     /// The process that started it.
     #[command(flatten)]
     pub parent: ParentArgs,
-    /// A label for logs and connections; the process is told apart by a random id.
+    /// A label for logs and connections. The process itself is identified by a random id.
     #[arg(long, env = "TOOLFLEET_NAME", default_value = "dispatcher")]
     pub name: String,
-    /// Requests worked on or waiting for their answer at a time; more are refused as `overloaded`.
-    /// Too low refuses what would fit, too high costs memory: each holds up to 256 KiB. A batch counts as many as it has calls.
-    /// The last quarter is for tenants that have less than their equal share.
+    /// Requests in hand, worked on or waiting for their answer; further ones are refused as `overloaded`. Too few refuse what
+    /// would fit, too many cost memory: each holds up to 256 KiB. A batch counts as many as it has calls. The last quarter is
+    /// for tenants that have less than their equal share.
     #[arg(long, env = "DISPATCHER_REQUESTS_MAX", default_value_t = 16_384)]
     pub requests_max: usize,
-    /// Open calls that a tenant may have at a time, over the whole fleet; more are refused as `quota_exceeded`. The same for
-    /// every dispatcher. 0: as many as it likes.
+    /// Open calls that a tenant may have at a time, over the whole fleet; more are refused as `quota_exceeded`. Set the same
+    /// for every dispatcher. 0: no limit.
     #[arg(long, env = "DISPATCHER_TENANT_QUOTA", default_value_t = 1_000_000)]
     pub tenant_quota: u64,
-    /// Tenants with another quota: `acme=5000,beta=100`. 0: as many as it likes.
+    /// Tenants with another quota: `acme=5000,beta=100`. 0: no limit.
     #[arg(
         long,
         env = "DISPATCHER_TENANT_QUOTAS",
@@ -49,7 +49,7 @@ pub struct Config {
     /// Connections to Postgres for reads, beside the ledger's own four.
     #[arg(long, env = "DISPATCHER_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,
-    /// Days of history to keep; whole days are dropped when no open call and no living key needs them. 0 keeps all.
+    /// Days of history to keep. A whole day is dropped when no open call and no living key needs it. 0 keeps all.
     #[arg(long, env = "DISPATCHER_HISTORY_DAYS", default_value_t = 90)]
     pub history_days: i32,
 }
@@ -67,7 +67,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Everything that does not, at once, by variable name.
+    /// Every setting that does not fit, at once, by variable name.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut wrong = Vec::new();
         if !(1..=200_000).contains(&self.requests_max) {

@@ -1,5 +1,4 @@
-//! The door: what answering a request needs, as data. What is done with it stands in the files of the verbs
-//! (`endpoints.rs` has the list of them).
+//! The door: what answering a request needs, as data. Its behaviour is in the files of the verbs (`endpoints.rs` lists them).
 
 use fleet::{
     bus::{connect::Bus, events::Events, publish::Publisher},
@@ -10,7 +9,7 @@ use fleet::{
 
 use crate::{expiry::Expiry, meter::Meter, quota::Quota, waiters::Waiters};
 
-/// Handles to everything that a request may need. Each is cheap to clone and shared.
+/// Handles to everything that a request may need. Each is shared and cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Door {
     pub(crate) bus: Bus,

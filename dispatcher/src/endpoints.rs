@@ -1,4 +1,4 @@
-//! The endpoints of the door: a row for each verb, and what stands behind it. A new verb is a row here and a file of its own.
+//! The endpoints of the door: a row for each verb with its handler. A new verb is a row here and a file of its own.
 
 use std::pin::Pin;
 
@@ -9,28 +9,28 @@ use crate::{
     request::Request, settle, slots::RequestPermit,
 };
 
-/// A verb of the door, and where it is heard.
+/// A verb of the door, and its subject.
 pub(crate) struct Endpoint {
     /// Its name in `$SRV.INFO` and `$SRV.STATS`.
     pub(crate) name: &'static str,
-    /// Where it is heard, of whichever tenant.
+    /// Its subject, for all tenants.
     pub(crate) subject: fn(&Subjects) -> String,
-    /// How many more of its requests are taken once one has come, before the other endpoints are looked at again.
+    /// How many more of its requests are taken after one has come, before the other endpoints are looked at again.
     pub(crate) more_at_once: usize,
     handler: Handler,
 }
 
-/// What answers a request, and how many request slots that takes.
+/// The handler of a request, and how many request slots it takes.
 enum Handler {
-    /// One slot. The path of every call: it runs in the future of who asks, and tells and counts its refusals by tool.
+    /// One slot. The path of every call: it runs in the caller's own future, and it counts its refusals by tool.
     Call,
     /// One slot.
     One(for<'a> fn(&'a Door, &'a Request<'a>) -> Answering<'a>),
-    /// One slot, and further ones for what the handler finds in the body.
+    /// One slot, and more for what the handler finds in the body.
     Many(for<'a> fn(&'a Door, &'a Request<'a>, &'a mut RequestPermit) -> Answering<'a>),
 }
 
-/// In a box: these are rarer than calls, and the future of a call has no room for theirs.
+/// Boxed: these verbs are rarer than calls, and without a box the future of every call would be as large as theirs.
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
@@ -38,7 +38,7 @@ pub(crate) static ENDPOINTS: [Endpoint; 6] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
-        // What came together is taken together: a look at all endpoints costs as much as taking several calls.
+        // Requests that arrive together are taken together: a look at all endpoints costs as much as taking several calls.
         more_at_once: 64,
         handler: Handler::Call,
     },
@@ -77,7 +77,7 @@ pub(crate) static ENDPOINTS: [Endpoint; 6] = [
 ];
 
 impl Endpoint {
-    /// Answers a request. Everything that is wrong with it is an answer, too.
+    /// Answers a request. Everything that is wrong with it is an answer too.
     pub(crate) async fn answer(
         &self,
         door: &Door,

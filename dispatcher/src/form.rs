@@ -1,4 +1,4 @@
-//! The body of a request that is not a submission: parsed under limits, then held against its form.
+//! The body of a request that is not a submission: parsed under limits, then checked against its form.
 
 use fleet::{
     arguments::{self, Limits},
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// One JSON object within these limits.
+/// Parses one JSON object within these limits.
 pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
     arguments::parse(body, limits).map_err(|error| Refusal::new(error.code.into(), error.message))
 }
 
-/// The request that this value is; `form` says what it should be.
+/// Reads this value as a request; `form` says how it should look.
 pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Result<T, Refusal> {
     serde_json::from_value(value).map_err(|_mismatch| {
         let what = said!(
@@ -28,7 +28,7 @@ pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Resu
     })
 }
 
-/// A request of a few words that has this form.
+/// Reads a small request of this form.
 pub(crate) fn short<T: DeserializeOwned>(body: &[u8], form: &Message) -> Result<T, Refusal> {
     let limits = Limits {
         bytes: 4096,

@@ -1,4 +1,4 @@
-//! `get`: how a call stands, by its id or by its key; on request only once it is decided.
+//! `get`: the state of a call, by its id or by its key; on request, only once the call is decided.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ struct GetRequest {
     wait_ms: Option<u64>,
 }
 
-/// Longest wait of a `get`.
+/// The longest wait of a `get`.
 const GET_WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// How one call stands, at once or when it is decided.
+/// Answers with the state of one call, at once or when it is decided.
 pub(crate) async fn get(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let wanted = Message::fixed(

@@ -1,4 +1,4 @@
-//! Under which hash a call's key is kept. A promise: stored hashes are compared with hashes made by later versions.
+//! How the key of a call is hashed. A promise: later versions compare their hashes with stored ones.
 
 use fleet::{
     ids::{IdempotencyKey, Label, ToolName},
@@ -6,10 +6,10 @@ use fleet::{
 };
 use sha2::{Digest, Sha256};
 
-/// Before a key that is made of arguments. A caller's key is visible ASCII, so none can begin like this.
+/// Precedes a key that is derived from arguments. A caller's key is visible ASCII, so none begins with it.
 const FROM_ARGUMENTS: u8 = 1;
 
-/// The hash of the key that a new call takes: its caller's, or the one that its tool makes of the arguments.
+/// The hash of a new call's key: its caller's, or the one that its tool derives from the arguments.
 pub(crate) fn hash_for_call(
     tenant: &Label,
     tool: &ToolName,
@@ -34,8 +34,8 @@ pub(crate) fn hash_of_callers(tenant: &Label, key: &IdempotencyKey) -> [u8; 32] 
         .into()
 }
 
-/// The same for a key made of the arguments. The tool's version is no part of it: a tool that was applied anew
-/// must not do again what its old version did.
+/// The same for a key that is derived from the arguments. It does not contain the tool's version: a new version must not repeat
+/// what an old one did.
 fn hash_of_arguments(tenant: &Label, tool: &ToolName, args_hash: &[u8; 32]) -> [u8; 32] {
     Sha256::new()
         .chain_update(tenant.as_str())

@@ -2,16 +2,16 @@
 //!
 //! The modules stand in the order in which a call meets them:
 //!
-//! - `service` hears NATS and makes a `request` of each message; `slots` bound what is in hand and share it among tenants;
-//!   `endpoints` is the table of verbs, `door` the data that all of them work on;
-//! - `accept` is the verb `call`: `check` holds the arguments against the tool, `admission` decides whether the call comes in
-//!   and whether it waits (by `quota` and `meter`), `commit` gives it its row (`key` says under which hash its key is kept,
-//!   `pending` what the ledger's reply means), `publish` rings the bell, `replay` knows calls that are there already;
-//! - `waiters` hold the callers who wait, `expiry` knows whose time is over soon, `answer` and `refusal` are what callers get,
+//! - `service` hears NATS and makes a `request` of each message; `slots` bound the requests in hand and share them among
+//!   tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
+//! - `accept` is the verb `call`: `check` checks the arguments, `admission` decides whether the call comes in and whether it
+//!   waits (by `quota` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
+//!   `publish` rings the bell, `replay` answers for calls that exist already;
+//! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
 //! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel` and `settle` read a short `form`;
-//!   `news` tells of what they decide;
-//! - `sweep` runs beside and finds what was lost.
+//!   `news` publishes what they decide;
+//! - `sweep` runs beside all of this and finds what was lost.
 
 mod config;
 
@@ -39,7 +39,7 @@ mod pending;
 mod publish;
 mod replay;
 
-// Callers who wait, and what they get.
+// Callers that wait, and what they get.
 mod waiters;
 
 mod expiry;
@@ -60,7 +60,7 @@ mod settle;
 
 mod news;
 
-// What was lost is found.
+// Lost calls are found.
 mod sweep;
 
 use std::{sync::Arc, time::Duration};
@@ -110,7 +110,7 @@ pub enum RunError {
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
-    /// A part of the process ended by itself, most likely by a panic: going on without it would be limping.
+    /// A part of the process ended by itself, most likely by a panic. The process does not go on without it.
     #[error("a part of the process ended by itself")]
     PartEnded,
     /// The address for probes.
@@ -118,17 +118,17 @@ pub enum RunError {
     Http(#[from] std::io::Error),
 }
 
-/// How long requests in hand may take after `shutdown`; callers who still wait ask again with their key.
+/// How long requests in hand may take after `shutdown`. A caller that still waits then asks again with its key.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Runs a dispatcher until `shutdown` is done.
+/// Runs a dispatcher until `shutdown` resolves.
 ///
-/// Order of the start: server and schema, NATS, ground, prefix, tools, stream, waiters, service, sweep. Order of the stop: intake, the
-/// requests in hand, the sweep, the ledger's lanes.
+/// Order of the start: server and schema, NATS, lost writes, prefix, tools, stream, waiters, service, sweep. Order of the stop:
+/// intake, the requests in hand, the sweep, the ledger's lanes.
 ///
 /// # Errors
 ///
-/// It cannot start, or its prefix turns out to be another ledger's; otherwise it waits for whatever is missing once it runs.
+/// It cannot start, or its prefix turns out to be another ledger's. Once it runs, it waits for a server that is missing.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -158,11 +158,11 @@ pub async fn run(
     readiness.set("nats", true);
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
     postgres.recalled(prefix.recall().await?);
-    // The first connection that may deal with lost writes, before anything is read or written.
+    // The first connection that may act on lost writes, before anything is read or written.
     drop(postgres.connect().await?);
-    let mark = postgres.mark();
+    let watermark = postgres.watermark();
     prefix
-        .hold(&mark.expect("a process that has connected knows a mark"))
+        .hold(&watermark.expect("a process that has connected knows a watermark"))
         .await?;
     let pool = postgres.pool(config.read_connections);
     readiness.set("postgres", true);
@@ -254,7 +254,7 @@ pub async fn run(
         dispatcher,
     });
     let endpoints = Endpoints::start(&bus).await?;
-    // Ready means that a caller is heard, so NATS must know the endpoints.
+    // Ready means that callers are heard, so NATS must know the endpoints by now.
     bus.round_trip().await?;
     readiness.set("service", true);
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
@@ -270,7 +270,7 @@ pub async fn run(
             readiness.set("service", false);
             intake.cancel();
             if held.is_err() {
-                // What lies there now is another ledger's: nothing is published or purged any more.
+                // The prefix is another ledger's now: nothing is published or purged any more.
                 stop.cancel();
             }
             if timeout(GRACE, serving.join_next()).await.is_err() {
@@ -286,14 +286,14 @@ pub async fn run(
     drop(serving);
     stop.cancel();
     while tasks.join_next().await.is_some() {}
-    // Every sender is gone now, so the lanes end when they have written what they hold.
+    // Every sender is dropped now, so the lanes end when they have written what they hold.
     while lanes.join_next().await.is_some() {}
     bus.flush().await;
     tracing::info!(%dispatcher, "dispatcher has stopped");
     Ok(held?)
 }
 
-/// Says in `/readyz` whether both servers answer, and Postgres on ground that is safe.
+/// Says in `/readyz` whether both servers answer, and whether Postgres is safe to write to.
 async fn watch_connections(
     bus: Bus,
     postgres: Postgres,
@@ -313,8 +313,8 @@ async fn watch_connections(
     }
 }
 
-/// Fills the gauges that need the ledger, at a scrape and never else. They need a look at every open call: where that takes
-/// long, the figures stand for a while, so that it takes a twentieth of the time at most.
+/// Fills the gauges that need the ledger, at a scrape only. They read every open call. Where that takes long, the figures are
+/// kept for a while, so that reading them takes at most a twentieth of the time.
 fn gauges(pool: PgPool) -> http::BeforeScrape {
     let state = Arc::new(tokio::sync::Mutex::new((
         Instant::now(),
@@ -348,7 +348,7 @@ async fn figures(pool: &PgPool, watch: &mut SnapshotWatch) -> Result<LedgerFigur
     })
 }
 
-/// What takes no longer than this is read at every scrape.
+/// Figures that take no longer than this are read at every scrape.
 const FIGURES_AT_ONCE: Duration = Duration::from_millis(50);
-/// How many times as long as they took they stand otherwise.
+/// Other figures are kept for this many times as long as they took.
 const FIGURES_REST: u32 = 20;

@@ -1,4 +1,4 @@
-//! `tools`: what there is to call, as an agent's model needs to see it.
+//! `tools`: the tools that can be called, in the form that a model's API takes.
 
 use fleet::{
     call::Language,
@@ -21,7 +21,7 @@ use crate::{
 struct ToolsRequest {
     #[serde(default = "full")]
     format: Format,
-    /// Only for `openai`.
+    /// Only with `openai`.
     #[serde(default)]
     strict: bool,
 }
@@ -30,7 +30,7 @@ const fn full() -> Format {
     Format::Full
 }
 
-/// The tools that take new calls, in the form that was asked for.
+/// The tools that take new calls, in the form that the caller asked for.
 pub(crate) fn tools(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     // The same for every tenant, but only a tenant may ask.
     request.tenant()?;

@@ -1,5 +1,5 @@
-//! What is told of calls on NATS beside answers: to those who wait elsewhere, to workers, and to those who follow a session.
-//! All of it is in the ledger, too: a word that gets lost is found there.
+//! What dispatchers publish about calls beside answers: to waiting callers elsewhere, to workers, and to followers of a
+//! session. All of it is in the ledger too, so a lost message is found there.
 
 use async_nats::Subscriber;
 use bytes::Bytes;
@@ -18,14 +18,14 @@ use crate::{
 /// Waiters read larger answers from the row.
 const TELL_MAX: usize = 512 * 1024;
 
-/// Tells the dispatcher that accepted a call, and all that listen for it, that it is decided.
+/// Tells the dispatcher that accepted a call, and every dispatcher that listens for it, that the call is decided.
 pub(crate) async fn tell_waiters(
     door: &Door,
     dispatcher: DispatcherId,
     call: CallId,
     decided: &Answer,
 ) {
-    // Empty rings the bell only.
+    // An empty body only rings the bell.
     let small = decided.body.len() <= TELL_MAX.min(bytes_max(&door.bus));
     let body = if small {
         decided.body.clone()
@@ -36,7 +36,7 @@ pub(crate) async fn tell_waiters(
     tell_decided(&door.events, &door.pool, call).await;
 }
 
-/// Tells those who follow its session that a call is decided, as its row says: the ledger itself has moved it.
+/// Tells the followers of a call's session how the call was decided, by its row: the ledger itself has moved it.
 pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     match read::find(pool, call).await {
         Ok(Some(row)) => events.tell(&row.tenant, row.session.as_ref(), || row.finished()),
@@ -45,13 +45,13 @@ pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     }
 }
 
-/// Says something that is also in the ledger.
+/// Publishes something that is also in the ledger.
 pub(crate) async fn ring(bus: &Bus, subject: String, body: Bytes) {
     let lost = "a bell was not rung; what it says is found in the ledger";
     bus.tell(subject, body, lost).await;
 }
 
-/// Hears what workers say of a call to whichever dispatcher, from before this returns. `None`: nothing is heard.
+/// Subscribes to what workers tell any dispatcher about a call; subscribed when this returns. `None`: NATS does not answer.
 pub(crate) async fn of_call(bus: &Bus, call: CallId) -> Option<Subscriber> {
     let subject = bus.subjects.done_of_call(call);
     let heard = bus.client.subscribe(subject).await.ok();

@@ -16,34 +16,34 @@ use fleet::{
 
 use crate::{admission::Admission, check::Submission, meter::Permit, refusal::Refusal};
 
-/// A call on its way into the ledger, with what it takes of quota and room meanwhile.
+/// A call on its way into the ledger, with its share of quota and room.
 pub(crate) struct PendingAccept {
     pub(crate) submission: Submission,
     pub(crate) call: Arc<NewCall>,
     admission: Admission,
-    /// The ledger was silent about an earlier try: it may be there.
+    /// An earlier try got no answer: the call may be in the ledger.
     silent: bool,
 }
 
 /// What the ledger's reply means.
 pub(crate) enum Told {
-    /// The call is there.
+    /// The call is in the ledger.
     Committed(AcceptedAt),
-    /// Its key is taken: read it in a new statement.
+    /// Its key is taken: read the key in a new statement.
     Taken,
-    /// The ledger may have it or not; its key makes it safe to send it again.
+    /// The ledger may have it or not. Its key makes it safe to send it again.
     Again,
-    /// It is not there, or that cannot be found out.
+    /// It is not in the ledger, or that cannot be found out.
     Refused(Refusal),
 }
 
 /// What the taken key means.
 pub(crate) enum Holder {
-    /// An earlier try of ours was committed although its answer never came.
+    /// An earlier try of this request was committed, although its answer never came.
     Ours(CallId),
     /// Another submission made the call.
     Other(KeyRow),
-    /// It lapsed, or was taken over by a rival between the two statements: send the call again.
+    /// It has lapsed, or a rival took it between the two statements: send the call again.
     None,
 }
 
@@ -57,12 +57,12 @@ impl PendingAccept {
         }
     }
 
-    /// Leave to publish the call, once.
+    /// Takes the permit to publish the call.
     pub(crate) fn take_permit(&mut self) -> Option<Permit> {
         self.admission.take_permit()
     }
 
-    /// It is no new call: what it had taken of quota and room is given back at once, however long its caller waits.
+    /// It makes no new call: gives its quota and room back at once, however long its caller waits.
     pub(crate) fn into_submission(self) -> Submission {
         self.submission
     }
@@ -75,7 +75,7 @@ impl PendingAccept {
                 Told::Committed(at)
             }
             Reply::Undecided => Told::Taken,
-            // Repeated only through its key: without one, it cannot be told whether it was committed.
+            // Sent again only with a key: without one, it cannot be told whether it was committed.
             Reply::Unknown if self.call.key.is_some() => {
                 self.silent = true;
                 Told::Again
@@ -93,7 +93,7 @@ impl PendingAccept {
         }
     }
 
-    /// Whose key it is. A lapsed one is taken over by the next try.
+    /// Which call has the key. The next try takes over a lapsed one.
     pub(crate) fn holder(&mut self, found: Option<KeyRow>) -> Holder {
         match found {
             Some(found) if found.call_id == self.call.call_id => {
@@ -113,7 +113,7 @@ impl PendingAccept {
         }
     }
 
-    /// The refusal when it was tried often enough.
+    /// The refusal after the last try.
     pub(crate) fn given_up(&self) -> Refusal {
         if self.silent {
             return Refusal::unconfirmed(true);
@@ -201,7 +201,7 @@ mod tests {
         let mut keyed = pending(true);
         assert_eq!(effect_of(&keyed.given_up()), "none");
         assert!(matches!(keyed.told(Reply::Unknown), Told::Again));
-        // From here on it may be there, whatever the ledger says next.
+        // From here on it may be in the ledger, whatever the next answer is.
         let Told::Refused(refusal) = keyed.told(Reply::NotSent) else {
             panic!("it is not sent a third time")
         };

@@ -1,4 +1,4 @@
-//! Publish: the bell for a call that is in the ledger.
+//! Publish: rings the bell for a call that is in the ledger.
 
 use fleet::{
     store::accept::NewCall,
@@ -10,12 +10,12 @@ use tracing::Instrument;
 
 use crate::{door::Door, meter::Permit};
 
-/// Rings the bell for a call that is there; when it is not heard the sweep finds the call. A held one waits for its turn.
+/// Publishes a call's pointer; if it is lost, the sweep finds the call. A held call is published when its turn comes.
 pub(crate) async fn publish(door: &Door, call: &NewCall, permit: Option<Permit>) {
     let Some(permit) = permit else {
         return door.meter.call_is_held(&call.line);
     };
-    // What is sensitive stays in the ledger.
+    // Sensitive arguments stay in the ledger.
     let tool = door.registry.version(&call.tool, call.tool_version);
     let harmless = tool.is_some_and(|tool| tool.manifest.sensitive.is_none());
     let inline = harmless && call.args.len() <= Pointer::ARGS_INLINE_MAX;

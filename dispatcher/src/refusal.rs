@@ -1,4 +1,4 @@
-//! A refusal at the door: why a request is not done, and how its caller is told.
+//! A refusal at the door: why a request is not done, and what its caller is told.
 
 use fleet::{
     call::{EffectKnown, Language},
@@ -9,24 +9,24 @@ use fleet::{
 };
 use serde_json::Value;
 
-/// A refusal at the door. It is put into words where the envelope is written, in the caller's language.
+/// A refusal at the door. Its message is written with the envelope, in the caller's language.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,
     why: Why,
     path: Option<String>,
-    /// In English and in Chinese: sentences may stand in it.
+    /// In English and in Chinese, for it may contain sentences.
     details: Option<Box<[Value; 2]>>,
 }
 
-/// What was refused, and what that means.
+/// What was refused, and what that means for the call.
 #[derive(Debug, Clone)]
 enum Why {
-    /// A call: nothing was stored and nothing ran. Or something that was asked about a call: it stays as it is.
+    /// A call: nothing was stored and nothing ran. Or a request about a call: the call stays as it is.
     Refused(Message),
-    /// The latter, for so many milliseconds.
+    /// A request about a call that comes too early by so many milliseconds.
     TooEarly(Message, u64),
-    /// The ledger did not say whether it took the call.
+    /// The ledger did not say whether it stored the call.
     Unconfirmed { has_key: bool },
     /// The ledger cannot be read.
     Unreadable,
@@ -41,7 +41,7 @@ impl Refusal {
         Self::because(code, Why::TooEarly(what, retry_after_ms))
     }
 
-    /// The ledger did not say whether it took the call.
+    /// The ledger did not say whether it stored the call.
     pub(crate) const fn unconfirmed(has_key: bool) -> Self {
         Self::because(Code::StoreUnavailable, Why::Unconfirmed { has_key })
     }
@@ -52,7 +52,7 @@ impl Refusal {
         Self::because(Code::StoreUnavailable, Why::Unreadable)
     }
 
-    /// A decision that was asked for was not made, or it is unknown whether it was; asking again is safe.
+    /// A decision was not made, or it is unknown whether it was; asking again is safe.
     pub(crate) fn undecided(error: DecisionError) -> Self {
         match error {
             DecisionError::Invalid(what) => {
@@ -70,13 +70,13 @@ impl Refusal {
         )
     }
 
-    /// With the argument that is to blame.
+    /// Names the argument that is wrong.
     pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
     }
 
-    /// With more for programs and people.
+    /// Adds details for programs and people.
     pub(crate) fn with_details(mut self, details: impl Fn(Language) -> Value) -> Self {
         self.details = Some(Box::new([Language::En, Language::Zh].map(details)));
         self
@@ -104,16 +104,16 @@ impl Refusal {
         }
     }
 
-    /// The envelope that says so.
+    /// The envelope with this refusal.
     pub(crate) fn envelope(&self, tool: &str, language: Language) -> Envelope {
         self.envelope_of(tool, self.error(language))
     }
 
-    /// The same in other words.
+    /// The envelope with this error instead of its own.
     pub(crate) fn envelope_of(&self, tool: &str, error: ErrorBody) -> Envelope {
         Envelope {
             effect: match &self.why {
-                // The ledger may have it.
+                // The call may be in the ledger.
                 Why::Unconfirmed { .. } | Why::Unreadable => EffectKnown::Unknown,
                 Why::Refused(_) | Why::TooEarly(..) => EffectKnown::None,
             },
@@ -121,7 +121,7 @@ impl Refusal {
         }
     }
 
-    /// Counts it, under the name of the tool that its request names, if there is such a tool.
+    /// Counts it, under the name of the tool that its request names, if that tool exists.
     pub(crate) fn count(&self, registry: &Registry, named: &str) {
         let tool = named.parse().ok().filter(|tool| registry.knows(tool));
         metrics().rejected(self.code, tool.as_ref());
@@ -137,7 +137,7 @@ impl Refusal {
     }
 }
 
-/// In which language a caller is refused: the one that it asks for, else the one of the tool that it names.
+/// The language of a refusal: the one that the caller asks for, else the one of the tool that it names.
 pub(crate) fn language_for(registry: &Registry, asked: Option<Language>, named: &str) -> Language {
     let of_tool = || {
         let tool = registry.current(&named.parse().ok()?)?;

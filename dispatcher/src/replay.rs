@@ -1,4 +1,4 @@
-//! A call that is there already: whose key it is, where it stands, and waiting for it.
+//! A call that exists already: whether a key belongs to it, its state, and waiting for it.
 
 use std::time::Duration;
 
@@ -33,14 +33,15 @@ fn reused() -> Refusal {
     Refusal::new(Code::IdempotencyKeyReused, what)
 }
 
-/// Whether a submission asks for the very call that its key names: the same bytes, or the same arguments as the tool's
-/// version that took the call gets them.
+/// Whether a submission asks for the very call that its key names: the same bytes, or the same arguments as the version of the
+/// tool that took the call gets them.
 pub(crate) async fn is_call_of(
     door: &Door,
     submission: &Submission,
     key: &KeyRow,
 ) -> Result<(), Refusal> {
-    // A key that was made of arguments is theirs alone, whatever the call's own version would make of what was sent.
+    // A key that was derived from arguments belongs to them alone, whatever the call's own version would make of the arguments
+    // as sent.
     if submission.headers.key.is_none() {
         return Ok(());
     }
@@ -59,7 +60,7 @@ pub(crate) async fn is_call_of(
     }
 }
 
-/// The key comes first: what it names is answered even where a new call is refused.
+/// A known key is answered with its call, even where a new call is refused.
 pub(crate) async fn known_or(
     door: &Door,
     submission: &Submission,
@@ -85,7 +86,7 @@ pub(crate) async fn replay(
     attach(door, submission, found.call_id, true).await
 }
 
-/// Answers with a call as its submission asks: at once, or when it is decided.
+/// Answers with a call as the submission asks: at once, or when the call is decided.
 pub(crate) async fn attach(
     door: &Door,
     submission: &Submission,
@@ -98,7 +99,7 @@ pub(crate) async fn attach(
     }
 }
 
-/// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, look, then wait.
+/// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, read, then wait.
 pub(crate) async fn wait_for(
     door: &Door,
     call: CallId,
@@ -107,7 +108,7 @@ pub(crate) async fn wait_for(
     replayed: bool,
 ) -> Result<Answer, Refusal> {
     let mut waiting = door.waiters.register(call);
-    // In place before the row is read. Without it the poll finds out within a second.
+    // Before the row is read. Without the subscription the poll finds the end within a second.
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
     if !row.state().answers_waiters()
@@ -123,7 +124,7 @@ pub(crate) async fn wait_for(
     as_it_stands(door, call, tenant, replayed).await
 }
 
-/// The result envelope of a call that is decided, the accepted envelope of one that is not.
+/// The result envelope of a decided call, the accepted envelope of any other.
 pub(crate) async fn as_it_stands(
     door: &Door,
     call: CallId,
@@ -140,7 +141,7 @@ pub(crate) async fn as_it_stands(
     }
 }
 
-/// The call, if it is this tenant's: a foreign one answers exactly like one that does not exist.
+/// The call, if it is this tenant's. Another tenant's call is answered exactly like one that does not exist.
 async fn find(door: &Door, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
     let row = read::find(&door.pool, call)
         .await

@@ -1,8 +1,8 @@
-//! A request: what a caller asks of the door, whichever way it came. The verb is the endpoint that heard it
-//! (`endpoints.rs`); the service makes a request of a NATS message, anything else may make one of what it has.
+//! A request: what a caller asks of the door, by whatever transport. The verb is the endpoint that heard it (`endpoints.rs`).
+//! The service makes a request of a NATS message; another transport makes its own.
 //!
-//! The names are texts as the caller wrote them. The verb reads them in its own order, so that of several mistakes the same
-//! one is told on every way.
+//! The names are texts as the caller wrote them. The verb reads them in its own order, so that of several mistakes the same one
+//! is reported by every transport.
 
 use fleet::{
     call::Language,
@@ -12,14 +12,14 @@ use fleet::{
 
 use crate::refusal::Refusal;
 
-/// A request, borrowed from whatever brought it.
+/// A request, borrowed from its transport.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
-    /// Who asks.
+    /// The caller's tenant.
     pub(crate) tenant: &'a str,
-    /// What the verb is done to: the tool of a `call`; empty where the verb takes no name.
+    /// The object of the verb: the tool of a `call`; empty where the verb takes no name.
     pub(crate) name: &'a str,
-    /// Name and value of every header line, without space around the value.
+    /// Name and value of every header line, the value without space around it.
     pub(crate) headers: Vec<(&'a str, &'a str)>,
     pub(crate) body: &'a [u8],
 }
@@ -45,7 +45,7 @@ impl Request<'_> {
         tool.map_err(|_rule| Refusal::new(Code::InvalidToolName, BAD_TOOL_NAME))
     }
 
-    /// What it asks for beside its body.
+    /// The request's headers.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Request<'_> {
         headers.map_err(|bad| Refusal::new(bad.code, bad.message()))
     }
 
-    /// The language that it asks for, if that can be read, whatever else is wrong with it.
+    /// The language that it asks for, if that can be read, whatever else is wrong with the request.
     pub(crate) fn language(&self) -> Option<Language> {
         RequestHeaders::language_of(&self.headers)
     }

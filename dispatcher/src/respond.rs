@@ -12,12 +12,13 @@ use tokio::time::timeout;
 
 use crate::answer::Answer;
 
-/// A connection that is down takes a bounded number of messages and then blocks for ever.
+/// How long sending may take. While its connection is down, the client queues a bounded number of messages and then blocks for
+/// ever.
 const SEND_MAX: Duration = Duration::from_secs(5);
 
-/// Sends an answer to the one who asked. Gives up after five seconds: a caller who has no answer asks again.
+/// Sends an answer to its caller. Gives up after five seconds: a caller without an answer asks again.
 pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
-    // Empty for all but refusals, and then they are not sent.
+    // Only a refusal has headers; empty headers are not sent.
     let mut headers = HeaderMap::new();
     let mut counted = None;
     if let Some((code, message)) = &answer.refused {
@@ -33,7 +34,7 @@ pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
         headers.insert("Nats-Service-Error", message.as_str());
         let number = service_code(*code);
         headers.insert("Nats-Service-Error-Code", number.to_string().as_str());
-        // Anybody may read statistics, so they name the code and nothing that a caller has said.
+        // Every client may read the statistics, so they contain the code and none of the caller's words.
         counted = Some(ServiceError {
             status: code.to_string(),
             code: usize::from(number),
@@ -47,7 +48,7 @@ pub(crate) async fn respond(bus: &Bus, request: &mut Message, answer: Answer) {
 
 /// Sends an answer, counted in the statistics of the service (`$SRV.STATS`): as an error where it is a refusal.
 ///
-/// The library counts an error only with an answer that it sends itself, and that one has no body. So the answer goes to the
+/// The library counts an error only with an answer that it sends itself, and that answer has no body. So the answer goes to the
 /// caller from here, and the counted one to a subject without listeners.
 async fn send(
     bus: &Bus,
@@ -68,7 +69,7 @@ async fn send(
     request.respond(Err(refusal)).await
 }
 
-/// The number in `Nats-Service-Error-Code`, in the sense of HTTP.
+/// The number in `Nats-Service-Error-Code`, with the meaning of an HTTP status.
 const fn service_code(code: Code) -> u16 {
     match code {
         Code::UnknownTool | Code::UnknownToolVersion | Code::NotFound => 404,

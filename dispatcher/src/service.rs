@@ -1,6 +1,6 @@
-//! The NATS service: hears the endpoints, takes a slot for each request, and answers it in a task of its own.
+//! The NATS service: listens at the endpoints, takes a slot for each request, and answers it in a task of its own.
 //!
-//! Here a NATS message becomes a [`Request`]; what stands behind the endpoints knows no messages.
+//! A NATS message becomes a [`Request`] here; the verbs know no messages.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
@@ -26,7 +26,7 @@ use crate::{
     slots::Slots,
 };
 
-/// The endpoints of one dispatcher, heard.
+/// The endpoints of one dispatcher, subscribed.
 pub(crate) struct Endpoints {
     service: Service,
     heard: Heard,
@@ -57,11 +57,11 @@ impl Endpoints {
         Ok(Self { service, heard })
     }
 
-    /// Answers requests until `intake` is cancelled; then ends the service and waits for the requests in hand, which end
-    /// by their own waits or when `work` is cancelled.
+    /// Answers requests until `intake` is cancelled; then ends the service and waits for the requests in hand, which end by
+    /// their own waits or when `work` is cancelled.
     ///
-    /// An endpoint leaves its queue group only while it is polled, and until then gets its share of the requests. So all
-    /// are polled until they end, and what they still hand out is answered.
+    /// An endpoint leaves its queue group only while it is polled, and gets its share of the requests until then. So all of
+    /// them are polled until they end, and the requests that they still return are answered.
     pub(crate) async fn serve(
         self,
         door: Arc<Door>,
@@ -74,7 +74,7 @@ impl Endpoints {
         let slots = Slots::new(requests_max);
         let mut requests = JoinSet::new();
         loop {
-            // Looked for here and not waited for: being woken for each that ends costs more than most of them do.
+            // Collected here and not waited for: a wake-up for each request that ends costs more than most requests do.
             while requests.try_join_next().is_some() {}
             let (place, message) = tokio::select! {
                 () = intake.cancelled(), if service.is_some() => {
@@ -105,15 +105,15 @@ impl Endpoints {
     }
 }
 
-/// What arrives at the endpoints.
+/// The requests that arrive at the endpoints.
 struct Heard {
     endpoints: Vec<(&'static Endpoint, Messages)>,
-    /// Which endpoint is looked at first: the one behind the one that was heard last.
+    /// Which endpoint is looked at first: the one after the last that had a request.
     turn: usize,
 }
 
 impl Heard {
-    /// The next message and the place of its endpoint; `None` when all have ended. Cancel-safe.
+    /// The next message and the index of its endpoint; `None` when all have ended. Cancel-safe.
     async fn next(&mut self) -> Option<(usize, Message)> {
         poll_fn(|context| {
             let (all, mut open) = (self.endpoints.len(), false);
@@ -138,7 +138,7 @@ impl Heard {
     }
 }
 
-/// Answers a message in a task of its own, or refuses it where there is no slot for it.
+/// Answers a message in a task of its own, or refuses it where no slot is free.
 async fn take(
     door: &Arc<Door>,
     slots: &Slots,
@@ -154,7 +154,7 @@ async fn take(
     let no_slot = match slots.one(tenant) {
         Ok(mut permit) => {
             let door = Arc::clone(door);
-            // In a box, for the runtime moves a task's future twice more when it has ended.
+            // Boxed, for the runtime moves a task's future twice more when it has ended.
             requests.spawn(Box::pin(async move {
                 let request = request(&door.bus, &message);
                 let answer = endpoint.answer(&door, &request, &mut permit).await;
@@ -180,7 +180,7 @@ async fn take(
     }
 }
 
-/// What a message asks.
+/// The request in a message.
 fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     let message = &message.message;
     let (tenant, name) = bus.subjects.request(&message.subject).unwrap_or_default();
@@ -197,8 +197,8 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     }
 }
 
-/// Whether a message names a subject to answer on, and none that its caller could not speak on itself: answers are published
-/// with the dispatcher's own permissions.
+/// Whether a message names a reply subject, and one that its caller could publish to itself: answers are published with the
+/// dispatcher's own permissions.
 fn can_be_answered(bus: &Bus, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;

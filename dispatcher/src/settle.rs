@@ -1,5 +1,5 @@
-//! `admin.settle`: a person says what a call in doubt turned out to be. Whether that may be said is the ledger's decision;
-//! here it is read, and put into words.
+//! `admin.settle`: a person says what a call in doubt turned out to be. The ledger decides whether that is allowed; this file
+//! reads the request and words the answer.
 
 use fleet::{
     arguments::Limits,
@@ -29,7 +29,7 @@ struct SettleRequest {
     by_time_only: bool,
 }
 
-/// Settles a call of this tenant and answers with it as it stands then.
+/// Settles a call of this tenant and answers with its new state.
 pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let tenant = request.tenant()?;
     let (asked, result) = read(request.body)?;
@@ -56,7 +56,7 @@ pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer,
     Ok(answer)
 }
 
-/// The request, and its result as canonical text: taken out first, so that no number in it is spelled anew.
+/// The request, and its result as canonical text. The text is taken first, so that no number in it is rewritten.
 fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
     let mut value = form::parse(body, &Limits::DEFAULT)?;
     let result = value
@@ -67,7 +67,7 @@ fn read(body: &[u8]) -> Result<(SettleRequest, Option<String>), Refusal> {
     Ok((asked, result.as_ref().map(canonical::to_text)))
 }
 
-/// Why it was not settled like this, for the person who asked.
+/// Why the call was not settled, for the person who asked.
 fn refused(verdict: &Verdict) -> Refusal {
     match verdict {
         Verdict::Settled { .. } | Verdict::NotFound => Refusal::not_found(),

@@ -1,7 +1,7 @@
 //! The slots of requests: a request takes one while it is in hand, a batch one for each of its calls.
 //!
-//! The last quarter is for tenants that have little in hand: a tenant takes of it only up to its equal share, so that one
-//! whose callers all wait does not shut out the others.
+//! The last quarter is for tenants that have little in hand: a tenant gets slots of it only up to its equal share, so that a
+//! tenant whose callers all wait does not shut out the others.
 
 use std::{
     collections::HashMap,
@@ -23,11 +23,11 @@ struct SharedSlots {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// By tenant, as subjects name it; only those that have some.
+    /// By tenant, as subjects name it; only tenants that have some.
     by: HashMap<Arc<str>, usize>,
 }
 
-/// The slots of one request, given back when it is dropped.
+/// The slots of one request. Dropping it gives them back.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     inner: Arc<SharedSlots>,
@@ -35,17 +35,17 @@ pub(crate) struct RequestPermit {
     count: usize,
 }
 
-/// Why there is no slot.
+/// Why no slot was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     /// None is free.
     All,
-    /// What is free is left for other tenants.
+    /// Those that are free are reserved for other tenants.
     Share,
 }
 
 impl Slots {
-    /// So many, all free.
+    /// `all` slots, all free.
     pub(crate) fn new(all: usize) -> Self {
         let taken = Mutex::default();
         Self {
@@ -53,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// One for a request of a tenant.
+    /// Takes one for a request of a tenant.
     pub(crate) fn one(&self, tenant: &str) -> Result<RequestPermit, Full> {
         let mut taken = self.inner.taken();
         let of_tenant = taken.by.get_key_value(tenant);
@@ -71,7 +71,7 @@ impl Slots {
 }
 
 impl RequestPermit {
-    /// Takes what a request needs beyond the one it has. A request that needs more than a tenant can have takes that many.
+    /// Takes the slots that a request needs beyond its first. A request that needs more than a tenant can have takes that many.
     pub(crate) fn further(&mut self, needed: usize) -> Result<(), Full> {
         let all = self.inner.all;
         let more = needed.min(all - reserve(all)).saturating_sub(self.count);
@@ -118,8 +118,8 @@ const fn reserve(all: usize) -> usize {
     all / 4
 }
 
-/// Whether a tenant that has `has` of the `taken` slots takes `more`; `tenants` have some, itself included. Its equal share
-/// is what it would have beside one more who may come.
+/// Whether a tenant that has `has` of the `taken` slots may take `more`; `tenants` have some, itself included. Its equal share
+/// counts one tenant more, which may still come.
 fn may_take(all: usize, taken: usize, tenants: usize, has: usize, more: usize) -> Result<(), Full> {
     let after = taken + more;
     if after > all {

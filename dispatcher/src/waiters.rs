@@ -1,8 +1,8 @@
-//! Callers who wait for a call to be decided. They are memory of this process and nothing else:
-//! if it dies, a caller's request times out and is sent again with its key.
+//! Callers that wait for a call to be decided. They are memory of this process and nothing else: if it dies, a caller's request
+//! times out and is sent again with its key.
 //!
-//! A waiter is woken by whichever comes first: the worker's word on NATS, its own timer when the call is over, or the poll
-//! that reads every call waited for once a second. So a lost message costs at most that second.
+//! A waiter is woken by whichever comes first: the worker's message on NATS, its own timer when the call expires, or the poll
+//! that reads every awaited call once a second. So a lost message costs at most that second.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::expiry::Expiry;
 
-/// What a waiter is told: the result envelope, not marked as replayed. `None` until the call is decided.
+/// What a waiter gets: the result envelope, not marked as replayed. `None` until the call is decided.
 pub(crate) type Decided = Option<EncodedEnvelope>;
 
-/// Who waits for what.
+/// The waiting callers, by call.
 #[derive(Debug, Clone)]
 pub(crate) struct Waiters(Arc<Shared>);
 
@@ -39,12 +39,12 @@ struct Shared {
 }
 
 impl Waiters {
-    /// How often the ledger is asked about every call that is waited for.
+    /// How often the ledger is asked about every awaited call.
     const POLL: Duration = Duration::from_secs(1);
-    /// Calls in one question.
+    /// The most calls in one question.
     const POLL_CALLS: usize = 1000;
 
-    /// None yet; those that come ask `expiry` when their calls are over.
+    /// Without waiters. Those that come ask `expiry` when their calls expire.
     pub(crate) fn new(expiry: Expiry) -> Self {
         Self(Arc::new(Shared {
             waiting: Mutex::default(),
@@ -52,7 +52,7 @@ impl Waiters {
         }))
     }
 
-    /// Waits for a call from now on. Register first, look at the row after that: then no decision is missed.
+    /// Waits for a call from now on. Register first and read the row after that: then no decision is missed.
     pub(crate) fn register(&self, call: CallId) -> Waiting {
         let mut waiters = self.lock();
         let decided = waiters
@@ -67,7 +67,7 @@ impl Waiters {
         }
     }
 
-    /// Tells all who wait for a call; gives the envelope back if there are none.
+    /// Wakes every waiter of a call; returns the envelope if there is none.
     fn tell(&self, envelope: EncodedEnvelope) -> Option<EncodedEnvelope> {
         match self.lock().get(&envelope.call()) {
             Some(waiting) => {
@@ -90,10 +90,10 @@ impl Waiters {
         self.0
             .waiting
             .lock()
-            .expect("nobody panics while holding the waiters")
+            .expect("no thread panics while holding the waiters")
     }
 
-    /// Hears what workers say to this dispatcher. Ends when `stop` is cancelled.
+    /// Receives what workers tell this dispatcher. Ends when `stop` is cancelled.
     pub(crate) async fn listen(
         self,
         bus: Bus,
@@ -123,8 +123,8 @@ impl Waiters {
         })
     }
 
-    /// An empty word only rings the bell: the poll reads the row. Of words that came together, those without waiters
-    /// here are left over: under their own subjects other dispatchers would have heard them.
+    /// An empty message only rings the bell: the poll reads the row. Of envelopes that came together, those without waiters
+    /// here are returned: sent under their own subjects, other dispatchers would have heard them.
     fn hear(&self, subject: &str, payload: Bytes) -> Vec<EncodedEnvelope> {
         if Subjects::is_together(subject) {
             let envelopes = words::split(payload).filter_map(EncodedEnvelope::read);
@@ -134,12 +134,12 @@ impl Waiters {
         }
         let call = Subjects::call_of_done(subject);
         let envelope = call.and_then(|call| EncodedEnvelope::read_of(call, payload));
-        // Waiters at other dispatchers have heard it, too.
+        // Waiters at other dispatchers have heard it too.
         drop(envelope.and_then(|envelope| self.tell(envelope)));
         Vec::new()
     }
 
-    /// Asks the ledger about every call that is waited for, once a second, until `stop`.
+    /// Asks the ledger about every awaited call, once a second, until `stop`.
     pub(crate) async fn poll(self, pool: PgPool, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -152,7 +152,7 @@ impl Waiters {
         }
     }
 
-    /// Tells those who wait for one of these calls what the ledger says, if it is decided.
+    /// Reads these calls, and wakes the waiters of those that are decided.
     pub(crate) async fn look(&self, pool: &PgPool, calls: &[CallId]) {
         if calls.is_empty() {
             return;
@@ -167,7 +167,7 @@ impl Waiters {
             match row.envelope(false) {
                 Ok(envelope) => {
                     let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
-                    // A waiter that has left meanwhile does not want it.
+                    // A waiter that has left meanwhile does not need it.
                     drop(envelope.and_then(|envelope| self.tell(envelope)));
                 }
                 Err(error) => {
@@ -177,7 +177,7 @@ impl Waiters {
         }
     }
 
-    /// Has a call looked at when it is over, `left` from now, and again whenever that is worth it. Never done.
+    /// Has the call looked at when it expires, `left` from now, and again as often as that is worth it. Never returns.
     async fn look_when_over(&self, call: CallId, mut left: Duration) -> Decided {
         loop {
             sleep(left).await;
@@ -186,14 +186,14 @@ impl Waiters {
     }
 }
 
-/// Says a word where those hear it who wait for the call at other dispatchers.
+/// Publishes an envelope under its own subject, where waiters at other dispatchers hear it.
 async fn hand_on(bus: &Bus, envelope: EncodedEnvelope) {
     let subject = bus.subjects.done_elsewhere(envelope.call());
     let lost = "a word was not handed on; who waits for it finds out by itself";
     bus.tell(subject, envelope.into_bytes(), lost).await;
 }
 
-/// One caller who waits. Dropping it ends the waiting.
+/// One waiting caller. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     call: CallId,
@@ -203,8 +203,8 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// The decision, or `None` when the time is over. The call itself is over `left` from now, unless it ends before.
-    /// `elsewhere` hears what workers say to other dispatchers.
+    /// The decision, or `None` when the wait is over. The call expires `left` from now, unless it ends before. `elsewhere`
+    /// receives what workers tell other dispatchers.
     pub(crate) async fn decided(
         &mut self,
         wait: Duration,
@@ -228,7 +228,7 @@ impl Waiting {
             decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
             envelope = heard => Some(envelope),
             () = sleep(wait) => None,
-            // Most calls are over long after their callers have left: those set no second timer.
+            // Most calls expire long after their callers have left: those set no second timer.
             never = self.waiters.look_when_over(call, left), if left < wait => never,
         }
     }

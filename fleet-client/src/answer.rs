@@ -1,4 +1,4 @@
-//! One answer of a dispatcher: its bytes, and what they say.
+//! One answer of a dispatcher: its bytes, and how to read them.
 
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::error::AskError;
 
-/// An answer, as it came. It is decoded no further than the reader asks.
+/// An answer as it came. It is decoded only as far as the reader asks.
 #[derive(Debug, Clone)]
 pub struct Answer {
     bytes: Bytes,
@@ -15,7 +15,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Its bytes: an envelope, or what the endpoint answers otherwise.
+    /// Its bytes: an envelope, or the answer of another endpoint.
     pub const fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -34,7 +34,7 @@ impl Answer {
         std::str::from_utf8(&self.bytes).map_err(|wrong| AskError::Unreadable(wrong.into()))
     }
 
-    /// What every answer says of itself.
+    /// The fields that every answer has.
     ///
     /// # Errors
     ///
@@ -43,11 +43,11 @@ impl Answer {
         self.read()
     }
 
-    /// The answer as one of the types of `fleet::wire`, or another that reads JSON.
+    /// The answer as one of the types of `fleet::wire`, or another type that reads JSON.
     ///
     /// # Errors
     ///
-    /// [`AskError::Unreadable`]: it says something else.
+    /// [`AskError::Unreadable`]: it does not fit the type.
     pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, AskError> {
         serde_json::from_slice(&self.bytes).map_err(|wrong| AskError::Unreadable(wrong.into()))
     }
@@ -62,18 +62,18 @@ impl From<Message> for Answer {
     }
 }
 
-/// What every answer says of itself; a field that is absent says nothing.
+/// The fields that every answer has; an absent field has its default.
 ///
-/// States, effects and codes are words, so that one of a later release is no error.
+/// States, effects and codes are words, so that a word of a later release is no error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Head {
     /// The call; none where the request was refused.
     #[serde(default)]
     pub call_id: Option<CallId>,
-    /// Where the call stands, or `refused`.
+    /// The state of the call, or `refused`.
     #[serde(default)]
     pub state: String,
-    /// Whether a model would have to treat it as an error. An accepted envelope says nothing of it.
+    /// Whether a model should treat it as an error. An accepted envelope does not say.
     #[serde(default)]
     pub is_error: bool,
     /// Whether an earlier request made the call.
@@ -87,7 +87,7 @@ pub struct Head {
     pub error: Option<HeadError>,
 }
 
-/// What an answer says of an error.
+/// The error in an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct HeadError {
     /// The stable code.
@@ -113,12 +113,12 @@ impl Head {
         serde_json::from_slice(answer)
     }
 
-    /// The request was turned away; there is no call.
+    /// Whether the request was refused: there is no call.
     pub fn is_refused(&self) -> bool {
         self.state == "refused"
     }
 
-    /// The call is over, or in doubt: no wait changes that.
+    /// Whether the call is over or in doubt: no wait changes that.
     pub fn is_decided(&self) -> bool {
         matches!(
             self.state.as_str(),
@@ -126,7 +126,7 @@ impl Head {
         )
     }
 
-    /// The request was turned away for a reason that passes by itself.
+    /// Whether the request was refused for a reason that passes by itself.
     pub fn may_pass(&self) -> bool {
         self.is_refused()
             && matches!(
@@ -135,7 +135,7 @@ impl Head {
             )
     }
 
-    /// The tool's effect certainly did not happen.
+    /// Whether the tool's effect certainly did not happen.
     pub fn nothing_happened(&self) -> bool {
         self.effect == "none"
     }

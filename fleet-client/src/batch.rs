@@ -1,4 +1,4 @@
-//! Many calls in one request: how many fit, its body, and what its answer says of each.
+//! Many calls in one request: how many fit, the body, and the answer for each.
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -12,16 +12,16 @@ use crate::{
     question::{DECISION_MAX, Question},
 };
 
-/// Calls in one batch.
+/// The most calls in one batch.
 const CALLS_MAX: usize = 1_000;
-/// Bytes that a dispatcher may need to answer one call, whatever becomes of it.
+/// The most bytes in which a dispatcher answers one call, whatever its outcome.
 const ANSWER_BYTES: usize = 1_100;
-/// What headers may take of a message.
+/// The most bytes of a message's headers.
 const HEADERS_BYTES: usize = 20 * 1024;
-/// Bytes that a dispatcher takes in one batch, whatever its server carries.
+/// The most bytes that a dispatcher takes in one batch, whatever its server carries.
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// What fits into one batch.
+/// How much fits into one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Calls.
@@ -31,7 +31,7 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
-    /// Where the server carries messages of so many bytes: calls and their answers both have to fit into one.
+    /// For a server that carries messages of this size: calls and their answers both have to fit into one.
     pub fn of(payload_max: usize) -> Self {
         Self {
             calls: (payload_max / ANSWER_BYTES).clamp(1, CALLS_MAX),
@@ -40,7 +40,7 @@ impl BatchLimits {
     }
 }
 
-/// The body of a batch of these calls, each an object with `tool`, `args` and what else docs/batches.md names.
+/// The body of a batch of these calls, each an object with `tool`, `args` and the other fields in docs/batches.md.
 pub fn body<'a>(calls: impl Iterator<Item = &'a str>) -> Bytes {
     let mut body = "{\"calls\":[".to_owned();
     for (place, call) in calls.enumerate() {
@@ -53,11 +53,11 @@ pub fn body<'a>(calls: impl Iterator<Item = &'a str>) -> Bytes {
     body.into()
 }
 
-/// What is said of each call of a batch, in the order of the calls; `None` where the answer refuses the batch as a whole.
+/// The answer for each call of a batch, in the order of the calls; `None` where the whole batch is refused.
 ///
 /// # Errors
 ///
-/// It is no answer to a batch.
+/// It is not the answer to a batch.
 pub fn items<'a, T: Deserialize<'a>>(
     answer: &'a [u8],
 ) -> Result<Option<Vec<T>>, serde_json::Error> {
@@ -71,11 +71,11 @@ pub fn items<'a, T: Deserialize<'a>>(
 }
 
 impl FleetClient {
-    /// Sends a batch once. The headers hold for calls that do not say otherwise.
+    /// Sends a batch once. The headers hold for calls that do not set their own.
     ///
     /// # Errors
     ///
-    /// [`FleetClient::ask`]: then each of its calls may have been taken.
+    /// [`FleetClient::ask`]: then each of its calls may have been accepted.
     pub async fn batch(
         &self,
         tenant: &Label,
@@ -86,7 +86,7 @@ impl FleetClient {
             subject: self.subjects().batch(tenant),
             headers,
             body,
-            // Committing so many takes its time.
+            // Committing this many takes time.
             patience: 2 * DECISION_MAX,
         })
         .await

@@ -1,4 +1,4 @@
-//! The endpoints for one call: a method each.
+//! The endpoints for one call, one method each.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use crate::{
     question::{DECISION_MAX, Question},
 };
 
-/// How long one look at a call that is waited for may take; the longest that a dispatcher allows is 300 s.
+/// How long one look at an awaited call may take; a dispatcher allows 300 s at most.
 const GLANCE: Duration = Duration::from_secs(20);
 
 /// A call to be made.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    /// Who calls.
+    /// The caller's tenant.
     pub tenant: Label,
-    /// What is called.
+    /// The tool.
     pub tool: ToolName,
     /// The arguments, a JSON object, sent byte for byte.
     pub args: Bytes,
-    /// What else is said of it.
+    /// Its headers.
     pub options: Options,
 }
 
@@ -42,16 +42,16 @@ pub struct Submission {
 pub struct Settling<'a> {
     /// The call.
     pub call_id: CallId,
-    /// What was found out.
+    /// The finding.
     pub outcome: SettledAs,
-    /// Who says so.
+    /// The author.
     pub actor: &'a str,
-    /// How that is known.
+    /// How the author knows.
     pub note: &'a str,
     /// The tool's answer, if it was found too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Box<RawValue>>,
-    /// Believed although something of its attempts may still be alive.
+    /// Accept "not applied" although something of its attempts may still be alive.
     pub by_time_only: bool,
 }
 
@@ -74,7 +74,7 @@ struct Asked {
 }
 
 impl FleetClient {
-    /// Makes a call, and waits for what its options ask for: its acceptance or its result.
+    /// Makes a call, and waits for its acceptance or its result, as the options ask.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl FleetClient {
         .await
     }
 
-    /// How a call stands: at once, or when it is decided, or when this wait of at most 300 s is over.
+    /// The state of a call: at once, or when it is decided, or when this wait of at most 300 s is over.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl FleetClient {
         .await
     }
 
-    /// Waits until a call is over or in doubt, and looks again where no answer comes. `None` when the time is over and it
-    /// is not. Cancel-safe: it only looks.
+    /// Waits until a call is over or in doubt, and looks again where no answer comes. `None` when the time is over and the call
+    /// is not. Cancel-safe: it only reads.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl FleetClient {
                 Ok(head) if head.is_decided() => return Ok(Some(head)),
                 Ok(_undecided) if left.is_zero() => return Ok(None),
                 Err(problem) if left.is_zero() => return Err(problem),
-                // It was not the call that took its time.
+                // A refusal came at once, without waiting.
                 Ok(head) if head.is_refused() => pauses.pause().await,
                 Err(_no_answer) => pauses.pause().await,
                 Ok(_undecided) => {}
@@ -147,7 +147,7 @@ impl FleetClient {
         }
     }
 
-    /// Takes a call back; the answer is a [`fleet::wire::cancel::CancelAnswer`] or a refusal. Safe to repeat.
+    /// Cancels a call; the answer is a [`fleet::wire::cancel::CancelAnswer`] or a refusal. Safe to repeat.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl FleetClient {
         self.ask(Question::new(subject, body(&taking_back))).await
     }
 
-    /// Records what a call in doubt turned out to be. Safe to repeat: what is settled like this already is recognised.
+    /// Records what a call in doubt turned out to be. Safe to repeat: the same finding is recognised.
     ///
     /// # Errors
     ///

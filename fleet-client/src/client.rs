@@ -15,7 +15,7 @@ use crate::{
     waiting::Waiting,
 };
 
-/// Asks the dispatchers of one fleet. Cheap to clone; the last clone that goes ends the subscription.
+/// Asks the dispatchers of one fleet. Cheap to clone; dropping the last clone ends the subscription.
 #[derive(Debug, Clone)]
 pub struct FleetClient(Arc<Shared>);
 
@@ -25,14 +25,14 @@ struct Shared {
     subjects: Subjects,
     inbox: Inbox,
     waiting: Arc<Waiting>,
-    /// Knows what the server does not allow, where the connection is the fleet's own.
+    /// Knows the server's refusals, where the connection is the fleet's own.
     bus: Option<Bus>,
-    /// Hands answers out. It ends with this.
+    /// Hands out answers, until this is dropped.
     _answers: JoinSet<()>,
 }
 
 impl FleetClient {
-    /// A client on a connection that the fleet's own code has made.
+    /// A client on a connection that the fleet's own code made.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl FleetClient {
         Self::open(&bus.client, bus.subjects.clone(), Some(bus.clone())).await
     }
 
-    /// A client on any connection. Without [`FleetClient::of`] a question that the server does not allow is one without an
+    /// A client on any connection. Unlike with [`FleetClient::of`], a question that the server does not allow simply gets no
     /// answer.
     ///
     /// # Errors
@@ -83,11 +83,11 @@ impl FleetClient {
 
     /// Sends a question and waits for its answer, as long as the question says.
     ///
-    /// Dropping the future gives the answer up and leaves nothing behind; the fleet may have taken the request.
+    /// Dropping the future gives up the answer and leaves nothing behind; the fleet may have accepted the request.
     ///
     /// # Errors
     ///
-    /// No answer came; [`AskError`] says whether the request may have been taken.
+    /// No answer came; [`AskError`] says whether the request may have been accepted.
     pub async fn ask(&self, question: Question) -> Result<Answer, AskError> {
         let Question {
             subject,
@@ -98,7 +98,7 @@ impl FleetClient {
         let Shared { client, inbox, .. } = &*self.0;
         let mut waiter = self.0.waiting.enter()?;
         let reply = inbox.address(waiter.token());
-        // Around sending too: a broken connection takes a bounded number of messages and then blocks.
+        // Around sending too: while its connection is down, the client queues a bounded number of messages and then blocks.
         let answered = timeout(patience, async {
             let to = subject.clone();
             let sent = if headers.is_empty() {
@@ -122,7 +122,7 @@ impl FleetClient {
         }
     }
 
-    /// What the server does not allow is not answered either; it says so beside the answers.
+    /// A question that the server does not allow gets no answer; the server reports it beside the answers.
     fn refusal(&self, subject: &str) -> Option<AskError> {
         let what = self.0.bus.as_ref().and_then(Bus::denied)?;
         let is_meant = what.contains(&format!("\"{subject}\"")) || self.0.inbox.is_meant(&what);

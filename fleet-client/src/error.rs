@@ -13,37 +13,38 @@ pub enum AskError {
         /// Where it was asked.
         subject: String,
     },
-    /// The user's permissions do not allow the question or its answer: nothing was accepted.
+    /// The user lacks the permission for the question or its answer: nothing was accepted.
     #[error("NATS does not allow it: {what}")]
     Denied {
         /// What the server said.
         what: String,
     },
-    /// No answer came in time. Whether the request was taken is unknown: only with its idempotency key is it safe to repeat.
+    /// No answer came in time. Whether the request was accepted is unknown, so only with its idempotency key is it safe to
+    /// repeat.
     #[error("no answer within {} s", waited.as_secs())]
     NoAnswer {
-        /// How long was waited.
+        /// How long it was waited for.
         waited: Duration,
     },
-    /// The connection was closed for good before the answer. Whether the request was taken is unknown.
+    /// The connection was closed before the answer, and is not reopened. Whether the request was accepted is unknown.
     #[error("the connection was closed before the answer")]
     Closed,
-    /// So many requests of this client wait that no further one may; nothing was sent.
+    /// Too many requests of this client wait for answers; nothing was sent.
     #[error("{waiting} requests of this client wait for their answers already")]
     TooMany {
         /// How many.
         waiting: usize,
     },
-    /// It could not be sent: it is larger than the server carries, or its subject is none.
+    /// It could not be sent: it is larger than the server carries, or its subject is invalid.
     #[error("send the request")]
     Unsent(#[source] Box<dyn Error + Send + Sync>),
-    /// An answer came that says something else than was expected.
+    /// The answer is not of the expected form.
     #[error("read the answer")]
     Unreadable(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl AskError {
-    /// Whether the fleet may have taken the request all the same.
+    /// Whether the fleet may have accepted the request all the same.
     pub const fn may_be_taken(&self) -> bool {
         match self {
             Self::NoAnswer { .. } | Self::Closed | Self::Unreadable(_) => true,

@@ -1,5 +1,4 @@
-//! The events of a session, as they come. They are news, not the record: some may be missing, and the call's row says what
-//! is so.
+//! The events of a session, as they come. They are news, not the record: some may be missing, and the call's row is right.
 
 use async_nats::Subscriber;
 use fleet::{ids::Label, wire::event::Event};
@@ -7,9 +6,9 @@ use futures_util::StreamExt;
 
 use crate::{client::FleetClient, error::AskError};
 
-/// Hears a session. Dropping it ends the subscription.
+/// Receives the events of a session. Dropping it ends the subscription.
 ///
-/// Events that are not taken are held back up to the connection's own bound; beyond it they are lost.
+/// Events that are not taken are buffered up to the connection's own bound; beyond it they are lost.
 #[derive(Debug)]
 pub struct Follow(Subscriber);
 
@@ -23,7 +22,7 @@ impl FleetClient {
         let subject = self.subjects().events_of_session(tenant, session);
         let subscribing = self.connection().subscribe(subject).await;
         let heard = subscribing.map_err(|_gone| AskError::Closed)?;
-        // What is asked after this is heard.
+        // After this, no event is missed.
         let flushed = self.connection().flush().await;
         flushed.map_err(|_gone| AskError::Closed)?;
         Ok(Follow(heard))
@@ -31,8 +30,7 @@ impl FleetClient {
 }
 
 impl Follow {
-    /// The next event; `None` when the connection is closed. Kinds that this release does not know are passed over.
-    /// Cancel-safe.
+    /// The next event; `None` when the connection is closed. Kinds that this release does not know are skipped. Cancel-safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let message = self.0.next().await?;

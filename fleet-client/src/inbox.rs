@@ -1,6 +1,6 @@
-//! Where the answers to one client's requests come: one subscription, and in each reply subject a last token of the request.
+//! Where the answers to one client's requests come: one subscription; the last token of a reply subject names the request.
 //!
-//! A subscription for each request would be two more messages to the server; the library's own `request` keeps an entry for
+//! A subscription for each request would be two more messages to the server. The library's own `request` keeps an entry for
 //! every request that is never answered, as long as the connection lives.
 
 use std::fmt;
@@ -17,39 +17,39 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Opens one that cannot be guessed, under the prefix for inboxes that the connection has. Answers come from the
-    /// subscription, which holds back what its reader has not taken, up to the connection's own bound.
+    /// Opens an inbox with an unguessable name, under the connection's prefix for inboxes. Answers come from the subscription,
+    /// which buffers them up to the connection's own bound.
     ///
     /// # Errors
     ///
     /// [`AskError::Closed`].
     pub async fn open(client: &Client) -> Result<(Self, Subscriber), AskError> {
-        // The library counts its inboxes on from one another: a client that has seen one knows the next.
+        // The library numbers its inboxes: a client that has seen one knows the next.
         let prefix = format!("{}.{}", client.new_inbox(), Uuid::new_v4().simple());
         let subscribing = client.subscribe(format!("{prefix}.*")).await;
         let answers = subscribing.map_err(|_gone| AskError::Closed)?;
         Ok((Self { prefix }, answers))
     }
 
-    /// Where the answer to the request of this token is to go. A token has no dot in it.
+    /// The reply subject of the request with this token. A token contains no dot.
     pub fn address(&self, token: impl fmt::Display) -> String {
         format!("{}.{token}", self.prefix)
     }
 
-    /// The token of the request that was answered there.
+    /// The token in a reply subject.
     pub fn token<'a>(&self, subject: &'a str) -> Option<&'a str> {
         subject
             .strip_prefix(self.prefix.as_str())?
             .strip_prefix('.')
     }
 
-    /// Whether what the server said is about this inbox.
+    /// Whether the server's message is about this inbox.
     pub(crate) fn is_meant(&self, said: &str) -> bool {
         said.contains(self.prefix.as_str())
     }
 }
 
-/// Whether the server says that there is no subscription where the request went.
+/// Whether the server says that nothing is subscribed where the request went.
 pub fn is_no_responders(message: &Message) -> bool {
     message.status == Some(StatusCode::NO_RESPONDERS)
 }

@@ -1,7 +1,7 @@
 //! A client of a fleet: it sends requests over NATS and reads the answers, as a program in any language would.
 //!
-//! It uses the promised subjects, headers and envelopes alone (`fleet::wire` spells them) and knows neither dispatcher nor
-//! worker. The command line, the bench, the tests and whatever else stands at the edge of a fleet ask through it.
+//! It uses only the promised subjects, headers and envelopes (`fleet::wire` writes them) and knows neither dispatcher nor
+//! worker. The command line, the bench, the tests and every other program at the edge of a fleet use it.
 //!
 //! ```text
 //! options     what a caller says beside the arguments, as headers

@@ -1,4 +1,4 @@
-//! What a caller says of a call beside its arguments, as headers.
+//! What a caller sets for a call beside its arguments, as headers.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use fleet::{
 };
 use serde_json::value::RawValue;
 
-/// How long after the wait that was asked for an answer may come.
+/// How long after the requested wait an answer may come.
 pub const SLACK: Duration = Duration::from_secs(5);
 
-/// What is said of a call; what is absent is left to the tool and the fleet.
+/// The settings of a call. What is absent is left to the tool and the fleet.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The same key is the same call, however often it is sent.
@@ -32,7 +32,7 @@ pub struct Options {
     pub language: Option<Language>,
     /// Which calls of the tenant go first.
     pub priority: Option<Priority>,
-    /// A JSON object of at most 4 KiB that is stored with the call and handed to the tool.
+    /// A JSON object of at most 4 KiB that is stored with the call and passed to the tool.
     pub meta: Option<Box<RawValue>>,
 }
 
@@ -93,7 +93,7 @@ impl Options {
     }
 }
 
-/// JSON has line ends between its tokens only: a string has them escaped.
+/// JSON has line ends only between its tokens: in a string they are escaped.
 fn on_one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// As the door of a dispatcher reads it.
+    /// As a dispatcher's door reads it.
     fn read(options: &Options) -> RequestHeaders {
         let headers = options.headers();
         let lines: Vec<(String, String)> = headers

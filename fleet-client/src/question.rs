@@ -5,15 +5,15 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use bytes::Bytes;
 
-/// How long the answer to a decision may take: the ledger's own limits, and a little.
+/// How long the answer to a decision may take: the ledger's own limits, and a little more.
 pub const DECISION_MAX: Duration = Duration::from_secs(15);
 
-/// What is asked, and where. The typed questions are in [`crate::calls`].
+/// A request and its subject. The typed questions are in [`crate::calls`].
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The subject of the endpoint.
     pub subject: String,
-    /// The headers; mostly there are none.
+    /// The headers; usually there are none.
     pub headers: HeaderMap,
     /// The body, byte for byte.
     pub body: Bytes,

@@ -1,7 +1,7 @@
-//! A batch sent again until every call of it has its answer.
+//! Sends a batch again until every call of it has its answer.
 //!
-//! A call with a key may be sent any number of times. Of one without a key it is unknown, once its batch was not
-//! answered, whether it was accepted: it is not sent again.
+//! A call with a key may be sent any number of times. A call without a key is not sent again after a batch without an answer,
+//! for it may have been accepted.
 
 use async_nats::HeaderMap;
 use fleet::{delay::Reconnect, ids::Label};
@@ -26,27 +26,27 @@ pub struct BatchCall {
     pub has_key: bool,
 }
 
-/// What came of one call.
+/// The answer for one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// Its place in the batch, from 0.
     pub place: usize,
-    /// Its envelope; none where it has no key and its batch was not answered.
+    /// Its envelope; `None` where it has no key and its batch was not answered.
     pub answer: Option<String>,
 }
 
-/// Why a batch cannot go on.
+/// Why a batch cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum BatchError {
-    /// It was not answered in the last round either.
+    /// The last round was not answered either.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// It was refused as a whole.
+    /// The whole batch was refused.
     #[error("the batch was refused: {}", head.message())]
     Refused {
-        /// What was said.
+        /// The answer.
         head: Box<Head>,
-        /// The first call that has no answer yet.
+        /// The place of the first call without an answer.
         first: usize,
     },
     /// The answer is not about these calls.
@@ -65,17 +65,17 @@ pub struct Rounds<'a> {
     client: &'a FleetClient,
     tenant: &'a Label,
     headers: &'a HeaderMap,
-    /// Those without an answer, with their places.
+    /// Calls without an answer, with their places.
     left: Vec<(usize, BatchCall)>,
     round: u32,
-    /// A round was begun, and its answer is not dealt with.
+    /// A round was begun, and its answer was not processed.
     is_open: bool,
     pauses: Reconnect,
 }
 
 impl FleetClient {
-    /// Sends these calls, at most as many as [`batch::BatchLimits`] has, round by round. The headers hold for calls that do not
-    /// say otherwise.
+    /// Sends these calls, at most as many as [`batch::BatchLimits`] allows, round by round. The headers hold for calls that do
+    /// not set their own.
     pub fn rounds<'a>(
         &'a self,
         tenant: &'a Label,
@@ -95,14 +95,15 @@ impl FleetClient {
 }
 
 impl Rounds<'_> {
-    /// Sends what has no answer yet, after a pause where it was sent before; what was answered for good. `None` when every
+    /// Sends the calls without an answer, after a pause if they were sent before; returns the final answers. `None` when every
+    /// call has its answer.
     /// call has its answer.
     ///
-    /// Cancel-safe: a round that is dropped counts as one that was not answered.
+    /// Cancel-safe: a round that is dropped counts as one without an answer.
     ///
     /// # Errors
     ///
-    /// The last round was not answered, or an answer is none. What has no answer may have been taken.
+    /// The last round was not answered, or its answer is invalid. Calls without an answer may have been accepted.
     pub async fn next(&mut self) -> Result<Option<Vec<Told>>, BatchError> {
         if self.is_open {
             return Ok(Some(self.silence()));
@@ -125,7 +126,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Gives up on those without a key.
+    /// Gives up the calls without a key.
     fn silence(&mut self) -> Vec<Told> {
         self.is_open = false;
         let (keyed, unkeyed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left)
@@ -139,7 +140,7 @@ impl Rounds<'_> {
         told.collect()
     }
 
-    /// Takes an answer; keeps those that are to be sent again.
+    /// Takes an answer; keeps the calls that are to be sent again.
     fn hear(&mut self, answer: &Answer, is_last: bool) -> Result<Vec<Told>, BatchError> {
         self.is_open = false;
         let unreadable = |wrong: serde_json::Error| AskError::Unreadable(wrong.into());
@@ -174,7 +175,7 @@ impl Rounds<'_> {
     }
 }
 
-/// Whether a call goes into the next round: what it was refused for passes, and sending it cannot make a second call.
+/// Whether a call goes into the next round: the reason for its refusal passes, and sending it cannot make a second call.
 fn is_sent_again(head: &Head, has_key: bool) -> bool {
     head.may_pass() && (has_key || head.nothing_happened())
 }

@@ -1,4 +1,4 @@
-//! Which request waits for which answer. A request that gives up, however it does, leaves nothing behind.
+//! Which request waits for which answer. A request that gives up, in whatever way, leaves nothing behind.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::error::AskError;
 
-/// Requests of one client that may wait at a time.
+/// The most requests of one client that may wait at a time.
 const WAITING_MAX: usize = 65_536;
 
 /// All requests of a client that wait for their answers.
@@ -25,7 +25,7 @@ struct Requests {
     is_closed: bool,
 }
 
-/// The place of one request. Dropping it gives the place up.
+/// The place of one request. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     token: u64,
@@ -64,12 +64,12 @@ impl Waiting {
         let Ok(token) = token.parse() else { return };
         let waiter = self.lock().waiters.remove(&token);
         if let Some(waiter) = waiter {
-            // An error: it gives up at this moment.
+            // An error means that the request is giving up at this moment.
             drop(waiter.send(message));
         }
     }
 
-    /// Lets everybody who waits go, for no answer will come any more.
+    /// Wakes every request, for no answer will come any more.
     pub(crate) fn close(&self) {
         let mut requests = self.lock();
         requests.is_closed = true;
@@ -87,7 +87,7 @@ impl Waiting {
 }
 
 impl Waiter {
-    /// What its reply subject ends with.
+    /// The last token of its reply subject.
     pub(crate) const fn token(&self) -> u64 {
         self.token
     }

@@ -1,6 +1,6 @@
-//! Which calls are wanted, and how the history finds them without being read as a whole.
+//! A filter of calls, and how the history finds them without reading everything.
 //!
-//! A condition stands in the statement only where it is wanted, so that a plan need not be right for those that are not.
+//! A condition is in the statement only where the filter has it, so that the plan need not suit conditions that are absent.
 
 use fleet::{
     call::State,
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::row::Row;
 
-/// Which calls are wanted; what is absent does not matter.
+/// Which calls to list; an absent field does not restrict them.
 #[derive(Debug, Default)]
 pub struct Filter {
     /// Of this tool.
@@ -34,12 +34,12 @@ pub struct Filter {
     pub since: Option<OffsetDateTime>,
     /// Accepted before this moment.
     pub until: Option<OffsetDateTime>,
-    /// At most so many.
+    /// The most calls.
     pub limit: i64,
 }
 
-/// How far the moment in a call's id may be from its acceptance: the id is made by the clock of its dispatcher, and before
-/// the call is committed.
+/// How far the time in a call's id may be from its acceptance: the id comes from the clock of its dispatcher, and is made
+/// before the call is committed.
 const DRIFT_MAX: Duration = Duration::minutes(5);
 
 /// A row of `calls` without the bodies, which may be large.
@@ -49,9 +49,9 @@ pub struct ListedCall {
     pub call_id: String,
     /// Its tool.
     pub tool: String,
-    /// Where it stands.
+    /// Its state.
     pub state: String,
-    /// Whether it waits in the ledger for its turn.
+    /// Whether it is held.
     pub held: bool,
     /// How many attempts were made.
     pub attempts: i32,
@@ -65,7 +65,7 @@ pub struct ListedCall {
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// The calls that are wanted, the newest first.
+/// The calls of a filter, the newest first.
 ///
 /// # Errors
 ///
@@ -80,11 +80,11 @@ pub async fn calls(pool: &PgPool, filter: &Filter) -> Result<Vec<Row<ListedCall>
         .map_err(|error| StoreError::from_sqlx("list calls", error))
 }
 
-/// The moment by Postgres's clock, from which "two hours ago" counts.
+/// The time by Postgres's clock, from which "two hours ago" counts.
 ///
 /// # Errors
 ///
-/// Postgres does not say.
+/// Postgres does not answer.
 pub async fn now(pool: &PgPool) -> Result<OffsetDateTime, StoreError> {
     sqlx::query_scalar("SELECT now()")
         .fetch_one(pool)
@@ -92,7 +92,7 @@ pub async fn now(pool: &PgPool) -> Result<OffsetDateTime, StoreError> {
         .map_err(|error| StoreError::from_sqlx("ask Postgres for the time", error))
 }
 
-/// Writes the statement that answers this, behind what stands there: its plan is a promise, which a test looks at.
+/// Appends the statement for this filter. Its plan is a promise, which a test checks.
 pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     statement.push(
         "SELECT row_to_json(listed)::text FROM (
@@ -117,7 +117,7 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
                 .push_bind(word);
         }
     }
-    // The moment of acceptance decides; the ids lead to the days and, within them, to the rows.
+    // The time of acceptance decides; the ids lead to the days and, within them, to the rows.
     if let Some(since) = filter.since {
         statement.push(" AND accepted_at >= ").push_bind(since);
         let first = first_id(since.saturating_sub(DRIFT_MAX));
@@ -132,7 +132,7 @@ pub fn write(statement: &mut QueryBuilder<Postgres>, filter: &Filter) {
     statement.push_bind(filter.limit).push(") listed");
 }
 
-/// The smallest id of this millisecond; of a moment before 1970 the smallest there is.
+/// The smallest id of this millisecond; of a time before 1970 the smallest of all.
 fn first_id(moment: OffsetDateTime) -> Uuid {
     let millis = u128::try_from(moment.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
     Uuid::from_u128(millis << 80)

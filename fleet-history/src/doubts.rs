@@ -15,24 +15,24 @@ use crate::row::Row;
 pub struct ListedDoubt {
     /// The call.
     pub call_id: CallId,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: String,
     /// Its tool.
     pub tool: String,
     /// Since when.
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
-    /// Why, as a word.
+    /// The reason, as a word.
     pub why: String,
-    /// Who ran its last attempt.
+    /// The worker of its last attempt.
     pub worker: Option<String>,
     /// Whether everything that was started for it is proven gone.
     pub worker_fenced: bool,
     /// Whether Postgres lost writes while it was open.
     pub quarantined: bool,
-    /// What its probe found last.
+    /// The last finding of its probe.
     pub probe_state: Option<String>,
-    /// When its probe asks again.
+    /// When its next probe is due.
     #[serde(with = "time::serde::rfc3339::option")]
     pub next_probe_at: Option<OffsetDateTime>,
 }

@@ -1,4 +1,4 @@
-//! A moment, as people read it.
+//! A moment, in a form for people.
 
 use time::{
     OffsetDateTime, UtcOffset, format_description::BorrowedFormatItem, macros::format_description,

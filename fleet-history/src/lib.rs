@@ -1,7 +1,7 @@
 //! The history of a fleet, read from its documented views (docs/history.md) as any user of the history reads it.
 //!
-//! It reads and judges, and knows neither dispatcher nor worker: a role that may read the views and nothing else is enough. Rows
-//! come as the JSON that Postgres makes of them ([`Row`]); decoding is for those who look into them.
+//! It reads and judges, and knows neither dispatcher nor worker. A role that may only read the views is enough. Rows come as
+//! the JSON that Postgres makes of them ([`Row`]); callers that look into a row decode it.
 //!
 //! ```text
 //! row        a row of a view, as JSON and as a type
@@ -11,8 +11,8 @@
 //! original   what a call asked for, to ask for it again
 //! doubts     the calls in doubt
 //! tools      the versions of tools
-//! slots      who has a place of a tool with a limit
-//! workers    who is alive
+//! slots      the calls that have a place of a limited tool
+//! workers    the workers, alive or gone
 //! news       moves that happened since, call by call
 //! explain    the one reason why a call is not running, or how it ended
 //! ```

@@ -1,4 +1,4 @@
-//! Moves that happened since the last look. There is no order over all calls, so each call is followed by its own revisions.
+//! Moves since the last look. Calls have no common order, so each call is followed by its own revisions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use crate::{calls::Filter, row::Row};
 
-/// The newest calls that are open or came within the last minute, each with its tool. Of the filter tool, tenant and limit
-/// count.
+/// The newest calls that are open or came within the last minute, each with its tool. Only tool, tenant and limit of the filter
+/// are used.
 ///
-/// Only an open call has `not_before`, so of the history only its last minute is read, by its key.
+/// Only an open call has `not_before`, so of the history only the last minute is read, by its key.
 ///
 /// # Errors
 ///
@@ -40,40 +40,40 @@ pub async fn current(pool: &PgPool, filter: &Filter) -> Result<Vec<(Uuid, String
     .map_err(|error| StoreError::from_sqlx("look for calls", error))
 }
 
-/// A move that was not known.
+/// A new move.
 #[derive(Debug, sqlx::FromRow)]
 pub struct NewMove {
-    /// Whose it is.
+    /// The call.
     pub call_id: Uuid,
     /// The row's revision after it.
     pub revision: i32,
-    /// Whether nothing can follow it.
+    /// Whether no move can follow it.
     pub over: bool,
     /// The row of `call_events`.
     pub event: Row<FollowedEvent>,
 }
 
-/// What a row of `call_events` says of a move.
+/// The fields of a row of `call_events` about a move.
 #[derive(Debug, Clone, Deserialize)]
 pub struct FollowedEvent {
-    /// Whose it is.
+    /// The call.
     pub call_id: CallId,
-    /// When.
+    /// When it moved.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// Where the call stood.
+    /// The state before.
     pub from_state: Option<String>,
-    /// Where it stands then.
+    /// The state after.
     pub to_state: String,
-    /// Who moved it.
+    /// The author of the move.
     pub actor: String,
-    /// Why, as a word.
+    /// The reason, as a word.
     pub reason: String,
 }
 
 /// The moves of these calls after these revisions, in the order of their times.
 ///
-/// `OFFSET 0` makes Postgres look each call up by its key; joined at will, it reads the whole history instead.
+/// `OFFSET 0` makes Postgres look up each call by its key; without it, a join reads the whole history instead.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub async fn moves_since(pool: &PgPool, known: &[(Uuid, i32)]) -> Result<Vec<New
 #[derive(Debug, Default)]
 pub struct Followed {
     calls: HashMap<Uuid, Reached>,
-    /// The tools of those calls, and of those that are just met.
+    /// The tools of those calls, and of calls that are new.
     tools: HashMap<Uuid, String>,
 }
 
@@ -112,19 +112,19 @@ struct Reached {
 }
 
 impl Followed {
-    /// Takes note of the tools of these calls.
+    /// Records the tools of these calls.
     pub fn meet(&mut self, current: &[(Uuid, String)]) {
         for (call, tool) in current {
             self.tools.entry(*call).or_insert_with(|| tool.clone());
         }
     }
 
-    /// The tool of a call that was met.
+    /// The tool of a recorded call.
     pub fn tool(&self, call: Uuid) -> &str {
         self.tools.get(&call).map_or("-", String::as_str)
     }
 
-    /// Every call that may have moved, with the last revision that is known of it.
+    /// Every call that may have moved, with its last known revision.
     pub fn question(&self, current: &[Uuid]) -> Vec<(Uuid, i32)> {
         let new = current.iter().filter(|call| !self.calls.contains_key(call));
         let known = self.calls.iter().filter(|(_, reached)| !reached.over);
@@ -132,7 +132,7 @@ impl Followed {
         known.chain(new.map(|call| (*call, -1))).collect()
     }
 
-    /// Takes what was found. A call that is over and no longer current does not move any more.
+    /// Records the moves that were found. A call that is over and no longer current does not move any more.
     pub fn learn(&mut self, current: &[Uuid], moves: &[NewMove]) {
         let current: HashSet<&Uuid> = current.iter().collect();
         for NewMove {
@@ -179,12 +179,12 @@ mod tests {
         );
         assert_eq!(followed.question(&[call]), [(call, -1)]);
         followed.learn(&[call], &[moved(call, 0, false), moved(call, 1, false)]);
-        // No longer among the current ones, because it has ended meanwhile: asked about all the same.
+        // No longer among the current ones, because it has ended meanwhile: it is asked about all the same.
         let mut asked = followed.question(&[other]);
         asked.sort_by_key(|(_, revision)| *revision);
         assert_eq!(asked, [(other, -1), (call, 1)]);
         followed.learn(&[other], &[moved(call, 2, true), moved(other, 0, true)]);
-        // Over and still current: known, so that it is not told again.
+        // Over and still current: it is known, so it is not reported again.
         assert!(followed.question(&[other]).is_empty());
         followed.learn(&[], &[]);
         assert!(followed.calls.is_empty() && followed.tools.is_empty());

@@ -1,18 +1,18 @@
-//! What a call asked for as it was accepted, to ask for it again.
+//! The request of a call as it was accepted, to make the same call again.
 
 use fleet::{ids::CallId, store::StoreError};
 use sqlx::PgPool;
 
-/// What a call asked for.
+/// The request of a call.
 #[derive(Debug, sqlx::FromRow)]
 pub struct Original {
-    /// Where the call stands.
+    /// The state of the call.
     pub state: String,
     /// The effect class of its tool.
     pub effect: String,
-    /// Who called.
+    /// The caller's tenant.
     pub tenant: String,
-    /// What was called.
+    /// The tool.
     pub tool: String,
     /// The stored text, byte for byte.
     pub args: String,
@@ -24,13 +24,13 @@ pub struct Original {
     pub priority: String,
     /// The language of its messages.
     pub language: String,
-    /// What was stored with it, a JSON object.
+    /// Its meta, a JSON object.
     pub meta: Option<String>,
     /// Whether its tool has sensitive fields, which the views do not show.
     pub sensitive: bool,
 }
 
-/// What a call asked for; none if there is no such call.
+/// The request of a call; `None` if there is no such call.
 ///
 /// # Errors
 ///

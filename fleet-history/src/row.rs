@@ -1,11 +1,11 @@
-//! A row of a view: the JSON that Postgres made of it, and the type that says what is in it.
+//! A row of a view: the JSON that Postgres made of it, and the type of its contents.
 
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 use sqlx::{Database, Decode, Postgres, Type, error::BoxDynError};
 
-/// A row, or rows, of a view. To hand it on, its JSON is enough: that is the view itself.
+/// A row, or rows, of a view. Its JSON is the row of the view itself, and can be passed on without decoding.
 #[derive(Debug)]
 pub struct Row<T> {
     json: String,
@@ -26,16 +26,16 @@ impl<T> Row<T> {
 }
 
 impl<T: DeserializeOwned> Row<T> {
-    /// What it says.
+    /// Its contents.
     ///
     /// # Errors
     ///
-    /// The view of another release says something else.
+    /// The view of another release does not fit the type.
     pub fn read(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.json)
     }
 
-    /// What each of these says.
+    /// The contents of each.
     ///
     /// # Errors
     ///

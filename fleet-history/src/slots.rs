@@ -1,4 +1,4 @@
-//! Who has a place of a tool with a limit (`concurrency` in its manifest).
+//! The calls that have a place of a limited tool (`concurrency` in its manifest).
 
 use fleet::{
     ids::{CallId, ToolName},
@@ -21,17 +21,17 @@ pub struct TakenSlot {
     pub call_id: CallId,
     /// `running`, or `in_doubt` while its attempt may still act.
     pub state: String,
-    /// Who runs it.
+    /// Its worker.
     pub worker: Option<String>,
     /// When its attempt began.
     #[serde(with = "time::serde::rfc3339::option")]
     pub since: Option<OffsetDateTime>,
-    /// When its attempt's own time is over.
+    /// When the attempt must end.
     #[serde(with = "time::serde::rfc3339::option")]
     pub attempt_until: Option<OffsetDateTime>,
 }
 
-/// The places of a tool, or of all, that are taken; at most 10,000.
+/// The taken places of a tool, or of all tools; at most 10,000.
 ///
 /// # Errors
 ///

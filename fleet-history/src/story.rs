@@ -29,7 +29,7 @@ pub struct Story {
 pub struct Attempt {
     /// From 1.
     pub number: i32,
-    /// Who ran it.
+    /// Its worker.
     pub worker: Option<String>,
     /// When it began.
     #[serde(with = "time::serde::rfc3339::option")]
@@ -41,7 +41,7 @@ pub struct Attempt {
     pub outcome: Option<String>,
     /// What is known of its effect.
     pub effect: Option<String>,
-    /// Whether its outcome came after it had been given up.
+    /// Whether its outcome came after the attempt had been given up.
     pub late: bool,
     /// What went wrong.
     pub error: Option<AttemptError>,
@@ -64,36 +64,36 @@ pub struct AttemptError {
 pub struct CallEvent {
     /// The row's revision after it.
     pub revision: Option<i32>,
-    /// When.
+    /// When it happened.
     #[serde(with = "time::serde::rfc3339::option")]
     pub at: Option<OffsetDateTime>,
-    /// Where the call stood.
+    /// The state before.
     pub from_state: Option<String>,
-    /// Where it stands then.
+    /// The state after.
     pub to_state: String,
-    /// Who moved it.
+    /// The author.
     pub actor: String,
-    /// Why, as a word.
+    /// The reason, as a word.
     pub reason: String,
-    /// What the actor said of it.
+    /// What the author added.
     pub details: Option<EventDetails>,
 }
 
-/// What the one who moved a call, or remarked on it, said.
+/// What the author of a move or remark added.
 #[derive(Debug, Clone, Deserialize)]
 pub struct EventDetails {
-    /// In a settling: how it is known.
+    /// Of a settlement: how the author knows.
     pub note: Option<String>,
-    /// In a cancel: why.
+    /// Of a cancellation: why.
     pub reason: Option<String>,
     /// In a postponement: what the worker lacked.
     pub why: Option<String>,
-    /// In a settling: something of its attempts may have been alive.
+    /// Of a settlement: something of its attempts may have been alive.
     #[serde(default)]
     pub by_time_only: bool,
 }
 
-/// One call's story; none if there is no such call.
+/// One call's story; `None` if there is no such call.
 ///
 /// # Errors
 ///

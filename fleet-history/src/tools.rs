@@ -94,18 +94,18 @@ pub async fn tool_version(
     .map_err(|error| StoreError::from_sqlx("read a tool", error))
 }
 
-/// What is there of a tool.
+/// The stored versions of a tool.
 #[derive(Debug, Default, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct Versions {
     /// The newest version.
     pub newest: Option<i32>,
-    /// The manifest under the version that was asked for.
+    /// The manifest of the version that was asked for.
     pub named: Option<String>,
-    /// The newest manifest that the one who asks applied.
+    /// The newest manifest that the caller applied.
     pub own: Option<String>,
 }
 
-/// What is there of a tool: the newest version, this version, and what `by` applied last.
+/// The stored versions of a tool: the newest one, this one, and the last one that `by` applied.
 ///
 /// # Errors
 ///

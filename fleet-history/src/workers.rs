@@ -1,4 +1,4 @@
-//! Who is alive, and who is gone.
+//! The workers, alive or gone.
 
 use fleet::store::StoreError;
 use serde::Deserialize;
@@ -26,13 +26,13 @@ pub struct ListedWorker {
     pub concurrency: i32,
     /// How many it runs now.
     pub running: i64,
-    /// When it last said that it lives.
+    /// Its last heartbeat.
     #[serde(with = "time::serde::rfc3339")]
     pub beat_at: OffsetDateTime,
     /// When it ended.
     #[serde(with = "time::serde::rfc3339::option")]
     pub ended_at: Option<OffsetDateTime>,
-    /// Who found that out.
+    /// Who recorded that.
     pub ended_by: Option<String>,
     /// Who proved it gone.
     pub fenced_by: Option<String>,
@@ -40,7 +40,7 @@ pub struct ListedWorker {
     pub fence_note: Option<String>,
 }
 
-/// Workers, the newest first, at most 1,000: those that have not ended or may have left something behind, or all.
+/// Workers, the newest first, at most 1,000: those that have not ended or may have left processes behind, or all.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The crate `arguments` as the fleet uses it: what its parser refuses is told with a [`Code`] of the wire.
+//! The crate `arguments` as the fleet uses it: refusals of its parser get a [`Code`] of the wire.
 
 use ::arguments::ParseCode;
 pub use ::arguments::{

@@ -1,6 +1,6 @@
 //! The nouns of one call: its effect class, its state, what is known of its effect, where an answer came from.
 //!
-//! The words are promises: the same snake case stands in Postgres, in JSON and in metric labels.
+//! The words are promises: the same snake case is used in Postgres, in JSON and in metric labels.
 
 pub(crate) use ::arguments::words;
 pub use ::arguments::{Language, UnknownWord};
@@ -31,7 +31,7 @@ impl Effect {
 }
 
 words! {
-    /// Where a call stands.
+    /// The state of a call.
     State {
         /// Waiting for its first or next attempt.
         Queued = "queued",
@@ -45,7 +45,7 @@ words! {
         Succeeded = "succeeded",
         /// Said no, could not, or was settled as not applied.
         Failed = "failed",
-        /// Taken back before it ran.
+        /// Cancelled before it had an effect.
         Cancelled = "cancelled",
         /// Its deadline passed before it ran.
         Expired = "expired",
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Whether a caller who waits "until it is decided" may be answered.
+    /// Whether a caller that waits "until it is decided" gets its answer.
     pub const fn answers_waiters(self) -> bool {
         self.is_terminal() || matches!(self, Self::InDoubt)
     }
@@ -102,9 +102,9 @@ words! {
 }
 
 words! {
-    /// What is known about the world after the call.
+    /// What is known about the effect after the call.
     EffectKnown {
-        /// There is none to have: a read, or a refusal at the door.
+        /// There is none: a read, or a refusal at the door.
         None = "none",
         /// It happened.
         Applied = "applied",

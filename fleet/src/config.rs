@@ -19,8 +19,7 @@ pub struct StoreArgs {
 /// Where the bus is.
 #[derive(Debug, Clone, Args)]
 pub struct BusArgs {
-    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`; the rest of its cluster is found
-    /// through it.
+    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`; it names the rest of its cluster.
     #[arg(long, env = "NATS_URL", hide_env_values = true, default_value = "nats://127.0.0.1:4222", value_parser = secret)]
     pub nats_url: SecretString,
     /// The first token of every subject. Fleets with different prefixes do not see each other.
@@ -34,12 +33,12 @@ pub struct HttpArgs {
     /// Address of `/healthz`, `/readyz` and `/metrics`; port 0 lets the system pick one. Keep it off public networks.
     #[arg(long, env = "TOOLFLEET_HTTP", default_value = "127.0.0.1:0")]
     pub http: SocketAddr,
-    /// What `/readyz` names this process with, so that who started it can tell it from a stranger on the same port.
+    /// How `/readyz` names this process, so that its parent can tell it from a stranger on the same port.
     #[arg(long, hide = true)]
     pub instance: Option<Uuid>,
 }
 
-/// For one that stops when whoever started it is gone.
+/// For a process that stops when its parent is gone.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct ParentArgs {
     /// Drain and stop when standard input ends: the process that started this one is gone.
@@ -47,12 +46,12 @@ pub struct ParentArgs {
     pub parent_pipe: bool,
 }
 
-/// Settings that cannot be used, all of them at once. The program exits with code 64.
+/// All settings that cannot be used. The program exits with code 64.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct ConfigError(pub Vec<String>);
 
-/// Reads a flag such as `30s`.
+/// Reads a duration such as `30s`.
 ///
 /// # Errors
 ///
@@ -61,7 +60,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
-/// Reads a flag that nobody may print.
+/// Reads a secret, which is never printed.
 ///
 /// # Errors
 ///

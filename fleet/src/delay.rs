@@ -1,6 +1,6 @@
-//! How long to wait: between attempts of a call, and between attempts to reach a server.
+//! Pauses: between attempts of a call, and between attempts to reach a server.
 //!
-//! The only file that knows the `backoff` crate (docs/decisions/0006-backoff-in-one-module.md).
+//! The only file that uses the `backoff` crate (docs/decisions/0006-backoff-in-one-module.md).
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::{
     manifest::retry::{RetryPolicy, RetryStrategy},
 };
 
-/// The pause after the attempt with this number (from 1) failed.
+/// The pause after attempt number `attempt` (from 1) failed.
 ///
-/// Exponential growth with the cap applied last; for `jittered` a uniform part of it ("full jitter"), drawn from a hash of
-/// call and attempt, so that every process that computes it gets the same pause.
+/// Exponential growth, with the cap applied last. With `jittered`, a uniform part of it ("full jitter") from a hash of call and
+/// attempt, so that every process computes the same pause.
 pub fn after_attempt(policy: &RetryPolicy, call: CallId, attempt: u32) -> Duration {
     match policy.strategy {
         RetryStrategy::None => Duration::ZERO,
@@ -65,7 +65,7 @@ pub const SOON: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Reconnect {
     longest: Duration,
-    /// None before the first pause: mostly there is none to be made.
+    /// `None` before the first pause: most connections need none.
     pauses: Option<ExponentialBackoff>,
 }
 
@@ -76,7 +76,7 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// Pauses that grow to this and no longer.
+    /// Pauses that grow to `longest`.
     pub const fn up_to(longest: Duration) -> Self {
         Self {
             longest,
@@ -89,7 +89,7 @@ impl Reconnect {
         tokio::time::sleep(self.next()).await;
     }
 
-    /// The server answered: start over with short pauses.
+    /// The server answered: the next pause is short again.
     pub fn reached(&mut self) {
         self.pauses = None;
     }
@@ -111,7 +111,7 @@ impl Reconnect {
     }
 }
 
-/// The pause before the NATS client's next attempt to connect, by how many failed before it.
+/// The pause before the NATS client's next attempt to connect, by how many have failed.
 pub fn reconnect(failed: usize) -> Duration {
     let mut pauses = Reconnect::up_to(SOON);
     let mut pause = Duration::ZERO;

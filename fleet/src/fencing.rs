@@ -1,16 +1,16 @@
 //! **Is it really gone?** A lock that lasts as long as a worker *and everything it started*.
 //!
 //! Each worker holds a shared `flock` on a file of its own, for life, and so does each guard of its tools. A further share is
-//! lent to the guards and inherited by whatever the tools start. Such a lock belongs to the open file, not to a process: the
-//! kernel releases it when the last descriptor is closed, by whatever death. So whoever can take it for himself has proven
-//! that nothing of that worker is left, without knowing a pid and without trusting a clock.
+//! lent to the guards, and the tools' processes inherit it. Such a lock belongs to the open file, not to a process: the kernel
+//! releases it when the last descriptor is closed, however the processes died. So a process that can take the lock exclusively
+//! has proven that nothing of that worker is left, without knowing a pid and without trusting a clock.
 //!
-//! A tool may close what it does not know, and can unlock no share but the lent one; its guard still holds its own for as
-//! long as anything of the tool lives. Only if somebody kills the worker *and* the guard does such a tool go unseen.
-//! A worker that has to kill a guard withdraws its lock first, and nobody can prove anything by it until the worker has seen
-//! that nothing is left ([`WorkerLock::withdraw`]).
+//! A tool may close descriptors, and can unlock no share but the lent one; its guard holds its own as long as any process of
+//! the tool lives. Such a tool is overlooked only if a person kills the worker *and* the guard. A worker that has to kill a
+//! guard withdraws its lock first, and no process can prove anything by it until the worker has seen that nothing is left
+//! ([`WorkerLock::withdraw`]).
 //!
-//! Descriptors are closed and never unlocked: unlocking one would release the share of all who have it.
+//! Descriptors are closed and never unlocked: unlocking one would release the share of every holder.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -30,7 +30,7 @@ use nix::{
 
 use crate::ids::WorkerId;
 
-/// Locks looked at in one go.
+/// The most locks in one listing.
 const LOCKS_MAX: usize = 1_000;
 
 /// The folder in which the workers of one machine have their locks.
@@ -40,10 +40,10 @@ pub struct StateDir(PathBuf);
 /// What can go wrong with locks.
 #[derive(Debug, thiserror::Error)]
 pub enum FencingError {
-    /// The folder cannot be trusted: whoever may write there could forge a proof.
+    /// The folder cannot be trusted: a user with write access could forge a proof.
     #[error("the state folder {} {problem}; name one of this user's own with --state-dir", path.display())]
     Unfit {
-        /// Which.
+        /// The folder.
         path: PathBuf,
         /// What is wrong with it.
         problem: &'static str,
@@ -51,9 +51,9 @@ pub enum FencingError {
     /// The system refused.
     #[error("{doing} {}", path.display())]
     System {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
-        /// With what.
+        /// The file or folder.
         path: PathBuf,
         /// Why.
         #[source]
@@ -62,13 +62,13 @@ pub enum FencingError {
 }
 
 impl StateDir {
-    /// Takes this folder, and creates it if its parent is there.
+    /// Opens this folder; makes it if its parent exists.
     ///
     /// # Errors
     ///
-    /// It cannot be created, or others can write there.
+    /// It cannot be made, or other users can write there.
     pub fn open(path: &Path) -> Result<Self, FencingError> {
-        // Without a slash at its end, which would follow a link.
+        // Without a slash at the end, which would follow a link.
         let path: PathBuf = path.components().collect();
         let path = std::path::absolute(&path).map_err(system("find the state folder", &path))?;
         match DirBuilder::new().mode(0o700).create(&path) {
@@ -90,19 +90,19 @@ impl StateDir {
         Err(FencingError::Unfit { path, problem })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Makes the lock of a worker that is about to start and holds it.
+    /// Makes the lock of a worker that is about to start, and holds it.
     ///
     /// # Errors
     ///
     /// The file cannot be made.
     pub fn hold(&self, worker: WorkerId) -> Result<WorkerLock, FencingError> {
         let path = self.file(worker);
-        // Under another name until it is locked: nobody may find it free.
+        // Under another name until it is locked, so that no process finds it free.
         let unnamed = path.with_extension("new");
         let file = OpenOptions::new()
             .write(true)
@@ -125,9 +125,9 @@ impl StateDir {
         })
     }
 
-    /// Tries to prove that a worker and everything it started are gone. `None`: something lives, or nobody can know.
+    /// Tries to prove that a worker and everything it started are gone. `None`: something lives, or it cannot be known.
     ///
-    /// The proof holds the lock: keep it until what follows from it is recorded.
+    /// The proof holds the lock: keep it until its consequence is recorded.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl StateDir {
         }
     }
 
-    /// The workers whose locks lie here, whether anybody holds them or not. At most `LOCKS_MAX`.
+    /// The workers that have a lock file here, held or not. At most `LOCKS_MAX`.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl StateDir {
             .collect())
     }
 
-    /// Whether its lock has been withdrawn: then only a person can tell that it and everything it started are gone.
+    /// Whether its lock was withdrawn: then only a person can tell that it and everything it started are gone.
     pub fn is_withdrawn(&self, worker: WorkerId) -> bool {
         self.file(worker).with_extension(WITHDRAWN).exists()
     }
@@ -196,33 +196,33 @@ fn is_at(file: &File, path: &Path) -> bool {
     matches!((held, there), (Ok(held), Ok(there)) if held == there)
 }
 
-/// A share of this process's own in the lock of which it was lent one: nothing that it starts inherits it, and unlocking the
-/// lent one does not release it.
+/// This process's own share of a lock of which it was lent a share: its children do not inherit it, and unlocking the lent
+/// share does not release it.
 ///
 /// # Errors
 ///
-/// The system refused, the descriptor is none of a lock, or somebody has taken the lock.
+/// The system refused, the descriptor is not of a lock, or another process has taken the lock.
 pub fn own_share(lent: RawFd) -> io::Result<File> {
-    // By the descriptor and not by name: another opening of the same file, wherever it lies.
+    // By descriptor and not by name: a second opening of the same file, wherever it is.
     let share = File::open(format!("/proc/self/fd/{lent}"))?;
     share.try_lock_shared()?;
     Ok(share)
 }
 
-/// A worker's lock on being alive. Dropping it lets go of this process's share only.
+/// A worker's lock, held while it lives. Dropping it releases this process's share only.
 #[derive(Debug)]
 pub struct WorkerLock {
     _own: File,
     lent: Mutex<File>,
     path: PathBuf,
-    /// How many have withdrawn it.
+    /// How many withdrawals are open.
     withdrawals: Mutex<u32>,
 }
 
 impl WorkerLock {
-    /// Lets the process that `spawn` starts have a share in the lock; it is told the number of its descriptor.
+    /// Lets the process that `spawn` starts inherit a share; `spawn` gets the number of the descriptor.
     ///
-    /// One at a time. Whatever another thread starts at this very moment without the lock gets a share too.
+    /// One at a time. A process that another thread starts at this very moment without the lock gets a share too.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl WorkerLock {
         spawned
     }
 
-    /// Takes the lock out of everybody's sight: whoever might be without a share is not to be proven gone by it.
+    /// Hides the lock: a process without a share may be alive, and is not to be proven gone.
     pub fn withdraw(self: &Arc<Self>) -> Withdrawn {
         let mut withdrawals = self.withdrawals();
         *withdrawals += 1;
@@ -262,13 +262,13 @@ impl WorkerLock {
     }
 }
 
-/// That something may live without a share in the lock. Dropping it leaves it so: only a person can tell then.
+/// A process without a share in the lock may live. Dropping this leaves the lock hidden: then only a person can tell.
 #[derive(Debug)]
 #[must_use]
 pub struct Withdrawn(Arc<WorkerLock>);
 
 impl Withdrawn {
-    /// It is gone: the lock proves again what it did, unless others have withdrawn it.
+    /// That process is gone: the lock proves again what it did, unless there are other withdrawals.
     pub fn restore(self) {
         let lock = &self.0;
         let mut withdrawals = lock.withdrawals();
@@ -289,7 +289,7 @@ fn close_on_exec(file: &File, close: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// That a worker and everything it started are gone. While it lives, nobody else can come to the same conclusion.
+/// The proof that a worker and everything it started are gone. While it exists, no other process can get the same proof.
 #[derive(Debug)]
 pub struct Proof {
     worker: WorkerId,
@@ -298,12 +298,12 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Who is gone.
+    /// The worker.
     pub const fn worker(&self) -> WorkerId {
         self.worker
     }
 
-    /// Removes the lock file: what it proves has been recorded.
+    /// Removes the lock file: the consequence of the proof is recorded.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! **What is published now, and what waits?** Held calls are accepted and not yet handed to NATS.
+//! **What is published now, and what waits?** Held calls are accepted and not yet published to NATS.
 //!
-//! The stream holds only what may run soon: so much that no slot is ever idle for want of a message, so little that the call
-//! that comes next does not stand behind a long row of others. Everything beyond that waits in the ledger, in a line, and is
-//! released tenant by tenant. Pure: the looks that these decisions need are taken elsewhere.
+//! The stream holds only what may run soon: enough that no slot is idle for lack of a message, and so little that a new call
+//! does not stand behind a long row of others. All other calls wait in the ledger, in lines, and are released tenant by tenant.
+//! Pure: the numbers that these decisions need are arguments.
 
 use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
@@ -11,25 +11,25 @@ use crate::{
     ids::{InvalidName, QueueName, ToolName},
 };
 
-/// Where a call waits while it is held: with the others of its queue, or, where its tool has a limit of its own, with those
-/// of its tool, so that they hold up no others.
+/// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
+/// no other call.
 ///
 /// A newer release may write lines of other kinds: they do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
-    /// Everything of a queue whose tools have no limit.
+    /// The calls of a queue whose tools have no limit.
     Queue(QueueName),
-    /// A tool that runs only so often at a time.
+    /// The calls of a tool with a limit.
     Tool(ToolName),
 }
 
-/// Why a call is held. The words stand in the column `held_why` of the view `calls`, which derives them from the line
+/// Why a call is held. The words are those of the column `held_why` of the view `calls`, which derives them from the line
 /// (`toolfleet.held_why`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldWhy {
-    /// NATS holds as much of its queue as the workers take soon, or others wait for that room already.
+    /// NATS holds as much of its queue as the workers take soon, or other calls wait for that room already.
     Room,
-    /// Its tool runs only so often at a time.
+    /// Its tool has a limit of attempts at a time.
     Limit,
 }
 
@@ -46,7 +46,7 @@ impl HeldWhy {
     }
 }
 
-/// Before a tool's name; no queue's name has this character.
+/// Precedes a tool's name; no queue's name contains this character.
 const TOOL: &str = "tool/";
 
 impl fmt::Display for Line {
@@ -69,21 +69,22 @@ impl FromStr for Line {
     }
 }
 
-/// What the stream may hold of a queue without workers: enough for the first moments of a worker that comes.
+/// How many messages the stream may hold of a queue without workers: enough for the first moments of a new worker.
 pub const ALLOWANCE_UNKNOWN: u64 = 64;
-/// What it may hold at least of a queue that has workers.
+/// The least that it may hold of a queue with workers.
 const ALLOWANCE_MIN: u64 = 16;
 /// Messages for each slot: one that runs next, and one for the time that publishing it takes.
 const PER_SLOT: u64 = 2;
-/// How long the stream alone must feed the workers.
+/// For how long the stream alone must be able to feed the workers.
 const AHEAD: Duration = Duration::from_millis(500);
 
-/// How many messages of a queue the stream may hold, with so many slots of live workers and so many messages taken a second.
+/// How many messages of a queue the stream may hold, given the slots of its live workers and the messages that they take per
+/// second.
 pub fn allowance(slots: u64, drain_per_s: f64) -> u64 {
     if slots == 0 {
         return ALLOWANCE_UNKNOWN;
     }
-    // Beyond any fleet, and far from any overflow.
+    // More than any fleet needs, and far from any overflow.
     let drained = (drain_per_s * AHEAD.as_secs_f64()).clamp(0.0, 1e9) as u64;
     ALLOWANCE_MIN
         .max(slots.saturating_mul(PER_SLOT))
@@ -100,8 +101,10 @@ impl Drain {
     /// The time constant of the smoothing.
     const SMOOTH: Duration = Duration::from_millis(500);
 
-    /// Learns that so many messages were taken in this time. `waited`: others waited all the while, so the workers could not
-    /// have taken more; otherwise a low number says nothing about what they can do.
+    /// Adds a measurement: so many messages were taken in this time.
+    ///
+    /// `waited`: other messages waited all the while, so the workers could not have taken more. Otherwise a low number says
+    /// nothing about what they can do.
     #[must_use]
     pub fn after(self, taken: u64, elapsed: Duration, waited: bool) -> Self {
         let seconds = elapsed.as_secs_f64();
@@ -118,14 +121,14 @@ impl Drain {
         }
     }
 
-    /// Messages a second.
+    /// Messages per second.
     pub const fn per_s(self) -> f64 {
         self.per_s
     }
 }
 
-/// How many of `room` places each of so many tenants gets, the first in turn first. None gets two more than another, and
-/// when there are fewer places than tenants the first get one each.
+/// How many of `room` places each of so many tenants gets, in the order of turns. No tenant gets two more than another; with
+/// fewer places than tenants, the first tenants get one each.
 pub fn shares(room: usize, tenants: usize) -> Vec<usize> {
     let each = room.checked_div(tenants).unwrap_or(0);
     let more = room.checked_rem(tenants).unwrap_or(0);
@@ -134,8 +137,8 @@ pub fn shares(room: usize, tenants: usize) -> Vec<usize> {
         .collect()
 }
 
-/// How much later a call counts as having come because of its priority. So a low one overtakes every high one that comes a
-/// minute after it: it is never starved.
+/// How much later a call counts as having come because of its priority. A low one overtakes every high one that comes a minute
+/// after it, so it is never starved.
 pub const fn penalty(priority: Priority) -> Duration {
     match priority {
         Priority::High => Duration::ZERO,
@@ -144,18 +147,19 @@ pub const fn penalty(priority: Priority) -> Duration {
     }
 }
 
-/// A waiting pointer is published again when it is first so old, and then whenever it is this factor older.
+/// A waiting pointer is published again at this age, and then each time its age has grown by this factor.
 const REPUBLISHED_AFTER: Duration = Duration::from_secs(3);
 const REPUBLISHED_FACTOR: u32 = 8;
-/// A pointer that has waited so long was published twice at least. That the stream says it is there is not believed any more
+/// A pointer of this age was published at least twice. The stream's answer that it has the pointer is then no longer believed
 /// without a look.
 pub const DOUBTED_AFTER: Duration = REPUBLISHED_AFTER.saturating_mul(REPUBLISHED_FACTOR);
-/// A call waits no longer than its deadline, a day at most.
+/// A call waits at most until its deadline, which is at most a day away.
 const WAITS_MAX: Duration = Duration::from_secs(86_400);
 
-/// The ages at which a waiting pointer is worth publishing again, where it was looked at last `since` ago.
+/// The ages at which a waiting pointer is worth publishing again, where the last look was `since` ago.
 ///
-/// It is when it has reached one of the steps since. The stream refuses what it holds, so this costs little when nothing is lost, and finds what was
+/// It is worth it if it has reached one of the steps since then. The stream refuses what it holds, so this costs little when
+/// nothing is lost, and it finds silent losses.
 /// lost without a word.
 pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
     let mut step = REPUBLISHED_AFTER;
@@ -171,19 +175,19 @@ pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
     worth
 }
 
-/// How much of a tool with a limit is under way.
+/// How many calls of a limited tool are under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Admitted {
     /// Attempts that have a place: they run, or are in doubt and may still act.
     pub running: u32,
-    /// Calls that were handed to NATS to take one.
+    /// Calls that were released to take a place.
     pub on_its_way: u32,
 }
 
-/// How many more calls of a tool may be handed over, of which at most `limit` may run at a time. What waits in the line of a
-/// tool that has no limit any more gets the default allowance.
+/// How many more calls of a tool may be released, of which at most `limit` may run at a time. A line whose tool has no limit
+/// any more gets the default allowance.
 ///
-/// Nothing is handed over ahead of a free place: a worker with a free slot would ask at once, and be refused.
+/// No call is released before a place is free: a worker with a free slot would claim it at once, and be refused.
 pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
     match limit {
         Some(limit) => limit

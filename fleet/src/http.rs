@@ -1,13 +1,14 @@
 //! The HTTP side of every process: `/healthz`, `/readyz`, `/metrics`, and nothing else.
 //!
-//! It is for probes and scrapers: no request has a body, connections are few and may not idle.
+//! It is for probes and scrapers: no request has a body, and a connection has one request and little time. Any user of the host
+//! may connect, so one that keeps connections open costs only its own: a newcomer takes the place of the oldest.
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,17 +16,21 @@ use std::{
 use axum::{
     Router,
     extract::State,
-    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONNECTION, CONTENT_TYPE},
+    },
+    middleware::map_response,
     response::{IntoResponse, Response},
     routing::get,
     serve::Listener,
 };
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch},
-    time::{Instant, Sleep, sleep, timeout},
+    sync::{Mutex, watch},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -35,11 +40,11 @@ use crate::telemetry;
 /// The header of `/readyz` that names the process.
 pub const INSTANCE: &str = "toolfleet-instance";
 
-/// The most connections at a time; others wait in the kernel's queue.
+/// The most connections at a time; one more closes the oldest.
 pub const CONNECTIONS_MAX: usize = 64;
 
-/// How long a connection may send nothing before it is closed.
-pub const IDLE_MAX: Duration = Duration::from_secs(30);
+/// How long a connection lives, whatever it sends: many times what a scrape takes.
+pub const LIFE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a scrape waits for the figures from Postgres before it goes on without them.
 pub const SCRAPE_MAX: Duration = Duration::from_secs(2);
@@ -47,27 +52,29 @@ pub const SCRAPE_MAX: Duration = Duration::from_secs(2);
 /// How long [`serve`] waits for open requests once it was told to stop.
 pub const GRACE: Duration = Duration::from_secs(3);
 
-/// Serves until `shutdown` is done, then at most [`GRACE`] longer.
+/// Serves until `shutdown` resolves, then at most [`GRACE`] longer.
 ///
 /// # Errors
 ///
-/// None of a single connection; only what ends the listener.
+/// Only an error of the listener; errors of single connections end those.
 pub async fn serve(
     listener: TcpListener,
     state: HttpState,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let idle_max = state.idle_max;
+    let life_max = state.life_max;
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
+        .layer(map_response(last_answer))
         .with_state(state);
     let stop = CancellationToken::new();
     let limited = LimitedListener {
         listener,
-        idle_max,
-        slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        life_max,
+        open: Arc::default(),
+        accepted: 0,
     };
     let serving =
         axum::serve(limited, router).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -76,41 +83,41 @@ pub async fn serve(
         ended = &mut serving => return ended,
         () = shutdown => stop.cancel(),
     }
-    // What is still open after the grace is a probe that does not read its answer.
+    // A request that is still open after the grace comes from a probe that does not read its answer.
     timeout(GRACE, serving).await.unwrap_or(Ok(()))
 }
 
-/// Reads what a scrape should show and hands it to [`telemetry::metrics()`].
+/// Reads the values for a scrape and hands them to [`telemetry::metrics()`].
 ///
 /// It may be dropped after [`SCRAPE_MAX`], so it must be cancel-safe; one runs at a time.
 pub type BeforeScrape = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What the answers are made from.
+/// What the answers are made of.
 #[derive(Clone)]
 pub struct HttpState {
     readiness: Readiness,
     before_scrape: Option<BeforeScrape>,
     instance: Option<Uuid>,
     scraping: Arc<Mutex<()>>,
-    idle_max: Duration,
+    life_max: Duration,
 }
 
 impl HttpState {
-    /// Answers from these conditions.
+    /// Answers by these conditions.
     pub fn new(readiness: Readiness) -> Self {
         Self {
             readiness,
             before_scrape: None,
             instance: None,
             scraping: Arc::default(),
-            idle_max: IDLE_MAX,
+            life_max: LIFE_MAX,
         }
     }
 
-    /// Closes a connection that sent nothing for this long, instead of [`IDLE_MAX`].
+    /// Closes a connection after this long, instead of [`LIFE_MAX`].
     #[must_use]
-    pub fn idle_max(mut self, idle_max: Duration) -> Self {
-        self.idle_max = idle_max;
+    pub fn life_max(mut self, life_max: Duration) -> Self {
+        self.life_max = life_max;
         self
     }
 
@@ -129,7 +136,7 @@ impl HttpState {
     }
 }
 
-/// The conditions under which this process may be sent work. Cheap to clone; all clones are one.
+/// The conditions under which this process may be sent work. Cheap to clone; clones share the state.
 #[derive(Debug, Clone)]
 pub struct Readiness(Arc<watch::Sender<BTreeMap<&'static str, bool>>>);
 
@@ -143,7 +150,7 @@ impl Readiness {
         Self(Arc::new(watch::Sender::new(conditions)))
     }
 
-    /// Says whether a condition is met. One that was not named before is added.
+    /// Sets whether a condition is met. A new condition is added.
     pub fn set(&self, condition: &'static str, met: bool) {
         self.0
             .send_if_modified(|conditions| conditions.insert(condition, met) != Some(met));
@@ -213,11 +220,23 @@ async fn scrape(State(state): State<HttpState>) -> Response {
         .into_response()
 }
 
-/// A listener that takes a connection only when there is a slot for it.
+/// A connection has one request: what idles after it would take the place of another.
+async fn last_answer(mut answer: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
+}
+
+/// Who is connected, by the order in which they came; cancelled: to be closed.
+type Open = Arc<std::sync::Mutex<BTreeMap<u64, CancellationToken>>>;
+
+/// A listener that takes every connection, and closes the oldest when there are too many.
 struct LimitedListener {
     listener: TcpListener,
-    idle_max: Duration,
-    slots: Arc<Semaphore>,
+    life_max: Duration,
+    open: Open,
+    /// How many came so far.
+    accepted: u64,
 }
 
 impl Listener for LimitedListener {
@@ -225,21 +244,24 @@ impl Listener for LimitedListener {
     type Addr = std::net::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let slot = Arc::clone(&self.slots)
-            .acquire_owned()
-            .await
-            .expect("the semaphore is never closed");
         let (stream, address) = Listener::accept(&mut self.listener).await;
-        let idle_max = self.idle_max;
-        (
-            Connection {
-                stream,
-                idle: Box::pin(sleep(idle_max)),
-                idle_max,
-                _slot: slot,
-            },
-            address,
-        )
+        self.accepted += 1;
+        let closed = CancellationToken::new();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= CONNECTIONS_MAX
+            && let Some((_, oldest)) = open.pop_first()
+        {
+            oldest.cancel();
+        }
+        open.insert(self.accepted, closed.clone());
+        let ends = timeout(self.life_max, closed.cancelled_owned()).map(drop);
+        let connection = Connection {
+            stream,
+            ends: Some(Box::pin(ends)),
+            number: self.accepted,
+            open: Arc::clone(&self.open),
+        };
+        (connection, address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -247,12 +269,33 @@ impl Listener for LimitedListener {
     }
 }
 
-/// A connection that gives its slot back when it ends, and ends when it idles.
+/// A connection that fails when its time is over or its place is another's.
 struct Connection {
     stream: TcpStream,
-    idle: Pin<Box<Sleep>>,
-    idle_max: Duration,
-    _slot: OwnedSemaphorePermit,
+    /// `None` once that is so.
+    ends: Option<BoxFuture<'static, ()>>,
+    number: u64,
+    open: Open,
+}
+
+impl Connection {
+    /// An error once it is over; else the waker of this task is called then.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if let Some(ends) = &mut self.ends
+            && ends.as_mut().poll(cx).is_pending()
+        {
+            return Ok(());
+        }
+        self.ends = None;
+        Err(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.remove(&self.number);
+    }
 }
 
 impl AsyncRead for Connection {
@@ -261,15 +304,8 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, buf) {
-            let until = Instant::now() + self.idle_max;
-            self.idle.as_mut().reset(until);
-            return Poll::Ready(read);
-        }
-        self.idle
-            .as_mut()
-            .poll(cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        self.poll_open(cx)?;
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
@@ -279,10 +315,12 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_open(cx)?;
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_open(cx)?;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

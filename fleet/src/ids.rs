@@ -1,4 +1,4 @@
-//! Names and identifiers that arrive from outside, parsed once; the type is the proof.
+//! Names and identifiers from outside, parsed once; the type is the proof.
 
 use std::{fmt, str::FromStr};
 
@@ -99,7 +99,7 @@ impl FromStr for WorkerId {
     }
 }
 
-/// A name that does not follow its rule. The offending text is left out: it may be anything.
+/// A name that breaks its rule. The text itself is left out: it may be anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {rule}")]
 pub struct InvalidName {
@@ -175,7 +175,7 @@ name! {
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 name! {
-    /// A tenant, session or run, as it stands in subjects and headers.
+    /// A tenant, session or run, as subjects and headers contain it.
     Label, "name", "1 to 64 characters of A-Z, a-z, 0-9, _ and -",
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
     |text| token(text, |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))

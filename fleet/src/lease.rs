@@ -1,6 +1,6 @@
 //! **How long may I believe my lease?**
 //!
-//! A worker says every few seconds, in one row of Postgres, that it lives. Others conclude from silence that it is dead,
+//! A worker writes every few seconds, in one row of Postgres, that it lives. Dispatchers conclude from silence that it is dead,
 //! and give its calls away. Both sides measure with their own monotonic clock; no clock is compared with another.
 //!
 //! ```text
@@ -8,14 +8,14 @@
 //!   others           first seen ─────── same beat for a whole LEASE ──▶ dead
 //! ```
 //!
-//! The worker counts from when it *sent* the beat, others from when they first *saw* it, which is later. So the worker
-//! stops trusting itself, by at least the margin, before anybody else stops trusting it. A worker that cannot renew starts
-//! no effect any more (checked again right before the first byte), lets what runs finish and reports it late: aborting a
-//! running write would only manufacture doubt.
+//! The worker counts from when it *sent* the beat, a dispatcher from when it first *saw* the beat, which is later. So the
+//! worker stops trusting itself before any dispatcher does, by at least the margin. A worker that cannot renew starts no effect
+//! any more (checked again right before the first byte), lets running attempts finish and reports them late: to abort a running
+//! write would only make its effect unknown.
 //!
-//! An observer that was itself asleep, or whose Postgres was away, has seen nothing: after a gap in its own observations
-//! it starts to count anew. So it does after its session to Postgres broke, for nobody can tell what a server was before.
-//! So an outage or a clock jump kills nobody.
+//! An observer that was itself asleep, or whose Postgres was away, has seen nothing: after a gap in its own observations it
+//! starts to count anew. It does so too after its session to Postgres broke, for it cannot tell which server it had before. So
+//! an outage or a clock jump makes no worker dead.
 //!
 //! A dead worker is not a *fenced* one. Dead means that it may not start anything; fenced means that it, and every process
 //! it started, is proven gone ([`crate::fencing`]).
@@ -28,10 +28,12 @@ use crate::ids::WorkerId;
 
 /// How often a worker beats.
 pub const BEAT: Duration = Duration::from_secs(3);
-/// How old the last beat of a worker that lives may be: one beat may come late. Who is silent for longer may be dead, which is
-/// certain after a whole lease only; until then nobody should count on it.
+/// How old the last beat of a live worker may be: one beat may come late.
+///
+/// A worker that is silent for longer may be dead. That is certain only after a whole lease; until then nothing should count on
+/// the worker.
 pub const LATE: Duration = Duration::from_secs(2 * BEAT.as_secs());
-/// How long a beat is good for.
+/// How long a beat is valid.
 pub const LEASE: Duration = Duration::from_secs(15);
 /// How much earlier the worker itself stops trusting it.
 pub const MARGIN: Duration = Duration::from_secs(3);
@@ -61,7 +63,7 @@ impl Lease {
     }
 }
 
-/// An observer's view of all workers, over one session to Postgres: begun anew with every other.
+/// An observer's view of all workers, over one session to Postgres. A new session begins with a new view.
 #[derive(Debug, Default)]
 pub struct Observations {
     seen: HashMap<WorkerId, (i64, Instant)>,
@@ -70,8 +72,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Takes note of the heartbeats read now and returns the workers that have been silent for a whole lease, with the beat
-    /// they stopped at.
+    /// Adds the heartbeats that were read now, and returns the workers that have been silent for a whole lease, each with its
+    /// last beat.
     pub fn observe(&mut self, now: Instant, beats: &[(WorkerId, i64)]) -> Vec<(WorkerId, i64)> {
         if self
             .last

@@ -25,7 +25,7 @@ pub mod probe;
 
 pub mod hold;
 
-pub mod standing;
+pub mod lost_writes;
 
 pub mod owner;
 

@@ -1,6 +1,7 @@
-//! **What does a worker lack to run this call?** Found before the claim, and written down.
+//! **What does a worker lack to run this call?** Found before the claim, and written to the ledger.
 //!
-//! On the call that it puts back; and on its own row for the tools that it could not run, whatever their arguments.
+//! It is written on the call that the worker puts back, and on the worker's own row for tools that it cannot run, whatever the
+//! arguments.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +15,13 @@ use crate::{
 };
 
 words! {
-    /// What is in the way.
+    /// What is lacking.
     Lack {
         /// The worker does not have the version of the tool.
         ToolVersion = "tool_version",
         /// A secret that the tool needs is missing or cannot be used.
         Secret = "secret",
-        /// As many programs run on the worker as may.
+        /// Every program slot of the worker is taken.
         ProgramSlot = "program_slot",
         /// Anything else that another worker may have: a handler, a database, a guard for programs.
         Ability = "ability",
@@ -36,7 +37,7 @@ impl Lack {
         }
     }
 
-    /// What an operator does about it, one clause; `secret` is the name of the secret, where it is one.
+    /// What an operator can do about it, one clause; `secret` is the secret's name, where one is lacking.
     pub fn remedy(self, secret: Option<&str>) -> String {
         match (self, secret) {
             (Self::Secret, Some(secret)) => format!(
@@ -57,12 +58,12 @@ impl Lack {
     }
 }
 
-/// What is in the way of an attempt. Names secrets, and never has their values.
+/// What keeps a worker from running a call. Contains names of secrets, and never their values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
     /// What kind of thing is lacking.
     pub lack: Lack,
-    /// The name of the secret, where it is one.
+    /// The secret's name, where one is lacking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// One clause for people, about the worker.
@@ -73,7 +74,7 @@ pub struct Obstacle {
     pub worker: String,
 }
 
-/// A tool that a worker could not run, whatever the arguments of a call.
+/// A tool that a worker cannot run, whatever the arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inability {
     /// The tool.
@@ -85,11 +86,11 @@ pub struct Inability {
     pub obstacle: Obstacle,
 }
 
-/// Where a failure that is about a secret has its name.
+/// The detail of a failure that contains a secret's name.
 const SECRET: &str = "secret";
 
 impl Obstacle {
-    /// What keeps this worker from a call, or a tool.
+    /// What keeps this worker from a call or a tool.
     pub fn new(lack: Lack, why: &Message, worker: impl Into<String>) -> Self {
         Self {
             lack,
@@ -100,7 +101,7 @@ impl Obstacle {
         }
     }
 
-    /// What an executor says before anything was sent.
+    /// The obstacle behind an executor's failure, before anything was sent.
     pub fn of(failure: &ToolFailure, worker: impl Into<String>) -> Self {
         let details = failure.details.as_ref();
         let secret = details.and_then(|details| details.get(SECRET)?.as_str());
@@ -120,12 +121,12 @@ impl Obstacle {
         serde_json::json!({ SECRET: name })
     }
 
-    /// Whether it is the same thing that is lacking, here or on another worker.
+    /// Whether the same thing is lacking, here or on another worker.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.lack == other.lack && self.why == other.why
     }
 
-    /// What an operator does about it: one clause.
+    /// What an operator can do about it: one clause.
     pub fn remedy(&self) -> String {
         self.lack.remedy(self.secret.as_deref())
     }

@@ -1,6 +1,6 @@
 //! **May the effect have happened?** What an executor says about one attempt.
 //!
-//! An executor answers with one of four words, and the word is a claim about the world:
+//! An executor answers with one of four words, and each word is a claim about the world:
 //!
 //! - [`Outcome::Applied`]: the tool answered that it did what was asked.
 //! - [`Outcome::NotStarted`]: it is *proven* that nothing reached the tool: the program was not found, the name did
@@ -8,8 +8,8 @@
 //! - [`Outcome::DefiniteFailure`]: the tool answered, and the answer says that there was no effect.
 //! - [`Outcome::Unknown`]: everything else. A timeout, a broken connection, an undeclared status, a killed process.
 //!
-//! In doubt (no pun) an executor says `Unknown`: a wrong `Unknown` costs a person a look,
-//! a wrong `NotStarted` costs somebody a second charge.
+//! When an executor is not sure it says `Unknown`: a wrong `Unknown` costs a person a look, a wrong `NotStarted` costs a
+//! customer a second charge.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ use crate::{
 /// What one attempt came to.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The tool did it. `flaw` is set when its answer could not be used, or not kept as it is: the effect stands all the same.
+    /// The tool did it. `flaw` is set when its answer cannot be used, or cannot be stored as it is; the effect stands all the
+    /// same.
     Applied {
         /// The tool's answer: one JSON value, without NUL characters.
         result: Box<RawValue>,
@@ -41,7 +42,7 @@ pub enum Outcome {
 }
 
 words! {
-    /// The word of an [`Outcome`] without its data, as it stands in `attempts.outcome`.
+    /// The word of an [`Outcome`] without its data, as stored in `attempts.outcome`.
     OutcomeWord {
         /// The tool did it.
         Applied = "applied",
@@ -55,7 +56,7 @@ words! {
 }
 
 impl Outcome {
-    /// With every text of its failure changed as `change` says.
+    /// The outcome with every text of its failure replaced by what `change` returns.
     #[must_use]
     pub fn reworded(self, change: impl Fn(&str) -> Option<String>) -> Self {
         match self {
@@ -79,11 +80,11 @@ impl Outcome {
         }
     }
 
-    /// What this answer of an `idempotent` tool is worth when an earlier request under the same key may still be at work, or
-    /// may have had its effect.
+    /// What an answer of an `idempotent` tool proves when an earlier request with the same key may still be running, or may
+    /// have had its effect.
     ///
-    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and a number of rows that was not
-    /// expected may be what the earlier one left to change: neither says that nothing was done.
+    /// Then 409 means "in progress" (as in the IETF draft on the `Idempotency-Key` header), and an unexpected number of rows
+    /// may be what the earlier request left to change: neither proves that nothing was done.
     #[must_use]
     pub fn after_unknown(self) -> Self {
         match self {
@@ -100,7 +101,7 @@ impl Outcome {
         }
     }
 
-    /// Why nothing can be done with the answer of a tool that did it. An answer in which characters were replaced is of use.
+    /// Why the answer of a successful tool cannot be used. An answer in which characters were replaced can be used.
     pub fn useless(&self) -> Option<&ToolFailure> {
         match self {
             Self::Applied { flaw, .. } => flaw.as_ref().filter(|flaw| !flaw.is_mended()),
@@ -132,7 +133,7 @@ pub struct ToolFailure {
     pub details: Option<serde_json::Value>,
     /// Whether the tool's answer is there all the same: see [`ToolFailure::mended`].
     pub(crate) is_mark: bool,
-    /// Why the platform ended the attempt, where it was not the tool.
+    /// Why the platform ended the attempt, where the tool was not the reason.
     pub(crate) taken_back: Option<TakenBack>,
 }
 
@@ -148,17 +149,17 @@ pub struct ToldFailure<'a> {
 }
 
 impl ToolFailure {
-    /// Whether it is an HTTP 409, or rows were not those that were expected: a repetition can meet either.
+    /// Whether it is an HTTP 409, or an unexpected number of rows: a repetition may get either.
     fn may_be_repetition(&self) -> bool {
         let detail = |name| self.details.as_ref().and_then(|details| details.get(name));
         let status = detail("status").and_then(serde_json::Value::as_u64);
         status == Some(409) || detail(ToolFailure::EXPECTED_ROWS).is_some()
     }
 
-    /// The detail of a failure that says how many rows a statement was expected to return or change.
+    /// The detail with the number of rows that a statement was expected to return or change.
     pub const EXPECTED_ROWS: &'static str = "expected_rows";
 
-    /// The mark of an answer in which characters were replaced that cannot be kept: it is there, and not quite what was sent.
+    /// The flaw of an answer in which characters were replaced: the answer is there, and not exactly as it was sent.
     pub fn mended() -> Self {
         const SAID: Message = Message::fixed(
             "some characters of the tool's answer were NUL or not Unicode; each stands as U+FFFD (\u{fffd}) in `result`",
@@ -171,7 +172,7 @@ impl ToolFailure {
         .with_details(serde_json::json!({ "characters_replaced": true }))
     }
 
-    /// Whether it is [`ToolFailure::mended`]: no failure, but a mark on an answer that can be used.
+    /// Whether it is [`ToolFailure::mended`]: no failure, but the flaw of an answer that can be used.
     pub const fn is_mended(&self) -> bool {
         self.is_mark
     }
@@ -201,19 +202,19 @@ impl ToolFailure {
         }
     }
 
-    /// Of an attempt that the platform ended and not its tool: it counts for nothing against `max_attempts`.
+    /// Marks an attempt that the platform ended and not its tool: it does not count against `max_attempts`.
     #[must_use]
     pub const fn taken_back(mut self, why: TakenBack) -> Self {
         self.taken_back = Some(why);
         self
     }
 
-    /// Why the platform ended the attempt, where it was not the tool.
+    /// Why the platform ended the attempt, where the tool was not the reason.
     pub const fn why_taken_back(&self) -> Option<TakenBack> {
         self.taken_back
     }
 
-    /// With diagnostics for people. NUL characters, which Postgres cannot read out of JSON, are replaced.
+    /// Adds diagnostics for people. NUL characters, which Postgres cannot read in JSON, are replaced.
     #[must_use]
     pub fn with_details(mut self, mut details: serde_json::Value) -> Self {
         replace_texts(&mut details, &|text| {
@@ -223,7 +224,7 @@ impl ToolFailure {
         self
     }
 
-    /// With every text in it changed as `change` says; `None` leaves a text as it is.
+    /// Replaces every text in it by what `change` returns; `None` leaves a text as it is.
     #[must_use]
     pub fn reworded(mut self, change: impl Fn(&str) -> Option<String>) -> Self {
         self.message = self
@@ -235,7 +236,7 @@ impl ToolFailure {
         self
     }
 
-    /// With the pause that the remote asked for.
+    /// Adds the pause that the remote asked for.
     #[must_use]
     pub fn with_retry_after(mut self, pause: Option<Duration>) -> Self {
         self.retry_after_ms = pause.map(|p| u64::try_from(p.as_millis()).unwrap_or(u64::MAX));

@@ -1,18 +1,18 @@
 //! **Whose prefix is it?**
 //!
-//! A prefix of NATS belongs to one ledger: its calls are those that callers ask for there, and its pointers lie in the
-//! stream. The ledger's mark says whose it is, for it carries the ledger's identity. A process that leaves one names the mark
-//! that it replaces, so of two that come at once one comes second.
+//! A prefix of NATS belongs to one ledger: its callers ask for that ledger's calls, and the stream has that ledger's pointers.
+//! The watermark in NATS shows which, for it contains the ledger's id. A process that publishes a watermark names the one that
+//! it replaces, so of two ledgers that come at once one fails.
 //!
 //! ```text
-//!   there is no mark                        a new nats-server, or one that lost its files   free
-//!   the mark has no identity                left by a program of the release before         unnamed
-//!   the mark has this ledger's identity     this fleet's                                    ours
-//!   the mark has another identity           another fleet's: it stays where it is           foreign
+//!   there is no watermark                        a new nats-server, or one that lost its files   free
+//!   the watermark has no identity                left by a program of the release before         unnamed
+//!   the watermark has this ledger's identity     this fleet's                                    ours
+//!   the watermark has another identity           another fleet's: it stays where it is           foreign
 //! ```
 //!
-//! A dump, a backup and a replica are the same ledger as what they were made of, which may have lost writes; that is
-//! [`crate::standing`]'s question. Nothing that another ledger left says anything about this one.
+//! A dump, a backup and a replica are the same ledger as their original, but may have lost writes; that is
+//! [`crate::lost_writes`]'s question. Another ledger's watermark says nothing about this one.
 
 use std::fmt;
 
@@ -20,15 +20,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{LedgerId, Prefix},
-    standing::Mark,
+    lost_writes::Watermark,
 };
 
-/// What is kept in NATS: fields may be added, none is renamed.
+/// The watermark as NATS keeps it: fields may be added, none is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftMark {
+pub struct LeftWatermark {
     /// Where the ledger was, and which one it is.
     #[serde(flatten)]
-    pub mark: Mark,
+    pub watermark: Watermark,
     /// Its host and database, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -53,27 +53,27 @@ impl fmt::Display for LedgerName {
     }
 }
 
-/// Whose a prefix is.
+/// The owner of a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrefixOwner {
     /// No ledger's.
     Free,
-    /// A mark without an identity lies there.
-    Unnamed(Mark),
+    /// A watermark without a ledger's id is stored.
+    Unnamed(Watermark),
     /// This ledger's.
-    Ours(Mark),
+    Ours(Watermark),
     /// Another ledger's.
     Foreign(LedgerName),
 }
 
-/// Compares.
-pub fn owner(ours: LedgerId, left: Option<LeftMark>) -> PrefixOwner {
-    let Some(LeftMark { mark, place }) = left else {
+/// Decides by the ledger's id.
+pub fn owner(ours: LedgerId, left: Option<LeftWatermark>) -> PrefixOwner {
+    let Some(LeftWatermark { watermark, place }) = left else {
         return PrefixOwner::Free;
     };
-    match mark.ledger_id {
-        None => PrefixOwner::Unnamed(mark),
-        Some(id) if id == ours => PrefixOwner::Ours(mark),
+    match watermark.ledger_id {
+        None => PrefixOwner::Unnamed(watermark),
+        Some(id) if id == ours => PrefixOwner::Ours(watermark),
         Some(id) => PrefixOwner::Foreign(LedgerName { id, place }),
     }
 }
@@ -88,9 +88,9 @@ pub fn owner(ours: LedgerId, left: Option<LeftMark>) -> PrefixOwner {
 pub struct ForeignLedger {
     /// The prefix.
     pub prefix: Prefix,
-    /// Whose it is.
+    /// The ledger that has it.
     pub theirs: LedgerName,
-    /// Whose this process is.
+    /// The ledger of this process.
     pub ours: LedgerName,
 }
 
@@ -99,14 +99,14 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::standing::WalPosition;
+    use crate::lost_writes::WalPosition;
 
     const OURS: LedgerId = LedgerId(Uuid::from_u128(1));
     const THEIRS: LedgerId = LedgerId(Uuid::from_u128(2));
 
-    fn left(ledger_id: Option<LedgerId>) -> LeftMark {
-        LeftMark {
-            mark: Mark {
+    fn left(ledger_id: Option<LedgerId>) -> LeftWatermark {
+        LeftWatermark {
+            watermark: Watermark {
                 ledger_id,
                 system_identifier: "7001".to_owned(),
                 timeline: 2,
@@ -121,9 +121,9 @@ mod tests {
     fn the_identity_alone_decides_whose_a_prefix_is() {
         assert_eq!(owner(OURS, None), PrefixOwner::Free);
         let (nameless, own) = (left(None), left(Some(OURS)));
-        let unnamed = PrefixOwner::Unnamed(nameless.mark.clone());
+        let unnamed = PrefixOwner::Unnamed(nameless.watermark.clone());
         assert_eq!(owner(OURS, Some(nameless)), unnamed);
-        let ours = PrefixOwner::Ours(own.mark.clone());
+        let ours = PrefixOwner::Ours(own.watermark.clone());
         assert_eq!(owner(OURS, Some(own)), ours);
         let foreign = owner(OURS, Some(left(Some(THEIRS))));
         let place = Some("db.example:5432/toolfleet".to_owned());
@@ -132,22 +132,28 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_survives_its_way_through_nats() {
-        let mark = left(Some(OURS));
-        let text = serde_json::to_string(&mark).unwrap();
+    fn a_watermark_survives_its_way_through_nats() {
+        let watermark = left(Some(OURS));
+        let text = serde_json::to_string(&watermark).unwrap();
         assert!(text.contains("\"16/AB\""), "{text}");
-        assert_eq!(serde_json::from_str::<LeftMark>(&text).unwrap(), mark);
+        assert_eq!(
+            serde_json::from_str::<LeftWatermark>(&text).unwrap(),
+            watermark
+        );
     }
 
     #[test]
-    fn marks_of_the_release_before_are_read_and_have_no_identity() {
+    fn watermarks_of_the_release_before_are_read_and_have_no_identity() {
         let before =
             r#"{"system_identifier":"7001","timeline":2,"quarantines":1,"wal_lsn":"16/AB"}"#;
-        let expected = LeftMark {
+        let expected = LeftWatermark {
             place: None,
             ..left(None)
         };
-        assert_eq!(serde_json::from_str::<LeftMark>(before).unwrap(), expected);
+        assert_eq!(
+            serde_json::from_str::<LeftWatermark>(before).unwrap(),
+            expected
+        );
         assert_eq!(serde_json::to_string(&expected).unwrap(), before);
     }
 

@@ -1,7 +1,8 @@
 //! **What does a probe's answer prove?** Pure: from a call in doubt to the arguments of its probe, from the answer to a finding.
 //!
-//! The expressions are the tool author's, the values in them come from models and remotes. Whatever is missing, of another
-//! kind or too long to compute makes the finding inconclusive: a probe may leave a doubt standing, never decide it by accident.
+//! The expressions are the tool author's; the values in them come from models and remotes. A value that is missing, of another
+//! kind, or too long to compute makes the finding inconclusive: a probe may leave a doubt open, and never decides one by
+//! accident.
 
 use std::time::Duration;
 
@@ -26,13 +27,13 @@ pub struct Subject {
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// Who asked.
+    /// The caller's tenant.
     pub tenant: String,
     /// Its arguments.
     pub args: Value,
 }
 
-/// What the probe's tool said.
+/// The answer of the probe's tool.
 #[derive(Debug, Clone)]
 pub enum Said {
     /// It answered.
@@ -41,7 +42,7 @@ pub enum Said {
     No(Value),
 }
 
-/// What that proves.
+/// What the answer proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeFinding {
     /// The effect took place.
@@ -57,7 +58,7 @@ pub enum ProbeFinding {
 /// Probes of one call at most: with the pauses between them, more than eight hours.
 pub const PROBES_MAX: u32 = 100;
 
-/// How long after this many inconclusive probes the next one asks.
+/// The pause after this many inconclusive probes.
 pub fn pause(call: CallId, probes: u32) -> Duration {
     let policy = RetryPolicy {
         strategy: RetryStrategy::Exponential,
@@ -69,11 +70,11 @@ pub fn pause(call: CallId, probes: u32) -> Duration {
     delay::after_attempt(&policy, call, probes.clamp(1, PROBES_MAX))
 }
 
-/// The arguments that the probe's tool is asked with.
+/// The arguments of the probe.
 ///
 /// # Errors
 ///
-/// A sentence: a template cannot be read, or looks at something that the call does not have.
+/// A sentence: a template cannot be read, or uses a value that the call does not have.
 pub fn arguments(spec: &ProbeSpec, subject: &Subject) -> Result<Value, String> {
     let environment = environment();
     let terms = terms(subject, Term::from(()), Term::from(()));
@@ -88,7 +89,7 @@ pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> ProbeFinding {
         let value = expression
             .eval(terms(subject, result, error))
             .map_err(why)?;
-        // Not "anything that is not empty": a text "false" is no proof of anything.
+        // Not "anything that is not empty": a text "false" proves nothing.
         match value.kind() {
             ValueKind::Bool => Ok(value.is_true()),
             other => Err(format!(
@@ -125,7 +126,7 @@ pub fn judge(spec: &ProbeSpec, subject: &Subject, said: &Said) -> ProbeFinding {
     judged().unwrap_or_else(ProbeFinding::Inconclusive)
 }
 
-/// Every template and expression that cannot be read: JSON pointer below the probe, and why.
+/// Every template and expression that cannot be read: JSON pointer below the probe, and the reason.
 pub fn unreadable(spec: &ProbeSpec) -> Vec<(String, String)> {
     let environment = environment();
     let mut found = Vec::new();
@@ -186,7 +187,7 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(50_000));
     environment.set_recursion_limit(50);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    // Fuel counts instructions; these make much of little in a single one, and what they are given comes from remotes.
+    // Fuel counts instructions. These filters make large values in a single one, and remotes send their input.
     for filter in ["replace", "indent", "format", "batch", "slice", "pprint"] {
         environment.remove_filter(filter);
     }
@@ -242,7 +243,7 @@ fn fill(environment: &Environment<'_>, value: &Value, terms: &Term) -> Result<Va
     }
 }
 
-/// An engine's error without its text: that may quote what must not be repeated.
+/// An engine's error without its text, which may quote values that must not be shown.
 fn why(error: minijinja::Error) -> String {
     match error.kind() {
         ErrorKind::SyntaxError => error
@@ -256,7 +257,7 @@ fn why(error: minijinja::Error) -> String {
 
 type Members = std::collections::BTreeMap<&'static str, Term>;
 
-/// A JSON value for the engine. Integers keep every digit up to 128 bits; a longer number is given as its text.
+/// A JSON value for the engine. Integers keep every digit up to 128 bits; a longer number is passed as text.
 fn term(value: &Value) -> Term {
     match value {
         Value::Null => Term::from(()),

@@ -1,4 +1,4 @@
-//! The tools as this process knows them: read at start, then whatever is new, within a second.
+//! The tools as this process knows them: read at the start, then new versions within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,7 +26,7 @@ use crate::{
     wire::{code::Code, message::Message},
 };
 
-/// One version of one tool, ready to be used: its schema is compiled once.
+/// One version of one tool, with its schemas compiled.
 #[derive(Debug)]
 pub struct Tool {
     /// What was applied.
@@ -38,9 +38,9 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Why an answer is not what the tool's `output_schema` promises; `None` where it is, or where any answer will do.
+    /// Why an answer does not fit the tool's `output_schema`; `None` where it fits, or where there is no schema.
     ///
-    /// No value of the answer is quoted. Takes long for a large answer: do not run it where others wait.
+    /// The reason quotes no value of the answer. Takes long for a large answer: do not run it on a thread of the runtime.
     pub fn answer_problem(&self, answer: &RawValue) -> Option<ToolFailure> {
         let schema = self.output.as_ref()?;
         let problem = match arguments::parse_any(answer.get().as_bytes(), &Limits::ANSWER) {
@@ -69,23 +69,23 @@ impl Tool {
     }
 }
 
-/// Every version of every tool this process can read, and which are retired. Cheap to clone; all clones are one.
+/// Every version of every tool that this process can read, and which are retired. Cheap to clone; clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<RwLock<Tools>>);
 
 #[derive(Debug, Default)]
 struct Tools {
-    /// How often the ledger had lost writes when they were read.
+    /// The number of quarantines when they were read.
     quarantines: i32,
     rev: i64,
     tools: HashMap<ToolName, Versions>,
 }
 
-/// What there is of one tool.
+/// The versions of one tool.
 #[derive(Debug, Default)]
 struct Versions {
     by_number: BTreeMap<i32, Arc<Tool>>,
-    /// This one and those before it are retired; 0: none is.
+    /// This version and those before it are retired; 0: none is.
     retired_up_to: i32,
 }
 
@@ -99,24 +99,24 @@ impl Versions {
     }
 }
 
-/// What a caller finds who names a tool, and perhaps a version of it.
+/// What a caller finds under the name of a tool, and perhaps a version.
 #[derive(Debug)]
 pub enum Lookup {
     /// It takes new calls.
     Offered(Arc<Tool>),
-    /// It is there, and takes none any more.
+    /// It exists, and takes no new calls.
     Retired(Arc<Tool>),
-    /// The tool is there, that version is not.
+    /// The tool exists, that version does not.
     NoSuchVersion(i32),
-    /// There is no version of it.
+    /// The tool does not exist.
     NoSuchTool,
 }
 
 impl Registry {
-    /// How often new versions are looked for, whether or not the bell rings.
+    /// How often new versions are looked for, even without the bell.
     pub const POLL: Duration = Duration::from_secs(1);
 
-    /// What a new call gets that asks for this version, or for none.
+    /// The tool for a new call that asks for this version, or for none.
     pub fn look_up(&self, tool: &ToolName, version: Option<i32>) -> Lookup {
         self.read(|known| {
             let Some(versions) = known.tools.get(tool) else {
@@ -137,7 +137,7 @@ impl Registry {
         })
     }
 
-    /// The newest version, retired or not: what the fleet itself asks for, a probe for instance.
+    /// The newest version, retired or not: for calls of the fleet itself, such as a probe.
     pub fn current(&self, tool: &ToolName) -> Option<Arc<Tool>> {
         self.read(|known| known.tools.get(tool)?.newest().map(Arc::clone))
     }
@@ -150,7 +150,7 @@ impl Registry {
         })
     }
 
-    /// Whether there is any version of it.
+    /// Whether it has any version.
     pub fn knows(&self, tool: &ToolName) -> bool {
         self.current(tool).is_some()
     }
@@ -164,7 +164,7 @@ impl Registry {
         })
     }
 
-    /// The newest version of every tool, retired or not: their open calls are still to be run.
+    /// The newest version of every tool, retired or not: retired ones may have open calls.
     pub fn all_current(&self) -> Vec<Arc<Tool>> {
         self.read(|known| {
             let newest = known.tools.values().filter_map(Versions::newest);
@@ -183,9 +183,9 @@ impl Registry {
         })
     }
 
-    /// Reads what is new. A version that this program cannot read is left out and said.
+    /// Reads what is new. A version that this program cannot read is left out and logged.
     ///
-    /// After lost writes everything is read anew: tools may be gone, and revisions are given out again.
+    /// After lost writes everything is read anew: tools may be gone, and revisions are used again.
     ///
     /// # Errors
     ///
@@ -241,14 +241,14 @@ impl Registry {
     fn retire(&self, rev: i64, tool: &str, version: i32) {
         let mut known = self.write();
         known.rev = known.rev.max(rev);
-        // A name that this program cannot read is that of a tool which it has left out.
+        // An unreadable name belongs to a tool that this program has left out.
         if let Ok(tool) = tool.parse() {
             let versions = known.tools.entry(tool).or_default();
             versions.retired_up_to = versions.retired_up_to.max(version);
         }
     }
 
-    /// Keeps the registry fresh until `stop`: on the bell, and once a second without it.
+    /// Keeps the registry up to date until `stop`: at the bell, and once a second without it.
     pub async fn keep_fresh(self, pool: PgPool, bus: Bus, stop: CancellationToken) {
         let mut bell = match bus.client.subscribe(bus.subjects.control_changed()).await {
             Ok(bell) => Some(bell),
@@ -263,7 +263,7 @@ impl Registry {
                     Some(bell) => bell.next().await.is_some(),
                     None => false,
                 };
-                // No bell any more; the poll goes on without it.
+                // The bell is gone; the poll goes on without it.
                 if !rung {
                     std::future::pending::<()>().await;
                 }
@@ -285,14 +285,14 @@ impl Registry {
     fn write(&self) -> RwLockWriteGuard<'_, Tools> {
         self.0
             .write()
-            .expect("nobody panics while holding the registry")
+            .expect("no thread panics while holding the registry")
     }
 
     fn read<T>(&self, of: impl FnOnce(&Tools) -> T) -> T {
         of(&self
             .0
             .read()
-            .expect("nobody panics while holding the registry"))
+            .expect("no thread panics while holding the registry"))
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
                 .unwrap()
                 .contains("the answer: expected object")
         );
-        // Any kind of value can be promised, and without a promise any answer will do.
+        // Any kind of value can be promised; without a schema every answer is accepted.
         assert_eq!(problem(&tool(json!({"type": "array"})), "[]"), None);
         assert_eq!(problem(&tool(json!(null)), r#"{"id": 1, "id": 2}"#), None);
     }

@@ -7,14 +7,17 @@
 //! | `definite_failure` | again if the policy covers the code | as `read` | as `read` | fail |
 //! | `unknown` | again if the policy covers the code | as `read` | again while its key is honoured | **in doubt** |
 //!
-//! "Again" holds only while attempts and time are left; otherwise `read` and `transaction` fail, and `idempotent` fails or,
-//! when what this or an earlier attempt may have done stays unknown, goes in doubt. Only the tool's own answer settles an
-//! earlier unknown: it recognises the key, so what it says is about that key (but for 409, see [`Outcome::after_unknown`]).
-//! That a later attempt never started settles nothing. A `transaction` leaves nothing unknown: whatever moves its call locks
-//! the row that its COMMIT needs, so a move says that the effect is not there and never will be (see [`Effect::may_doubt`]).
-//! An attempt is spent by a tool: what the platform took back ([`crate::taken_back`]) is tried again whatever the policy
-//! says, and one that was lost with its worker has a table of its own ([`after_loss`]).
-//! A call that was taken back has a table of its own (`cancelled`).
+//! "Again" holds only while attempts and time are left. Otherwise `read` and `transaction` fail; `idempotent` fails, or goes in
+//! doubt when the effect of this or an earlier attempt stays unknown. Only the tool's own answer settles an earlier unknown:
+//! the tool recognises the key, so its answer is about that key (except 409, see [`Outcome::after_unknown`]). That a later
+//! attempt never started settles nothing.
+//!
+//! A `transaction` leaves nothing unknown. Every move of its call locks the row that its COMMIT needs, so a move proves that
+//! there is no effect and never will be (see [`Effect::may_doubt`]).
+//!
+//! Only attempts that the tool has spent are counted. An attempt that the platform took back ([`crate::taken_back`]) is tried
+//! again whatever the policy says; an attempt that was lost with its worker has a table of its own ([`after_loss`]), and so has
+//! a call that was cancelled (`cancelled`).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -37,30 +40,30 @@ use crate::{
     taken_back::TakenBack,
 };
 
-/// What a decision is made from.
+/// The facts for a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// What running it again would mean.
     pub effect: Effect,
     /// The tool's policy.
     pub policy: &'a RetryPolicy,
-    /// How many attempts tools have spent, this one included.
+    /// How many attempts count against the tool's limit, this one included.
     pub attempts_spent: u32,
-    /// Why the platform ended the attempt, where it was not the tool.
+    /// Why the platform ended the attempt, where the tool was not the reason.
     pub taken_back: Option<TakenBack>,
     /// The pause before the next attempt, from [`crate::delay::after_attempt`] or [`TakenBack::pause`].
     pub pause: Duration,
     /// How much of the call's time is left.
     pub remaining: Duration,
-    /// Whether an attempt before this one may have had its effect.
+    /// Whether an earlier attempt may have had its effect.
     pub earlier_unknown: bool,
     /// How long the tool still honours its downstream key; `None` where it has none.
     pub key_remaining: Option<Duration>,
-    /// Whether somebody has asked the call to stop.
+    /// Whether the call was cancelled.
     pub cancelled: bool,
 }
 
-/// What follows an attempt that ended like this.
+/// What follows an attempt with this outcome.
 pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
     let read = match situation.effect {
         Effect::Read => true,
@@ -97,8 +100,8 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
     }
 }
 
-/// What follows an attempt that the platform ended. No policy is asked: the tool has not failed. Nor is the time that is left,
-/// for a call that waits beyond its deadline expires.
+/// What follows an attempt that the platform ended. The policy does not apply, for the tool has not failed. Nor does the time
+/// that is left: a call that waits beyond its deadline expires.
 fn after_taken_back(situation: &Situation<'_>, word: OutcomeWord) -> RetryDecision {
     let unknown = word == OutcomeWord::Unknown;
     let forgotten = || {
@@ -116,7 +119,7 @@ fn after_taken_back(situation: &Situation<'_>, word: OutcomeWord) -> RetryDecisi
     }
 }
 
-/// Another attempt if the policy covers the failure and attempts, time and the key's validity are left.
+/// Another attempt, if the policy covers the failure and attempts, time and the key's validity are left.
 fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) -> RetryDecision {
     let unknown = match word {
         OutcomeWord::Unknown => true,
@@ -155,8 +158,8 @@ fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) ->
     RetryDecision::Again(pause)
 }
 
-/// Whether a claimed call must not be run any more, because an attempt before may have had its effect and the tool would
-/// not recognise the key again.
+/// Whether a claimed call must not run any more, because an earlier attempt may have had its effect and the tool would not
+/// recognise the key.
 pub fn key_is_forgotten(
     effect: Effect,
     earlier_unknown: bool,
@@ -170,16 +173,16 @@ pub fn key_is_forgotten(
 pub struct Loss {
     /// What running it again would mean.
     pub effect: Effect,
-    /// How many of the call's workers were lost, this one included. One that was leaving in order does not count.
+    /// How many workers the call has lost, this one included. A worker that was leaving in order does not count.
     pub lost: u32,
     /// How many the tool allows, [`crate::manifest::Manifest::losses`].
     pub allowed: u32,
-    /// Whether somebody has asked the call to stop.
+    /// Whether the call was cancelled.
     pub cancelled: bool,
 }
 
-/// Whether a call has lost more workers than its tool allows: one that kills its workers must not go on. A `once` call is in
-/// doubt after the first one.
+/// Whether a call has lost more workers than its tool allows: a call that kills its workers must not go on. A `once` call is in
+/// doubt after the first loss.
 pub const fn is_poison(loss: Loss) -> bool {
     match loss.effect {
         Effect::Read | Effect::Idempotent | Effect::Transaction => loss.lost > loss.allowed,
@@ -187,9 +190,9 @@ pub const fn is_poison(loss: Loss) -> bool {
     }
 }
 
-/// What follows when the worker of a running call died: nobody knows how far it came.
+/// What follows when the worker of a running call died, and how far the call came is unknown.
 ///
-/// The attempt is not spent: the platform lost it, not the tool.
+/// The attempt does not count against the tool's limit: the platform lost it, not the tool.
 pub fn after_loss(loss: Loss) -> RetryDecision {
     if loss.cancelled {
         return after_cancel(loss.effect, OutcomeWord::Unknown, false);

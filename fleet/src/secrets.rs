@@ -9,25 +9,25 @@ use std::{
 
 use secrecy::SecretString;
 
-/// Where secrets come from: a folder with a file per secret, then environment variables `TOOLFLEET_SECRET_<NAME>`.
+/// Where secrets are read: a folder with a file per secret, then environment variables `TOOLFLEET_SECRET_<NAME>`.
 #[derive(Debug, Clone)]
 pub struct Secrets {
     folder: Option<PathBuf>,
     environment: fn(&str) -> Option<OsString>,
 }
 
-/// A secret that cannot be had. The message names the secret, never its value.
+/// A secret that cannot be resolved. The message contains its name, never its value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// Neither the folder nor the environment has it.
     #[error("secret {0} is neither in the secrets folder nor in the environment")]
     Missing(String),
-    /// The reference is not a name; it is not repeated here, for it may be a secret put in the wrong place.
+    /// The reference is not a name. It is not repeated here, for it may be a secret in the wrong place.
     #[error(
         "a secret is named secret://NAME, with 1 to 64 letters, digits, underscores or hyphens"
     )]
     InvalidName,
-    /// Its file is there and cannot be read.
+    /// Its file exists and cannot be read.
     #[error("secret {name} cannot be read from the secrets folder")]
     Unreadable {
         /// The secret.
@@ -35,13 +35,13 @@ pub enum SecretError {
         /// What the system says.
         source: io::Error,
     },
-    /// It is not something a header or an environment variable could carry.
+    /// Its value cannot be used in a header or an environment variable.
     #[error("secret {0} is not UTF-8 text, holds a NUL character or is larger than 64 KiB")]
     Unusable(String),
 }
 
 impl SecretError {
-    /// The name of the secret, where the reference has one.
+    /// The secret's name, where the reference has one.
     pub fn secret(&self) -> Option<&str> {
         match self {
             Self::Missing(name) | Self::Unusable(name) | Self::Unreadable { name, .. } => {
@@ -61,7 +61,7 @@ impl Default for Secrets {
 impl Secrets {
     /// The scheme of a reference.
     pub const SCHEME: &'static str = "secret://";
-    /// What stands before a secret's name in the environment.
+    /// The beginning of a secret's environment variable.
     pub const VARIABLE_PREFIX: &'static str = "TOOLFLEET_SECRET_";
     /// The most bytes a secret may have.
     pub const SIZE_MAX: usize = 64 * 1024;
@@ -74,11 +74,11 @@ impl Secrets {
         }
     }
 
-    /// The value itself, or what `secret://NAME` stands for. A file's trailing newline is no part of a secret.
+    /// The value itself, or the secret that `secret://NAME` refers to. A file's trailing newline is not part of the secret.
     ///
     /// # Errors
     ///
-    /// The reference names a secret that is not there, or not usable.
+    /// The reference names a secret that does not exist or cannot be used.
     pub fn resolve(&self, value: &str) -> Result<SecretString, SecretError> {
         let Some(name) = value.strip_prefix(Self::SCHEME) else {
             return Ok(value.into());
@@ -102,7 +102,7 @@ impl Secrets {
     }
 }
 
-/// The file's bytes, and one more than a secret may have if there are more; `None` if there is no such file.
+/// The file's bytes, and one more if it is too large; `None` if there is no such file.
 fn read(folder: &Path, name: &str) -> Result<Option<Vec<u8>>, SecretError> {
     let unreadable = |source| SecretError::Unreadable {
         name: name.to_owned(),
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of its own for each test; removed by the system's own tidying if the test fails.
+    /// A folder of its own for each test. If the test fails, the system's own cleanup removes it.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,17 +1,17 @@
-//! Which values of a call are nobody's business, and where they stand.
+//! The sensitive values of a call, and their places.
 //!
-//! What the ledger keeps of arguments and answers is decided here; what its views show, and what it keeps of a result that a
-//! person or a transaction gave, by `toolfleet.veiled` in the migrations, which reads pointers as this file does.
+//! This file decides what the ledger keeps of arguments and answers. `toolfleet.veiled` in the migrations decides what the
+//! views show, and what the ledger keeps of a result that a person or a transaction gave; it reads pointers as this file does.
 
 use serde_json::Value;
 
 use crate::manifest::{Sensitive, SensitiveMode};
 
-/// Stands in a message where a sensitive value stood.
+/// Replaces a sensitive value in a message.
 pub const MASKED: &str = "[masked]";
-/// Stands where a value was that is not kept.
+/// Replaces a value that is not kept.
 const OMITTED: &str = "[omitted]";
-/// Shorter texts are not looked for in messages: they would be found everywhere.
+/// Shorter texts are not searched for in messages: they would be found everywhere.
 const TELLING: usize = 4;
 
 impl Sensitive {
@@ -24,8 +24,8 @@ impl Sensitive {
         })
     }
 
-    /// What may be kept of arguments or an answer once their call is over; `None` where all of it may. JSON text; numbers
-    /// stay as they are written.
+    /// What the ledger may keep of arguments or an answer once their call is over; `None` where that is everything. JSON text;
+    /// numbers stay as they are written.
     pub fn kept(&self, text: &str) -> Option<String> {
         match self.mode {
             SensitiveMode::Mask => None,
@@ -36,7 +36,7 @@ impl Sensitive {
                             pointer.split('/').skip(1).map(unescaped).collect();
                         omit(&mut value, &segments);
                     }
-                    // Where much of little is left out, saying so could take many times the room.
+                    // Where many small values are left out, the marks for them could be many times larger.
                     let kept = value.to_string();
                     if kept.len() > 2 * text.len() + OMITTED.len() {
                         omitted()
@@ -44,13 +44,13 @@ impl Sensitive {
                         kept
                     }
                 }
-                // Nobody knows what stands where in it.
+                // The places of sensitive values in it are unknown.
                 Err(_unreadable) => omitted(),
             }),
         }
     }
 
-    /// The sensitive texts and numbers in a value that are long enough to be recognised elsewhere; the longest first.
+    /// The sensitive texts and numbers in a value that are long enough to be recognised elsewhere, the longest first.
     pub fn texts(&self, value: &Value) -> Vec<String> {
         let mut texts = Vec::new();
         for pointer in &self.pointers {
@@ -63,7 +63,7 @@ impl Sensitive {
     }
 }
 
-/// The text with each of these in it masked; `None` where there is none.
+/// The text with each of these masked; `None` where it contains none.
 pub fn masked(text: &str, hidden: &[String]) -> Option<String> {
     let found: Vec<&String> = hidden
         .iter()
@@ -189,7 +189,7 @@ mod tests {
         let value = serde_json::from_str(value).unwrap();
         let texts = at(&["/card", "/a~1b/~0", "/people/*/name", "/absent/x"]).texts(&value);
         let message = masked("4111-1111 of Ada L. paid 12345.60, code 123", &texts).unwrap();
-        // Three digits are found in any text, and say nothing.
+        // Three digits are found in any text, so they are not masked.
         assert_eq!(message, "[masked] of [masked] paid [masked], code 123");
         assert_eq!(masked("nothing", &texts), None);
     }

@@ -1,4 +1,4 @@
-//! **Is this move legal?** The only list of moves a call can make.
+//! **Is this move legal?** The only list of the moves of a call.
 //!
 //! ```text
 //!             accept              claim
@@ -9,12 +9,11 @@
 //!               expired / cancelled / failed                                     attempt answers late)
 //! ```
 //!
-//! Two things matter more than the picture.
-//! No path leads from `in_doubt` back to `queued`: what may have happened is never run again.
-//! And nothing leads out of a terminal state: a call has one outcome, for ever.
+//! Two rules matter more than the picture. No path leads from `in_doubt` back to `queued`: a call that may have had its effect
+//! never runs again. And nothing leads out of a terminal state: a call has one outcome, for ever.
 //!
-//! Every ending takes its state from here (`fleet/src/ending/`). The tables hold the same list (`legal_moves` on `open_calls`, `finished_calls_legal_move` on the history);
-//! `tests/tests/ledger/agreement.rs` compares them cell by cell.
+//! Every ending takes its state from here (`fleet/src/ending/`). Triggers have the same list (`legal_moves` on `open_calls`,
+//! `finished_calls_legal_move` on the history); `tests/tests/ledger/agreement.rs` compares them cell by cell.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -35,9 +34,9 @@ words! {
         Fail = "fail",
         /// Its deadline passed before an attempt could start.
         Expire = "expire",
-        /// The caller took it back.
+        /// The caller cancelled it.
         Cancel = "cancel",
-        /// Postgres lost writes: what it remembers of a `once` call cannot be trusted.
+        /// Postgres lost writes, so the row of a `once` call is not proof any more.
         Quarantine = "quarantine",
     }
 }
@@ -46,13 +45,13 @@ words! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a call that is {state} cannot {event}")]
 pub struct IllegalMove {
-    /// Where the call stood.
+    /// The state of the call.
     pub state: State,
-    /// What was to happen to it.
+    /// The event.
     pub event: Move,
 }
 
-/// Where a call stands after an event.
+/// The state of a call after an event.
 ///
 /// # Errors
 ///
@@ -64,12 +63,12 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
     match state {
         Queued => match event {
             Claim => Ok(Running),
-            // A cached answer and an open breaker end a call that never ran.
+            // A cached answer or an open breaker ends a call that never ran.
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
             Expire => Ok(Expired),
             Cancel => Ok(Cancelled),
-            // An `idempotent` call whose last attempt is unknown ran out of time before its next one.
+            // An `idempotent` call whose last attempt is unknown may run out of time before the next.
             Doubt | Quarantine => Ok(InDoubt),
             Again => illegal,
         },
@@ -78,7 +77,7 @@ pub const fn next(state: State, event: Move) -> Result<State, IllegalMove> {
             Doubt | Quarantine => Ok(InDoubt),
             Succeed => Ok(Succeeded),
             Fail => Ok(Failed),
-            // The attempt ended without an effect, and meanwhile time ran out or the caller had asked to stop.
+            // The attempt ended without an effect, and meanwhile time ran out or the caller cancelled.
             Expire => Ok(Expired),
             Cancel => Ok(Cancelled),
             Claim => illegal,

@@ -1,9 +1,9 @@
-//! **Who pays for an attempt?** Every reason for which the platform ends an attempt that its tool did not end, and its price.
+//! **Does an attempt count?** Every reason for which the platform ends an attempt that its tool did not end, and its cost.
 //!
-//! An attempt is spent by its tool: it was asked, and it answered, failed or kept silent. What the platform took back counts
-//! for nothing against `max_attempts`, whatever the retry policy says. It is bounded all the same: each reason that can
-//! come back at once waits longer each time, lost workers are counted apart ([`crate::retry::is_poison`]), and no attempt is
-//! begun behind the call's deadline.
+//! An attempt counts if its tool was asked, and answered, failed or kept silent. An attempt that the platform took back does
+//! not count against `max_attempts`, whatever the retry policy says. It is bounded all the same: the pause of a reason that can
+//! come back at once grows each time, lost workers are counted apart ([`crate::retry::is_poison`]), and no attempt begins after
+//! the call's deadline.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::call::words;
 words! {
     /// Why the platform ended an attempt. The word is the reason in the call's history.
     TakenBack {
-        /// The worker may not start anything: its lease was over before the tool was started.
+        /// The worker's lease was over before the tool was started, so it could start nothing.
         LeaseOver = "lease_over",
-        /// The attempt's time was over before the tool was started: the claim, or the machine, took all of it.
+        /// The attempt's time was over before the tool was started: the claim or a slow machine took all of it.
         StartedTooLate = "started_too_late",
-        /// Nobody answered the claim, and it was committed all the same.
+        /// The claim got no answer, and was committed all the same.
         ClaimGivenUp = "claim_given_up",
         /// The message named another tool than its call.
         WrongMessage = "wrong_message",
@@ -24,7 +24,7 @@ words! {
         ArgumentsUnread = "arguments_unread",
         /// The call was cancelled before the tool was started.
         CancelledBefore = "cancelled_before_start",
-        /// The worker left, and its grace was over.
+        /// The worker left, and its drain time was over.
         WorkerLeft = "worker_left",
         /// The guard of a program lost its worker's order before it was complete.
         OrderTakenBack = "order_taken_back",
@@ -41,24 +41,24 @@ words! {
     }
 }
 
-/// Who pays for an attempt that is followed by another.
+/// What an attempt that is followed by another counts against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptCost {
-    /// The tool: it was asked.
+    /// The tool's limit: the tool was asked.
     Spent,
-    /// Nobody: the platform took it back.
+    /// Nothing: the platform took it back.
     Unspent,
-    /// The platform: the worker was lost under it. Counted apart, for a call that kills its workers must not go on.
+    /// The call's losses: its worker was lost. Counted apart, for a call that kills its workers must not go on.
     Lost,
 }
 
 /// The first pause before a call that the platform took back is tried again: long enough for the reason to pass.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The longest one.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 impl TakenBack {
-    /// What the attempt costs: never one of the tool's.
+    /// What the attempt counts against; never the tool's limit.
     pub const fn cost(self) -> AttemptCost {
         match self {
             Self::WorkerLost | Self::AttemptOverdue => AttemptCost::Lost,
@@ -76,10 +76,10 @@ impl TakenBack {
         }
     }
 
-    /// How long the call waits before it is tried again; `before`: how many of its attempts were taken back already.
+    /// The pause before the call is tried again; `before`: how many of its attempts were taken back already.
     ///
-    /// What was lost or given up with a worker is tried elsewhere at once. Everything else may meet the same reason again,
-    /// so the pause doubles each time, up to half a minute.
+    /// An attempt that was lost or given up with a worker is tried elsewhere at once. Any other reason may come again, so the
+    /// pause doubles each time, up to half a minute.
     pub fn pause(self, before: u32) -> Duration {
         match self {
             Self::ClaimGivenUp | Self::WorkerLost | Self::AttemptOverdue => Duration::ZERO,

@@ -186,39 +186,65 @@ async fn nothing_else_is_served() {
 }
 
 #[tokio::test]
-async fn connections_past_the_limit_wait_for_a_slot() {
+async fn connections_that_drip_cost_their_place_and_no_probe() {
     let server = serve(ready()).await;
-    let mut held = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
+    let mut dripping = Vec::new();
+    // Twice: those of the second round took the places of the first.
+    for _ in 0..2 * CONNECTIONS_MAX {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n")
-            .await
-            .unwrap();
-        let mut answer = [0; 15];
-        stream.read_exact(&mut answer).await.unwrap();
-        held.push(stream);
+        stream.write_all(b"GET /healthz HT").await.unwrap();
+        dripping.push(stream);
     }
-    let mut waiting = Box::pin(server.get("/healthz"));
-    let early = timeout(Duration::from_millis(200), &mut waiting).await;
-    assert!(early.is_err(), "answered beyond the limit: {early:?}");
-    held.pop();
-    assert!(waiting.await.starts_with("HTTP/1.1 200 "));
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert!(server.get(path).await.starts_with("HTTP/1.1 200 "));
+    }
+    // The last ones are as good as any: their rest is still read.
+    let mut last = dripping.pop().unwrap();
+    last.write_all(b"TP/1.1\r\nHost: test\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let mut first = dripping.swap_remove(0);
+    let closed = timeout(Duration::from_secs(10), first.read(&mut [0; 1])).await;
+    assert!(matches!(closed.unwrap(), Ok(0) | Err(_)));
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
-    let server = serve(ready().idle_max(Duration::from_millis(100))).await;
-    for said in [
-        "",
-        "GET /healthz HT",
-        "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n",
-    ] {
+async fn a_connection_has_one_request() {
+    let server = serve(ready()).await;
+    let keeps = "GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: keep-alive\r\n\r\n";
+    let answer = server.ask(&keeps.repeat(2)).await;
+    assert_eq!(answer.matches("HTTP/1.1 200 ").count(), 1, "{answer}");
+    assert!(answer.contains("connection: close\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_connection_has_its_time_however_it_drips() {
+    let server = serve(ready().life_max(Duration::from_millis(300))).await;
+    for said in ["", "GET /healthz HT"] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(said.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let closed = timeout(Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
-        closed.expect("closed in time").unwrap();
+        let (mut reading, mut writing) = stream.into_split();
+        let dripping = async {
+            let mut ticks = tokio::time::interval(Duration::from_millis(50));
+            loop {
+                ticks.tick().await;
+                if writing.write_all(b"x").await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let mut answer = [0; 1];
+        let closed = async {
+            tokio::select! {
+                read = reading.read(&mut answer) => read,
+                () = dripping => unreachable!("it drips until it is closed"),
+            }
+        };
+        let closed = timeout(Duration::from_secs(10), closed).await;
+        assert!(matches!(closed.expect("closed in time"), Ok(0) | Err(_)));
     }
 }
 

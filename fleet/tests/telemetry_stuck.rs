@@ -11,7 +11,7 @@ use fleet::telemetry::{
 
 #[test]
 fn a_hanging_collector_holds_nothing_up() {
-    // The kernel takes the connection; nobody reads from it.
+    // The kernel takes the connection; nothing reads from it.
     let collector = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = collector.local_addr().expect("it has an address");
     let options = TelemetryOptions {

@@ -1,4 +1,4 @@
-//! What can happen next, and which of it is nobody's fault.
+//! What can happen next, and which steps are no fault.
 
 use fleet::call::Effect;
 
@@ -8,7 +8,7 @@ use crate::{
     state::{Registered, Step, System, is_write},
 };
 
-/// One step of somebody. The numbers are callers, calls or workers.
+/// One step of a participant. The numbers are callers, calls or workers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Action {
     /// Commits the call and is answered.
@@ -17,7 +17,7 @@ pub(crate) enum Action {
     AcceptUnanswered(u8),
     /// Neither commits nor is answered.
     AcceptLost(u8),
-    /// Tells a caller without a key that nobody knows.
+    /// Tells a caller without a key that the outcome is unknown.
     Refuse(u8),
 
     /// The sweep rings for a queued call.
@@ -190,7 +190,7 @@ impl Action {
         all
     }
 
-    /// Whether it happens by itself when nothing fails and nobody interferes. What is decided by such steps alone is
+    /// Whether it happens by itself when nothing fails and no person interferes. What is decided by such steps alone is
     /// what the protocol owes.
     pub(crate) fn is_natural(self, before: &System) -> bool {
         use Action::*;
@@ -224,7 +224,7 @@ impl Action {
                 let worker = row.worker.map(usize::from);
                 let live =
                     worker.and_then(|w| before.ledger.registered.get(w)) == Some(&Registered::Live);
-                // After lost writes the row may name an attempt that nobody runs any more: its time will be over.
+                // After lost writes the row may name an attempt that no worker runs any more: its time will be over.
                 let forgotten = || before.lost_writes && !before.is_run(&row);
                 !live || forgotten()
             }),

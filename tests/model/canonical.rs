@@ -1,7 +1,7 @@
-//! Worlds that differ only in what nobody can ever notice are made one, so that there are few enough to look at all.
+//! Worlds whose differences can never be noticed are made one, so that there are few enough to look at all.
 //!
-//! Nobody can notice how an attempt is called; what a process intends to say that no guard will let pass; what is
-//! remembered of an attempt that nobody can report about; and whether a worker process that has to do with nothing is an
+//! No process can notice how an attempt is called; what a process intends to say that no guard will let pass; what is
+//! remembered of an attempt that no worker can report about; and whether a worker process that has to do with nothing is an
 //! old one or a new one. A mutant that lacks such a guard is looked at without that simplification.
 
 use fleet::call::State;

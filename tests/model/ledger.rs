@@ -69,7 +69,7 @@ impl Protocol {
         Some(call)
     }
 
-    /// `claim.sql`, second half: the row is queued, and nobody has taken it back. Whether it was claimed.
+    /// `claim.sql`, second half: the row is queued, and not cancelled. Whether it was claimed.
     pub(crate) fn claim(&self, s: &mut System, worker: usize, claim: Claim) -> bool {
         let Job { call, attempt, .. } = claim.job;
         let at = usize::from(call);

@@ -23,7 +23,7 @@ pub(crate) const ONE_PLACE: &str = "a call is in one place";
 pub(crate) const EXISTS: &str = "a call whose id was given out exists";
 pub(crate) const FENCE: &str = "nothing is claimed for a worker that was declared gone";
 pub(crate) const CANCELLED: &str = "nothing is begun after a cancel was answered";
-pub(crate) const PRESENT: &str = "nobody is told that a call which exists does not";
+pub(crate) const PRESENT: &str = "no caller is told that a call which exists does not";
 
 /// What is checked in a configuration.
 pub(crate) fn of(config: &Config) -> Vec<Property<Protocol>> {
@@ -50,7 +50,7 @@ pub(crate) fn of(config: &Config) -> Vec<Property<Protocol>> {
         always(ONE_PLACE, |_, s| {
             calls().all(|at| s.ledger.open[at].is_none() || s.ledger.history[at].is_none())
         }),
-        // Postgres losing what it had committed is the one thing that nobody can promise away.
+        // That Postgres may lose what it had committed is the one thing that no promise can exclude.
         always(EXISTS, |_, s| {
             let told = |caller: &Caller| match *caller {
                 Caller::Told(call) => s.ledger.find(usize::from(call)).is_some(),
@@ -254,7 +254,7 @@ pub(crate) fn impossible(config: &Config) -> Vec<Action> {
     }
 }
 
-/// Whether the call is decided: nobody waits any more, and nothing will run.
+/// Whether the call is decided: no caller waits any more, and nothing will run.
 pub(crate) fn is_decided(protocol: &Protocol, s: &System) -> bool {
     let undecided = |row: &Row| matches!(row.state, State::Queued | State::Running);
     let waiting = |caller: &Caller| matches!(caller, Caller::Idle | Caller::Unsure);

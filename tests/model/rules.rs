@@ -25,7 +25,7 @@ pub(crate) struct Config {
     pub(crate) callers: usize,
     /// Whether the callers give the same key.
     pub(crate) keyed: bool,
-    /// Whether somebody takes the call back.
+    /// Whether a client cancels the call.
     pub(crate) cancel: bool,
     /// Whether Postgres may fall back to an older copy, once.
     pub(crate) failover: bool,
@@ -122,7 +122,7 @@ pub(crate) struct Learned {
     pub(crate) spent_before: u8,
     /// Whether an attempt before it may have had its effect.
     pub(crate) earlier_unknown: bool,
-    /// Whether somebody has asked to cancel.
+    /// Whether it was cancelled.
     pub(crate) cancelled: bool,
 }
 

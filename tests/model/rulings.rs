@@ -1,4 +1,4 @@
-//! What the sweep, people and a lossy failover decide about a call, whoever runs it.
+//! What the sweep, people and a lossy failover decide about a call, whatever runs it.
 
 use fleet::{
     call::{Effect, EffectKnown, State},
@@ -106,7 +106,7 @@ impl Protocol {
         true
     }
 
-    /// `toolfleet.settle`: what somebody who looked found out. Whoever looks sees the truth of this moment.
+    /// `toolfleet.settle`: what a person who looked found out. A look sees the truth of this moment.
     pub(crate) fn settle(&self, s: &mut System, at: usize, applied: bool) -> bool {
         let Some(row) = s.ledger.open[at].filter(|row| row.state == State::InDoubt) else {
             return false;
@@ -158,7 +158,7 @@ impl Protocol {
         true
     }
 
-    /// Postgres falls back to the copy; in one statement, before anybody else writes, what it says of calls is distrusted.
+    /// Postgres falls back to the copy; in one statement, before any other process writes, what it says of calls is distrusted.
     pub(crate) fn fail_over(&self, s: &mut System) -> bool {
         let Some(backup) = s.backup.take() else {
             return false;

@@ -11,7 +11,7 @@ pub(crate) const CALLS: usize = 2;
 /// Worker slots there may be.
 pub(crate) const WORKERS: usize = 3;
 
-/// A claim of a call. Names are random in the code; here the smallest name that nobody remembers is taken, which is
+/// A claim of a call. Names are random in the code; here the smallest name that no process remembers is taken, which is
 /// the same as long as names are only compared.
 pub(crate) type Attempt = u8;
 
@@ -94,11 +94,11 @@ pub(crate) enum Registered {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Worker {
     pub(crate) step: Step,
-    /// A claim that nobody waits for any more and that Postgres may still carry out.
+    /// A claim that no worker waits for any more and that Postgres may still carry out.
     pub(crate) late: Option<Claim>,
     /// A claim that this process gave up, and remembers.
     pub(crate) given_up: Option<Job>,
-    /// A tool that runs on without anybody who would report it.
+    /// A tool that runs on without a worker that would report it.
     pub(crate) orphan: Option<Job>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) enum Ran {
     NotStarted,
     /// Nothing was started, for a reason of the platform.
     TakenBack,
-    /// The tool said no, for good.
+    /// The tool said no, and it is not tried again.
     No,
     /// The tool said no; the policy says that it may be asked again.
     NotNow,
@@ -161,15 +161,15 @@ pub(crate) enum Caller {
     Unsure,
     /// Got this call's id.
     Told(u8),
-    /// Was told that nobody knows.
+    /// Was told that the outcome is unknown.
     Refused,
 }
 
-/// Somebody who takes call 0 back.
+/// The client that cancels call 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Cancel {
     Idle,
-    /// Its statement has seen the row in the open table and waits for whoever has it locked.
+    /// Its statement has seen the row in the open table and waits for the statement that has it locked.
     Waiting,
     /// Its statement found neither the old place nor the new one.
     SawNothing,
@@ -197,9 +197,9 @@ pub(crate) enum Breach {
     FinishedTwice,
     /// A claim was committed for a worker that had been declared dead or fenced.
     ClaimedPastFence,
-    /// An attempt began after somebody was told that the call is cancelled or will be.
+    /// An attempt began after a client was told that the call is cancelled or will be.
     ClaimedAfterCancel,
-    /// Somebody was told that a call which exists does not.
+    /// A client was told that a call which exists does not.
     ToldAbsent,
 }
 

@@ -59,7 +59,7 @@ impl Protocol {
         })
     }
 
-    /// `claim_read_back.sql`: waits for whoever still has the row, then believes what it sees.
+    /// `claim_read_back.sql`: waits for the statement that still has the row, then believes what it sees.
     pub(crate) fn read_back(&self, s: &mut System, worker: usize) -> bool {
         let Step::Silent(job) = s.workers[worker].step else {
             return false;
@@ -159,7 +159,7 @@ impl Protocol {
         }
     }
 
-    /// A tool that nobody waits for has its effect after all.
+    /// A tool without a waiting worker has its effect after all.
     pub(crate) fn orphan_acts(&self, s: &mut System, worker: usize) -> bool {
         let Some(job) = s.workers[worker].orphan else {
             return false;
@@ -204,7 +204,7 @@ impl Protocol {
             return;
         };
         let ending = match row.state {
-            // Somebody wants it to stop, or lost writes leave it open what attempts before did.
+            // It was cancelled, or after lost writes earlier attempts are unknown.
             State::Running => Some(self.concluded(ran, Self::learn(&row))),
             State::InDoubt => Self::settling(ran, job, ending),
             _ => None,

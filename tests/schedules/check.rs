@@ -29,7 +29,7 @@ const DEPTH: usize = 4;
 const SCHEDULES: usize = 2_000;
 /// Schedules in which a planted mistake must show itself.
 const MISTAKE_SCHEDULES_MAX: usize = 20_000;
-/// Beyond that many steps somebody waits for ever.
+/// Beyond that many steps a task waits for ever.
 const STEPS_MAX: usize = 20_000;
 
 /// Something came up that the scenario is about.
@@ -71,7 +71,7 @@ pub(crate) fn holds(name: &str, sights: &[&str], scenario: fn()) {
 
 /// Plants a mistake, and sees that the scenario finds it, by what it says then.
 pub(crate) fn finds(mistake: &'static str, says: &str, scenario: fn()) {
-    // A thread of its own: what a failed schedule leaves behind in it is nobody's.
+    // A thread of its own: what a failed schedule leaves behind in it does not matter.
     let looking = thread::spawn(move || {
         world::plant(Some(mistake));
         let scheduler = RandomScheduler::new_from_seed(SEED, MISTAKE_SCHEDULES_MAX);

@@ -147,7 +147,7 @@ const fn row(id: u32, key: u32) -> Row {
 }
 
 /// Callers at once: two rows of one key one behind the other, a unit that does not fit behind them, one that is larger
-/// than a batch, one that the server refuses, one that somebody has locked, and one who does not wait for the answer.
+/// than a batch, one that the server refuses, one that another session has locked, and one whose sender does not wait for the answer.
 fn callers(run: Run) {
     block_on(async move {
         ARRIVED.take();

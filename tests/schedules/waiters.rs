@@ -28,7 +28,7 @@ use crate::{
 /// Who can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Run {
-    /// Words arrive; nobody polls.
+    /// Words arrive; nothing polls.
     Words,
     /// Words get lost, are empty, or are about another call; the ledger is polled.
     WordsAndPoll,
@@ -43,7 +43,7 @@ struct World {
     dispatcher: DispatcherId,
 }
 
-/// What a word about some other call says, whoever it is told to.
+/// The text of a word about some other call.
 pub(crate) fn as_of_another(word: &[u8]) -> Option<EncodedEnvelope> {
     let envelope: Envelope = serde_json::from_slice(word).ok()?;
     EncodedEnvelope::of(&envelope).filter(|envelope| envelope.call() == id_of(77))
@@ -114,7 +114,7 @@ impl World {
         say(words(call)).await;
     }
 
-    /// A caller whose submission makes the call: it waits before anybody can have decided.
+    /// A caller whose submission makes the call: it waits before the call can be decided.
     fn submits(&self, id: CallId) -> JoinHandle<()> {
         let world = self.clone();
         spawn(async move {

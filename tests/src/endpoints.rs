@@ -51,9 +51,9 @@ impl Fleet {
             .publish_with_reply(subject, inbox, bytes::Bytes::new());
         asking.await.expect("ask");
         let mut heard = Vec::new();
-        // Nobody knows how many will answer: silence ends it.
+        // The number of answers is unknown, so silence ends the wait.
         while let Ok(Some(answer)) = timeout(SILENCE, answers.next()).await {
-            // The server itself answers when nobody is there, with a status.
+            // The server itself answers when nothing is subscribed, with a status.
             if answer.status.is_none() {
                 heard.push(serde_json::from_slice(&answer.payload).expect("an answer is JSON"));
             }

@@ -7,7 +7,7 @@ use nix::{
     unistd::Pid,
 };
 use sqlx::{Connection, Executor, PgConnection};
-use toolfleet::servers::find::{self, Ground};
+use toolfleet::servers::find::{self, SearchPaths};
 
 use crate::{
     postgres::{Cluster, Database, output, split},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Cluster {
-    /// Ends the server in the middle of whatever it does. Nothing is flushed, nobody is told.
+    /// Ends the server in the middle of whatever it does. Nothing is flushed, and no client is told.
     ///
     /// # Panics
     ///
@@ -123,7 +123,7 @@ impl Database {
 
 /// A program that comes with the server.
 async fn program(name: &str) -> Command {
-    let bin = find::postgres_bin(&Ground::of_this_process())
+    let bin = find::postgres_bin(&SearchPaths::of_this_process())
         .await
         .expect("find Postgres");
     // On a PATH there may be links to some of a server's programs only.

@@ -45,7 +45,7 @@ pub struct Spec {
     pub workers: usize,
     /// Flags of every worker.
     pub worker_flags: Vec<String>,
-    /// Manifests, applied before anybody starts.
+    /// Manifests, applied before any process starts.
     pub tools: Vec<String>,
     /// The largest message that nats-server takes, in bytes.
     pub max_payload: u32,
@@ -136,7 +136,7 @@ impl Fleet {
         start_process();
         let nats_folder = RunFolder::create().expect("a folder for nats-server");
         let nats = start_nats(&nats_folder, None, spec.max_payload).await;
-        // Back sooner than anybody of the fleet: what is measured after an outage is not the caller.
+        // Back sooner than any process of the fleet: what is measured after an outage is not the caller.
         let client = async_nats::ConnectOptions::new()
             .reconnect_delay_callback(|_failed| Duration::from_millis(20));
         let client = client.connect(nats.url()).await;

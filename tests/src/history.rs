@@ -1,4 +1,4 @@
-//! What a fleet's ledger says, as an operator reads it, and what a test does to it behind everybody's back.
+//! What a fleet's ledger says, as an operator reads it, and what a test changes in it directly.
 
 use fleet::ids::CallId;
 use serde_json::Value;
@@ -75,7 +75,7 @@ impl Fleet {
         self.call(call).await
     }
 
-    /// Does something behind everybody's back; returns how many rows it touched.
+    /// Runs a statement that no process of the fleet knows of; returns how many rows it touched.
     ///
     /// # Panics
     ///

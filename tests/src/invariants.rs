@@ -13,7 +13,7 @@ use crate::{fleet::Fleet, wait::until_so, witness::Witness};
 ///
 /// Something is not so; the message says which call.
 pub async fn hold(fleet: &Fleet, witness: &Witness) {
-    // Those that somebody was told of, and those that nobody was told of because their dispatcher died.
+    // Those that a caller was told of, and those without a told caller because their dispatcher died.
     let mut calls: BTreeSet<CallId> = fleet.accepted().into_iter().collect();
     calls.extend(fleet.calls().await);
     hold_for(fleet, witness, &calls.into_iter().collect::<Vec<_>>()).await;

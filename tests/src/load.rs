@@ -1,5 +1,5 @@
 //! A steady load: callers who do what any careful client does. Each has a key for what it wants, and asks again with it
-//! when nobody answers, or when the answer says that asking again is safe.
+//! when no answer comes, or when the answer says that asking again is safe.
 
 use std::{
     sync::{

@@ -24,7 +24,7 @@ use sqlx::{
 use tokio::sync::OnceCell;
 use toolfleet::servers::{
     self, PostgresOptions,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     tools,
 };
 use uuid::Uuid;
@@ -235,7 +235,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // The next test that wants a database drops it: that takes an answer of the server, and nobody waits here.
+        // The next test that wants a database drops it: that takes an answer of the server, and nothing waits here.
         lock(&self.given_back).push(split(&self.url).1.to_owned());
     }
 }
@@ -277,9 +277,9 @@ async fn start(
         .expect("start Postgres")
 }
 
-/// The archive of a cluster with the migrated template; made by whoever comes first.
+/// The archive of a cluster with the migrated template; made by the first test that needs it.
 async fn archive() -> PathBuf {
-    let bin = find::postgres_bin(&Ground::of_this_process())
+    let bin = find::postgres_bin(&SearchPaths::of_this_process())
         .await
         .expect("find Postgres");
     let version =

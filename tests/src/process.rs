@@ -97,7 +97,7 @@ impl Process {
         said.expect_err("it was not asked to end")
     }
 
-    /// What it answers to a GET: status and body. `None` while nobody answers.
+    /// What it answers to a GET: status and body. `None` while nothing answers.
     pub async fn get(&self, path: &str) -> Option<(u16, String)> {
         get(self.address, path).await
     }
@@ -136,7 +136,7 @@ impl Process {
     }
 }
 
-/// What a process answers to a GET: status and body. `None` while nobody answers.
+/// What a process answers to a GET: status and body. `None` while nothing answers.
 pub async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut connection = TcpStream::connect(address).await.ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");

@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The wire. It is cut for good when it is dropped.
+/// The wire. Dropping it cuts it.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -56,7 +56,7 @@ struct Commits {
 pub enum Broken {
     /// It never arrives.
     Before,
-    /// It arrives, and is executed or not, and nobody waits for the answer.
+    /// It arrives, and is executed or not, and nothing waits for the answer.
     During,
     /// It was executed, and its answer never arrives.
     After,

@@ -61,7 +61,7 @@ impl RunFolder {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A group of its own: whoever ends ours by a signal to the group must not end the watch.
+        // A group of its own: a signal to our group must not end the watch.
         let watch = watch.process_group(0).spawn()?;
         Ok(Self { path, watch })
     }

@@ -184,7 +184,7 @@ impl Witness {
         self.script(what, |script| script.then = Some(reply));
     }
 
-    /// Lets everybody who waits for this, now or later, have their answer.
+    /// Answers every request that waits for this, now or later.
     pub fn release(&self, what: &str) {
         self.shared.seen.send_modify(|seen| {
             seen.released.insert(what.to_owned());

@@ -122,7 +122,7 @@ async fn statements(database: &Database, worker: WorkerId, counter: &Counter) ->
     least.unwrap()
 }
 
-/// What 500 rows allocate on their way through a lane and back to those who sent them.
+/// What 500 rows allocate on their way through a lane and back to their senders.
 async fn lanes(database: &Database, worker: WorkerId, counter: &Counter) -> [Count; 4] {
     let mut tasks = JoinSet::new();
     let accepting = Accepting::start(&database.postgres, &mut tasks);

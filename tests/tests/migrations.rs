@@ -10,12 +10,12 @@ use fleet::store::{
 };
 use fleet_tests::postgres::{Cluster, Database};
 use sqlx::migrate::Migrator;
-use toolfleet::servers::find::{self, Ground};
+use toolfleet::servers::find::{self, SearchPaths};
 
 #[tokio::test]
 async fn the_schema_file_is_what_the_migrations_make() {
     let database = Database::fresh().await;
-    let bin = find::postgres_bin(&Ground::of_this_process())
+    let bin = find::postgres_bin(&SearchPaths::of_this_process())
         .await
         .unwrap();
     // On a PATH there may be links to some of a server's programs only.

@@ -1,10 +1,10 @@
-//! The program. What it does is in the library, so that a test can start it as a process, too.
+//! The program. Its code is in the library, so that a test can start it as a process too.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// A call is some two hundred small allocations in either process; glibc spends twice as long on them.
+/// A call makes some two hundred small allocations in either process; glibc takes twice as long for them.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,4 +1,4 @@
-//! The way in: a guard, or a subcommand on a runtime whose failure becomes one line and an exit code.
+//! The entry point: a guard, or a subcommand on a runtime whose error becomes one line and an exit code.
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
@@ -7,16 +7,16 @@ use tokio::runtime;
 
 use crate::commands::{self, Named, Parsed};
 
-/// How long what still blocks a thread may hold up the end of the process.
+/// How long a blocked thread may delay the end of the process.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 
-/// All of the program.
+/// The whole program.
 ///
 /// # Panics
 ///
-/// TLS was set up before it.
+/// TLS was set up before.
 pub fn main() -> ExitCode {
-    // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
+    // Before anything else: a guard needs no runtime, and starts fast.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|verb| verb == "guard")
@@ -35,9 +35,9 @@ pub fn main() -> ExitCode {
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing has installed a provider before main");
-    // One thread, for a process of a fleet waits for others nearly all of its time, and what takes long or blocks has threads of
-    // its own. Tasks then run in the order in which they are woken, so those that send are not followed at once by the
-    // one that writes, and a write takes what all of them had to say.
+    // One thread: a process of a fleet waits for others nearly all of its time, and work that takes long or blocks has threads
+    // of its own. Tasks then run in the order in which they are woken. So a task that writes runs after all tasks that send,
+    // and one write takes what all of them sent.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -51,13 +51,13 @@ pub fn main() -> ExitCode {
     ended.unwrap_or_else(|problem| refuse(&problem, &servers, &named))
 }
 
-/// Says what went wrong, in one line, and how the process ends.
+/// Prints what went wrong, in one line, and returns the exit code.
 fn refuse(problem: &anyhow::Error, servers: &Servers, named: &Named) -> ExitCode {
     match commands::exit_code(problem) {
         commands::OK => ExitCode::SUCCESS,
         exit => {
             let line = commands::describe(problem, servers, named);
-            // Standard error is closed: the exit code has to do.
+            // Standard error is closed; then only the exit code tells.
             writeln!(std::io::stderr(), "toolfleet: {line}").unwrap_or_default();
             ExitCode::from(exit)
         }

@@ -1,4 +1,4 @@
-//! Whether the tool's answer is what its manifest promises.
+//! Checks a tool's answer against the `output_schema` of its manifest.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 /// An answer of more bytes is checked on a thread of its own.
 const SHORT: usize = 64 * 1024;
 
-/// What a tool's manifest promises of its answers. Clones are cheap.
+/// The schema of a tool's answers. Clones are cheap.
 #[derive(Debug, Clone, Default)]
 pub struct Promise(Option<Arc<Tool>>);
 
@@ -21,7 +21,7 @@ impl Promise {
         Self(tool.output.is_some().then(|| Arc::clone(tool)))
     }
 
-    /// The answer, and why it is not what was promised, if it is not. No value of it is quoted.
+    /// The answer, and why it does not fit the schema, if it does not. The reason quotes no value.
     pub async fn kept(&self, answer: Box<RawValue>) -> Judged {
         match (self.kept_now(answer), &self.0) {
             (Ok(judged), _) => judged,
@@ -30,7 +30,7 @@ impl Promise {
         }
     }
 
-    /// The same at once; an error has the answer that is too long for that.
+    /// The same without waiting. `Err` returns an answer that is too long for that.
     pub(crate) fn kept_now(&self, answer: Box<RawValue>) -> Result<Judged, Box<RawValue>> {
         match &self.0 {
             None => Ok((answer, None)),
@@ -43,10 +43,10 @@ impl Promise {
     }
 }
 
-/// An answer, and why it is not what was promised, if it is not.
+/// An answer, and why it does not fit the schema, if it does not.
 type Judged = (Box<RawValue>, Option<ToolFailure>);
 
-/// On a thread where it holds up nothing else.
+/// On a blocking thread, where it holds up nothing else.
 async fn check_aside(answer: Box<RawValue>, tool: Arc<Tool>) -> Judged {
     let checking = tokio::task::spawn_blocking(move || {
         let problem = tool.answer_problem(&answer);

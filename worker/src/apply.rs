@@ -15,22 +15,21 @@ use fleet::{
 
 use crate::error::RunError;
 
-/// How long ringing the bell may take; without it the fleet looks by itself every second.
+/// How long ringing the bell may take. Without it dispatchers find new versions within a second.
 const BELL_MAX: Duration = Duration::from_secs(2);
 
 /// Applies them, and tells the fleet if any is new. Several workers may do so at once.
 ///
 /// # Errors
 ///
-/// The ledger does not answer, or has one of the versions with other content: then nobody could tell which of the two a
-/// call means.
+/// The ledger does not answer, or has one of these versions with other content: a call could then mean either of the two.
 pub(crate) async fn apply(
     connection: &mut PgConnection,
     bus: &Bus,
     manifests: &[Manifest],
     by: &str,
 ) -> Result<(), RunError> {
-    // A probe's tool has to be there before the tool that is asked about.
+    // Before the tools that name it as their probe.
     let mut manifests: Vec<&Manifest> = manifests.iter().collect();
     manifests.sort_by_key(|manifest| manifest.probe.is_some());
     let (mut wrong, mut created) = (Vec::new(), false);

@@ -1,5 +1,5 @@
-//! When calls come again that found no slot for a program: one after the other, as fast as programs end here, and each tenant's
-//! in a line of its own. Pure: the time is given.
+//! When a call comes again that found no free program slot. Each tenant has a line of its own, and calls of a line come one
+//! after the other, as fast as programs end here. Pure: the time is an argument.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::waiting::Tenant;
 /// The appointments of one worker.
 #[derive(Debug)]
 pub(crate) struct Appointments {
-    /// How long a program holds its slot, smoothed.
+    /// How long a program holds its slot, as a moving average.
     held: Duration,
     /// The last appointment of each tenant that has one.
     lines: HashMap<Tenant, Instant>,
@@ -26,20 +26,21 @@ impl Default for Appointments {
 }
 
 impl Appointments {
-    /// The soonest that a call comes again.
+    /// The shortest pause.
     const MIN: Duration = Duration::from_millis(500);
-    /// The latest: another worker may be idle by then. Long enough that thousands of calls do not come and go all the while.
+    /// The longest pause: by then another worker may be idle. Long enough that thousands of calls do not come and go all the
+    /// while.
     const MAX: Duration = Duration::from_secs(60);
-    /// So many times as fast as programs end: rather is a call put back once more than a slot idle.
+    /// How many more calls come than programs end: a call that is put back again costs less than an idle slot.
     const OVERBOOKED: u32 = 2;
-    /// Lines of their own; further tenants share the one of messages that name none.
+    /// The most lines. Further tenants share the line of messages without a tenant.
     const LINES_MAX: usize = 10_000;
 
-    /// The pause of the next call of a tenant, on a worker with so many slots for programs.
+    /// The pause of a tenant's next call, on a worker with `slots` program slots.
     pub(crate) fn next(&mut self, now: Instant, slots: usize, tenant: Tenant) -> Duration {
         let known = self.lines.contains_key(&tenant);
         if !known && self.lines.len() >= Self::LINES_MAX {
-            // Seldom, for it goes through all of them: a line is full of them only after so many tenants.
+            // Rare, for it visits every line: the map is full only after so many tenants.
             self.lines.retain(|_, last| *last > now);
         }
         let line = if known || self.lines.len() < Self::LINES_MAX {
@@ -55,7 +56,7 @@ impl Appointments {
         at - now
     }
 
-    /// A program held its slot for so long.
+    /// A program held its slot for this long.
     pub(crate) fn learn(&mut self, held: Duration) {
         self.held = (self.held * 7 + held) / 8;
     }
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(pauses[1], Duration::from_millis(550));
         assert_eq!(pauses[80], Duration::from_millis(4_500));
         assert_eq!(pauses[1_999], Appointments::MAX);
-        // Once they have come, no call waits for an appointment of the past.
+        // Appointments in the past do not delay later calls.
         assert_eq!(next(now + Duration::from_secs(90)), Appointments::MIN);
     }
 

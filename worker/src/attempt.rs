@@ -1,16 +1,17 @@
-//! **The whole attempt**, from a delivered message to a caller's answer. Start reading here.
+//! **The whole attempt**, from a delivered message to the caller's answer. Start reading here.
 //!
 //! ```text
 //! deliver ─▶ gate ─▶ claim ─▶ ack ─▶ execute ─▶ complete ─▶ reply
 //! ```
 //!
-//! Each step consumes what the one before returned, so that no order but this one compiles. Everything before the claim may
-//! fail and cost nothing; the claim is the start mark; after it only this worker's liveness and the attempt's deadline
-//! decide, and NATS has no say any more. The permit of the slot is held until the tool is over, on every path; another runs while
-//! what it came to is written, as long as not too many are.
+//! Each step consumes what the one before returned, so no other order compiles. Before the claim a failure costs nothing. The
+//! claim is the start mark: after it only this worker's lease and the attempt's deadline decide, and NATS has no say any more.
 //!
-//! What few attempts do is awaited in a box, here and in the steps: a worker holds hundreds of these futures and moves each a few
-//! times, and they would have room for all of it.
+//! The attempt holds its slot until the tool is over, on every path. While its outcome is written, the slot serves another
+//! attempt, as long as not too many outcomes are being written.
+//!
+//! Rare branches are boxed, here and in the steps: a worker holds hundreds of these futures and moves each a few times, and
+//! without boxes each would be as large as its largest branch.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, delivered: Delivered) {
     let skipped = match Pointer::read(&body) {
         Ok(pointer) => {
             let span = spans::attempt(pointer.call_id, &pointer.tool, worker.id);
-            // Before the first step, for a span that has children keeps its parent.
+            // Before the first step: a span keeps its parent once it has children.
             let relation = Relation::of(pointer.attempts.saturating_add(1), true);
             trace::relate(&span, &pointer.trace, relation);
             Box::pin(attempt(&worker, pointer, &acker, &mut slot))
@@ -91,7 +92,7 @@ async fn attempt(
     reached(Checkpoint::Acked);
     let executed = execute(worker, running).await;
     reached(Checkpoint::Executed);
-    // Where as many as there are slots are written without one already, it keeps its own: what waits for the ledger is bounded.
+    // With as many outcomes being written as there are slots, the attempt keeps its slot: what waits for the ledger is bounded.
     let is_over = executed.execution.is_over();
     let ending = is_over.then(|| worker.endings.try_acquire().ok()).flatten();
     let _ending = ending.inspect(|_| drop(slot.take()));

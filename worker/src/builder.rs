@@ -1,4 +1,4 @@
-//! A worker of one's own: a program with tools in it, which is otherwise what `toolfleet worker` is.
+//! A worker with tools of a program's own. Otherwise it is what `toolfleet worker` is.
 
 use std::{error::Error, io::Write, process::ExitCode, thread, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Where a worker of one's own begins: [`Worker::builder`].
+/// The entry point for a program's own worker: [`Worker::builder`].
 #[derive(Debug)]
 pub struct Worker;
 
@@ -31,7 +31,7 @@ impl Worker {
     }
 }
 
-/// A worker that is being put together.
+/// A worker before it is started: its tools, executors and settings.
 #[derive(Debug, Default)]
 #[must_use = "a worker does nothing until it is run"]
 pub struct Builder {
@@ -40,7 +40,7 @@ pub struct Builder {
     config: Option<Config>,
 }
 
-/// Why a worker of one's own has ended.
+/// Why the worker has ended.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -53,7 +53,7 @@ enum Failure {
     Run(#[from] RunError),
 }
 
-/// How long what still blocks a thread may hold up the end of the process.
+/// How long a blocked thread may delay the end of the process.
 const LEFTOVERS_MAX: Duration = Duration::from_secs(1);
 /// A tool that blocks its thread must not silence the worker.
 const THREADS_MIN: usize = 4;
@@ -70,7 +70,7 @@ struct CommandLine {
 }
 
 impl Builder {
-    /// With this tool. Two versions of one tool are two tools here.
+    /// Adds this tool. Two versions of one tool are two tools here.
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.add(tool);
         self
@@ -88,18 +88,19 @@ impl Builder {
         }
     }
 
-    /// With an executor for tools of a kind of one's own: those whose manifest says `executor: {own: {kind: KIND, spec: …}}`.
+    /// Adds an executor for a kind of tool of the program's own: tools whose manifest says `executor: {own: {kind: KIND, spec:
+    /// …}}`.
     ///
-    /// The name has 1 to 64 characters of a-z, 0-9, `_` and `-`, a letter first; one that cannot be, or is registered twice, is
-    /// said when the worker starts. Executors start in the order in which they are registered, and stop in the other.
-    /// Other workers let calls of such tools wait, so give them a queue that only these workers pull.
+    /// A name has 1 to 64 characters of a-z, 0-9, `_` and `-`, and begins with a letter. The worker does not start with a name
+    /// that is invalid or registered twice. Executors start in the order in which they are registered, and stop in the reverse
+    /// order. Other workers let calls of such tools wait, so give them a queue that only these workers pull.
     pub fn executor(mut self, kind: &str, executor: impl Executor + 'static) -> Self {
         self.wrong
             .extend(self.additions.executors.add_own(kind, executor).err());
         self
     }
 
-    /// With these settings, instead of those of the command line and the environment.
+    /// Uses these settings instead of those of the command line and the environment.
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
@@ -110,10 +111,10 @@ impl Builder {
         &self.additions.manifests
     }
 
-    /// Runs the worker, as all of a program's `main`: until SIGTERM or Ctrl-C, and until what it runs has ended.
+    /// Runs the worker until SIGTERM or Ctrl-C, and then until its attempts have ended: the whole `main` of a program.
     ///
-    /// Flags and environment are those of `toolfleet worker`, but for one default: without `--queues` it pulls the queues of
-    /// its own tools and no other. What is wrong is said on standard error; the exit code says of what kind it is.
+    /// Flags and environment are those of `toolfleet worker`, with one other default: without `--queues` it pulls the queues of
+    /// its own tools and no other. Errors go to standard error; the exit code tells their kind.
     ///
     /// Call it first thing in `main` and outside a runtime: it starts one, and the same program is also the guard of
     /// process tools.
@@ -121,7 +122,7 @@ impl Builder {
         self.run_with(async |builder| Ok(builder))
     }
 
-    /// The same, with what has to be set up on the runtime before there are tools, such as connections.
+    /// The same, for tools that need something on the runtime first, such as connections.
     ///
     /// ```no_run
     /// # use worker::Worker;
@@ -138,7 +139,7 @@ impl Builder {
         self,
         set_up: impl AsyncFnOnce(Self) -> Result<Self, Box<dyn Error + Send + Sync>>,
     ) -> ExitCode {
-        // Before anything else: a guard has no runtime, and the kernel's facts about its children are all it knows.
+        // Before anything else: a guard needs no runtime, and starts fast.
         let first = std::env::args_os().nth(1);
         if first.is_some_and(|verb| verb == "guard") {
             return guard::main();
@@ -147,7 +148,7 @@ impl Builder {
             Some(config) => (config, true),
             None => from_line(),
         };
-        // Fails if the program has installed a provider itself, which will do as well.
+        // Fails where the program has installed a provider itself, which serves as well.
         drop(rustls::crypto::ring::default_provider().install_default());
         let servers = Servers::of_variables(&config.store.database_url, &config.bus.nats_url);
         let threads = thread::available_parallelism().map_or(THREADS_MIN, usize::from);
@@ -174,7 +175,7 @@ impl Builder {
         set_up: impl AsyncFnOnce(Self) -> Result<Self, Box<dyn Error + Send + Sync>>,
     ) -> Result<(), Failure> {
         let stopping = asked_to_stop(config.parent)?;
-        // Before the first tool: what a killed guard leaves behind must become ours.
+        // Before the first tool: this process must inherit what a killed guard leaves behind.
         guard::adopt_orphans().map_err(Failure::Heir)?;
         config.guard_program = Some(guard::THIS_PROGRAM.into());
         let built = set_up(self).await.map_err(Failure::SetUp)?;
@@ -196,14 +197,14 @@ impl Builder {
         Ok(ran?)
     }
 
-    /// Runs the worker inside a runtime that is there, until `shutdown` is done and what it runs has ended.
+    /// Runs the worker on the caller's runtime, until `shutdown` resolves and its attempts have ended.
     ///
-    /// What a process does around it is the caller's: TLS, telemetry, signals, and a `guard_program`: without one the worker
-    /// runs no process tools, for this program may not be a guard.
+    /// The caller sets up TLS, telemetry, signals, and a `guard_program`. Without a guard program the worker runs no process
+    /// tools, for the caller's program may not be a guard.
     ///
     /// # Errors
     ///
-    /// It cannot start; once it runs it waits for whatever is missing.
+    /// It cannot start. Once it runs, it waits for a server that is missing.
     pub async fn serve(
         self,
         mut config: Config,
@@ -252,10 +253,10 @@ fn from_line() -> (Config, bool) {
     }
 }
 
-/// Says what went wrong, in one line, and how the process ends.
+/// Says on standard error what went wrong, in one line, and returns the exit code.
 fn refuse(problem: &(dyn Error + 'static), servers: &Servers) -> ExitCode {
     let line = explain(problem, servers).to_string().replace('\n', "\n  ");
-    // Standard error may be closed: then the exit code has to do.
+    // Standard error may be closed; then only the exit code tells.
     writeln!(std::io::stderr(), "{line}").unwrap_or_default();
     ExitCode::from(exit_code(problem))
 }

@@ -1,11 +1,11 @@
-//! Cancel: a call that runs here is to stop.
+//! Cancel: ends an attempt that runs here and whose call was cancelled.
 //!
-//! The flag in the row is the wish; the message is only a bell. Whoever rings it makes this process look at the rows of
-//! calls that it runs, and no more: without the flag nothing is stopped. A bell that is lost costs a few seconds, for with
-//! every heartbeat all rows are looked at.
+//! The flag in the row is the request; the message is only a bell. At a bell, from whatever sender, this worker reads the rows
+//! of those calls that it runs, and stops only what carries the flag. A lost bell costs a few seconds, for every heartbeat
+//! reads all rows of this worker.
 //!
-//! A row that is no longer this attempt's, because it was fenced or settled, tells the attempt nothing. It goes on and
-//! reports late: aborting a running write would only manufacture doubt.
+//! A row that another attempt owns, or that was settled, tells the attempt nothing: it goes on and reports late. To abort a
+//! running write would only make its effect unknown.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::worker::WorkerProcess;
 
-/// How many bells are heard together at most.
+/// The most bells that one look answers.
 const HEARD_MAX: usize = 1_000;
-/// The rest between two looks: however fast somebody rings, there are no more looks than this.
+/// The pause between two looks, however fast bells ring.
 const REST: Duration = Duration::from_millis(50);
 
 /// Subscribes to this worker's bell. What it returns hears the bell until `stop` is cancelled.
@@ -48,12 +48,12 @@ pub(crate) async fn listen(
             look(&worker, &rung).await;
             stop.run_until_cancelled(tokio::time::sleep(REST)).await;
         }
-        // Without a bell the heartbeats are left.
+        // Without a bell, the heartbeats find the flags.
         stop.cancelled().await;
     })
 }
 
-/// Looks at the rows of those of these calls that run here.
+/// Reads the rows of those of these calls that run here.
 async fn look(worker: &WorkerProcess, calls: &HashSet<CallId>) {
     let running = worker.attempts.uncancelled(|call| calls.contains(&call));
     if running.is_empty() {
@@ -68,7 +68,7 @@ async fn look(worker: &WorkerProcess, calls: &HashSet<CallId>) {
     }
 }
 
-/// Tells the attempts of rows that carry the flag.
+/// Cancels the attempts whose rows carry the flag.
 pub(crate) fn heed(worker: &WorkerProcess, rows: &[OwnRow]) {
     for row in rows.iter().filter(|row| row.cancel_requested) {
         worker.attempts.cancel(row.attempt_id);

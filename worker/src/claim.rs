@@ -33,7 +33,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     if !worker.may_start() {
         return Err(Skip::NoLease);
     }
-    // Made and remembered before the claim is sent: what was not answered can be found again.
+    // Made and remembered before the claim is sent, so that an unanswered claim can be found again.
     let attempt_id = AttemptId::generate();
     let remembered = worker.remember(call, attempt_id);
     let entry = worker.attempts.enter(call, attempt_id, &worker.work);
@@ -45,7 +45,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
         timeout_ms,
     };
     let decided = if is_limited(worker, &tool) {
-        // Boxed: it must not make every claim's future large.
+        // Boxed: it would make the future of every claim as large as its own.
         Box::pin(claim_limited(worker, row)).await
     } else {
         worker.claiming.claim(row).await.map(Decided::from)
@@ -64,7 +64,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
             return Err(Box::pin(why_not(worker, call)).await);
         }
         Err(error) => {
-            // What was never done need not be looked for.
+            // A claim that took nothing need not be looked for.
             if matches!(
                 error,
                 StoreError::NotSent { .. } | StoreError::Refused { .. }
@@ -93,7 +93,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     })
 }
 
-/// What the ledger says to a claim.
+/// The ledger's answer to a claim.
 #[expect(
     clippy::large_enum_variant,
     reason = "most are ours, and none outlives its claim"
@@ -101,7 +101,7 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
 enum Decided {
     Ours(Claimed),
     NotOurs,
-    /// As many attempts of its tool run as may.
+    /// The tool's limit of attempts at a time is reached.
     NoSlot,
 }
 
@@ -119,14 +119,15 @@ async fn claim_limited(worker: &WorkerProcess, row: ClaimRow) -> Result<Decided,
     })
 }
 
-/// Whether its tool runs only so often at a time, or did when the call was accepted; the ledger knows how often.
+/// Whether the tool has a limit of attempts at a time, or had one when the call was accepted. The ledger decides by its own
+/// count.
 fn is_limited(worker: &WorkerProcess, tool: &Tool) -> bool {
     let current = || worker.registry.current(&tool.manifest.name);
     tool.manifest.concurrency.is_some()
         || current().is_some_and(|current| current.manifest.concurrency.is_some())
 }
 
-/// The claim took nothing: the row says why.
+/// Why a claim took nothing: the row says it.
 async fn why_not(worker: &WorkerProcess, call: CallId) -> Skip {
     match read::find(&worker.pool, call).await {
         Ok(Some(row)) => match row.state {

@@ -30,15 +30,15 @@ use crate::{
     worker::WorkerProcess,
 };
 
-/// How long a completion waits for the ledger. Longer than any outage that a worker should live through.
+/// How long a completion waits for the ledger: longer than the longest outage that a worker should survive.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The longest pause before a call whose row is locked is completed again.
+/// The longest pause between two completions of a call whose row is locked.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Records how an attempt ended and tells the dispatcher that accepted the call.
 ///
-/// What cannot be recorded is left as it is: the call stays with this worker, and the sweep decides about it when it is
-/// overdue. It is never given back, for the tool may have run.
+/// Without an answer of the ledger the call stays with this worker, and the sweep decides about it when it is overdue. It is
+/// never given back, for the tool may have run.
 pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
     let (call, name) = (executed.claimed.call_id, &executed.tool.manifest.name);
     let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
@@ -64,7 +64,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
         }
         Ok(Recorded::Before(row)) => {
             tracing::debug!("this attempt had ended the call already");
-            // What its executor could not know: the COMMIT that was not answered had gone through.
+            // The executor did not know that its COMMIT, which was not answered, had succeeded.
             let committed =
                 executed.claimed.effect == Effect::Transaction && row.state() == State::Succeeded;
             metrics().ended(
@@ -76,7 +76,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
                 },
             );
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
-            // The dispatcher has not been told: the answer that was to come before it was lost.
+            // The dispatcher has not been told yet: the answer to the earlier write was lost.
             let claimed = &executed.claimed;
             let event = || row.finished();
             worker
@@ -95,17 +95,17 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
     }
 }
 
-/// What became of an attempt's ending.
+/// What came of recording an attempt's ending.
 enum Recorded {
-    /// It moved the call.
+    /// This write moved the call.
     Moved(Box<(Moved, Ending)>),
-    /// It had moved the call before, and this is it: only the answer was lost, of the completion or of a COMMIT.
+    /// An earlier write of this attempt had moved the call already; its answer was lost.
     Before(Box<CallRow>),
-    /// The call is no longer this attempt's to end.
+    /// The call belongs to this attempt no more.
     Late,
 }
 
-/// Completes, and looks again whenever that moved nothing: zero rows is not an answer, the row is.
+/// Completes; where that moves no row, reads the row and decides by what it says.
 async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded, StoreError> {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
     let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
@@ -129,7 +129,7 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
         ending = match place(row, executed.attempt_id, &worker.actor(), known) {
-            // Its row was locked, or it was asked to stop, or after lost writes its earlier attempts are unknown.
+            // The row was locked, or a cancellation came, or lost writes made earlier attempts unknown.
             Place::Running(known) => concluded(&known),
             Place::InDoubt {
                 quarantined,
@@ -157,10 +157,10 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
     }
 }
 
-/// Where a call stands, as seen by an attempt whose ending moved nothing.
+/// Where a call stands, read by an attempt whose ending moved nothing.
 #[derive(Debug)]
 enum Place {
-    /// It runs under this attempt, and this is known of it now.
+    /// It runs under this attempt; this is known of it now.
     Running(Known),
     /// It is in doubt because of this attempt, which may still prove something.
     InDoubt {
@@ -169,7 +169,7 @@ enum Place {
     },
     /// This attempt has ended it.
     Ended(Box<CallRow>),
-    /// It is no longer this attempt's.
+    /// Another attempt, or another process, has it.
     Elsewhere,
 }
 
@@ -193,7 +193,7 @@ fn place(row: Option<CallRow>, attempt: AttemptId, actor: &str, known: Known) ->
             quarantined: doubtful.quarantined,
             applied_late: doubtful.applied_late,
         },
-        // The sweep and operators end calls too, and then the row still names the attempt that it was about.
+        // The sweep and operators end calls too; the row still names its last attempt then.
         CallState::Ended(ended) if ended.by == actor => Place::Ended(Box::new(row)),
         CallState::Ended(_) | CallState::Queued { .. } | CallState::AwaitingClient => {
             Place::Elsewhere
@@ -201,14 +201,14 @@ fn place(row: Option<CallRow>, attempt: AttemptId, actor: &str, known: Known) ->
     }
 }
 
-/// Completes. A result that Postgres refuses is left out: that the tool did it must not be lost with its answer.
+/// Completes. Where Postgres refuses the result, completes without it: the fact that the tool did it must not be lost.
 async fn end(
     worker: &WorkerProcess,
     ending: &mut Ending,
     executed: &Executed,
     patience: Duration,
 ) -> Result<Option<Moved>, StoreError> {
-    // The caller is told everything; the ledger keeps what it may.
+    // The caller gets everything; the ledger keeps what the manifest allows.
     let kept = ending.keeping(executed.tool.manifest.sensitive.as_ref());
     let stored = kept.as_ref().unwrap_or(ending);
     match worker.completing.complete(stored, patience).await {
@@ -243,7 +243,7 @@ async fn find_patiently(
     }
 }
 
-/// The dispatcher reads larger envelopes from the row.
+/// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
 const REPLY_MAX: usize = 512 * 1024;
 
 /// Tells the dispatcher that accepted the call, when the call is decided.
@@ -258,7 +258,7 @@ pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, e
     let envelope = moved.envelope(call, ending.kind);
     let envelope = envelope.map(|envelope| envelope.to_bytes());
     let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
-    // Empty rings the bell only.
+    // An empty body only rings the bell.
     let body = envelope
         .filter(|bytes| bytes.len() <= limit)
         .unwrap_or_default();
@@ -268,7 +268,7 @@ pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, e
         .await;
 }
 
-/// Rings the dispatchers, which release the next call of a tool with a limit.
+/// Rings the dispatchers, which then release the next call of a tool with a limit.
 async fn make_room(worker: &WorkerProcess) {
     let lost = "that a place is free was not told; a dispatcher finds out by itself";
     let subject = worker.bus.subjects.room();

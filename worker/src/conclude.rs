@@ -1,4 +1,4 @@
-//! Conclude: what an attempt came to, as a fact about its call. What the call ends as by it is decided in `fleet::ending`.
+//! Conclude: turns what an attempt came to into a fact about its call. `fleet::ending` decides how the call ends by it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fleet::{
 
 use crate::stage::{Executed, Execution};
 
-/// What becomes of the call. `elapsed`: since the claim was sent.
+/// The call's ending. `elapsed`: the time since the claim was sent.
 pub(crate) fn conclude(
     executed: &Executed,
     elapsed: Duration,
@@ -33,7 +33,7 @@ pub(crate) fn conclude(
     Ending::by(&fact, known, claimed.call_id, guard, Some(attempt), actor)
 }
 
-/// How the attempt ended, apart from what becomes of its call.
+/// How the attempt ended, without what becomes of its call.
 pub(crate) fn ended_attempt(executed: &Executed) -> EndedAttempt {
     let (claimed, execution) = (&executed.claimed, &executed.execution);
     let (word, failure) = (execution.word(), execution.failure());
@@ -57,7 +57,7 @@ fn tries<'a>(executed: &'a Executed, elapsed: Duration, outcome: &Outcome) -> Tr
         pause: match (taken_back, outcome.failure()) {
             (Some(why), _) => why.pause(claimed.unspent_attempts),
             (None, Some(_failed)) => delay::after_attempt(&manifest.retry, claimed.call_id, spent),
-            // Nothing is tried again where nothing failed.
+            // Nothing failed, so nothing is tried again.
             (None, None) => Duration::ZERO,
         },
         remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
@@ -68,9 +68,10 @@ fn tries<'a>(executed: &'a Executed, elapsed: Duration, outcome: &Outcome) -> Tr
     }
 }
 
-/// How a call in doubt ends by what the attempt that it is in doubt about proves after all; `None` where it proves nothing.
+/// How a call in doubt ends by a late proof of the attempt that left it in doubt; `None` where the attempt proves nothing.
 ///
-/// That this attempt never started proves nothing about an earlier one that may have had its effect; the tool's own answer does.
+/// That this attempt never started proves nothing about an earlier one that may have had its effect. The tool's own answer
+/// does.
 pub(crate) fn settling(ending: &Ending, execution: &Execution, known: &Known) -> Option<Ending> {
     let failure = match execution {
         Execution::Ran(Outcome::Applied { .. }) | Execution::Committed(..) => {

@@ -31,10 +31,10 @@ pub struct Config {
     /// Logs and traces.
     #[command(flatten)]
     pub telemetry: TelemetryOptions,
-    /// Whoever started it.
+    /// The process that started it.
     #[command(flatten)]
     pub parent: ParentArgs,
-    /// A label for people; the process is told apart by a random id.
+    /// A label for people. The process itself is identified by a random id.
     #[arg(long, env = "TOOLFLEET_NAME", default_value = "worker")]
     pub name: String,
     /// The queues to pull from, separated by commas. Each gets an equal share of the slots, and no more.
@@ -45,16 +45,16 @@ pub struct Config {
         default_value = "default"
     )]
     pub queues: Vec<QueueName>,
-    /// Slots: how many tools run at a time. Too low leaves the machine idle while tools wait for the network, too high starves
-    /// them: for tools that compute or start programs, a few for each core. As many calls again may wait for Postgres to
-    /// take what their tools came to.
+    /// Slots: how many tools run at a time. Too few leave the machine idle while tools wait for the network; too many starve
+    /// each other. For tools that compute or start programs, a few for each core. As many more attempts may wait for Postgres
+    /// to record their outcomes.
     #[arg(long, env = "WORKER_CONCURRENCY", default_value_t = 256)]
     pub concurrency: usize,
-    /// How many of them may be programs (process tools); four for each core without it. Too low leaves cores idle, too high has
-    /// every program run out of its time. A call that finds none free waits or is put back, which spends no attempt.
+    /// How many of the slots may run programs (process tools); without it, four for each core. Too few leave cores idle; with
+    /// too many every program runs out of its time. A call that finds none free waits or is put back, which spends no attempt.
     #[arg(long, env = "WORKER_PROGRAMS", value_name = "N")]
     pub programs: Option<usize>,
-    /// How long running attempts may go on after SIGTERM; what is left then is stopped, and a write goes in doubt.
+    /// How long running attempts may go on after SIGTERM. Attempts that remain are stopped then, and their writes go in doubt.
     /// At least the longest timeout of the tools it runs.
     #[arg(long, env = "WORKER_DRAIN_TIMEOUT", value_parser = duration, default_value = "60s")]
     pub drain_timeout: Duration,
@@ -80,7 +80,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Everything that does not, at once, by variable name.
+    /// Every setting that does not fit, at once, by variable name.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mut wrong = Vec::new();
         if !(1..=4096).contains(&self.concurrency) {
@@ -124,11 +124,11 @@ impl Config {
         }
     }
 
-    /// Whether the settings fit together, and the folder for the locks is fit, which is made if it is not there.
+    /// Checks the settings, and opens or makes the folder for the locks.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong, at once, by variable name.
+    /// Every setting that is wrong, at once, by variable name.
     pub fn check_with_folder(&self) -> Result<(), ConfigError> {
         let checks = [self.check(), self.state_dir().map(drop)];
         let wrong = checks.into_iter().filter_map(Result::err);
@@ -149,16 +149,16 @@ impl Config {
         })
     }
 
-    /// The folder for the locks of this machine's workers: the one that was named, or the usual one.
+    /// The folder for the locks of this machine's workers: the one that is named, or the default one.
     ///
     /// # Errors
     ///
-    /// It cannot be created, or others can write there.
+    /// It cannot be created, or other users can write there.
     pub fn state_dir(&self) -> Result<StateDir, ConfigError> {
         if let Some(named) = &self.state_dir {
             return open_named("WORKER_STATE_DIR", named);
         }
-        // systemd's, for a unit with RuntimeDirectory=; a list, of which the first is ours.
+        // systemd sets it for a unit with RuntimeDirectory=. It is a list; the first folder is ours.
         if let Some(list) = std::env::var_os("RUNTIME_DIRECTORY").filter(|list| !list.is_empty())
             && let Some(first) = std::env::split_paths(&list).next()
         {
@@ -169,13 +169,13 @@ impl Config {
     }
 }
 
-/// The first queue that is named again.
+/// The first queue that is named twice.
 fn twice(queues: &[QueueName]) -> Option<&QueueName> {
     let mut seen = std::collections::BTreeSet::new();
     queues.iter().find(|queue| !seen.insert(queue.as_str()))
 }
 
-/// The folder that this setting has.
+/// Opens the folder that this setting names.
 fn open_named(setting: &str, folder: &Path) -> Result<StateDir, ConfigError> {
     StateDir::open(folder).map_err(|problem| {
         let why = match &problem {
@@ -193,7 +193,7 @@ fn open_named(setting: &str, folder: &Path) -> Result<StateDir, ConfigError> {
 
 fn usual_state_dir() -> Result<StateDir, FencingError> {
     let shared = Path::new("/run/toolfleet");
-    // Made by whoever set up the machine, and only ours if it was made for this user.
+    // The machine's administrator makes it. It is ours only if it belongs to this user.
     if shared.is_dir()
         && let Ok(ours) = StateDir::open(shared)
     {

@@ -1,7 +1,7 @@
 //! **What do we tell NATS about a message?** One pure table.
 //!
-//! A message is only a bell. Once the claim is committed, or the row says that there is nothing to do, it is acknowledged;
-//! whatever is lost that way the sweep finds again.
+//! A message is only a bell. It is acknowledged once the claim is committed, or once the row says that there is nothing to do.
+//! The sweep finds every call whose message is lost that way.
 
 use std::time::Duration;
 
@@ -18,32 +18,32 @@ pub(crate) enum Skip {
     NotQueued(State),
     /// The call waits in the ledger for its turn; its release brings another message.
     Held,
-    /// The call waits for a reason of its own: its pause, its deadline, a lock on its row.
+    /// The call may not be claimed yet: its pause is not over, its deadline is near, or its row is locked.
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
-    /// As many attempts of its tool run as may at a time; the call is held in its tool's line.
+    /// The tool's limit of attempts at a time is reached; the call is held in its tool's line.
     Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
-    /// As many programs run here as may. The call waits in the ledger.
+    /// Every program slot of this worker is taken. The call waits in the ledger.
     NoProgramSlot,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
     /// The ledger did not answer.
     StoreSilent,
-    /// This worker may not start anything: its lease is not fresh.
+    /// This worker's lease is not fresh, so it may not start anything.
     NoLease,
 }
 
-/// What becomes of the message.
+/// What NATS is told about the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposal {
-    /// Dealt with.
+    /// It is done with.
     Ack,
-    /// Again, later, perhaps at another worker.
+    /// Deliver it again after this pause, perhaps to another worker.
     Again(Duration),
-    /// Thrown away.
+    /// Drop it.
     ThrowAway,
 }
 
@@ -60,7 +60,7 @@ impl Skip {
             | Self::CannotRun
             | Self::NoProgramSlot => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
-            // As often as the lanes try to reach the ledger: at its return these are the first to run.
+            // As often as the lanes try to reach the ledger, so that these calls run first when it is back.
             Self::StoreSilent | Self::NoLease => Disposal::Again(SOON),
         }
     }
@@ -84,7 +84,7 @@ impl Skip {
     }
 }
 
-/// Tells NATS. Losing the word only means that the message comes again.
+/// Tells NATS. If this is lost, the message comes again.
 pub(crate) async fn dispose(acker: &Acker, disposal: Disposal) {
     match disposal {
         Disposal::Ack => {

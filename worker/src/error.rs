@@ -21,7 +21,7 @@ pub enum RunError {
     /// NATS.
     #[error("bus")]
     Bus(#[from] BusError),
-    /// A part of the process ended by itself, most likely by a panic: going on without it would be limping.
+    /// A part of the process ended by itself, most likely by a panic. The process does not go on without it.
     #[error("a part of the process ended by itself")]
     PartEnded,
     /// Its lock cannot be made.

@@ -32,7 +32,7 @@ use crate::{
     worker::WorkerProcess,
 };
 
-/// How much longer than it promises an executor may take before its attempt is given up.
+/// How long an executor may overrun [`LINGER_MAX`] before its attempt is given up.
 const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// Runs the tool once, or finds a reason not to.
@@ -54,7 +54,7 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
             let outer = spans::step(Step::Execute);
             let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
             let mut context = context(&entry, &claimed, attempt_id, &tool, until, &span);
-            // Checked right before the first byte: the claim may have taken long.
+            // Right before the first byte: the claim may have taken long.
             match why_not(worker, &claimed, &tool, &entry, until, claim_sent) {
                 Some(execution) => execution,
                 None => {
@@ -88,7 +88,7 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         }
         Err(taken_back) => taken_back,
     };
-    // The next program may start while what this one came to is written.
+    // The next program may start while this one's outcome is written.
     drop(program);
     Executed {
         claimed,
@@ -100,7 +100,7 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
     }
 }
 
-/// Why nothing may be started for the attempt any more, if that is so.
+/// Why the attempt may start nothing any more, if it may not.
 fn why_not(
     worker: &WorkerProcess,
     claimed: &Claimed,
@@ -140,7 +140,7 @@ fn why_not(
     })
 }
 
-/// Asks the executor. An error is an attempt that it did not answer for: it panicked, or did not come back.
+/// Runs the executor. `Err`: it panicked, or did not come back in time.
 async fn run(prepared: Box<dyn Prepared>, context: AttemptContext) -> Result<Execution, Execution> {
     let until = context.until + LINGER_MAX + BACKSTOP;
     let running = AssertUnwindSafe(prepared.run(context)).catch_unwind();
@@ -164,7 +164,7 @@ fn answered(returned: Returned) -> Execution {
         committed,
     } = returned;
     match (committed, outcome) {
-        // What the tool itself said holds, whatever it left behind.
+        // The tool's own word holds, even where it left something behind.
         (_, outcome @ Outcome::Unknown(_)) if left_behind => Execution::Abandoned(outcome),
         (Some(moved), outcome) => Execution::Committed(outcome, moved),
         (None, outcome) => Execution::Ran(outcome),
@@ -175,7 +175,7 @@ fn silent(code: Code, what: Message) -> Execution {
     Execution::Abandoned(Outcome::Unknown(ToolFailure::new(code, what)))
 }
 
-/// The request to send. A pointer may carry other things than its row: the row is the truth.
+/// The request to send. Where the pointer and the row differ, the row is right.
 async fn ready(
     worker: &WorkerProcess,
     claimed: &Claimed,
@@ -239,7 +239,7 @@ fn context(
         attempt: claimed.attempt,
         tool: tool.manifest.name.clone(),
         tool_version: claimed.tool_version,
-        // The call's id: constant over its attempts, and another one once the caller's key has lapsed.
+        // The call's id: the same for all its attempts, and another one after the caller's key has lapsed.
         idempotency_key: claimed.call_id.to_string(),
         deadline_at: claimed.attempt_until,
         until,

@@ -1,6 +1,6 @@
-//! The gate: everything that can refuse or fail without touching the world, before the claim.
+//! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, gets the arguments, renders the request and resolves secrets.
+//! It finds the tool's version, reads the arguments, renders the request and resolves secrets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,7 +66,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 program,
             })
         }
-        // It would fail the same way everywhere.
+        // It would fail the same way on every worker.
         Err(failure) if is_final(failure.code) => Err(Box::pin(refuse(worker, call, &tool)).await),
         Err(failure) => {
             tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
@@ -76,7 +76,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     }
 }
 
-/// A slot for a program, before the claim: waiting for one costs no attempt.
+/// A program slot, before the claim: waiting for one costs no attempt.
 async fn program_slot(
     worker: &WorkerProcess,
     call: CallId,
@@ -100,11 +100,11 @@ const fn is_final(code: Code) -> bool {
     )
 }
 
-/// How long a call waits that this worker cannot run; another worker may get it then.
+/// How long a call waits that this worker cannot run. Another worker may get it then.
 const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
-/// Lets a call wait that another worker may be able to run: in the ledger rather than in NATS, where it would hold a place in
-/// front of others. The revision of its pointer, where it has one, spares a read of its row unless the call has moved since.
+/// Postpones a call that another worker may be able to run. It waits in the ledger, for in NATS it would hold a place in front
+/// of others. The revision in its pointer saves a read of the row, unless the call has moved since.
 async fn cannot_run(
     worker: &WorkerProcess,
     call: CallId,
@@ -132,7 +132,7 @@ async fn cannot_run(
     }
 }
 
-/// Whether the call waits; it does not if it has moved since this revision.
+/// Whether the call was postponed; it was not if it has moved since this revision.
 async fn postpone(
     worker: &WorkerProcess,
     call: CallId,
@@ -177,7 +177,7 @@ pub(crate) fn prepare(
     tool: &Tool,
     args: &str,
 ) -> Result<Rendered, ToolFailure> {
-    // The door's own parser: another one would respell numbers.
+    // Parsed by the dispatcher's own parser: another one would rewrite numbers.
     let value = arguments::parse(args.as_bytes(), &Limits::DEFAULT).map_err(|error| {
         let why = error.message;
         let what = said!(
@@ -201,7 +201,7 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
     if let Some(tool) = known() {
         return Ok(Some(tool));
     }
-    // Applied a moment ago.
+    // The version may have been applied a moment ago.
     if let Err(error) = Box::pin(worker.registry.refresh(&worker.pool)).await {
         tracing::debug!(error = report(&error), "tools were not refreshed");
         return Err(Skip::StoreSilent);
@@ -213,7 +213,7 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
     Ok(tool)
 }
 
-/// Ends a call whose own arguments the tool cannot be run with. What the message said is not enough for that.
+/// Ends a call whose arguments the tool cannot take. They are read from the row for this: those in the message may differ.
 async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
     match refusing(worker, call, tool).await {
         Ok(Some(ending)) => match worker.end(&ending).await {
@@ -264,7 +264,7 @@ async fn refusing(
         effect: manifest.effect,
         language: row.language,
         cancelled: false,
-        // Any attempt before this one may have had its effect, perhaps one that the ledger has lost.
+        // Any earlier attempt may have had its effect, perhaps one that the ledger has lost.
         earlier_unknown: row.attempts > 0 || leaves_unknown,
         applied_late: false,
     };

@@ -1,11 +1,11 @@
-//! The heartbeat, and the look at what was claimed here.
+//! The heartbeat, and the look at the calls that this worker claimed.
 //!
-//! One row says that this process lives, whatever it runs. When it cannot be renewed the worker starts nothing any more;
-//! when a dispatcher has declared it dead it finishes what runs, reports it late, and leaves.
+//! One row says that this process lives, whatever it runs. When the row cannot be renewed, the worker starts nothing any more.
+//! When a dispatcher has declared the worker dead, it finishes what runs, reports it late, and leaves.
 //!
-//! A claim whose answer never came was given up: nothing was started for it. If it was committed all the same, or is
-//! committed a moment later, its call would run nowhere; so with every beat such claims are looked for and given back.
-//! The same look finds the calls that are to stop, in case their bell was not heard.
+//! A claim without an answer was given up: nothing was started for it. It may have been committed all the same, or be committed
+//! a moment later; its call would then run nowhere. So every beat looks for such claims and gives them back. The same look
+//! finds calls that are to stop, in case their bell was lost.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use fleet::{
     store::{
         PgConnection, StoreError,
         session::{Postgres, within},
-        standing,
+        watermark,
         workers::{self, OwnRow},
     },
     taken_back::TakenBack,
@@ -38,10 +38,10 @@ use crate::{cancel, worker::WorkerProcess};
 
 /// How long a beat may take before its connection is given up.
 const BEAT_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether there is a lease again after one was lost.
+/// How often the worker looks whether it has a lease again after it lost one.
 const RENEWED_LOOK: Duration = Duration::from_millis(250);
-/// How long a claim that was given up may still be committed: longer than a statement may run, and than the system goes on
-/// sending what was written to a connection before it broke.
+/// How long a claim that was given up may still be committed: longer than a statement may run, and than the system keeps
+/// sending what was written to a broken connection.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(300);
 
 /// Beats until `stop` is cancelled. Cancels `intake` when the worker has been declared gone.
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     intake: CancellationToken,
     stop: CancellationToken,
 ) {
-    // Short pauses: a lease is at stake.
+    // Short pauses: the lease is at stake.
     let mut reconnect = Reconnect::up_to(Duration::from_secs(1));
     let beats = async {
         while !stop.is_cancelled() {
@@ -68,8 +68,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Counts each lease once that is over before it is renewed, at that moment: a beat that does not come back is late by as much
-/// as its connection takes to be given up. Cancel-safe.
+/// Counts each lease that ends before it is renewed, when it ends: a beat without an answer returns only when its connection is
+/// given up. Cancel-safe.
 async fn count_lost_leases(worker: &WorkerProcess) -> Infallible {
     let mut counted = None;
     loop {
@@ -92,7 +92,7 @@ fn over_at(worker: &WorkerProcess) -> Option<Instant> {
         .lease
         .lock()
         .expect("no thread panics while holding the lease");
-    lease.map(|(lease, _ground)| lease.over_at())
+    lease.map(|(lease, _quarantines)| lease.over_at())
 }
 
 /// Beats on one connection until it breaks. Cancel-safe: what it writes is one statement at a time.
@@ -107,32 +107,32 @@ async fn beat_until_broken(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (sent_at, ground) = (Instant::now(), worker.postgres.quarantines());
+        let (sent_at, quarantines) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
         let was_over = over_at(worker).is_none_or(|over_at| over_at <= Instant::now());
-        let lease = beaten.then(|| (Lease::renewed(sent_at), ground));
+        let lease = beaten.then(|| (Lease::renewed(sent_at), quarantines));
         *worker
             .lease
             .lock()
             .expect("no thread panics while holding the lease") = lease;
         if !beaten && !intake.is_cancelled() {
             tracing::error!("this worker was declared gone; it finishes what it runs and leaves");
-            // One that ran out before is counted.
+            // A lease that ended before is counted already.
             if !was_over {
                 metrics().lost_lease();
             }
             intake.cancel();
         }
         look_after(worker, &mut connection).await?;
-        let looking = standing::mark(&mut connection);
-        if let Some(mark) = within("read the ledger's mark", BEAT_MAX, looking).await? {
-            worker.postgres.remember(mark);
+        let looking = watermark::read(&mut connection);
+        if let Some(watermark) = within("read the ledger's watermark", BEAT_MAX, looking).await? {
+            worker.postgres.remember(watermark);
         }
     }
 }
 
-/// Looks at the rows of everything that was claimed here: what runs, and what was given up.
+/// Reads the rows of every call that was claimed here: those that run, and those that were given up.
 pub(crate) async fn look_after(
     worker: &WorkerProcess,
     connection: &mut PgConnection,
@@ -152,7 +152,7 @@ pub(crate) async fn look_after(
     let (stray, running): (Vec<OwnRow>, Vec<OwnRow>) = rows
         .into_iter()
         .partition(|row| given_up.contains_key(&row.attempt_id));
-    // Only a look can tell that nothing has come and nothing will: an outage may last longer than that.
+    // Only a look can tell that no claim was committed and none will be: an outage may last longer than that.
     claims(worker).retain(|attempt, (_, since)| {
         looked_at.saturating_duration_since(*since) < GIVEN_UP_FOR
             || stray.iter().any(|row| row.attempt_id == *attempt)
@@ -177,7 +177,7 @@ async fn give_back(worker: &WorkerProcess, row: &OwnRow) {
             tracing::info!(%call, state = %ended.state, "a claim that was given up had been committed; it was taken back");
             claims(worker).remove(&row.attempt_id);
         }
-        // Its row is locked, or it was asked to stop since it was read.
+        // Its row is locked, or a cancellation came since it was read.
         Ok(None) => tracing::debug!(%call, "a claim was not given back; the next beat looks again"),
         Err(error) => tracing::debug!(
             error = report(&error),

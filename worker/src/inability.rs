@@ -1,4 +1,4 @@
-//! Which tools this worker could not run, whatever their arguments: written on its row for `toolfleet doctor`, when it changes.
+//! Which tools this worker cannot run, whatever the arguments are: written to its row for `toolfleet doctor`, when it changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::worker::WorkerProcess;
 
 /// How often it looks: a secret may come or go at any time.
 const LOOK: Duration = Duration::from_secs(10);
-/// Tools that are told of at most.
+/// The most tools that are written.
 const TOLD_MAX: usize = 1_000;
 
 /// Looks until `stop` is cancelled. Cancel-safe: what it writes is one statement.
@@ -43,7 +43,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The current tools of its queues that this worker could not run, by name.
+/// The current tools of its queues that this worker cannot run, by name.
 fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
     let mut found: Vec<Inability> = worker
         .registry

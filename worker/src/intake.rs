@@ -1,5 +1,5 @@
-//! The slots of a worker: as many tools at a time as it has, whatever the queues hold. Each queue has its share of them and no
-//! more, so that hanging tools of one do not take those of another.
+//! The slots of a worker: it runs as many tools at a time as it has slots. Each queue has a fixed share of them, so that
+//! hanging tools of one queue do not take the slots of another.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: Can
     let (sender, mut delivered) = mpsc::channel::<Delivered>(config.concurrency);
     let mut pullers = JoinSet::new();
     for (n, queue) in config.queues.iter().enumerate() {
-        // The first ones have one more where it does not come out even; `toolfleet calls explain` counts them so.
+        // The first queues have one more where the division leaves a rest; `toolfleet calls explain` counts the same way.
         let share = slots / queues + usize::from(n < slots % queues);
         let puller = Puller::new(&worker.bus, queue, share);
         let (bus, sender, intake) = (worker.bus.clone(), sender.clone(), intake.clone());

@@ -1,4 +1,4 @@
-//! The outcome of an attempt that was taken from this worker: recorded as late evidence. It moves no call.
+//! Records the outcome of an attempt that was taken from this worker, as late evidence. It moves no call.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use crate::{conclude::ended_attempt, stage::Executed, worker::WorkerProcess};
 
-/// How long evidence waits for the ledger.
+/// How long it waits for the ledger.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Has the ledger keep how the attempt ended, and raises the alarm if that contradicts how the call did.
+/// Has the ledger keep how the attempt ended, and logs an error if that contradicts how the call ended.
 pub(crate) async fn record_late_outcome(worker: &WorkerProcess, executed: &Executed) {
     let claimed = &executed.claimed;
     let call = claimed.call_id;

@@ -1,7 +1,7 @@
-//! Leaving: what a worker says of itself when it is about to exit, and no more than it has proven.
+//! Leaving: what a worker writes to its row before it exits, and no more than it has proven.
 //!
-//! It has *left* if every attempt has ended, every outcome is written, and nothing that it started lives. Whether something
-//! lives it finds out as everybody else would: it lets go of its lock and tries to take it anew.
+//! It has *left* if every attempt has ended, every outcome is written, and none of its processes lives. It proves the last part
+//! as any other process would: it releases its lock and tries to take it again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use tokio::time::{Instant, interval, timeout};
 
 use crate::{error::RunError, heartbeat, worker::WorkerProcess};
 
-/// How long each word to the ledger may take.
+/// How long each statement may take.
 const WORD_MAX: Duration = Duration::from_secs(5);
 /// How long the last processes of a tool may take to be gone.
 const LAST_MAX: Duration = Duration::from_secs(5);
 
-/// Says that it takes nothing new.
+/// Writes that the worker takes nothing new.
 pub(crate) async fn announce(postgres: &Postgres, id: WorkerId) {
     let announcing = async {
         let mut connection = postgres.connect().await?;
@@ -34,7 +34,7 @@ pub(crate) async fn announce(postgres: &Postgres, id: WorkerId) {
     said("draining", timeout(WORD_MAX, announcing).await.ok());
 }
 
-/// Gives back the claims that nobody answered, a last time.
+/// Gives back the unanswered claims, a last time.
 pub(crate) async fn give_back(worker: &WorkerProcess, postgres: &Postgres) {
     let giving_back = async {
         let mut connection = postgres.connect().await?;
@@ -68,23 +68,23 @@ pub(crate) async fn leave(
         Ok(Leave::Dead) => {
             tracing::error!(worker = %id, "worker ends, and something that it started may live");
         }
-        // The lock stays, and whoever takes it knows.
+        // The lock stays held; the process that takes it later knows that this worker is gone.
         Err(_elapsed) => said("left", None),
     }
 }
 
-/// Keeps this process's share in the lock until the kernel takes it: what it still runs is not over before.
+/// Holds this process's share of the lock until the process ends: what it still runs is not over before.
 pub(crate) fn hold_to_the_end(lock: Arc<WorkerLock>) {
     std::mem::forget(lock);
 }
 
-/// A part of the process has ended by itself: it ends as if it were killed.
+/// A part of the process has ended by itself: the process ends as if it were killed.
 pub(crate) fn in_disorder(lock: Arc<WorkerLock>) -> RunError {
     hold_to_the_end(lock);
     RunError::PartEnded
 }
 
-/// Whether nothing lives that has a share in the lock, once this process has let go of its own.
+/// Whether no process has a share of the lock, once this one has released its own.
 async fn nothing_lives(lock: WorkerLock, id: WorkerId, state_dir: &StateDir) -> Option<Proof> {
     drop(lock);
     let since = Instant::now();
@@ -106,7 +106,7 @@ async fn nothing_lives(lock: WorkerLock, id: WorkerId, state_dir: &StateDir) -> 
     }
 }
 
-/// Repeating it is harmless: who has left stays so.
+/// Safe to repeat: a worker that has left stays so.
 async fn until_told(postgres: &Postgres, id: WorkerId, clean: bool) -> Leave {
     let mut reconnect = Reconnect::up_to(Duration::from_secs(1));
     loop {

@@ -54,12 +54,14 @@
 //!
 //! # Inside
 //!
-//! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first. `stage` has what goes
-//! from step to step; `gate`, `intercept`, `executors`, `conclude` and `dispose` are its parts, `heartbeat` keeps the lease,
-//! `leave` gives it back, `neighbours` fences those of this machine that are gone; `cancel` hears that a call is to stop,
-//! `progress` says how far one is, `redact` masks sensitive values, `late` records what came too late to decide; `programs` has the slots of process tools, `inability` tells which tools could not run here; `guard` is the
-//! small process that runs between the worker and a process tool; `run` starts and stops all of it; `builder` and `apply` are
-//! for tools and executors of a program's own.
+//! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
+//!
+//! - `stage` has the values that go from step to step; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
+//!   `complete` and `dispose` are its parts. `redact` masks sensitive values, `late` records outcomes that came too late.
+//! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
+//!   of cancelled calls, `progress` says how far a tool is. `programs` has the slots of process tools, `inability` writes which
+//!   tools cannot run here. `guard` is the small process between the worker and a process tool.
+//! - `run` starts and stops all of it; `builder` and `apply` are for tools and executors of a program's own.
 
 // One attempt, step by step.
 mod attempt;

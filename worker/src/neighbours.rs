@@ -1,7 +1,7 @@
-//! Looking after the workers of this machine that are gone: whose lock can be taken, they and all they started have ended.
+//! Fences dead workers of this machine: if a worker's lock can be taken, it and everything it started has ended.
 //!
-//! So a worker that its supervisor starts again fences the one before it within seconds, whatever that one died of: there is
-//! no need to wait for its lease, nor for an operator. The sweep then moves what it ran.
+//! So a worker that its supervisor restarts fences its predecessor within seconds, whatever that one died of. No lease has to
+//! run out, and no operator is needed. The sweep then moves the calls that it ran.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::worker::WorkerProcess;
 /// How often it looks.
 const EVERY: Duration = BEAT.saturating_mul(2);
 
-/// Looks at once, and every few beats until `stop` is cancelled.
+/// Looks at once, and then every few beats, until `stop` is cancelled.
 pub(crate) async fn run(worker: Arc<WorkerProcess>, state_dir: StateDir, stop: CancellationToken) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -60,7 +60,7 @@ async fn look(worker: &WorkerProcess, state_dir: &StateDir) {
     }
 }
 
-/// A proof for each worker of this folder that is gone.
+/// A proof for each dead worker of this folder.
 fn proofs(state_dir: &StateDir, own: WorkerId) -> Result<Vec<Proof>, FencingError> {
     let workers = state_dir.workers()?.into_iter();
     let others = workers.filter(|worker| *worker != own);
@@ -83,7 +83,7 @@ async fn fence(worker: &WorkerProcess, proof: Proof) -> Result<(), StoreError> {
             tracing::warn!(%gone, "a worker of this machine is gone with everything it started, and is fenced");
         }
         Fenced::Before | Fenced::Left => {}
-        // Of another fleet, or it died before it was registered: not ours to clear up.
+        // Of another fleet, or it died before it was registered: not ours to write about.
         Fenced::NotFound | Fenced::Alive => return Ok(()),
     }
     if let Err(error) = proof.remove() {

@@ -1,10 +1,10 @@
-//! The slots of programs: how many process tools run here at a time, whatever the slots of the worker are.
+//! The slots of programs: how many process tools run here at a time, apart from the slots of the worker.
 //!
-//! A program costs a process, and often an interpreter's start: a hundred at once on two cores all run out of their time. So
-//! each takes a slot *before* its claim: waiting for one costs no attempt, and nothing of an attempt's time.
+//! A program costs a process, and often an interpreter's start: a hundred at once on two cores would all run out of their time.
+//! So each takes a slot *before* its claim, where waiting costs no attempt and none of its time.
 //!
-//! What waits holds a slot of the worker, so only a few may, and tenants share these places; the others are put back into the
-//! ledger, each with an appointment. Calls of other executors find the worker's slots free.
+//! A call that waits holds a slot of the worker. So only a few may wait, and tenants share these places; the others are put
+//! back into the ledger, each with an appointment. That leaves slots of the worker for calls of other executors.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,7 +22,7 @@ use crate::{
     waiting::{Entered, Tenant, Waiting},
 };
 
-/// How long a call waits here for a slot: with its claim, less than NATS waits for a word about its message.
+/// How long a call waits here for a slot: with its claim, less than NATS waits for an acknowledgement.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The slots of one worker. Clones share them.
@@ -36,14 +36,14 @@ struct Shared {
     appointments: Mutex<Appointments>,
 }
 
-/// Who has a slot and who waits for one. While any is free nobody waits.
+/// The tenants that have slots and the calls that wait. While a slot is free no call waits.
 #[derive(Debug)]
 struct Slots {
     closed: bool,
     waiting: Waiting<oneshot::Sender<ProgramSlot>>,
 }
 
-/// A slot for one program. It travels with its attempt; dropping it hands it to the next who waits.
+/// A slot for one program. It travels with its attempt; dropping it hands it to the next call that waits.
 #[derive(Debug)]
 pub(crate) struct ProgramSlot {
     programs: Programs,
@@ -51,17 +51,17 @@ pub(crate) struct ProgramSlot {
     since: Instant,
 }
 
-/// What a call that needs a slot is told.
+/// The answer to a call that needs a slot.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Here it is.
+    /// A slot.
     Now(ProgramSlot),
-    /// Enough calls wait here already: it is to come again after so long.
+    /// Enough calls wait here already: the call comes again after this pause.
     Later(Duration),
 }
 
 impl Programs {
-    /// So many slots, at least one, of a worker that has `slots` for everything.
+    /// `programs` slots, at least one, of a worker that has `slots` for everything.
     pub(crate) fn new(programs: usize, slots: usize) -> Self {
         let all = programs.max(1);
         Self(Arc::new(Shared {
@@ -74,15 +74,15 @@ impl Programs {
         }))
     }
 
-    /// No program starts any more: who waits is put back, as who comes.
+    /// No program starts any more: calls that wait are put back, and so are calls that come.
     pub(crate) fn close(&self) {
         let mut slots = self.slots();
         slots.closed = true;
         slots.waiting.keep(|_| false);
     }
 
-    /// Takes a slot for a call of this tenant, waiting a little where few others do. Cancel-safe: who gives up waiting gives up
-    /// its place, and a slot that was just handed to it goes to the next.
+    /// Takes a slot for a call of this tenant; waits a little where few others wait. Cancel-safe: a caller that gives up
+    /// waiting gives up its place, and a slot that was just handed to it goes to the next.
     pub(crate) async fn turn(&self, tenant: Tenant) -> Turn {
         if let Some(slot) = self.wait(&tenant).await {
             return Turn::Now(slot);
@@ -103,11 +103,11 @@ impl Programs {
                 return Some(self.slot(tenant.clone()));
             }
             let (turn, waiting) = oneshot::channel();
-            // Those who gave up.
+            // Callers that gave up.
             slots.waiting.keep(|turn| !turn.is_closed());
             match slots.waiting.enter(tenant.clone(), turn) {
                 Entered::Waits => {}
-                // It hears that nobody will call it.
+                // Dropping its sender tells it that it gets no slot.
                 Entered::InsteadOf(other) => drop(other),
                 Entered::Full => return None,
             }
@@ -125,7 +125,7 @@ impl Programs {
         }
     }
 
-    /// A slot of this tenant is over: whose turn is it?
+    /// A slot of this tenant is free: hands it to the next call.
     fn hand_on(&self, tenant: &Tenant) {
         let next = {
             let mut slots = self.slots();
@@ -138,7 +138,7 @@ impl Programs {
             next
         };
         if let Some((tenant, turn)) = next {
-            // One that has given up drops it, which hands it on.
+            // A caller that has given up drops the slot, which hands it on.
             drop(turn.send(self.slot(tenant)));
         }
     }
@@ -153,7 +153,7 @@ impl Programs {
     }
 }
 
-/// How many calls may wait at a worker: at least half of what programs leave of its slots stays for everything else.
+/// How many calls may wait at a worker: at least half of the slots that programs leave stay free for everything else.
 fn places(programs: usize, slots: usize) -> usize {
     programs.min(slots.saturating_sub(programs) / 2)
 }
@@ -211,7 +211,7 @@ mod tests {
         let served = turns
             .iter()
             .filter(|(_, turn)| matches!(turn, Turn::Now(_)));
-        // The other one has waited for as long as it may.
+        // The other one has waited for its maximum.
         assert_eq!(served.count(), 1);
         drop(turns);
         assert_eq!(programs.slots().waiting.taken(), 1);

@@ -1,4 +1,4 @@
-//! How far a tool is. It reports whenever it likes and never waits; the last thing it said is what counts.
+//! How far a tool is. It reports whenever it likes and never waits; the latest report replaces the one before.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use tokio::sync::watch;
 /// The most bytes of a message; longer ones are cut at a character boundary.
 const MESSAGE_MAX: usize = 512;
 
-/// Where a tool says how far it is. Clones say it for the same attempt; the default one is not heard.
+/// Where a tool reports its progress. Clones report for the same attempt; the default one has no receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Progress(Option<Arc<watch::Sender<ProgressReport>>>);
 
-/// What was said last.
+/// The latest report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProgressReport {
     pub(crate) fraction: Option<f64>,
@@ -19,7 +19,7 @@ pub(crate) struct ProgressReport {
 }
 
 impl Progress {
-    /// Says how much is done, from 0 to 1, where that is known, and a word about it. Never waits and never fails.
+    /// Reports how much is done, from 0 to 1, where that is known, and a message. Never waits and never fails.
     pub fn report(&self, fraction: Option<f64>, message: &str) {
         let Some(heard) = &self.0 else {
             return;
@@ -38,16 +38,16 @@ fn bounded(message: &str) -> String {
     message[..end].replace('\0', "\u{fffd}")
 }
 
-/// Hears what the tool of one attempt reports.
+/// Receives the reports of one attempt's tool.
 #[derive(Debug)]
 pub(crate) struct ProgressReports {
     reports: watch::Receiver<ProgressReport>,
-    /// Keeps the channel open when the tool lets go of its end.
+    /// Keeps the channel open when the tool drops its end.
     _open: Progress,
 }
 
 impl ProgressReports {
-    /// The next report; reports that come before it is asked for are replaced by later ones. Cancel-safe.
+    /// The next report. A report that is not read yet is replaced by a later one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> ProgressReport {
         match self.reports.changed().await {
             Ok(()) => self.reports.borrow_and_update().clone(),
@@ -55,14 +55,14 @@ impl ProgressReports {
         }
     }
 
-    /// The last report, if it was not heard.
+    /// The last report, if it was not read.
     pub(crate) fn last(&mut self) -> Option<ProgressReport> {
         let unheard = self.reports.has_changed().unwrap_or(false);
         unheard.then(|| self.reports.borrow_and_update().clone())
     }
 }
 
-/// Where the tool of one attempt says how far it is, and where that is heard.
+/// The sender and the receiver for the reports of one attempt's tool.
 pub(crate) fn channel() -> (Progress, ProgressReports) {
     let (said, reports) = watch::channel(ProgressReport::default());
     let progress = Progress(Some(Arc::new(said)));

@@ -1,4 +1,4 @@
-//! Puts calls back that find no slot for a program: many in one statement, for when machines are full they come by the hundred.
+//! Puts calls back that found no program slot: many in one statement, for a full machine puts back hundreds.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Calls in one statement at most.
+/// The most calls in one statement.
 const TOGETHER_MAX: usize = 500;
 
-/// Where calls are handed in to be put back.
+/// Takes calls to be put back.
 #[derive(Debug)]
 pub(crate) struct PuttingBack(mpsc::Sender<Postponement>);
 
@@ -33,7 +33,7 @@ impl PuttingBack {
         let (sender, mut waiting) = mpsc::channel::<Postponement>(TOGETHER_MAX);
         lanes.spawn(async move {
             let mut batch = Vec::new();
-            // What comes while a statement runs goes with the next one.
+            // Calls that come while a statement runs go with the next one.
             while waiting.recv_many(&mut batch, TOGETHER_MAX).await > 0 {
                 let calls: Vec<_> = batch.iter().map(|one| (one.call, one.pause)).collect();
                 let put_back = postpone::put_back(&pool, &calls, &obstacle).await;
@@ -41,7 +41,7 @@ impl PuttingBack {
                     tracing::debug!(error = report(error), "calls were not put back");
                 }
                 for one in batch.drain(..) {
-                    // Who does not wait any more leaves its message to NATS, which delivers it again.
+                    // A caller that no longer waits leaves its message to NATS, which delivers it again.
                     one.answer.send(put_back.is_ok()).unwrap_or(());
                 }
             }
@@ -49,7 +49,7 @@ impl PuttingBack {
         Self(sender)
     }
 
-    /// Has the call come again after this pause, if it still waits. False: Postgres does not answer.
+    /// Postpones the call by this pause, if it is still queued. False: Postgres does not answer.
     pub(crate) async fn put_back(&self, call: CallId, pause: Duration) -> bool {
         let (answer, told) = oneshot::channel();
         let handed_in = self

@@ -1,4 +1,4 @@
-//! What is told of a failure must not spread the sensitive values of its call.
+//! Masks the sensitive values of a call in messages about its failure.
 
 use fleet::{
     manifest::Sensitive,
@@ -7,7 +7,7 @@ use fleet::{
 };
 use serde_json::Value;
 
-/// The sensitive values of a call, as they are looked for in the failures of its attempt.
+/// The sensitive values of a call, for the failures of its attempt.
 #[derive(Debug)]
 pub(crate) struct RedactedFailures {
     /// `None`: its tool names nothing as sensitive.
@@ -22,7 +22,7 @@ impl RedactedFailures {
         }
     }
 
-    /// Why a request was not sent, with the values masked.
+    /// The failure of a request that was not sent, with the values masked.
     pub(crate) fn redact_unsent(&self, failure: ToolFailure) -> ToolFailure {
         match &self.hidden {
             Some(hidden) => failure.reworded(|text| masked(text, hidden)),
@@ -30,7 +30,7 @@ impl RedactedFailures {
         }
     }
 
-    /// What an executor says, with the values masked in its failure, and without what the tool printed.
+    /// The executor's outcome, with the values masked in its failure, and without what the tool printed.
     pub(crate) fn redact(&self, outcome: Outcome) -> Outcome {
         match &self.hidden {
             Some(hidden) => without_output(outcome.reworded(|text| masked(text, hidden))),
@@ -39,7 +39,7 @@ impl RedactedFailures {
     }
 }
 
-/// A program may print for people what it was about to answer: where in it sensitive values stand is not known.
+/// A program may print the answer that it was about to give, and where sensitive values stand in that is not known.
 fn without_output(outcome: Outcome) -> Outcome {
     let without = |mut failure: ToolFailure| {
         if let Some(Value::Object(details)) = failure.details.as_mut() {

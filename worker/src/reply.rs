@@ -1,4 +1,4 @@
-//! Reply: whoever waits is told. Several words for one dispatcher that are ready at the same moment are one message.
+//! Reply: tells the dispatcher that accepted the call. Replies to one dispatcher that are ready together share a message.
 
 use std::collections::HashMap;
 
@@ -13,34 +13,34 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Words that wait to be said; who has more to say waits.
+/// The most replies that wait; further senders wait.
 const WAITING_MAX: usize = 1_024;
-/// Words in one message at most.
+/// The most replies in one message.
 const TOGETHER_MAX: usize = 256;
-/// Bytes in one message at most, unless a single word has more.
+/// The most bytes in one message, unless a single reply has more.
 const BYTES_MAX: usize = 512 * 1024;
 
-/// A word about a call.
+/// The reply for one call.
 struct Word {
     dispatcher: DispatcherId,
     call: CallId,
-    /// The envelope; empty to ring the bell only, and the dispatcher reads the row.
+    /// The envelope. Empty: it only rings the bell, and the dispatcher reads the row.
     envelope: Bytes,
 }
 
-/// Where words are handed over. Cheap to clone.
+/// Takes replies to send. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Replies(Sender<Word>);
 
 impl Replies {
-    /// Starts the task that says them; it ends when every clone is gone and all is said.
+    /// Starts the task that sends them. It ends when every clone is dropped and everything is sent.
     pub(crate) fn start(bus: &Bus, tasks: &mut JoinSet<()>) -> Self {
         let (sender, waiting) = mpsc::channel(WAITING_MAX);
         tasks.spawn(say(bus.clone(), waiting));
         Self(sender)
     }
 
-    /// Tells the dispatcher that accepted the call. A word that is lost is found out about by whoever waits.
+    /// Tells the dispatcher that accepted the call. If the message is lost, the dispatcher finds the end by reading the row.
     pub(crate) async fn tell(&self, dispatcher: DispatcherId, call: CallId, envelope: Bytes) {
         let word = Word {
             dispatcher,
@@ -56,7 +56,7 @@ impl Replies {
 async fn say(bus: Bus, mut waiting: Receiver<Word>) {
     let mut arrived = Vec::with_capacity(TOGETHER_MAX);
     while waiting.recv_many(&mut arrived, TOGETHER_MAX).await > 0 {
-        // Whoever is ready to speak, too, goes first.
+        // Yields once before sending, so that replies that are ready together share the message.
         tokio::task::yield_now().await;
         while arrived.len() < TOGETHER_MAX
             && let Ok(word) = waiting.try_recv()

@@ -1,4 +1,4 @@
-//! A worker from its start to its end: in what order its parts begin and stop.
+//! A worker from its start to its end: the order in which its parts start and stop.
 
 use std::{
     collections::HashMap,
@@ -63,22 +63,22 @@ use crate::{
 pub(crate) struct Additions {
     /// Its handlers.
     pub(crate) native: NativeExecutor,
-    /// The manifests of these, which are applied at the start.
+    /// Their manifests, which are applied at the start.
     pub(crate) manifests: Vec<Manifest>,
     /// Executors of its own kinds.
     pub(crate) executors: Executors,
 }
 
-/// Runs a worker until `shutdown` is done and what it runs has ended.
+/// Runs a worker until `shutdown` resolves and its attempts have ended.
 ///
-/// Order of the start: server and schema, NATS, ground, prefix, tools, lock, executors, registration, heartbeat, intake.
-/// Order of the stop, in two speeds: first `intake` (nothing new is pulled, what was not claimed goes back), then, when the
-/// drain timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the
-/// row says what it leaves behind.
+/// Order of the start: server and schema, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
+/// Order of the stop, in two speeds: first `intake` (nothing new is pulled, unclaimed calls go back), then, when the drain
+/// timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the row says
+/// what the worker leaves behind.
 ///
 /// # Errors
 ///
-/// It cannot start, or its prefix turns out to be another ledger's; otherwise it waits for whatever is missing once it runs.
+/// It cannot start, or its prefix turns out to be another ledger's. Once it runs, it waits for a server that is missing.
 pub async fn run(
     config: Config,
     listener: TcpListener,
@@ -114,7 +114,7 @@ pub(crate) async fn run_with(
         config.bus.prefix.clone(),
     )
     .await?;
-    // What a tool's service sends can break a connection: the fleet's own must not break with it.
+    // A connection of its own: what a tool's service sends can break it, and the fleet's connection must not break with it.
     let tools_bus = Bus::connect(
         &config.bus.nats_url,
         &format!("{} tools", config.name),
@@ -123,11 +123,11 @@ pub(crate) async fn run_with(
     .await?;
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
     postgres.recalled(prefix.recall().await?);
-    // The first connection that may deal with lost writes, before anything is read or written.
+    // The first connection that may act on lost writes, before anything is read or written.
     let mut connection = postgres.connect().await?;
-    let mark = postgres.mark();
+    let watermark = postgres.watermark();
     prefix
-        .hold(&mark.expect("a process that has connected knows a mark"))
+        .hold(&watermark.expect("a process that has connected knows a watermark"))
         .await?;
     apply::apply(&mut connection, &bus, &additions.manifests, &config.name).await?;
     let pool = postgres.pool(4);
@@ -135,7 +135,7 @@ pub(crate) async fn run_with(
     registry.refresh(&pool).await?;
 
     let id = WorkerId::generate();
-    // Before anybody can know of it: a worker in the ledger without a lock could never be proven gone.
+    // Before the worker is registered: a registered worker without a lock could never be proven gone.
     let lock = Arc::new(state_dir.hold(id)?);
     let executors = executors(&config, &tools_bus, additions, &lock)?;
     let start = StartContext {
@@ -208,10 +208,10 @@ pub(crate) async fn run_with(
         let (worker, config, intake) = (Arc::clone(&worker), config.clone(), intake.clone());
         async move { intake::run(worker, &config, intake).await }
     });
-    // Whether it ended in order. After a panic what it ran may go on, and nothing may be said of it.
+    // Whether it ended in order. After a panic its attempts may go on, and the row may say nothing about them.
     let mut working = Box::pin(async move { matches!(task.join_next().await, Some(Ok(()))) });
     tokio::select! {
-        // In order: declared gone, it has stopped by itself, and what it ran is over.
+        // It ended in order: declared gone, it has stopped by itself, and its attempts are over.
         in_order = &mut working => if !in_order {
             return Err(leave::in_disorder(lock));
         },
@@ -230,7 +230,7 @@ pub(crate) async fn run_with(
             if in_time.is_err() {
                 tracing::warn!("the drain timeout is over; what still runs is told to end");
                 worker.work.cancel();
-                // What does not end by then is left to the sweep: this process is about to be gone.
+                // Attempts that do not end by then are left to the sweep: this process is about to end.
                 let lingering = timeout(LINGER_MAX + Duration::from_secs(10), &mut working);
                 ended = lingering.await == Ok(true);
                 if !ended {
@@ -245,7 +245,7 @@ pub(crate) async fn run_with(
     while tasks.join_next().await.is_some() {}
     worker.executors.stop().await;
     drop(worker);
-    // Every sender is gone now, so the lanes end when they have written what they hold.
+    // Every sender is dropped now, so the lanes end when they have written what they hold.
     while lanes.join_next().await.is_some() {}
     let own = if ended {
         Arc::into_inner(lock)
@@ -258,7 +258,7 @@ pub(crate) async fn run_with(
     Ok(held?)
 }
 
-/// Every executor of this worker: those of Toolfleet, a line for each kind, and those of the worker's own program.
+/// Every executor of this worker: the built-in kinds, and those of the worker's own program.
 fn executors(
     config: &Config,
     tools_bus: &Bus,
@@ -281,7 +281,7 @@ fn executors(
         .with("native", additions.native.holding(Arc::clone(lock))))
 }
 
-/// What a call is told that finds no slot for its program.
+/// Why a call without a program slot waits.
 fn no_program_slot(config: &Config) -> Obstacle {
     let all = config.programs();
     let what = said!(
@@ -291,7 +291,7 @@ fn no_program_slot(config: &Config) -> Obstacle {
     Obstacle::new(Lack::ProgramSlot, &what, &config.name)
 }
 
-/// Refuses to run sql tools on a connection from which they could reach the ledger.
+/// Refuses to run sql tools with a role that could reach the ledger.
 async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunError> {
     let setting = "WORKER_TOOL_DATABASE_URL";
     let found = match (
@@ -316,7 +316,7 @@ async fn serve_probes(listener: TcpListener, state: HttpState, stop: Cancellatio
     }
 }
 
-/// Says in `/readyz` whether both servers answer, Postgres on ground that is safe, and the lease is fresh.
+/// Says in `/readyz` whether both servers answer, Postgres is safe to write to, and the lease is fresh.
 async fn watch(worker: Arc<WorkerProcess>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("lease", worker.may_start());

@@ -1,4 +1,4 @@
-//! The attempts that this process runs now: whom to tell when a call is to stop.
+//! The attempts that this process runs now, so that a cancellation can reach them.
 
 use std::{
     collections::HashMap,
@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executors::{Stop, StopReason};
 
-/// Every attempt between its claim and its end. By attempt, for one that was taken away may run beside the next one of
-/// the same call.
+/// Every attempt between its claim and its end. Keyed by attempt: one that was taken away may run beside the call's next
+/// attempt.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempts(Arc<Mutex<HashMap<AttemptId, (CallId, Stop)>>>);
 
-/// An attempt's place among them. Dropping it takes the attempt out.
+/// An attempt's entry. Dropping it removes the attempt.
 #[derive(Debug)]
 pub(crate) struct Entry {
     attempts: Attempts,
@@ -41,7 +41,7 @@ impl Attempts {
         }
     }
 
-    /// Tells an attempt that its call was taken back.
+    /// Tells an attempt that its call was cancelled.
     pub(crate) fn cancel(&self, attempt: AttemptId) {
         if let Some((call, stop)) = self.lock().get(&attempt) {
             tracing::debug!(%call, "the call was taken back; its attempt is told to end");
@@ -49,7 +49,7 @@ impl Attempts {
         }
     }
 
-    /// Those that have not been told to end by their callers, of the calls that are asked for.
+    /// The attempts of these calls that were not cancelled yet.
     pub(crate) fn uncancelled(
         &self,
         asked_for: impl Fn(CallId) -> bool,
@@ -66,7 +66,7 @@ impl Attempts {
     fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, (CallId, Stop)>> {
         self.0
             .lock()
-            .expect("nobody panics while holding the attempts")
+            .expect("no thread panics while holding the attempts")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an attempt is between two steps: each step consumes the one before and returns the next.
+//! The stages of an attempt: each step consumes one and returns the next.
 //!
 //! ```text
 //! Gated ─claim─▶ Running ─execute─▶ Executed
@@ -23,7 +23,7 @@ use crate::{
     running::Entry,
 };
 
-/// A rendered request, and which values of its call are not to be told.
+/// A rendered request, and the sensitive values of its call.
 pub(crate) struct Rendered {
     pub(crate) prepared: Box<dyn Prepared>,
     pub(crate) redact: RedactedFailures,
@@ -35,7 +35,7 @@ pub(crate) struct Gated {
     pub(crate) tool: Arc<Tool>,
     pub(crate) args_hash: [u8; 32],
     pub(crate) rendered: Rendered,
-    /// Of a program: its slot, until it is over.
+    /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct Running {
     pub(crate) claimed: Claimed,
     pub(crate) attempt_id: AttemptId,
     pub(crate) tool: Arc<Tool>,
-    /// Hash of the arguments that were prepared; the row's are the truth.
+    /// Hash of the arguments that were prepared. Where it differs from the row's, the row is right.
     pub(crate) args_hash: [u8; 32],
     pub(crate) rendered: Rendered,
-    /// Of a program: its slot, until it is over.
+    /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
-    /// When the claim was sent, before the ledger's clock started: the attempt ends by it.
+    /// When the claim was sent, before the ledger's clock started. The attempt's deadline counts from it.
     pub(crate) claim_sent: Instant,
     pub(crate) entry: Entry,
 }
 
-/// An attempt that is over; the world may have changed.
+/// An attempt that is over; its effect may have taken place.
 pub(crate) struct Executed {
     pub(crate) claimed: Claimed,
     pub(crate) attempt_id: AttemptId,
@@ -67,20 +67,21 @@ pub(crate) struct Executed {
 /// What came of a claimed attempt.
 #[derive(Debug)]
 pub(crate) enum Execution {
-    /// The executor was run, and says this.
+    /// The executor ran, with this outcome.
     Ran(Outcome),
-    /// The executor was run, and what it did committed together with the call's end: there is nothing left to record.
+    /// The executor ran, and its effect was committed together with the call's end: there is nothing left to record.
     Committed(Outcome, Box<Moved>),
-    /// The executor did not come back, or came back by a panic, or left something behind: what it started may still act.
+    /// The executor panicked, did not return, or left something behind: what it started may still act.
     Abandoned(Outcome),
-    /// The platform took the attempt back before anything was started, for this reason: no tool has spent it.
+    /// The platform took the attempt back before anything was started: the attempt is not counted against the tool's limit.
     TakenBack(TakenBack, ToolFailure),
-    /// Nothing was started, for an attempt before may have had its effect and the tool would not recognise its key.
+    /// Nothing was started, because an earlier attempt may have had its effect and the tool would not recognise the key any
+    /// more.
     KeyForgotten(ToolFailure),
 }
 
 impl Execution {
-    /// The word for how the attempt ended.
+    /// How the attempt ended, in a word.
     pub(crate) const fn word(&self) -> OutcomeWord {
         match self {
             Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
@@ -90,7 +91,7 @@ impl Execution {
         }
     }
 
-    /// Whether nothing that was started for the attempt can act any more.
+    /// Whether nothing that the attempt started can act any more.
     pub(crate) const fn is_over(&self) -> bool {
         match self {
             Self::Ran(_) | Self::Committed(..) | Self::TakenBack(..) | Self::KeyForgotten(_) => {
@@ -100,7 +101,7 @@ impl Execution {
         }
     }
 
-    /// Why it did not do what was asked, if it did not.
+    /// Why it did not succeed, if it did not.
     pub(crate) const fn failure(&self) -> Option<&ToolFailure> {
         match self {
             Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
@@ -112,8 +113,8 @@ impl Execution {
 }
 
 impl Executed {
-    /// Why the platform ended the attempt, where it was not the tool: what was found before it was started, what the executor
-    /// says, or that it was told to end because the worker leaves and has no answer of the tool.
+    /// Why the platform ended the attempt, where the tool was not the reason: a fact found before the start, the executor's
+    /// word, or a worker that leaves without an answer of the tool.
     pub(crate) fn why_taken_back(&self) -> Option<TakenBack> {
         let said = || self.execution.failure()?.why_taken_back();
         let drained = || {

@@ -1,5 +1,5 @@
-//! Who waits at this worker for a slot, and who is next: the tenant with the fewest slots, and among equals the one that has
-//! waited longest. Pure: what waits is a value.
+//! Which call waits at this worker for a slot, and which is next: that of the tenant with the fewest slots, and among equals
+//! the one that has waited longest. Pure: what waits is a value.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,29 +8,29 @@ use fleet::ids::Label;
 /// A tenant; `None` where a message of an older release did not say.
 pub(crate) type Tenant = Option<Label>;
 
-/// The places to wait at a worker, and the slots that tenants have.
+/// The waiting places of a worker, and the slots that each tenant has.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
     places: usize,
-    /// In the order in which they came; no tenant is said twice, none is empty.
+    /// In the order in which they came. No tenant is listed twice, and no line is empty.
     lines: VecDeque<(Tenant, VecDeque<T>)>,
     /// The slots of tenants that have any.
     taken: HashMap<Tenant, usize>,
 }
 
-/// What came of wanting to wait.
+/// The result of a try to wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entered<T> {
     /// It waits.
     Waits,
-    /// It waits, and this one does not any more: its tenant had more places.
+    /// It waits, in the place of this one, whose tenant had more places.
     InsteadOf(T),
     /// There is no place.
     Full,
 }
 
 impl<T> Waiting<T> {
-    /// So many places, and nobody in them.
+    /// `places` places, all of them free.
     pub(crate) fn new(places: usize) -> Self {
         Self {
             places,
@@ -44,8 +44,8 @@ impl<T> Waiting<T> {
         self.lines.iter().map(|(_, line)| line.len()).sum()
     }
 
-    /// Takes a place. Where there is none, the youngest of the tenant with most places goes, if that tenant has two more than
-    /// this one: so places end up shared evenly.
+    /// Takes a place. If none is free, the youngest call of the tenant with most places gives up its own, if that tenant has
+    /// two more than this one. So places end up shared evenly.
     pub(crate) fn enter(&mut self, tenant: Tenant, who: T) -> Entered<T> {
         let entry = if self.len() < self.places {
             Entered::Waits
@@ -62,7 +62,7 @@ impl<T> Waiting<T> {
         entry
     }
 
-    /// Forgets those who have gone.
+    /// Removes the calls that no longer wait.
     pub(crate) fn keep(&mut self, mut waits: impl FnMut(&T) -> bool) {
         for (_, line) in &mut self.lines {
             line.retain(&mut waits);
@@ -70,7 +70,7 @@ impl<T> Waiting<T> {
         self.lines.retain(|(_, line)| !line.is_empty());
     }
 
-    /// Whose turn it is. Call [`Self::take`] when it has its slot.
+    /// The next call. Call [`Self::take`] when it has its slot.
     pub(crate) fn next(&mut self) -> Option<(Tenant, T)> {
         let taken = |tenant: &Tenant| self.taken.get(tenant).copied().unwrap_or(0);
         // The first of several that are equal.
@@ -112,7 +112,7 @@ impl<T> Waiting<T> {
         line.map_or(0, |(_, line)| line.len())
     }
 
-    /// The youngest of the tenant with most places, if that is at least so many.
+    /// Removes the youngest call of the tenant with most places, if that has at least `at_least`.
     fn evict(&mut self, at_least: usize) -> Option<T> {
         let (_, line) = self.lines.iter_mut().max_by_key(|(_, line)| line.len())?;
         if line.len() < at_least {
@@ -130,7 +130,7 @@ mod tests {
         Some(name.parse().unwrap())
     }
 
-    /// Everybody waits who is named, the first letter being the tenant's.
+    /// Enters each of these; the first letter is the tenant.
     fn waiting(places: usize, who: &[&'static str]) -> Waiting<&'static str> {
         let mut waiting = Waiting::new(places);
         for &who in who {
@@ -175,7 +175,7 @@ mod tests {
         let mut waiting = waiting(3, &["a1", "a2", "a3"]);
         assert_eq!(waiting.enter(tenant("a"), "a4"), Entered::Full);
         assert_eq!(waiting.enter(tenant("b"), "b1"), Entered::InsteadOf("a3"));
-        // Two and one: nobody would be better off.
+        // Two and one: a swap would help neither tenant.
         assert_eq!(waiting.enter(tenant("b"), "b2"), Entered::Full);
         assert_eq!(waiting.enter(tenant("c"), "c1"), Entered::InsteadOf("a2"));
         assert_eq!(waiting.enter(tenant("d"), "d1"), Entered::Full);

@@ -1,4 +1,4 @@
-//! What every attempt of one worker process shares.
+//! What all attempts of one worker process share.
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
@@ -40,33 +40,33 @@ pub(crate) struct WorkerProcess {
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
     pub(crate) postgres: Postgres,
-    /// The lease, and how often the ledger had lost writes when it was renewed: after a loss it says nothing any more.
+    /// The lease, and the number of quarantines when it was renewed: after lost writes the lease is over.
     pub(crate) lease: Mutex<Option<(Lease, i32)>>,
-    /// As many attempts as there are slots may be written without one.
+    /// As many outcomes as there are slots may be written without a slot.
     pub(crate) endings: Semaphore,
     /// How many programs run at a time.
     pub(crate) programs: Programs,
-    /// Where calls go that find no slot for a program.
+    /// Takes calls that find no program slot.
     pub(crate) putting_back: PuttingBack,
-    /// What runs here now.
+    /// The attempts that run now.
     pub(crate) attempts: Attempts,
-    /// Claims whose answer never came, by when they were given up.
+    /// Claims without an answer, by the moment when they were given up.
     pub(crate) given_up: Mutex<HashMap<AttemptId, (CallId, Instant)>>,
 }
 
 impl WorkerProcess {
-    /// Whether an effect may be started now.
+    /// Whether an attempt may start now.
     pub(crate) fn may_start(&self) -> bool {
         let lease = self
             .lease
             .lock()
             .expect("no thread panics while holding the lease");
-        let ground = self.postgres.quarantines();
-        lease.is_some_and(|(lease, on)| on == ground && lease.may_start(Instant::now()))
+        let quarantines = self.postgres.quarantines();
+        lease.is_some_and(|(lease, on)| on == quarantines && lease.may_start(Instant::now()))
     }
 
-    /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends:
-    /// it may be committed all the same, and no worker runs it.
+    /// Remembers a claim that is about to be sent. Unless it is answered it counts as given up, however its sender ends: it may
+    /// be committed all the same, and no worker would run it.
     pub(crate) const fn remember(&self, call: CallId, attempt: AttemptId) -> Remembered<'_> {
         Remembered {
             worker: self,
@@ -76,7 +76,7 @@ impl WorkerProcess {
         }
     }
 
-    /// How this worker signs what it records.
+    /// How this worker signs what it writes.
     pub(crate) fn actor(&self) -> String {
         format!("worker {}", self.id)
     }
@@ -89,7 +89,7 @@ impl WorkerProcess {
     }
 }
 
-/// A claim that was sent, or is about to be. Dropping it gives it up.
+/// A claim that was sent, or is about to be. Dropping it without an answer gives it up.
 pub(crate) struct Remembered<'a> {
     worker: &'a WorkerProcess,
     call: CallId,
@@ -98,7 +98,7 @@ pub(crate) struct Remembered<'a> {
 }
 
 impl Remembered<'_> {
-    /// The ledger has said whose the call is.
+    /// The ledger has answered the claim.
     pub(crate) fn answered(mut self) {
         self.answered = true;
     }

@@ -1,4 +1,4 @@
-//! What was asked for, what came out, and what was changed on the way.
+//! The input of a mending, its result, and its changes.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,9 +8,9 @@ use super::rule::{Level, Rule};
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coercion {
-    /// JSON pointer to the value as it is now; to where it stood, if it was left out. At most 512 bytes.
+    /// JSON pointer to the value as it is now; for a removed property, to where it was. At most 512 bytes.
     pub path: String,
-    /// What was done.
+    /// The rule that was applied.
     pub rule: Rule,
 }
 
@@ -19,11 +19,11 @@ pub struct Coercion {
 pub struct Fitted {
     /// What the tool gets.
     pub args: Value,
-    /// What was changed in what was sent, in the order of the paths; empty where nothing was.
+    /// The changes, in the order of their paths; empty where there are none.
     pub coercions: Vec<Coercion>,
 }
 
-/// Which tool the arguments are for, and how much of them may be changed.
+/// The tool of the arguments, and how much of them may be changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Coercing<'a> {
     /// How much.

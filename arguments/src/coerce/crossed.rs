@@ -13,15 +13,15 @@ use crate::{
     schema::{keywords, places},
 };
 
-/// Values that are looked at for one call before it is given up, and all others are taken for crossed.
+/// How many values are looked at for one call. After that every value counts as crossed.
 pub(super) const VISITS_MAX: usize = 100_000;
 
-/// Whether the value at `place`, or one around it, does not belong there, but where another stands, and that one here:
-/// one beside it, or, of scalars and lists of one, one anywhere in the arguments. The text of a list or an object counts as
-/// that, too.
+/// Whether the value at `place`, or one around it, does not fit there but fits where another value stands, which in turn fits
+/// here. The other value is a sibling; or, for a scalar or a list of scalars, any value in the arguments. A text that contains
+/// a list or an object counts as that too.
 ///
-/// Then it is not known which was meant: both as they are, or both as they could be read where they stand. Takes what it
-/// looks at from `visits`.
+/// Then it is unknown what was meant: the two values in exchanged places, or each as it can be read in its own place. Looked-at
+/// values are counted in `visits`.
 pub(super) fn is_crossed(root: &Value, args: &Value, place: &str, visits: &mut usize) -> bool {
     let mut looking = Looking { root, visits };
     let mut outwards = iter::successors(Some(place), |place| Some(pointer::split(place)?.0));
@@ -31,8 +31,8 @@ pub(super) fn is_crossed(root: &Value, args: &Value, place: &str, visits: &mut u
     is_crossed || *visits == 0
 }
 
-/// Whether a value is of a kind that one of these schemas allows, and so is all that is in it. Takes what it looks at from
-/// `visits`, and where they end, it may be.
+/// Whether a value, and everything in it, is of a kind that one of these schemas allows. Looked-at values are counted in
+/// `visits`; when those are used up, the answer is yes.
 pub(super) fn fits(root: &Value, value: &Value, schemas: &[&Value], visits: &mut usize) -> bool {
     let mut looking = Looking { root, visits };
     let fits = looking.fits(value, schemas);
@@ -45,7 +45,7 @@ struct Looking<'s, 'v> {
 }
 
 impl<'s> Looking<'s, '_> {
-    /// Whether the value at a place could change places with another part of what is around it.
+    /// Whether the value at a place could change places with a sibling.
     fn finds_beside(&mut self, args: &Value, place: &str) -> bool {
         let Some((outer, name)) = pointer::split(place) else {
             return false;
@@ -54,7 +54,7 @@ impl<'s> Looking<'s, '_> {
             return false;
         };
         let around = places::schemas_at(self.root, args, outer);
-        // The items of a list are all alike, but for those of a tuple.
+        // The items of a list are alike, except those of a tuple.
         if parent.is_array() && !places::is_tuple(&around) {
             return false;
         }
@@ -66,7 +66,7 @@ impl<'s> Looking<'s, '_> {
         })
     }
 
-    /// Whether the scalar at a place, or the list of one, could change places with any other.
+    /// Whether the scalar at a place, or the list of scalars, could change places with any other.
     fn finds_far(&mut self, args: &Value, place: &str) -> bool {
         let Some(value) = args.pointer(place).filter(|value| is_single(value)) else {
             return false;
@@ -79,13 +79,13 @@ impl<'s> Looking<'s, '_> {
                 found = true;
                 return;
             }
-            // Its own item is no other.
+            // Its own item is not another value.
             let others = (!ptr::eq(container, value)).then_some(container);
             let others = others.into_iter().flat_map(places::parts);
             let singles = others.filter(|(_, part)| is_single(part));
             for (name, other) in singles {
                 let there = places::below(schemas, container, &name);
-                // A list where nothing is said of what stands there is not meant for it.
+                // A list is not meant for a place about which the schema says nothing.
                 let is_said = is_scalar(value) || !there.is_empty();
                 let (one, two) = ((value, &here[..]), (other, &there[..]));
                 found = found || (is_said && self.could_change(one, two, fits_here));
@@ -94,8 +94,8 @@ impl<'s> Looking<'s, '_> {
         found
     }
 
-    /// Whether the value fits where it stands but for the branch of a union that a word beside it, or around it, chooses,
-    /// and that word could have changed places with another.
+    /// Whether the value would fit but for the branch of a union that a word beside it, or around it, chooses; and whether that
+    /// word could have changed places with another.
     fn finds_tag(&mut self, args: &Value, place: &str) -> bool {
         let here = places::outermost_at(self.root, args, place);
         let fits = (args.pointer(place)).is_some_and(|value| self.fits(value, &here));
@@ -113,7 +113,7 @@ impl<'s> Looking<'s, '_> {
         })
     }
 
-    /// Whether another word stands anywhere that could change places with this one.
+    /// Whether another word anywhere could change places with this one.
     fn finds_other(&mut self, args: &Value, word: &Value, here: &[&'s Value]) -> bool {
         let mut found = false;
         places::visit(self.root, args, &mut |schemas, container| {
@@ -128,8 +128,8 @@ impl<'s> Looking<'s, '_> {
         found
     }
 
-    /// Whether two values could change places. One that fits where it stands, but for what else its union says, only with the
-    /// text of a list or an object, which is not what may stand there as it is.
+    /// Whether two values could change places. A value that fits its own place, apart from what its union says, may do so only
+    /// as the text of a list or an object that cannot stand there as it is.
     fn could_change(
         &mut self,
         one: (&Value, &[&'s Value]),
@@ -140,13 +140,13 @@ impl<'s> Looking<'s, '_> {
         if self.visit().is_none() {
             return true;
         }
-        // Where the same is said of both, this one fits there as little as here.
+        // Where both places have the same schema, a value that does not fit here does not fit there.
         !is_same(here, there)
             && self.fits_there(value, there)
             && ((!fits_here && self.fits(beside, here)) || self.fits_as_text(beside, here))
     }
 
-    /// Whether a text is that of a list or an object, and this fits. What is read costs as many looks as it has bytes.
+    /// Whether this is the text of a list or an object that fits. Reading it counts as many looks as it has bytes.
     fn fits_as_text(&mut self, text: &Value, here: &[&'s Value]) -> bool {
         let is_container = |text: &&str| text.trim_ascii_start().starts_with(['[', '{']);
         let Some(text) = text.as_str().filter(is_container) else {
@@ -169,7 +169,7 @@ impl<'s> Looking<'s, '_> {
         inside.is_ok_and(|inside| !is_scalar(&inside) && self.fits(&inside, here))
     }
 
-    /// Of a property that an open object does not declare, nothing is said, and any value fits.
+    /// An open object says nothing about a property that it does not declare, so any value fits there.
     fn fits_there(&mut self, value: &Value, there: &[&'s Value]) -> bool {
         there.is_empty() || self.fits(value, there)
     }
@@ -179,7 +179,7 @@ impl<'s> Looking<'s, '_> {
         Some(())
     }
 
-    /// Whether a value is of a kind that these schemas allow, and so is all that is in it.
+    /// Whether a value, and everything in it, is of a kind that these schemas allow.
     fn fits(&mut self, value: &Value, schemas: &[&'s Value]) -> bool {
         if self.visit().is_none() {
             return false;
@@ -202,7 +202,7 @@ impl<'s> Looking<'s, '_> {
     }
 }
 
-/// Whether one of these schemas says which words there may be.
+/// Whether one of these schemas lists the allowed words.
 fn lists(root: &Value, schemas: &[&Value]) -> bool {
     let all = places::in_place(root, schemas.to_vec());
     all.iter().any(|schema| keywords::values(schema).is_some())
@@ -212,7 +212,7 @@ fn is_scalar(value: &Value) -> bool {
     !(value.is_object() || value.is_array())
 }
 
-/// Whether a value is a scalar, or a list of one.
+/// Whether a value is a scalar, or a list of scalars.
 fn is_single(value: &Value) -> bool {
     match value.as_array().map(Vec::as_slice) {
         Some([item]) => is_scalar(item),

@@ -1,4 +1,4 @@
-//! What a mending leaves in doubt when it is looked at as a whole, though each of its changes is certain by itself.
+//! What remains doubtful when a mending is looked at as a whole, though each of its changes is certain by itself.
 
 use std::{collections::BTreeSet, iter};
 
@@ -19,7 +19,7 @@ use crate::{
     schema::{keywords, places},
 };
 
-/// Whether something else may have been meant by what was `sent`, without its wrapper, and was mended so.
+/// Whether the arguments as `sent`, without their wrapper, may have meant something else than the mended ones.
 pub(super) fn remains(root: &Value, sent: &Value, mended: &Draft) -> bool {
     let is_reading = |change| is_only_a_reading(root, &mended.args, change);
     mended.changes.iter().any(is_reading)
@@ -38,7 +38,7 @@ const fn is_text_of_scalar(rule: Rule) -> bool {
     matches!(rule, Rule::IntegerToString | Rule::BooleanToString)
 }
 
-/// Whether a change tells what could be read there, and so makes other readings uncertain, but is never made itself.
+/// Whether a change is made only to show what could be read there. It makes other readings uncertain, and is never the result.
 fn is_only_a_reading(root: &Value, args: &Value, (place, rule): &(String, Rule)) -> bool {
     let schemas = places::schemas_at(root, args, place);
     match rule {
@@ -55,18 +55,18 @@ fn is_only_a_reading(root: &Value, args: &Value, (place, rule): &(String, Rule))
             Some(Value::Number(number)) => is_none_or_all(number),
             _other => false,
         },
-        // Of an item, the brackets may be those of all of them.
+        // The brackets around a single item may be meant for all items.
         Rule::ArrayToValue => !pointer::is_property(args, place),
         _made => false,
     }
 }
 
-/// Whether an object holds nothing but a list: it may be the list that was to stand there.
+/// Whether an object contains nothing but a list: the list itself may have been meant.
 fn is_box(entries: &Map<String, Value>) -> bool {
     entries.len() == 1 && entries.values().all(Value::is_array)
 }
 
-/// Whether a property stands where its object declares others and not this one: it may be what was sent as nothing.
+/// Whether a property that its object does not declare stands beside declared ones: it may be the one that was sent as nothing.
 fn has_other_names(root: &Value, args: &Value) -> bool {
     let mut has = false;
     places::visit(root, args, &mut |schemas, value| {
@@ -78,8 +78,9 @@ fn has_other_names(root: &Value, args: &Value) -> bool {
     has
 }
 
-/// Whether a value that was mended would fit as it was sent where something was left out that was sent as nothing: the two may
-/// have been swapped. Not where it must stand where it does, and not the text of a list or an object, which is no other text.
+/// Whether a mended value would have fit as it was sent in the place of a removed property that was sent as nothing: the two
+/// may have been swapped. Not where the value is required in its own place, and not for the text of a list or an object, which
+/// is no other text.
 fn may_be_of_removed(root: &Value, sent: &Value, mended: &Draft) -> bool {
     let of = |is: fn(Rule) -> bool| mended.changes.iter().filter(move |(_, rule)| is(*rule));
     let removed: Vec<_> = of(is_removal)
@@ -92,7 +93,7 @@ fn may_be_of_removed(root: &Value, sent: &Value, mended: &Draft) -> bool {
         );
         !is_container && !is_removal(rule) && rule != Rule::Unwrap
     };
-    // What a change is in may have been swapped as a whole.
+    // A container of a change may have been swapped as a whole.
     let changed: BTreeSet<&str> = of(is_other)
         .flat_map(|(place, _)| outwards(property(sent, place)))
         .filter(|place| pointer::is_property(sent, place))
@@ -109,8 +110,9 @@ fn may_be_of_removed(root: &Value, sent: &Value, mended: &Draft) -> bool {
     })
 }
 
-/// Whether texts were read as what they are the text of, and one is left that may have been written the same way: it stands in
-/// quotes, or, beside such as were scalars, it is the text of a scalar that may stand there as well, as where nothing is said.
+/// Whether texts were read as the values that they contain, and another text is left that may have been written the same way:
+/// it stands in quotes; or, if scalars were read, it is the text of a scalar that may stand there too, or about which nothing
+/// is said.
 fn keeps_texts(root: &Value, mended: &Draft) -> bool {
     let is_scalar = |rule: Rule| {
         matches!(
@@ -138,7 +140,7 @@ fn keeps_texts(root: &Value, mended: &Draft) -> bool {
     keeps
 }
 
-/// Whether a text is that of a number, a boolean or null, and these schemas take that, too.
+/// Whether a text is that of a number, a boolean or null, and these schemas allow that too.
 fn may_be_scalar(root: &Value, text: &str, here: &[&Value]) -> bool {
     let null = (text == "null").then_some(Value::Null);
     let scalar = readings::scalar(text).or(null);
@@ -149,7 +151,7 @@ fn may_be_scalar(root: &Value, text: &str, here: &[&Value]) -> bool {
     })
 }
 
-/// Whether a text is wholly one that stands in quotes.
+/// Whether a text stands in quotes as a whole.
 fn is_quoted(text: &str) -> bool {
     let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     let is_whole = |quote: char| {
@@ -159,7 +161,7 @@ fn is_quoted(text: &str) -> bool {
     is_whole('"') || is_whole('\'')
 }
 
-/// Whether brackets were taken, and others are left around what would fit without them, too.
+/// Whether brackets were removed, and others are left around a value that would fit without them too.
 fn keeps_brackets(root: &Value, mended: &Draft) -> bool {
     let mut keeps = false;
     if mended.any(|rule| rule == Rule::ArrayToValue) {
@@ -192,8 +194,8 @@ fn is_list_of_one(text: &str) -> bool {
     is_list && list().is_some_and(|list| list.as_array().is_some_and(|items| items.len() == 1))
 }
 
-/// Whether a scalar that became a text may belong somewhere else: something else was wrong too, or a property that could
-/// have it as it was is missing while this one need not be there.
+/// Whether a scalar that became a text may belong elsewhere: something else was wrong too, or a property is missing that could
+/// have it as it was, while its own property is optional.
 fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
     if mended.any(|rule| rule != Rule::Unwrap && !is_text_of_scalar(rule)) {
         return true;
@@ -213,7 +215,7 @@ fn may_be_elsewhere(root: &Value, sent: &Value, mended: &Draft) -> bool {
     })
 }
 
-/// What the objects of these arguments say of properties that they do not name: of such, one is always missing.
+/// What the objects of these arguments say of properties that they do not name; at least one of those is always missing.
 fn of_other_names<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
     let mut said = Vec::new();
     places::visit(root, args, &mut |schemas, value| {
@@ -230,7 +232,7 @@ fn of_other_names<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
     said
 }
 
-/// The property at a place, or in which the place is as an item.
+/// The property at a place, or the one that contains the item at the place.
 fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
     while !pointer::is_property(args, place)
         && let Some((outer, _)) = pointer::split(place)
@@ -240,13 +242,13 @@ fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
     place
 }
 
-/// A place, and those that it is in.
+/// A place, and the places that contain it.
 fn outwards(place: &str) -> impl Iterator<Item = &str> {
     iter::successors(Some(place), |place| Some(pointer::split(place)?.0))
 }
 
-/// Whether it is certain that a property must be there. What only a branch of a union requires is not certain: another branch
-/// may have been meant.
+/// Whether a property is certainly required. A property that only a branch of a union requires is not, for another branch may
+/// have been meant.
 fn is_required(root: &Value, args: &Value, place: &str) -> bool {
     let requires = |schema: &&Value, name: &str| {
         let certain = places::certain(root, &[schema]);

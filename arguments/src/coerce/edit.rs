@@ -1,11 +1,11 @@
-//! One change to the arguments, and arguments to which some were made.
+//! One change to the arguments, and arguments with some changes.
 
 use serde_json::Value;
 
 use super::{coercion::Coercion, rule::Rule};
 use crate::{limits::Limits, pointer, shorten::shorten};
 
-/// Changes to one call's arguments.
+/// The most changes to one call's arguments.
 pub(super) const CHANGES_MAX: usize = 64;
 
 /// A change that could be made to the value at one place.
@@ -13,16 +13,16 @@ pub(super) const CHANGES_MAX: usize = 64;
 pub(super) struct Edit {
     /// JSON pointer.
     pub(super) place: String,
-    /// `None` leaves the property out.
+    /// `None` removes the property.
     pub(super) value: Option<Value>,
     pub(super) rule: Rule,
 }
 
-/// Arguments, and what was done to them.
+/// Arguments, and the changes that were made to them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draft {
     pub(super) args: Value,
-    /// In the order in which it was done.
+    /// In the order in which they were made.
     pub(super) changes: Vec<(String, Rule)>,
 }
 
@@ -34,7 +34,7 @@ impl Draft {
         }
     }
 
-    /// The same with these changes too; `None` if they are too many, or if one is not to be combined with one before.
+    /// The same with these changes too; `None` if there are too many, or if one may not be combined with an earlier one.
     pub(super) fn with(mut self, edits: &[Edit]) -> Option<Self> {
         for edit in edits {
             let mut before = self.changes.iter();
@@ -59,7 +59,7 @@ impl Draft {
         self.changes.iter().any(|(_, rule)| is(*rule))
     }
 
-    /// The arguments, and what is told of the changes: sorted by place, those at one place as they were made.
+    /// The arguments, and the changes for the report: sorted by place, those at one place in the order in which they were made.
     pub(super) fn into_parts(self) -> (Value, Vec<Coercion>) {
         let mut changes = self.changes;
         changes.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -71,7 +71,7 @@ impl Draft {
     }
 }
 
-/// Whether a change would move what was changed before, or be one more to a value that got or lost its brackets.
+/// Whether a change would move an earlier one, or be a second change to a value whose brackets were added or removed.
 fn collide((changed, rule): &(String, Rule), edit: &Edit) -> bool {
     let is_bracket = |rule| matches!(rule, Rule::ValueToArray | Rule::ArrayToValue);
     let moves = pointer::is_within(changed, &edit.place);

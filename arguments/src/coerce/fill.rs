@@ -8,10 +8,10 @@ use crate::{
     schema::{DefaultNode, Defaults, Schema},
 };
 
-/// Defaults filled into one call's arguments.
+/// The most defaults filled into one call's arguments.
 const DEFAULTS_MAX: usize = 256;
 
-/// Fills in what is missing and answers where, in order; nothing, if the whole would not be valid then.
+/// Fills in what is missing and returns the places, in order; fills in nothing if the whole would not be valid then.
 pub(super) fn fill(schema: &Schema, args: &mut Value) -> Vec<String> {
     let mut filling = Filling {
         defaults: schema.defaults(),
@@ -48,7 +48,7 @@ enum Segment<'d> {
 }
 
 impl<'d> Filling<'d> {
-    /// `None` if it would be too many.
+    /// `None` if there would be too many.
     fn fill(&mut self, node: usize, value: &mut Value) -> Option<()> {
         let node = &self.defaults.nodes[node];
         match value {
@@ -82,7 +82,7 @@ impl<'d> Filling<'d> {
                 entries.insert(name.to_owned(), default.clone());
                 self.filled.push(self.place_of(name));
             }
-            // A default is filled up too, so that filling it in again changes nothing.
+            // A default is filled up too, so that filling in again changes nothing.
             if let (Some(below), Some(value)) = (property.node, entries.get_mut(name)) {
                 self.under(Segment::Name(name), below, value)?;
             }

@@ -1,4 +1,4 @@
-//! Words that stand around arguments: of models that wrap them, and of the formats of calls that the APIs publish.
+//! Words around arguments: of models that wrap them, and of the published formats of calls.
 
 use serde_json::Value;
 
@@ -13,15 +13,15 @@ pub const WRAPPERS: [&str; 8] = [
     "action_input",
     "kwargs",
 ];
-/// Beside a wrapper: which tool is called. Some APIs put the whole call into the last.
+/// Beside a wrapper: the name of the tool. Some APIs put the whole call into the last of these.
 pub(super) const NAMES: [&str; 4] = [NAME, "tool", "tool_name", FUNCTION];
 pub(super) const NAME: &str = "name";
 const FUNCTION: &str = "function";
-/// The same, if it is this tool's name: any other value of these says nothing of a call.
+/// The same, but only with this tool's name: with another value they say nothing of a call.
 const NAMES_OF_THIS: [&str; 4] = ["toolName", "function_name", "recipient_name", "action"];
-/// What some put before the tool's name.
+/// A prefix that some put before the tool's name.
 const NAMESPACE: &str = "functions.";
-/// What holds a name and the arguments of a call in some formats: of OpenAI's chat, of Gemini in JSON and in Python, and of
+/// Keys whose value has the name and the arguments of a call, in some formats: OpenAI's chat, Gemini in JSON and in Python, and
 /// Bedrock.
 pub(super) const CALLS: [&str; 7] = [
     FUNCTION,
@@ -32,11 +32,11 @@ pub(super) const CALLS: [&str; 7] = [
     "toolCall",
     "tool_call",
 ];
-/// Those of Gemini.
+/// Gemini's.
 const PARTS: [&str; 2] = ["functionCall", "function_call"];
-/// What holds several calls: which of them this one is, nothing says.
+/// Keys whose value has several calls: nothing says which of them this call is.
 pub(super) const LISTS: [&str; 3] = ["tool_calls", "toolCalls", "tool_uses"];
-/// Beside a wrapper: which call it is.
+/// Beside a wrapper: the id of the call.
 const IDS: [&str; 6] = [
     "id",
     "call_id",
@@ -54,8 +54,8 @@ const TYPES_OF_CALLS: [&str; 5] = [
     "tool-call",
     "function_call",
 ];
-/// What the published format of this `type` has beside that, and what each may be: OpenAI's chat (in pieces, too) and responses,
-/// and Anthropic's messages. Without the type they are words like any others.
+/// The other members in the published format of this `type`, and their allowed values: OpenAI's chat (in pieces too) and
+/// responses, and Anthropic's messages. Without the type they are words like any others.
 const DETAILS: [(&str, &[Detail]); 3] = [
     ("function", &[("index", Value::is_u64)]),
     (
@@ -76,14 +76,14 @@ const DETAILS: [(&str, &[Detail]); 3] = [
         ],
     ),
 ];
-/// What Gemini has beside a `functionCall`, which has no type.
+/// The members that Gemini has beside a `functionCall`, which has no type.
 const DETAILS_OF_A_PART: [Detail; 3] = [
     ("thought", Value::is_boolean),
     ("thoughtSignature", Value::is_string),
     ("thought_signature", Value::is_string),
 ];
-/// What may stand beside the name of this tool and its arguments in any format: of MCP, of JSON-RPC, and of what tells how the
-/// call went. Without the name they are words like any others.
+/// Members that may stand beside the name of this tool and its arguments in any format: those of MCP, of JSON-RPC, and those
+/// about how the call went. Without the name they are words like any others.
 pub(super) const DETAILS_OF_ANY: [Detail; 6] = [
     ("_meta", Value::is_object),
     ("jsonrpc", |version| version == "2.0"),
@@ -94,15 +94,15 @@ pub(super) const DETAILS_OF_ANY: [Detail; 6] = [
 ];
 /// A property that was sent.
 pub(super) type Entry<'a> = (&'a str, &'a Value);
-/// What a format has beside the arguments, and what it may be; null where there is none.
+/// A member that a format has beside the arguments, and its allowed values; null counts as absent.
 type Detail = (&'static str, fn(&Value) -> bool);
 
-/// Arguments of a call that is not complete may be the first half of them.
+/// The arguments of an incomplete call may be only their first half.
 fn is_complete(status: &Value) -> bool {
     status == "completed"
 }
 
-/// Whether a property says nothing of a call but that it is one, or which.
+/// Whether a property says only that this is a call, or which one.
 pub(super) fn is_of_any_call((key, value): Entry<'_>) -> bool {
     match key {
         TYPE => value
@@ -112,7 +112,7 @@ pub(super) fn is_of_any_call((key, value): Entry<'_>) -> bool {
     }
 }
 
-/// What may stand beside the arguments in the format that these say they have.
+/// The members that may stand beside the arguments in their format.
 pub(super) fn details(args: &Value) -> &'static [Detail] {
     let is_part = |key: &str| is_one_of(&PARTS, key);
     if entries(args).any(|(key, _)| is_part(key)) {
@@ -124,13 +124,13 @@ pub(super) fn details(args: &Value) -> &'static [Detail] {
     format.map_or(&[], |(_, details)| details)
 }
 
-/// Whether a property is what the format has there.
+/// Whether a property is one that the format has there.
 pub(super) fn is_of_format(details: &[Detail], (key, value): Entry<'_>) -> bool {
     let mut details = details.iter();
     details.any(|(name, may_be)| *name == key && (value.is_null() || may_be(value)))
 }
 
-/// Whether a property says that this tool is called.
+/// Whether a property names this tool.
 pub(super) fn names((key, value): Entry<'_>, tool: &str) -> bool {
     (is_one_of(&NAMES, key) || is_one_of(&NAMES_OF_THIS, key))
         && value.as_str().is_some_and(|name| {
@@ -150,7 +150,7 @@ pub(super) fn entries(args: &Value) -> impl Iterator<Item = Entry<'_>> {
     entries.map(|(key, value)| (key.as_str(), value))
 }
 
-/// In any case: what is not written as it should be is no reason to run it.
+/// In any case: a word in another case must not let the envelope run as arguments.
 pub(super) fn is_one_of(words: &[&str], key: &str) -> bool {
     words.iter().any(|word| word.eq_ignore_ascii_case(key))
 }

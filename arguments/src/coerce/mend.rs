@@ -1,4 +1,4 @@
-//! Validate, change what is wrong, validate again.
+//! Validates, changes what is wrong, validates again.
 
 use serde_json::Value;
 
@@ -17,14 +17,14 @@ use crate::{
     schema::{Schema, bounds::COLLECTED_MAX},
 };
 
-/// How often what was changed is looked at again: text may hold an object that holds text.
+/// How often changed values are validated again: a text may contain an object that contains a text.
 const ROUNDS_MAX: usize = 3;
-/// Validations of one call's arguments.
+/// The most validations of one call's arguments.
 const CHECKS_MAX: usize = 64;
-/// Evaluations of all these validations.
+/// The most evaluations in all these validations.
 const WORK_MAX: u64 = 10 * COLLECTED_MAX;
 
-/// The only arguments that fit and can have been meant by these, which do not fit or stand in a wrapper.
+/// The only arguments that fit and that these can mean, where these do not fit or stand in a wrapper.
 pub(super) fn mend(schema: &Schema, args: &Value, how: Coercing<'_>) -> Option<Draft> {
     if how.level == Level::Off || schema.work(args) > COLLECTED_MAX {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn mend(schema: &Schema, args: &Value, how: Coercing<'_>) -> Option<D
         work: WORK_MAX,
         visits: VISITS_MAX,
     };
-    // All rules are tried for every tool: what two of them read differently is not certain for any.
+    // Every rule is tried for every tool: where two of them read a value differently, it is certain for no tool.
     match mender.read(draft, "", ROUNDS_MAX) {
         Meaning::One(mended) => {
             let is_certain = !doubt::remains(schema.source(), &sent, &mended);
@@ -52,7 +52,7 @@ fn may_be_used(mended: &Draft, level: Level) -> bool {
     mended.changes.iter().all(|(_, rule)| is_allowed(*rule)) && size::is_admitted(&mended.args)
 }
 
-/// What values can be meant by one that does not fit.
+/// What a value that does not fit can mean.
 enum Meaning {
     None,
     One(Draft),
@@ -63,12 +63,12 @@ struct Mender<'a> {
     schema: &'a Schema,
     checks: usize,
     work: u64,
-    /// Looks at values that may be crossed.
+    /// How many values were compared for crossed ones.
     visits: usize,
 }
 
 impl Mender<'_> {
-    /// What can be meant by the value at `place`, such that everything there fits.
+    /// What the value at `place` can mean, such that everything there fits.
     fn read(&mut self, mut draft: Draft, place: &str, rounds: usize) -> Meaning {
         let misfits = match self.misfits(&draft, place) {
             Some(misfits) if misfits.is_empty() => return Meaning::One(draft),
@@ -84,7 +84,7 @@ impl Mender<'_> {
         self.read(draft, place, rounds - 1)
     }
 
-    /// Changes what one misfit says; where there are several ways, if only one value comes of them.
+    /// Makes the change for one misfit. With several ways, only if all of them lead to the same value.
     fn choose(&mut self, draft: Draft, misfit: &Misfit, rounds: usize) -> Meaning {
         let root = self.schema.source();
         let mut edits = misfit.ways.iter().flatten();

@@ -1,13 +1,13 @@
-//! Mends what a model got slightly wrong, without ever guessing.
+//! Mends what a model got slightly wrong, and never guesses.
 //!
-//! Valid arguments are never touched, unless they stand in a `wrapper`, of the words that `formats` has, which is taken off or
-//! refused. Where validation failed, rules that can mean only one thing are tried, and what they make is accepted only if the
-//! whole then validates; else the violations of what was sent are told.
+//! Valid arguments are never changed, unless they stand in a `wrapper` of the words in `formats`: it is taken off or refused.
+//! Where validation fails, only rules are tried that can mean one thing, and their result is accepted only if the whole then
+//! validates. Otherwise the violations of the arguments as sent are reported.
 //!
-//! `readings` says what one value can mean where another kind is wanted; `ways` turns what the validator says is `wanted`
-//! into changes by `rule`, a union's branches included; `mend` makes them, round by round, and gives up where two
-//! values could be meant, where `crossed` finds that two were sent in each other's place, or where the changes taken
-//! together leave a `doubt`. `removal`, `single`, `relaxed` and `fill` are a rule each.
+//! `readings` says what one value can mean where another kind is wanted. `ways` turns what the validator `wanted` into changes
+//! by `rule`, the branches of a union included. `mend` makes them, round by round. It gives up where two values could be meant,
+//! where `crossed` finds that two were sent in each other's place, or where the changes together leave a `doubt`. `removal`,
+//! `single`, `relaxed` and `fill` are a rule each.
 
 mod coercion;
 mod crossed;
@@ -39,7 +39,7 @@ use crate::{schema::Schema, violations::Violations};
 impl Schema {
     /// Arguments that fit, with defaults filled in; changed only where they did not fit or stood in a wrapper.
     ///
-    /// The same arguments always give the same. Bounded: at most 64 changes and 256 defaults.
+    /// The same arguments always give the same result. Bounded: at most 64 changes and 256 defaults.
     ///
     /// # Errors
     ///

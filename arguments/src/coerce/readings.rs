@@ -1,4 +1,4 @@
-//! What one value can only mean where another kind is wanted.
+//! The one thing that a value can mean where another kind is wanted.
 
 use jsonschema::JsonType;
 use serde_json::{Number, Value};
@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 use super::{relaxed, rule::Rule};
 use crate::{decimal, kind, limits::Limits, parse::parse_any};
 
-/// What one rule makes of a value.
+/// A value, and the rule that made it.
 pub(super) type Reading = (Value, Rule);
 
 /// The value as one of the wanted type; text is read under these limits.
@@ -20,7 +20,7 @@ pub(super) fn to_type(value: &Value, wanted: JsonType, limits: &Limits) -> Optio
             text_to_container(text, wanted, limits).or_else(|| value_to_array(value))
         }
         (Value::Number(number), JsonType::String) => integer_to_string(number),
-        // A reading that is never taken, but makes another one uncertain.
+        // This reading is never the result; it only makes another one uncertain.
         (Value::Bool(boolean), JsonType::String) => {
             Some((boolean.to_string().into(), Rule::BooleanToString))
         }
@@ -64,7 +64,7 @@ pub(super) fn to_option(value: &Value, options: &[Value]) -> Vec<Reading> {
             (Value::Number(number), Value::String(_)) => integer_to_string(number)
                 .filter(|(text, _)| text == option)
                 .map(|(_, rule)| rule),
-            // Two words for it come out as two values, and then neither is taken.
+            // With two words for it there are two values, and neither is taken.
             (Value::Bool(_), Value::String(word)) => string_to_boolean(word)
                 .filter(|(read, _)| read == value)
                 .map(|_| Rule::BooleanToString),
@@ -79,7 +79,7 @@ fn string_to_integer(text: &str) -> Option<Reading> {
     Some((Value::Number(integer_of(text)?), Rule::StringToInteger))
 }
 
-/// Not of `1.000`: half of the world writes a thousand so.
+/// Not of `1.000`, which in half of the world is a thousand.
 fn integer_of(text: &str) -> Option<Number> {
     let number = decimal::number(text)?;
     (!decimal::may_be_grouped(&number))
@@ -91,7 +91,7 @@ fn string_to_number(text: &str) -> Option<Reading> {
     Some((Value::Number(number_of(text)?), Rule::StringToNumber))
 }
 
-/// Not of `10.000`: hardly anyone writes ten with so many zeros, and half of the world writes ten thousand so.
+/// Not of `10.000`: hardly anybody writes ten with so many zeros, and in half of the world it is ten thousand.
 fn number_of(text: &str) -> Option<Number> {
     let number = decimal::number(text)?;
     let is_rounded = number.as_str().ends_with('0');
@@ -109,23 +109,23 @@ pub(super) fn is_scalar(value: &Value) -> bool {
     value.as_str().is_some_and(|text| scalar(text).is_some())
 }
 
-/// The number or the boolean of which this is the text.
+/// The number or the boolean in this text.
 pub(super) fn scalar(text: &str) -> Option<Value> {
     let boolean = || string_to_boolean(text).map(|(boolean, _)| boolean);
     decimal::number(text).map(Value::Number).or_else(boolean)
 }
 
-/// Whether a text is an integer as one is written.
+/// Whether a text is an integer in its usual form.
 pub(super) fn is_integer_text(text: &str) -> bool {
     decimal::number(text).is_some_and(|number| decimal::is_integer(&number))
 }
 
-/// A float is not turned into a string: how it was meant to be written is not known.
+/// A float does not become a string, for its intended form is not known.
 fn integer_to_string(number: &Number) -> Option<Reading> {
     decimal::is_integer(number).then(|| (number.as_str().into(), Rule::IntegerToString))
 }
 
-/// The array or object that a text is: by strict JSON, else by relaxed reading.
+/// The array or object in a text: by strict JSON, else by relaxed reading.
 fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Reading> {
     let (value, rule) = match parse_any(text.as_bytes(), limits) {
         Ok(value) if wanted == JsonType::Array => (value, Rule::StringToArray),
@@ -138,8 +138,8 @@ fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Re
     (kind::is(&value, wanted) && !is_under_escaped(&value)).then_some((value, rule))
 }
 
-/// Whether a text has what hardly any text has but with a backslash that was to stay one: `\b` and `\f`, or the end of a
-/// line or a tab after a drive, as in `C:\new`.
+/// Whether a text has characters that hardly occur except where a backslash was meant as such: `\b` and `\f`, or the end of a
+/// line or a tab after a drive, as in `C: ew`.
 fn is_under_escaped(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -152,7 +152,7 @@ fn is_under_escaped(value: &Value) -> bool {
     }
 }
 
-/// Whether before the colon at `at` stands a letter alone, and behind it what `\n`, `\r` or `\t` became.
+/// Whether a single letter stands before the colon at `at`, and after it what ` `, `\r` or `\t` became.
 fn is_drive(text: &str, at: usize) -> bool {
     let mut before = text[..at].chars().rev();
     let is_letter = before.next().is_some_and(|c| c.is_ascii_alphabetic());
@@ -178,7 +178,7 @@ fn array_to_value(value: &Value) -> Option<Reading> {
     }
 }
 
-/// Whether two words differ in nothing but case.
+/// Whether two words differ only in case.
 fn is_same_word(text: &str, word: &str) -> bool {
     let folded = |text: &'_ str| -> String { text.chars().flat_map(char::to_lowercase).collect() };
     !text.is_empty() && folded(text) == folded(word.trim_ascii())

@@ -1,9 +1,9 @@
-//! JSON as people and programs write it when they do not write JSON: in a code fence, as JSON5, as a literal of Python.
+//! JSON as people and programs write it loosely: in a code fence, as JSON5, as a literal of Python.
 //!
-//! The text is only respelled, token by token, and then read by the strict parser under its limits. What has no
-//! single meaning in all of these languages is given up: hexadecimal numbers, tuples, bare words, unfinished text.
+//! The text is only rewritten, token by token, and then read by the strict parser under its limits. A text without one meaning
+//! in all of these languages is given up: hexadecimal numbers, tuples, bare words, unfinished text.
 
-/// The same text in the spelling of JSON, if every token of it has one.
+/// The same text as JSON, if every token of it has a JSON form.
 pub(super) fn to_json(text: &str) -> Option<String> {
     let mut respelling = Respelling {
         rest: without_fence(text.trim_ascii())?,
@@ -13,7 +13,7 @@ pub(super) fn to_json(text: &str) -> Option<String> {
     Some(respelling.json)
 }
 
-/// What stands in a markdown code fence, if the whole text is one.
+/// The content of a markdown code fence, if the whole text is one.
 fn without_fence(text: &str) -> Option<&str> {
     let Some(fenced) = text.strip_prefix("```") else {
         return Some(text);
@@ -35,7 +35,7 @@ struct Respelling<'t> {
 }
 
 impl Respelling<'_> {
-    /// Respells the next token; `Some(false)` at the end, `None` if it has no spelling in JSON.
+    /// Rewrites the next token; `Some(false)` at the end, `None` if it has no JSON form.
     fn token(&mut self) -> Option<bool> {
         self.skip_space()?;
         let Some(first) = self.rest.bytes().next() else {
@@ -72,7 +72,7 @@ impl Respelling<'_> {
         }
     }
 
-    /// A comma after the last item or entry is left out.
+    /// A comma after the last item or entry is dropped.
     fn comma(&mut self) -> Option<()> {
         let follows_value = !self.json.ends_with(['[', '{', ',', ':']);
         self.rest = &self.rest[1..];
@@ -116,7 +116,7 @@ impl Respelling<'_> {
 
     fn number(&mut self) -> Option<()> {
         let is_part = |c: char| matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E');
-        // Two tokens side by side must not become one.
+        // Two adjacent tokens must not become one.
         self.json.push(' ');
         self.copy(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()));
         let goes_on = self

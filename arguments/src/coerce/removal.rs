@@ -1,4 +1,4 @@
-//! `null`, or an empty text, for a property that was not to be given.
+//! Removes `null`, or an empty text, from a property that was not to be given.
 
 use jsonschema::JsonType;
 use serde_json::Value;
@@ -13,10 +13,11 @@ use crate::{
     schema::{defaults::default, keywords, places},
 };
 
-/// The edit that leaves out the value at `place`, if it can mean nothing else.
+/// The edit that removes the value at `place`, if it can mean nothing else.
 ///
-/// The property must be declared, and nowhere may it be null, or a text that is not listed; nor may the tool have a value of its
-/// own for nothing, which is not what it gets without the property. Whether it is optional, the validator says.
+/// The property must be declared. It must nowhere be allowed to be null, or a text that is not listed. And the tool must not
+/// have a value of its own for nothing that differs from what it gets without the property. The validator says whether the
+/// property is optional.
 pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
     let value = draft.args.pointer(place)?;
     let rule = match value {
@@ -27,7 +28,7 @@ pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
     let (parent, name) = pointer::split(place)?;
     pointer::is_property(&draft.args, place).then_some(())?;
     let declared = places::declared(&places::schemas_at(root, &draft.args, parent));
-    // Where null is allowed, an empty text may be meant for it.
+    // Where null is allowed, an empty text may mean it.
     let may_be = |schema: &&Value| {
         places::may_be(root, schema, JsonType::Null, None)
             || places::may_be(root, schema, kind::kind_of(value), Some(value))
@@ -41,7 +42,7 @@ pub(super) fn of(root: &Value, draft: &Draft, place: &str) -> Option<Edit> {
     })
 }
 
-/// Whether one of the allowed words says nothing, or `false` does, and something else stands for what is left out.
+/// Whether one of the allowed words means nothing, or `false` does, and the default for a missing property differs.
 fn has_own_nothing(root: &Value, said: &[&Value]) -> bool {
     let is_nothing = |value: &Value| value.as_str().is_some_and(single::is_for_nothing);
     let is_true = |value: &Value| {
@@ -49,7 +50,7 @@ fn has_own_nothing(root: &Value, said: &[&Value]) -> bool {
         value == &Value::Bool(true) || value.as_str().is_some_and(is_word)
     };
     let all = places::in_place(root, said.to_vec());
-    // Of a branch of a union, it is not filled in, but the tool may know it.
+    // A default in a branch of a union is not filled in, but the tool may know it.
     let mut defaults = all.iter().filter_map(|schema| schema.get("default"));
     let mut words = all
         .iter()

@@ -1,4 +1,4 @@
-//! How a value may be changed, and how much may be.
+//! The rules by which a value may be changed, and how many of them may be used.
 
 use crate::words::words;
 
@@ -13,15 +13,15 @@ words! {
         StringToNumber = "string_to_number",
         /// `"True"` for `true`.
         StringToBoolean = "string_to_boolean",
-        /// The text of a JSON array for the array.
+        /// The text of a JSON array, for the array.
         StringToArray = "string_to_array",
-        /// The text of a JSON object for the object.
+        /// The text of a JSON object, for the object.
         StringToObject = "string_to_object",
         /// `5` for `"5"`.
         IntegerToString = "integer_to_string",
-        /// `true` for the only one of the allowed words that says so.
+        /// `true` for the only allowed word that means it.
         BooleanToString = "boolean_to_string",
-        /// `5.0` for `5`, where the schema does not take them for the same.
+        /// `5.0` for `5`, where the schema distinguishes them.
         FloatToInteger = "float_to_integer",
         /// `null` for an optional property that may not be null.
         NullRemoved = "null_removed",
@@ -29,9 +29,9 @@ words! {
         EmptyRemoved = "empty_removed",
         /// Another case, or space around it, for one of the allowed words.
         EnumMatch = "enum_match",
-        /// Text with a code fence, in JSON5 or of Python for an array or an object; `read` only.
+        /// A text with a code fence, in JSON5 or of Python, for an array or an object; `read` only.
         RelaxedJson = "relaxed_json",
-        /// A value for an array of it; `read` only.
+        /// A value for an array of such values; `read` only.
         ValueToArray = "value_to_array",
         /// An array of one value for the value; `read` only.
         ArrayToValue = "array_to_value",
@@ -41,7 +41,7 @@ words! {
 }
 
 impl Rule {
-    /// Whether it may be used for tools that change something in the world, too.
+    /// Whether it may be used for tools with an effect too.
     pub(super) const fn is_safe(self) -> bool {
         !matches!(
             self,
@@ -55,9 +55,9 @@ words! {
     Level {
         /// Nothing; not even defaults are filled in.
         Off = "off",
-        /// Only what cannot mean anything else: for any tool.
+        /// Only changes that cannot mean anything else: for any tool.
         Safe = "safe",
-        /// Further rules, for tools that only read: a mistake among them changes nothing in the world.
+        /// More rules, for tools that only read: a mistake by them has no effect.
         Read = "read",
     }
 }

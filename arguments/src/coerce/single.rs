@@ -1,27 +1,27 @@
-//! Which text can be one item of a list, and not the list itself, joined to one text, or a word for none or all of it.
+//! Whether a text can only be one item of a list: not the list itself as one text, and not a word for none or all of it.
 
 use serde_json::{Number, Value};
 
-/// Formats of which two values in one text make none: in these a text may have what else could join words.
+/// Formats in which two values in one text are invalid: such a text may contain characters that otherwise could join words.
 const UNMISTAKABLE: [&str; 6] = ["date", "date-time", "email", "ipv4", "ipv6", "uuid"];
 /// Words for nothing.
 const NOTHING: &str = "null none nil undefined nan na nothing nobody noone nowhere empty blank void missing absent unset \
     unselected unspecified unknown unavailable tbd tba no not non without off dontcare \
     无 無 空 没有 未知 不详 暂无 未定 待定";
-/// Words for everything, and for what the tool is to choose.
+/// Words for everything, and for letting the tool choose.
 const ALL: &str = "all any anything anyone anybody anywhere both each either every everything everyone everybody everywhere \
     entire complete whole whatever various several multiple mixed other others rest remaining same wildcard auto automatic \
     default defaults 全 全部 所有 一切 任何 任意 不限 默认 其他 多个";
-/// Words that join others, or take them out.
+/// Words that join others or exclude them.
 const JOINING: &str = "and or to und oder bis et ou y e o i a vs versus plus with till until through thru except but nor etc";
 /// Words that are no item as a whole.
 const NO_ITEMS: &str = "yes true false on todo string array object list placeholder 0";
 
 /// Whether a text is one item of a list whose items these schemas describe.
 ///
-/// It is, if it is one word of ASCII letters, digits and `_` of which no part says otherwise. In other scripts, and with what
-/// could join words, it is only where the schemas vouch for the whole: it is one of their words, and none of its parts is, or
-/// their format makes two of it impossible.
+/// It is, if it is one word of ASCII letters, digits and `_` of which no part says otherwise. In other scripts, and with
+/// characters that could join words, it is only where the schemas confirm the whole: it is one of their words and none of its
+/// parts is, or their format makes two values impossible.
 pub(super) fn is_single(text: &str, items: &[&Value]) -> bool {
     let is_in = |lists: &[&str], part: &str| lists.iter().any(|list| has(list, part));
     let is_no_item = is_in(&[NOTHING, ALL, NO_ITEMS], &folded(text));
@@ -34,17 +34,17 @@ pub(super) fn is_single(text: &str, items: &[&Value]) -> bool {
     !is_no_item && (is_plain() || is_word(text, items) || has_format(text, items))
 }
 
-/// Whether a word is one for nothing, or has a part that is.
+/// Whether a word means nothing, or has a part that does.
 pub(super) fn is_for_nothing(word: &str) -> bool {
     has(NOTHING, &folded(word)) || parts(word).any(|part| has(NOTHING, &part))
 }
 
-/// Whether a number stands for none of them, or for all.
+/// Whether a number means none of them, or all.
 pub(super) fn is_none_or_all(number: &Number) -> bool {
     matches!(number.as_str(), "0" | "-1")
 }
 
-/// Whether a word is in a list of them.
+/// Whether a word is in a list.
 fn has(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|known| known == word)
 }
@@ -55,7 +55,7 @@ fn folded(word: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The words that were put together into one, in lower case: by anything but letters and digits, or by a capital.
+/// The words that were joined into one, in lower case: separated by anything but letters and digits, or by a capital.
 fn parts(word: &str) -> impl Iterator<Item = String> {
     let mut spaced = String::with_capacity(word.len() + 8);
     let mut letters = word.chars().peekable();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{canonical, limits::Limits};
 
-/// Whether a value that was made is within the limits of arguments: it is read again before it is run.
+/// Whether a value that was made is within the limits of arguments: it is read again before the call runs.
 pub(super) fn is_admitted(value: &Value) -> bool {
     let limits = Limits::DEFAULT;
     let mut nodes = limits.nodes;

@@ -9,7 +9,7 @@ mod laws;
 mod misread;
 mod values;
 
-/// What comes of `sent`, as JSON text, with the changes as `path rule`.
+/// The result for `sent` as JSON text, and the changes as `path rule`.
 fn fit(schema: &Value, level: Level, sent: &str) -> Option<(String, String)> {
     let schema = Schema::compile_input(schema).unwrap();
     let args: Value = serde_json::from_str(sent).unwrap();
@@ -42,7 +42,7 @@ fn fit(schema: &Value, level: Level, sent: &str) -> Option<(String, String)> {
 
 const NO: (&str, &str) = ("refused", "");
 
-/// Rows of what is sent, what the tool gets and what was changed; `NO` for what is refused.
+/// Rows of what is sent, what the tool gets and what was changed; `NO` means refused.
 fn check(level: Level, schema: Value, rows: &[(&str, (&str, &str))]) {
     for (sent, expected) in rows {
         let found = fit(&schema, level, sent);
@@ -338,7 +338,7 @@ fn defaults_are_filled_in_where_the_place_is_certain() {
         schema,
         &[("{}", ("{}", "")), (r#"{"days":"3"}"#, NO)],
     );
-    // None where the whole would not be valid, where there is no end, and where two disagree.
+    // None where the whole would not be valid, where there would be no end, and where two defaults differ.
     let none = |schema| check(Level::Safe, schema, &[("{}", ("{}", ""))]);
     none(
         json!({"type": "object", "properties": {"a": {"type": "integer", "default": "x"}, "b": {"default": 1}}}),

@@ -1,4 +1,4 @@
-//! What an error of the validator says is wanted.
+//! What the validator's errors want instead of a value.
 
 use std::slice;
 
@@ -19,7 +19,7 @@ pub(super) enum Wanted<'e> {
 }
 
 impl<'e> Wanted<'e> {
-    /// What is wanted instead of a value; the narrowest decides, for whatever helps must satisfy it.
+    /// What is wanted instead of a value. The narrowest decides, for every remedy must satisfy it.
     pub(super) fn of(errors: &[&'e ValidationError<'_>]) -> Option<Self> {
         let wanted = errors.iter().filter_map(|error| Self::by(error));
         wanted.min_by_key(Self::breadth)

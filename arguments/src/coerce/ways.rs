@@ -1,4 +1,4 @@
-//! From what the validator says is wrong to what could be done about it.
+//! From the validator's errors to possible changes.
 
 use std::{collections::BTreeMap, mem};
 
@@ -24,33 +24,33 @@ use crate::{
     schema::{count, places},
 };
 
-/// Ways of mending one place that are tried.
+/// The most ways of mending one place that are tried.
 const WAYS_MAX: usize = 16;
 
 /// Changes that belong together.
 pub(super) type Way = Vec<Edit>;
 
-/// A place where something does not fit, and what could be done about it.
+/// A place where something does not fit, and the possible changes.
 #[derive(Debug)]
 pub(super) struct Misfit {
     pub(super) place: String,
     /// Whether only the branches of a union say what is wanted.
     pub(super) of_union: bool,
-    /// Empty if nothing can be done here.
+    /// Empty if nothing can be changed here.
     pub(super) ways: Vec<Way>,
 }
 
-/// Finds out what could be done about a draft.
+/// Finds the possible changes of a draft.
 pub(super) struct Finder<'a> {
     pub(super) root: &'a Value,
     pub(super) draft: &'a Draft,
 }
 
-/// What one branch of a union has against a value.
+/// The errors of one branch of a union for a value.
 type Branch = Vec<ValidationError<'static>>;
 
 impl Finder<'_> {
-    /// Every place at which something does not fit, what is wanted in any case first; `None` if one of them is hopeless.
+    /// Every place where something does not fit, those with a certain want first; `None` if one of them is hopeless.
     pub(super) fn misfits<'e, 'i: 'e>(
         &self,
         errors: impl Iterator<Item = &'e ValidationError<'i>>,
@@ -118,11 +118,11 @@ impl Finder<'_> {
             TypeKind::Single(kind) => vec![*kind],
             TypeKind::Multiple(kinds) => kinds
                 .iter()
-                // Every integer is a number; as a number it is kept as it is written.
+                // Every integer is a number; a number keeps its form.
                 .filter(|kind| *kind != JsonType::Integer || !kinds.contains(JsonType::Number))
                 .collect(),
         };
-        // Another number is wanted than this one.
+        // The schema wants another number than this one.
         if kinds.iter().any(|kind| kind::is_alike(*kind, value)) {
             return Vec::new();
         }
@@ -134,32 +134,32 @@ impl Finder<'_> {
             .collect()
     }
 
-    /// Whether what was made can be no other: a text or an object may be an item instead, or a list of its own.
+    /// Whether the made value can only be meant as it is: a text or an object may be an item, or a list of its own.
     fn is_certain(&self, place: &str, value: &Value, made: &Value, rule: Rule) -> bool {
         let here = || places::schemas_at(self.root, &self.draft.args, place);
         let items = || places::of_items(self.root, &here());
         match (rule, value, made) {
             (Rule::ValueToArray, ..) if !pointer::is_property(&self.draft.args, place) => false,
             (Rule::ValueToArray, Value::Object(_), _) => is_known(value, &items()),
-            // Where null may stand, a word may be one for it.
+            // Where null is allowed, a word may mean it.
             (Rule::ValueToArray, Value::String(_), _) => !self.may_be(&here(), JsonType::Null),
             (Rule::ValueToArray, ..) => true,
             (Rule::ArrayToValue, _, object @ Value::Object(_)) => is_known(object, &here()),
-            // It may be what the text is to hold.
+            // It may be the value that the text should contain.
             (Rule::ArrayToValue, ..) => !here().iter().any(|schema| holds_json(schema)),
             (Rule::IntegerToString, ..) => {
                 let of_list = || {
                     let here = places::outermost_at(self.root, &self.draft.args, place);
                     self.may_be(&here, JsonType::Array)
                 };
-                // Of a list, the other items may be the ones that are wrong.
+                // In a list, the other items may be the wrong ones.
                 let is_item = !pointer::is_property(&self.draft.args, place);
                 !(here().iter().any(|schema| is_no_integer(schema))
                     || (is_item && self.may_be(&here(), JsonType::Integer))
                     || (value.as_number().is_some_and(is_none_or_all) && of_list()))
             }
             (_, _, Value::Object(made)) => !is_in_wrapper(place, made, &here()),
-            // What could be an item as it is makes an array only of what could be items as they are.
+            // A value that could itself be an item becomes only an array whose items could be items too.
             (_, text, Value::Array(made)) => {
                 let items = items();
                 let may_be = |item: &Value| self.may_be(&items, kind::kind_of(item));
@@ -174,7 +174,8 @@ impl Finder<'_> {
         schemas.iter().any(may_be)
     }
 
-    /// Whether a scalar was made where an object may stand: it may be one of its properties, sent for the whole.
+    /// Whether a scalar was made where an object is allowed: it may be one of the object's properties, sent in its place. For
+    /// example `"5"`, sent for `{"days": 5}`, must not become `5`.
     fn is_part(&self, place: &str, made: &Value) -> bool {
         let wanted = places::outermost_at(self.root, &self.draft.args, place);
         !(made.is_object() || made.is_array()) && self.may_be(&wanted, JsonType::Object)
@@ -194,7 +195,7 @@ impl Finder<'_> {
         })
     }
 
-    /// Those of arguments, less what is there already.
+    /// The limits of arguments, less what is there already.
     fn limits(&self, place: &str) -> Limits {
         let nodes = usize::try_from(count(&self.draft.args)).unwrap_or(usize::MAX);
         let whole = Limits::DEFAULT;
@@ -205,8 +206,8 @@ impl Finder<'_> {
         }
     }
 
-    /// What each branch of a union would take, of those that take such a value if there is one; nothing if that is too
-    /// much to try.
+    /// What each branch of a union would take; only the branches that take such a value, if there are any. Nothing if that is
+    /// too much to try.
     fn branches(&self, place: &str, value: &Value, branches: &[Branch]) -> Vec<Way> {
         let has_its_own = branches.iter().any(|branch| takes(branch, place, value));
         let mut ways: Vec<Way> = Vec::new();
@@ -243,8 +244,8 @@ impl Finder<'_> {
     }
 }
 
-/// Whether the object of a text has nothing but a property with the name of its own place, or of a wrapper, that these schemas
-/// do not declare: it is in it twice.
+/// Whether the object in a text has only a property with the name of its own place, or of a wrapper, that these schemas do not
+/// declare: it contains the value a second time.
 fn is_in_wrapper(place: &str, made: &Map<String, Value>, here: &[&Value]) -> bool {
     let own = pointer::split(place).map(|(_, name)| name);
     let is_word = |key: &str| own.as_deref() == Some(key) || WRAPPERS.contains(&key);
@@ -253,14 +254,14 @@ fn is_in_wrapper(place: &str, made: &Map<String, Value>, here: &[&Value]) -> boo
     made.len() == 1 && keys.any(|key| is_word(key) && !declared.contains_key(key))
 }
 
-/// Whether a schema says of a text that it holds a value of another kind.
+/// Whether a schema says that a text contains a value of another kind.
 fn holds_json(schema: &Value) -> bool {
     ["contentMediaType", "contentSchema"]
         .iter()
         .any(|keyword| schema.get(keyword).is_some())
 }
 
-/// Whether a schema tells of a text that it is no integer: a date, an address, or what its own texts show.
+/// Whether a schema says that a text is no integer: a date, an address, or what its allowed texts show.
 fn is_no_integer(schema: &Value) -> bool {
     let examples = schema.get("examples").and_then(Value::as_array);
     let shown = ["default", "const"]
@@ -275,7 +276,7 @@ fn is_no_integer(schema: &Value) -> bool {
     schema.get("format").is_some() || shown.any(is_other)
 }
 
-/// Whether an object has properties, and these schemas declare all of them: any other may be a map, or pairs of one.
+/// Whether an object has properties and these schemas declare all of them. Any other object may be a map, or pairs of one.
 fn is_known(object: &Value, schemas: &[&Value]) -> bool {
     let declared = places::declared(schemas);
     object.as_object().is_some_and(|entries| {
@@ -283,9 +284,9 @@ fn is_known(object: &Value, schemas: &[&Value]) -> bool {
     })
 }
 
-/// Whether a branch of a union has nothing against a value but what could be otherwise in one of its type.
+/// Whether a branch of a union accepts a value, or a value of its type.
 fn takes(branch: &Branch, place: &str, value: &Value) -> bool {
-    // Among words, the text of a number is not a word that was misspelt.
+    // The text of a number is not a misspelt word.
     let is_one = |option: &Value| {
         mem::discriminant(option) == mem::discriminant(value)
             && (readings::is_scalar(option) || !readings::is_scalar(value))
@@ -324,7 +325,7 @@ fn single(place: &str, changed: Vec<Reading>) -> Vec<Way> {
     ways
 }
 
-/// Those misfits that can be mended at once: of two of which one is inside the other, the first.
+/// The misfits that can be mended at once: of two of which one is inside the other, the first.
 pub(super) fn independent(misfits: &[Misfit]) -> Vec<&Misfit> {
     let mut chosen: Vec<&Misfit> = Vec::new();
     for misfit in misfits {

@@ -1,8 +1,8 @@
 //! Arguments that stand in a wrapper such as `{"arguments": {…}}`, or in the envelope of a call in a model API's format,
 //! `{"type": "tool_use", "id": "t1", "name": "<this tool>", "input": {…}}`.
 //!
-//! Either fits every schema that is open to names it does not know, and an envelope has names that a tool may declare, as
-//! `id`; so whether it is there is looked at before anything is validated: it is taken off or refused, and never run.
+//! Either fits every schema that is open to unknown names, and an envelope has names that a tool may declare, such as `id`. So
+//! this is checked before validation: an envelope is taken off or refused, and never run.
 
 use std::{borrow::Cow, iter};
 
@@ -24,24 +24,24 @@ use crate::{
     violations::Violations,
 };
 
-/// Wrappers inside one another.
+/// The most nested wrappers.
 const LEVELS_MAX: usize = 2;
-/// How deep a call that names this tool is looked for.
+/// How deep a call that names this tool is searched for.
 const CALLS_MAX: usize = 3;
 
-/// What all that was sent stands in.
+/// The envelope around everything that was sent.
 struct Envelope<'a> {
-    /// The property that holds the arguments.
+    /// The property with the arguments.
     holder: Entry<'a>,
     beside: Vec<Entry<'a>>,
 }
 
-/// Whether all that was sent stands in a wrapper.
+/// Whether everything that was sent stands in a wrapper.
 pub(super) fn is_wrapped(schema: &Schema, args: &Value, tool: &str) -> bool {
     around(schema, args, tool).is_some()
 }
 
-/// The arguments without their wrappers, as they are where there are none; `None` if a wrapper has to stay.
+/// The arguments without their wrappers, or as they are where there are none; `None` if a wrapper may not be taken off.
 pub(super) fn taken_off(schema: &Schema, args: &Value, tool: &str) -> Option<Draft> {
     let mut inside = Cow::Borrowed(args);
     let mut changes = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn taken_off(schema: &Schema, args: &Value, tool: &str) -> Option<Dra
         inside = Cow::Owned(inner);
         changes.push((String::new(), Rule::Unwrap));
     }
-    // More that is wrong says that the word was no wrapper, and what is unknown as a whole that it stands in one more.
+    // If more is wrong without it, the word was no wrapper. If every name is unknown, there is another wrapper.
     let is_better = || {
         schema.validate(&inside).total() <= refusal(schema, args, tool).total()
             && !is_unknown(schema, &inside)
@@ -68,7 +68,7 @@ pub(super) fn taken_off(schema: &Schema, args: &Value, tool: &str) -> Option<Dra
     (!is_left).then_some(draft)
 }
 
-/// What is wrong with what was sent, the wrapper that stays among it.
+/// What is wrong with the arguments as sent, a wrapper that stays included.
 pub(super) fn refusal(schema: &Schema, args: &Value, tool: &str) -> Violations {
     let left = || {
         let mut wrappers = entries(args).filter(|(key, _)| is_wrapper(schema, args, key, tool));
@@ -82,7 +82,7 @@ pub(super) fn refusal(schema: &Schema, args: &Value, tool: &str) -> Violations {
     }
 }
 
-/// The envelope around all that was sent.
+/// The envelope around everything that was sent.
 fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'a>> {
     let named = call_in(args, tool, CALLS_MAX).filter(|holder| !is_own(schema, args, *holder));
     let holder = named.or_else(|| unnamed(schema, args, tool))?;
@@ -90,11 +90,11 @@ fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'
     Some(Envelope { holder, beside })
 }
 
-/// What holds the arguments of a call that names this tool, beside them or around them, or whose `type` says that it is one and
-/// that names any: with that it is one, whatever else stands there.
+/// The property with the arguments of a call that names this tool, beside them or around them; or of one whose `type` says that
+/// it is a call, and that names any tool. That makes it a call, whatever else is there.
 fn call_in<'a>(args: &'a Value, tool: &str, levels: usize) -> Option<Entry<'a>> {
     let levels = levels.checked_sub(1)?;
-    // Nearly every call has names of the tool's own, and ends here.
+    // Nearly every call has only names of the tool's own, and ends here.
     let mut holders = entries(args)
         .filter(|(key, _)| is_word(key, tool) || is_one_of(&CALLS, key) || is_one_of(&LISTS, key))
         .peekable();
@@ -111,8 +111,8 @@ fn call_in<'a>(args: &'a Value, tool: &str, levels: usize) -> Option<Entry<'a>> 
     })
 }
 
-/// Whether what could hold the arguments is a property of the tool's own: as one that it declares, unless that holds the same
-/// name again.
+/// Whether the property that could have the arguments is one that the tool declares. It is not if its value has the same name
+/// again.
 fn is_own(schema: &Schema, args: &Value, (key, value): Entry<'_>) -> bool {
     let root = schema.source();
     let schemas = places::schemas_at(root, args, "");
@@ -123,8 +123,8 @@ fn is_own(schema: &Schema, args: &Value, (key, value): Entry<'_>) -> bool {
     (is_declared && !is_there_again()) || (places::is_map(&schemas) && schema.is_valid(args))
 }
 
-/// What holds the arguments where no name says that they are those of a call: a wrapper, alone or beside the name of a tool,
-/// or one that holds an object beside anything that an envelope has.
+/// The property with the arguments where no name says that this is a call: a wrapper, alone or beside the name of a tool; or
+/// one with an object, beside members that an envelope has.
 fn unnamed<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Entry<'a>> {
     let details = details(args);
     let is_detail = |key: &str| details.iter().any(|(name, _)| is_one_of(&[*name], key));
@@ -142,7 +142,7 @@ fn unnamed<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Entry<'a>
     (!is_any_declared(schema, args, tool)).then_some(holder)
 }
 
-/// What stands in the envelope, if it is certain that it is that of a call of this tool.
+/// The content of the envelope, if it is certainly that of a call of this tool.
 fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
     let Envelope { holder, beside } = around(schema, args, tool)?;
     let (key, value) = holder;
@@ -169,8 +169,8 @@ fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
     may_go.then(|| inside.into_owned())
 }
 
-/// Whether a property beside the arguments may be one of them: one that the tool declares and that is not there again, unless
-/// a `type` says that it is the call's, and the tool does not list just this value.
+/// Whether a property beside the arguments may be one of them: one that the tool declares and that the arguments do not
+/// contain; unless a `type` says that it belongs to the call, and the tool does not list this very value.
 fn is_any_meant(
     schema: &Schema,
     args: &Value,
@@ -202,7 +202,7 @@ fn is_any_meant(
     })
 }
 
-/// An object, or the object of which a value is the text.
+/// An object, or the object in a text.
 fn opened(value: &Value) -> Option<Cow<'_, Value>> {
     let inner = match value {
         Value::String(text) => Cow::Owned(parse_any(text.as_bytes(), &Limits::DEFAULT).ok()?),
@@ -215,8 +215,8 @@ fn is_wrapper(schema: &Schema, args: &Value, key: &str, tool: &str) -> bool {
     (WRAPPERS.contains(&key) || key == tool) && !says(schema, args, iter::once(key))
 }
 
-/// Whether the tool knows one of the properties. A `name` that is this tool's is that of the call, and what its format has
-/// beside such a name is the format's.
+/// Whether the tool declares one of the properties. A `name` with this tool's name belongs to the call, and so do the members
+/// that its format has beside such a name.
 fn is_any_declared(schema: &Schema, args: &Value, tool: &str) -> bool {
     let is_name = |(key, value): &Entry<'_>| *key == NAME && *value == tool;
     let details = match entries(args).any(|entry| is_name(&entry)) {
@@ -227,7 +227,7 @@ fn is_any_declared(schema: &Schema, args: &Value, tool: &str) -> bool {
     says(schema, args, others.map(|(key, _)| key))
 }
 
-/// Whether the schema says what one of the properties is: by its name, or by what it says of any name, and it is that.
+/// Whether the schema describes one of the properties, by its name or by a rule for any name, and the value fits.
 fn says<'k>(schema: &Schema, args: &Value, mut keys: impl Iterator<Item = &'k str>) -> bool {
     let schemas = places::schemas_at(schema.source(), args, "");
     let declared = places::declared(&schemas);
@@ -235,7 +235,7 @@ fn says<'k>(schema: &Schema, args: &Value, mut keys: impl Iterator<Item = &'k st
         || (places::is_map(&schemas) && schema.is_valid(args))
 }
 
-/// Whether the tool declares properties, and what was sent has only others.
+/// Whether the tool declares properties, and the arguments have only others.
 fn is_unknown(schema: &Schema, args: &Value) -> bool {
     let schemas = places::schemas_at(schema.source(), args, "");
     let declared = places::declared(&schemas);

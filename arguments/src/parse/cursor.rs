@@ -1,4 +1,4 @@
-//! Where the parser stands in the body.
+//! The parser's position in the body.
 
 use crate::limits::Limits;
 

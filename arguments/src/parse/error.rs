@@ -42,7 +42,7 @@ pub struct ParseError {
     pub code: ParseCode,
     /// JSON pointer to the value that is wrong; empty for the whole body. At most 512 bytes.
     pub path: String,
-    /// One sentence: what is wrong and what to send instead. At most one character of the body is in it.
+    /// One sentence: what is wrong and what to send instead. It quotes at most one character of the body.
     pub message: Message,
 }
 

@@ -1,4 +1,4 @@
-//! What is said about a body that is refused, and how its place is gathered.
+//! The message for a body that is refused, and its place.
 
 use super::{
     cursor::Cursor,
@@ -11,7 +11,7 @@ use crate::{
     shorten::shorten,
 };
 
-/// A failure on its way out; each container that it leaves adds its segment.
+/// A failure on its way out; each container that it leaves adds its segment to the place.
 pub(super) struct Fault {
     code: ParseCode,
     message: Message,
@@ -50,7 +50,7 @@ impl Fault {
     }
 }
 
-/// What should have stood at a place where something else stands.
+/// What should stand at a place where something else stands.
 #[derive(Clone, Copy)]
 pub(super) enum Expected {
     Value,
@@ -87,7 +87,7 @@ impl Expected {
     }
 }
 
-/// What is usually meant by such a character, where JSON has none.
+/// What such a character usually means, where JSON has none.
 const fn hint(found: char) -> (&'static str, &'static str) {
     match found {
         '\'' => (
@@ -116,7 +116,7 @@ const fn hint(found: char) -> (&'static str, &'static str) {
 }
 
 impl Cursor<'_> {
-    /// What to say about the character at hand, or about the end of the text.
+    /// The failure at the current character, or at the end of the text.
     pub(super) fn unexpected(&self, expected: Expected) -> Box<Fault> {
         let Some(found) = self.text[self.at..].chars().next() else {
             return if self.text.len() == self.body_bytes {
@@ -137,7 +137,7 @@ impl Cursor<'_> {
         )
     }
 
-    /// What to say where the text ends inside a string.
+    /// The failure where the text ends inside a string.
     pub(super) fn cut_in_string(&self) -> Box<Fault> {
         if self.cut_in_character || self.text.len() == self.body_bytes {
             truncated()

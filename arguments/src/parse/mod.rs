@@ -1,7 +1,7 @@
 //! The parser: one pass over the bytes, every limit enforced before anything large is built.
 //!
-//! A parser of its own, because a general one keeps the last of two equal keys, rounds what it cannot hold and recurses as
-//! deep as it is told to. Number tokens are kept exactly as sent.
+//! A parser of its own: a general one keeps the last of two equal keys, rounds numbers that it cannot represent, and recurses
+//! without a bound. Number tokens are kept exactly as sent.
 
 mod cursor;
 mod error;
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with its place; `invalid_arguments` when it is JSON but not an object.
+/// The first error, with its place; `invalid_arguments` when the body is JSON but not an object.
 pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
     let message = match parse_any(body, limits)? {
         object @ Value::Object(_) => return Ok(object),
@@ -53,7 +53,7 @@ pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with its place.
+/// The first error, with its place.
 pub fn parse_any(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
     if body.len() > limits.bytes {
         let (bytes, max) = (body.len(), limits.bytes);
@@ -181,8 +181,8 @@ impl Cursor<'_> {
                 ),
             ));
         }
-        // serde_json spells numbers and raw values as objects with these keys: what is stored as an object would
-        // be read back as something else.
+        // serde_json writes numbers and raw values as objects with these keys, so a stored object would be read back as
+        // something else.
         if key.starts_with("$serde_json::private::") {
             let message = Message::fixed(
                 "this key is reserved; use another one",
@@ -242,7 +242,7 @@ impl Cursor<'_> {
             ));
         }
         let token = &rest[..length];
-        // Where the body ends with it, more of it may have been meant: in a container the body is cut off anyway.
+        // At the end of the body more digits may have been meant. In a container the body is cut off anyway.
         if self.at + length == self.body_bytes
             && (depth > 0 || NumberShape::of(token).is_none())
             && NumberShape::begins(token)

@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads up to what ends a string or has to be escaped in it; `before` bytes of the text have been read.
+    /// Reads up to the end of the string or the next escape; `before` bytes of the text have been read.
     fn run(&mut self, kind: Text, before: usize) -> Parsed<&'a str> {
         let rest = &self.text[self.at..];
         let run = &rest[..plain::length(rest.as_bytes())];

@@ -10,13 +10,13 @@ pub(crate) const DEPTH_MAX: usize = 32;
 pub(crate) const PATTERN_BYTES_MAX: usize = 512;
 /// Patterns in all, [`LARGE_PATTERNS_MAX`] of them larger than [`PATTERN_COMPILED_SMALL`].
 pub(crate) const PATTERNS_MAX: usize = 100;
-/// Bytes of one compiled pattern. The worst of this size takes a third of a second for the longest string there may be.
+/// The most bytes of one compiled pattern. The worst of this size takes a third of a second for the longest allowed string.
 pub(crate) const PATTERN_COMPILED_MAX: usize = 64 * 1024;
-/// Bytes of a compiled pattern that is not counted as large.
+/// The most bytes of a compiled pattern that does not count as large.
 pub(crate) const PATTERN_COMPILED_SMALL: usize = 16 * 1024;
 /// Large patterns in all.
 pub(crate) const LARGE_PATTERNS_MAX: usize = 8;
-/// Schemas that apply to the same value one inside the other, by `$ref`, `allOf` and the like: bounds the stack.
+/// Schemas that apply to the same value inside one another, by `$ref`, `allOf` and the like: bounds the stack.
 pub(crate) const NESTED_MAX: usize = 16;
 /// Evaluations along one path from the root of an input to a leaf.
 pub(crate) const EVALUATIONS_MAX: u64 = 10_000;

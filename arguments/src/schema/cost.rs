@@ -20,7 +20,7 @@ pub(super) fn evaluations(graph: &Graph<'_>) -> Result<u64, SchemaProblem> {
     Ok(graph.evaluations(&closures))
 }
 
-/// One part of a value, as it is asked about: a named property, any other, an item, any later one, or a key.
+/// One part of a value, for which schemas are counted: a named property, any other, an item, any later one, or a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part<'a> {
     Name(&'a str),
@@ -58,7 +58,7 @@ impl SchemaNode<'_> {
 }
 
 impl Graph<'_> {
-    /// For each schema, what else is evaluated with it for the same value.
+    /// For each schema, the schemas that are evaluated with it for the same value.
     fn closures(&self) -> Result<Vec<Closure>, SchemaProblem> {
         let mut done = vec![None; self.nodes.len()];
         for at in 0..self.nodes.len() {
@@ -71,7 +71,7 @@ impl Graph<'_> {
             .collect())
     }
 
-    /// Fills in `done[at]` and answers how deep its schemas are nested. Recurses at most [`NESTED_MAX`] deep.
+    /// Fills in `done[at]`, and returns how deep its schemas are nested. Recurses at most [`NESTED_MAX`] deep.
     fn close(
         &self,
         at: usize,
@@ -142,7 +142,7 @@ impl Graph<'_> {
         cost[0]
     }
 
-    /// For each part of a value that the schemas of a closure tell apart: how often which schema is applied to it.
+    /// For each part of a value that the schemas of a closure distinguish: how often which schema is applied to it.
     fn steps(&self, closure: &Closure) -> Vec<Closure> {
         let below = || {
             closure.iter().flat_map(|(&at, &count)| {

@@ -1,7 +1,7 @@
-//! Where a schema has defaults for properties that may not have been sent.
+//! The places where a schema has defaults for missing properties.
 //!
 //! Only where the place is certain: not in the branches of a union or of a condition. The places are found once, when the
-//! schema is compiled, so that arguments in which nothing is missing cost no more than a look at each of them.
+//! schema is compiled, so arguments without missing properties cost only a look at each place.
 
 use std::{collections::HashMap, ptr};
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{places, problem::SchemaProblem};
 
-/// Kinds of places: schemas that apply to one value together.
+/// The most kinds of places: sets of schemas that apply to one value together.
 const NODES_MAX: usize = 2_000;
 
-/// Where a schema has defaults: a graph, for a schema may refer to itself. The first node is that of the whole.
+/// The places as a graph, for a schema may refer to itself. The first node is that of the whole.
 #[derive(Debug, Default)]
 pub(crate) struct Defaults {
     pub(crate) nodes: Vec<DefaultNode>,
@@ -22,9 +22,9 @@ pub(crate) struct Defaults {
 #[derive(Debug, Default)]
 pub(crate) struct DefaultNode {
     pub(crate) properties: Vec<DefaultProperty>,
-    /// Of the first items, one by one.
+    /// The first items, one by one.
     pub(crate) prefix: Vec<Option<usize>>,
-    /// Of all further items.
+    /// All further items.
     pub(crate) items: Option<usize>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct DefaultProperty {
 }
 
 impl Defaults {
-    /// Finds them.
+    /// Finds the places.
     ///
     /// # Errors
     ///
-    /// They stand in more places than can be kept.
+    /// There are more places than can be kept.
     pub(crate) fn of(root: &Value) -> Result<Self, SchemaProblem> {
         let mut survey = Survey {
             root,
@@ -109,13 +109,13 @@ fn useful(nodes: &[DefaultNode]) -> Vec<bool> {
 struct Survey<'s> {
     root: &'s Value,
     nodes: Vec<DefaultNode>,
-    /// By the schemas that apply together.
+    /// By the set of schemas that apply together.
     known: HashMap<Vec<*const Value>, usize>,
 }
 
 impl<'s> Survey<'s> {
     /// The node of a value to which these schemas apply; `None` if there are too many. Recurses as deep as the schema is nested
-    /// or as it has references.
+    /// or has references.
     fn node(&mut self, schemas: &[&'s Value]) -> Option<usize> {
         let all = places::certain(self.root, schemas);
         let mut key: Vec<*const Value> = all.iter().map(|schema| ptr::from_ref(*schema)).collect();
@@ -158,7 +158,7 @@ impl<'s> Survey<'s> {
     }
 }
 
-/// The default that all these schemas agree on; what stands beside a reference overrules what it leads to.
+/// The default on which all these schemas agree; a default beside a reference overrules the one at its target.
 pub(crate) fn default<'s>(root: &'s Value, schemas: &[&'s Value]) -> Option<&'s Value> {
     let of_one = |schema: &&'s Value| {
         schema.get("default").or_else(|| {

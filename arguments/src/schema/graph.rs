@@ -1,4 +1,4 @@
-//! The schemas of a document and which of them apply to the same value; what may not stand in one is found on the way.
+//! The schemas of a document, and which of them apply to the same value; invalid parts are found on the way.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::pointer::pointer_segment;
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// To which part of a value a subschema applies.
+/// The part of a value to which a subschema applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot<'a> {
     Name(&'a str),
@@ -33,7 +33,7 @@ pub(super) struct SchemaNode<'a> {
     pub(super) below: Vec<(Slot<'a>, usize)>,
 }
 
-/// The schemas of a document and how they apply one another.
+/// The schemas of a document, and how they apply one another.
 pub(super) struct Graph<'a> {
     root: &'a Value,
     pub(super) nodes: Vec<SchemaNode<'a>>,

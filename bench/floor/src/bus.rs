@@ -12,13 +12,13 @@ use async_nats::{
 };
 use percent_encoding::percent_decode_str;
 
-/// Where callers ask.
+/// The subject for callers.
 pub const CALLS: &str = "toolfleet_floor.calls";
-/// Where the worker says what is done.
+/// Where the worker reports completed calls.
 pub const DONE: &str = "toolfleet_floor.done";
 /// Pointers, one subject for each call.
 pub const JOBS: &str = "toolfleet_floor.jobs";
-/// Where the worker asks for pointers.
+/// Where the worker requests pointers.
 pub const PULL: &str = "$JS.API.CONSUMER.MSG.NEXT.TOOLFLEET_FLOOR.worker";
 const STREAM: &str = "TOOLFLEET_FLOOR";
 
@@ -28,7 +28,7 @@ const STREAM: &str = "TOOLFLEET_FLOOR";
 ///
 /// No server answers.
 pub async fn connect(url: &str, part: &str) -> anyhow::Result<Client> {
-    // The error would quote the URL, which may hold a password.
+    // The error would quote the URL, which may contain a password.
     let address: ServerAddr = url
         .parse()
         .ok()
@@ -45,7 +45,7 @@ pub async fn connect(url: &str, part: &str) -> anyhow::Result<Client> {
     options.connect(address).await.context("connect to NATS")
 }
 
-/// Makes the stream anew: pointers in files, one for each subject, gone when acknowledged.
+/// Makes the stream again: pointers in files, one for each subject, removed when acknowledged.
 ///
 /// # Errors
 ///

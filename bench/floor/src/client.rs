@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::{batch, bus};
 
-/// How long answers may still come when the measurement is over.
+/// How long answers may still come after the measurement.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
 /// What is to be measured.
@@ -26,9 +26,9 @@ pub struct Load {
     pub in_flight: usize,
     /// Bytes of a call's arguments.
     pub bytes: usize,
-    /// What does not count.
+    /// The time before the measurement.
     pub warm_up: Duration,
-    /// What counts.
+    /// The time that is measured.
     pub measured: Duration,
 }
 
@@ -37,9 +37,9 @@ pub struct Load {
 pub struct Measured {
     /// Microseconds from question to answer.
     pub latencies: Histogram<u64>,
-    /// What this process used of the processors meanwhile.
+    /// The CPU time of this process meanwhile.
     pub cpu: Duration,
-    /// Calls that were never answered, those of the warm-up among them.
+    /// Calls without an answer, those of the warm-up included.
     pub lost: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Callers {
     args: String,
     /// When each of them asked.
     asked: Vec<Instant>,
-    /// Where each of them is answered.
+    /// The inbox of each of them.
     inboxes: Vec<Subject>,
 }
 
@@ -85,7 +85,7 @@ impl Callers {
     ///
     /// # Errors
     ///
-    /// NATS fails, or an answer says anything but success.
+    /// NATS fails, or an answer is not a success.
     pub async fn run(mut self, load: &Load) -> anyhow::Result<Measured> {
         let mut latencies = Histogram::new_with_bounds(1, 600_000_000, 3)?;
         let from = Instant::now() + load.warm_up;
@@ -142,9 +142,9 @@ impl Callers {
         asking.await.context("send a call")
     }
 
-    /// Whose answer it is.
+    /// The caller of this answer.
     fn read(&self, answer: &Message) -> anyhow::Result<usize> {
-        ensure!(answer.status.is_none(), "nobody takes calls");
+        ensure!(answer.status.is_none(), "no dispatcher takes calls");
         let read: Answer<'_> = serde_json::from_slice(&answer.payload).context("read an answer")?;
         ensure!(read.state == "succeeded", "a call ended as {}", read.state);
         let caller = answer
@@ -153,7 +153,7 @@ impl Callers {
             .next()
             .and_then(|n| n.parse().ok());
         let caller = caller.filter(|caller| *caller < self.asked.len());
-        caller.context("an answer is nobody's")
+        caller.context("an answer belongs to no caller")
     }
 }
 
@@ -166,7 +166,7 @@ pub fn arguments(bytes: usize) -> String {
     )
 }
 
-/// What this process has used of the processors.
+/// The CPU time of this process so far.
 fn cpu_so_far() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("ask for this process's time")?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

@@ -1,4 +1,4 @@
-//! The dispatcher's part: commits what callers ask for, publishes pointers, and answers when it is told what is done.
+//! The dispatcher's part: commits calls, publishes pointers, and answers when calls are completed.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ pub struct Dispatcher {
     callers: Arc<Callers>,
 }
 
-/// Where the caller of each open call is answered.
+/// The reply subject of each open call.
 #[derive(Debug, Default)]
 struct Callers(Mutex<HashMap<Uuid, Subject>>);
 
@@ -97,7 +97,7 @@ async fn accept(
             arrived.args.push(question.args.get());
         }
         lane.accept(&arrived).await?;
-        // Before anybody can be told that it is done.
+        // Before the worker can report one of them as done.
         callers.remember(&arrived.ids, &batch);
         for call_id in arrived.ids {
             let subject = format!("{}.{}", bus::JOBS, call_id.as_simple());

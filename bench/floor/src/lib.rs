@@ -1,5 +1,5 @@
-//! What a durable call costs at least, on given servers: a client, a dispatcher and a worker in one process, written by
-//! hand without anything that makes the product what it is.
+//! The least that a durable call costs on given servers: a client, a dispatcher and a worker in one process, written by hand
+//! without any of the product's features.
 //!
 //! A call is committed with its key, its pointer goes through a work queue, it is claimed, acknowledged, run (the tool does
 //! nothing), completed with its history and its attempt, and answered: four rows, three commits, one publication, one

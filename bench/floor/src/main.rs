@@ -1,4 +1,4 @@
-//! `toolfleet-floor`: what a durable call costs at least.
+//! `toolfleet-floor`: the least that a durable call costs.
 
 use std::process::ExitCode;
 

@@ -14,7 +14,7 @@ use tokio::{process::Command, time::timeout};
 
 const CLIENTS: &str = "64";
 const THREADS: &str = "2";
-/// How much longer than it was told it may take.
+/// How much longer than its time it may take.
 const SLOW_MAX: Duration = Duration::from_secs(30);
 
 /// A call in three statements; `ARGS` is replaced. Ids ascend, as the program's own do.
@@ -47,7 +47,7 @@ SELECT call_id, attempt_id, worker, started_at, now(), 'applied' FROM ended;
 
 /// The program: the one that was named, or one beside the server's, or one on the path.
 pub fn find(named: &Path, beside_server: Option<String>) -> Option<PathBuf> {
-    // A mere name is looked for; a path is taken or nothing.
+    // A bare name is searched for; a path is used as it is.
     if named.components().nth(1).is_some() {
         return named.is_file().then(|| named.to_path_buf());
     }
@@ -67,7 +67,7 @@ pub fn find(named: &Path, beside_server: Option<String>) -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// It fails, does not end, or says no number.
+/// It fails, does not end, or prints no number.
 pub async fn run(
     program: &Path,
     database_url: &str,
@@ -76,7 +76,7 @@ pub async fn run(
     seconds: u64,
 ) -> anyhow::Result<f64> {
     let mut script = tempfile::NamedTempFile::new().context("make a file for the script")?;
-    // `pgbench` takes a colon before a letter for a variable, in texts too; in these there is none.
+    // `pgbench` takes a colon before a letter for a variable, in texts too; these texts have none.
     let text = SCRIPT.replace("ARGS", args).replace("RESULT", result);
     script
         .write_all(text.as_bytes())
@@ -113,7 +113,7 @@ fn tps(printed: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The URL for the command line, which everybody on the machine can read, and the password for the environment.
+/// The URL for the command line, which every user of the machine can read, and the password for the environment.
 fn without_password(url: &str) -> (String, Option<String>) {
     let parts = url.split_once("://").and_then(|(scheme, rest)| {
         let (login, place) = rest.rsplit_once('@')?;

@@ -57,11 +57,11 @@ struct Options {
     json: bool,
 }
 
-/// All of the program.
+/// The whole program.
 ///
 /// # Panics
 ///
-/// Somebody has set up TLS before it.
+/// TLS was set up before.
 pub fn main() -> ExitCode {
     let options = Options::parse();
     match measure_and_say(&options) {
@@ -90,7 +90,7 @@ fn measure_and_say(options: &Options) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Makes, measures and removes; what was made is removed whatever happened.
+/// Makes, measures and removes; everything is removed whatever happened.
 async fn run(options: &Options) -> anyhow::Result<Report> {
     let mut terminated = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let client = bus::connect(&options.nats_url, "client").await?;
@@ -127,7 +127,7 @@ async fn measure(
     Ok(Report::of(&load, &measured, pgbench_tps))
 }
 
-/// All parts at once, until the callers have had enough.
+/// All parts at once, until the callers are done.
 async fn calls(
     options: &Options,
     client: &async_nats::Client,
@@ -182,6 +182,6 @@ async fn compare(
 }
 
 fn note(line: &str) {
-    // Nobody reads it: the exit code and the missing figure have to do.
+    // Standard error is closed; the exit code and the missing figure remain.
     writeln!(std::io::stderr(), "toolfleet-floor: {line}").unwrap_or_default();
 }

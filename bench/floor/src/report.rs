@@ -10,7 +10,7 @@ use crate::client::{Load, Measured};
 /// The figures of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Answered while it was measured.
+    /// Calls that were answered in the measured time.
     pub calls: u64,
     /// How long that was.
     pub seconds: f64,
@@ -28,11 +28,11 @@ pub struct Report {
     pub in_flight: usize,
     /// Bytes of a call's arguments.
     pub bytes: usize,
-    /// Calls per second of `pgbench`; nothing where it was not run.
+    /// Calls per second of `pgbench`; `None` where it was not run.
     pub pgbench_tps: Option<f64>,
-    /// Seconds of processor that this process used while it was measured.
+    /// CPU seconds of this process in the measured time.
     pub cpu_s: f64,
-    /// Calls that were never answered.
+    /// Calls without an answer.
     pub lost: usize,
 }
 

@@ -47,7 +47,7 @@ WITH ended AS (
 INSERT INTO toolfleet_floor.attempts (call_id, attempt_id, worker, started_at, finished_at, outcome)
 SELECT call_id, attempt_id, worker, started_at, now(), 'applied' FROM ended";
 
-/// The schema of one run, and the connection that keeps others away from it.
+/// The schema of one run, and the connection whose lock keeps other runs away.
 #[derive(Debug)]
 pub struct Store {
     options: PgConnectOptions,
@@ -61,7 +61,7 @@ impl Store {
     ///
     /// Postgres cannot be reached, refuses, or another run is there.
     pub async fn create(url: &str) -> anyhow::Result<Self> {
-        // The error would quote the URL, which may hold a password.
+        // The error would quote the URL, which may contain a password.
         let options = PgConnectOptions::from_str(url)
             .ok()
             .context("read the database's URL: it is not a postgres:// URL")?
@@ -88,7 +88,7 @@ impl Store {
     pub async fn lane(&self) -> anyhow::Result<Lane> {
         let connecting = PgConnection::connect_with(&self.options).await;
         let mut connection = connecting.context("connect to Postgres")?;
-        // Nobody has counted the rows of a new table, and a plan made for an empty one reads all of a full one.
+        // A new table has no statistics, and a plan for an empty table reads a full one as a whole.
         for way in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] {
             let set = AssertSqlSafe(format!("SET {way} = off"));
             connection.execute(set).await?;
@@ -99,7 +99,7 @@ impl Store {
         Ok(Lane { connection })
     }
 
-    /// Where the server says that its programs are; it tells superusers only.
+    /// The folder of the server's programs; only a superuser is told.
     pub async fn programs(&mut self) -> Option<String> {
         let asking = sqlx::query_scalar("SELECT setting FROM pg_config WHERE name = 'BINDIR'");
         asking.fetch_one(&mut self.guard).await.ok()
@@ -124,7 +124,7 @@ impl Store {
     ///
     /// Postgres refuses.
     pub async fn remove(mut self) -> anyhow::Result<()> {
-        // Whoever was cut off in a statement still holds its locks until the server notices.
+        // A session that was cut off in a statement still holds its locks until the server notices.
         self.guard.execute("SET lock_timeout = '10s'").await?;
         self.guard.execute(DROP).await.context("drop the tables")?;
         self.guard.close().await?;
@@ -143,24 +143,24 @@ pub struct Lane {
 pub struct Arrived<'a> {
     /// The ids that they were given.
     pub ids: Vec<Uuid>,
-    /// Whose they are.
+    /// Their tenants.
     pub tenants: Vec<&'a str>,
-    /// What is to run.
+    /// Their tools.
     pub tools: Vec<&'a str>,
-    /// What makes each of them one call, however often it is asked for.
+    /// Their keys: the same key is the same call.
     pub keys: Vec<&'a str>,
     /// JSON.
     pub args: Vec<&'a str>,
 }
 
-/// A call that is to run now.
+/// A claimed call.
 #[derive(Debug)]
 pub struct Claimed {
     /// The call.
     pub call_id: Uuid,
     /// This attempt at it.
     pub attempt_id: Uuid,
-    /// What is to run.
+    /// Its tool.
     pub tool: String,
     /// JSON.
     pub args: String,
@@ -184,7 +184,7 @@ impl Lane {
         all(accepted.rows_affected(), arrived.ids.len(), "accepted")
     }
 
-    /// An attempt for each, by primary key.
+    /// Makes an attempt for each, by primary key.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Lane {
         Ok(claimed.collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// The open row goes, the history's and the attempt's come.
+    /// Deletes the open row, and inserts those of the history and of the attempt.
     ///
     /// # Errors
     ///
@@ -229,10 +229,10 @@ impl Lane {
     }
 }
 
-/// Nobody else touches these rows, so each of them must have been there.
+/// No other process touches these rows, so each of them must have been there.
 fn all(rows: u64, expected: usize, done: &str) -> anyhow::Result<()> {
     if usize::try_from(rows) != Ok(expected) {
-        bail!("{rows} of {expected} calls were {done}: somebody else changes these tables");
+        bail!("{rows} of {expected} calls were {done}: another process changes these tables");
     }
     Ok(())
 }

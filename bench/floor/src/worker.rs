@@ -1,4 +1,4 @@
-//! The worker's part: pulls pointers, claims, runs a tool that does nothing, completes, and says so.
+//! The worker's part: pulls pointers, claims, runs a tool that does nothing, completes, and reports it.
 
 use anyhow::Context;
 use async_nats::{Client, Subject, Subscriber};
@@ -11,7 +11,7 @@ use crate::{
     store::{Claimed, Lane},
 };
 
-/// What the tool says.
+/// The tool's answer.
 pub const RESULT: &str = r#"{"ok": true}"#;
 const NAME: &str = "floor";
 const ACK: Bytes = Bytes::from_static(b"+ACK");
@@ -35,7 +35,7 @@ struct Pulls {
 }
 
 impl Worker {
-    /// A worker with twice as many slots as there are calls: what is not yet asked for again is never missed.
+    /// A worker with twice as many slots as there are calls, so that slots that are not requested yet are never missed.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Worker {
     }
 }
 
-/// What came of running a call.
+/// The result of running a call.
 #[derive(Debug)]
 struct Ran {
     call: Claimed,

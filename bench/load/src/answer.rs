@@ -1,20 +1,20 @@
-//! What an answer says, read as cheaply as can be: of a success only the state.
+//! Reads an answer as cheaply as possible: of a success only the state.
 
 use fleet_client::{Head, batch};
 
-/// What is known of a call.
+/// The state of a call, as its caller knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// Nothing yet.
+    /// No answer yet.
     #[default]
     Nothing,
     /// It succeeded.
     Succeeded,
     /// It is over and did not succeed.
     Failed,
-    /// It was turned away, and there is no call.
+    /// It was refused, and there is no call.
     Refused,
-    /// It was accepted and was not over when it was answered.
+    /// It was accepted, and was not over when it was answered.
     Open,
 }
 
@@ -24,17 +24,17 @@ pub(crate) struct Answer {
     pub(crate) told: Told,
     /// Why it did not succeed.
     pub(crate) code: Option<String>,
-    /// How long to wait before the next one, where it was turned away.
+    /// After a refusal, how long to wait before the next request.
     pub(crate) retry_after_ms: Option<u64>,
 }
 
 const STATE: &[u8] = b"\"state\":\"";
 const SUCCEEDED: &[u8] = b"succeeded\"";
-/// The state stands after the names of the call and its tool, of which neither can hold a quote.
+/// The state comes after the names of the call and its tool, and neither contains a quote.
 const HEAD: usize = 256;
 
 impl Answer {
-    /// Of one call.
+    /// For one call.
     pub(crate) fn of(body: &[u8]) -> Self {
         if is_success(body) {
             return Self {
@@ -49,7 +49,7 @@ impl Answer {
         }
     }
 
-    /// Of each call of a batch; one answer for all of them where all of it was turned away.
+    /// For each call of a batch; one answer for all of them where the whole batch was refused.
     pub(crate) fn of_batch(body: &[u8], calls: usize) -> Vec<Self> {
         match batch::items::<Head>(body) {
             Ok(Some(heads)) if heads.len() == calls => heads.into_iter().map(Self::from).collect(),
@@ -58,7 +58,7 @@ impl Answer {
         }
     }
 
-    /// Of no dispatcher.
+    /// No dispatcher answered.
     pub(crate) fn no_dispatcher() -> Self {
         Self {
             told: Told::Refused,

@@ -1,7 +1,7 @@
-//! The ledger of effects, outside of the product: what really happened, one record for each, appended by the handler.
+//! The ledger of effects, outside the product: one record for each effect that happened, appended by the handler.
 //!
-//! A file per worker process, in a folder that the bench names. A record is written by one system call before the handler
-//! answers, so a worker that is killed takes none with it.
+//! One file per worker process, in a folder that the bench names. A record is written by one system call before the handler
+//! answers, so a killed worker loses none.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,10 +15,10 @@ use sha2::{Digest, Sha256};
 /// Bytes of one record.
 const RECORD: usize = 24;
 
-/// Which call of which run this is; sent as an argument, and the same for every attempt.
+/// The identity of a call of a run; sent as an argument, the same for every attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// The run of the bench: what another one left is not looked at.
+    /// The run of the bench. Records of other runs are ignored.
     pub(crate) run: u32,
     /// The workload within the run.
     pub(crate) workload: u32,
@@ -30,7 +30,7 @@ impl Tag {
     /// Characters of its text.
     pub(crate) const LENGTH: usize = 32;
 
-    /// As it is sent: hexadecimal, so that Postgres reads it as a uuid too.
+    /// As it is sent: hexadecimal, so that Postgres can read it as a uuid too.
     pub(crate) fn write(self, text: &mut [u8]) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bits = self.bits();
@@ -40,7 +40,7 @@ impl Tag {
         }
     }
 
-    /// Reads what was sent; none if it is something else.
+    /// Parses it; `None` if it is something else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == Self::LENGTH;
         let bits = u128::from_str_radix(text, 16).ok().filter(|_| fits)?;
@@ -67,7 +67,7 @@ impl Tag {
     }
 }
 
-/// Where a worker's handlers write what they did.
+/// Where a worker's handlers record effects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Effects(Option<Arc<File>>);
 
@@ -82,7 +82,7 @@ impl Effects {
         Ok(Self(Some(Arc::new(file))))
     }
 
-    /// Notes that the effect of this call happened, under the key that the tool was given.
+    /// Records that the effect of this call happened, with the key that the tool got.
     pub(crate) fn happened(&self, tag: Tag, key: &str) -> io::Result<()> {
         let Self(Some(file)) = self else {
             return Ok(());
@@ -100,11 +100,11 @@ impl Effects {
 pub(crate) struct Happened {
     /// The call.
     pub(crate) number: u64,
-    /// Of the key it happened under; 0 where that does not matter.
+    /// A hash of its key; 0 where the key does not matter.
     pub(crate) key: u64,
 }
 
-/// Everything that happened for this workload, from all files of the folder, in the order of the calls.
+/// Every effect of this workload, from all files of the folder, in the order of the calls.
 pub(crate) fn read(folder: &Path, run: u32, workload: u32) -> io::Result<Vec<Happened>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! What a workload came to, in numbers: how many calls a second, how long they took, what went wrong.
+//! The results of a workload in numbers: calls per second, latencies, errors.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,7 +23,7 @@ impl Latencies {
         self.0.saturating_record(micros.max(1));
     }
 
-    /// So many of a hundred took at most this long, in milliseconds; nothing if there was none.
+    /// The time within which so many of a hundred were answered, in milliseconds; `None` if there was none.
     pub(crate) fn percentile(&self, percent: f64) -> Option<f64> {
         if self.0.is_empty() {
             return None;
@@ -45,7 +45,7 @@ fn millis(micros: u64) -> f64 {
 /// How often, by code.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// One more of this code, or several; of unexpected codes there are few.
+/// Adds calls with this code. There are few unexpected codes.
 pub(crate) fn count(counts: &mut Counts, code: &str, times: u64) {
     match counts.get_mut(code) {
         Some(known) => *known += times,
@@ -55,7 +55,7 @@ pub(crate) fn count(counts: &mut Counts, code: &str, times: u64) {
     }
 }
 
-/// So many in so long, for each second.
+/// Calls per second.
 #[expect(clippy::cast_precision_loss, reason = "no bench makes 2^53 calls")]
 pub(crate) fn per_second(calls: u64, took: Duration) -> f64 {
     if took.is_zero() {
@@ -64,7 +64,7 @@ pub(crate) fn per_second(calls: u64, took: Duration) -> f64 {
     calls as f64 / took.as_secs_f64()
 }
 
-/// A workload against the mean of the floors before and after it; nothing without a floor.
+/// A workload against the mean of the floors before and after it; `None` without a floor.
 pub(crate) fn ratio(calls_per_s: f64, floors: &[f64]) -> Option<(f64, f64)> {
     let sum: f64 = floors.iter().sum();
     #[expect(clippy::cast_precision_loss, reason = "there are two")]

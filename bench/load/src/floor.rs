@@ -1,4 +1,4 @@
-//! The floor: the separate program that does the bare statements on the same servers, run between the workloads.
+//! The floor: a separate program that runs the bare statements on the same servers, between the workloads.
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf, process::Stdio, time::Duration};
 
@@ -8,12 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-/// Its name, beside this very program.
+/// Its name; it is beside this program.
 const PROGRAM: &str = "toolfleet-floor";
 /// How much longer than its slice it may take, with a `pgbench` in it.
 const SLACK: Duration = Duration::from_secs(120);
 
-/// What a slice of it came to.
+/// The results of a slice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FloorRun {
     /// Calls that were answered.
@@ -56,7 +56,7 @@ pub struct Floor {
     pub warm_up: u64,
 }
 
-/// Where it is: where it was said to be, or beside this program.
+/// The named path, or the one beside this program.
 ///
 /// # Errors
 ///

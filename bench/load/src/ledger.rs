@@ -1,4 +1,4 @@
-//! What the bench asks Postgres: its own table of effects, the settings that decide how durable a commit is, and sizes.
+//! The bench's questions to Postgres: its own table of effects, the settings that decide how durable a commit is, and sizes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,15 +16,15 @@ use crate::{
     tools,
 };
 
-/// Any two benches on one database have this lock in common.
+/// The advisory lock that two benches on one database share.
 const LOCK: &str = "toolfleet bench";
 /// How long one look may take.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Rows that one statement puts into the history.
+/// The rows that one statement puts into the history.
 const HISTORY_CHUNK: i64 = 50_000;
 
-/// Calls as they are after a `once` that succeeded. Their ids are of their instants, as ids of calls are.
+/// Calls as they are after a successful `once`. Their ids have their times, as ids of calls do.
 const HISTORY: &str = "\
     WITH made AS ( \
         SELECT n, at, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') \
@@ -92,7 +92,7 @@ impl Ledger {
     pub async fn make_table(&mut self, tools: &SecretString) -> anyhow::Result<()> {
         let options: PgConnectOptions = tools.expose_secret().parse()?;
         let role = options.get_username().replace('"', "\"\"");
-        // A name of the URL, quoted; names of ours.
+        // A name from the URL, quoted; names of ours.
         let sql = format!(
             "CREATE SCHEMA IF NOT EXISTS toolfleet_bench; \
              CREATE TABLE IF NOT EXISTS toolfleet_bench.effects (id uuid NOT NULL); \
@@ -123,7 +123,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What transactions of this workload left there, in the order of the calls.
+    /// The effects of this workload's transactions, in the order of the calls.
     pub(crate) async fn effects(
         &mut self,
         run: u32,
@@ -144,7 +144,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// What decides how durable a commit is, by the server's own names.
+    /// The settings that decide how durable a commit is, by the server's own names.
     pub(crate) async fn settings(&mut self) -> anyhow::Result<BTreeMap<String, String>> {
         let rows: Vec<(String, String)> = sqlx::query_as(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name IN ( \
@@ -166,7 +166,8 @@ impl Ledger {
         Ok(pid.fetch_one(&mut self.connection).await?)
     }
 
-    /// Calls of the bench that are not over, without those in doubt, which end only when they are settled, and those of a queue without workers.
+    /// Calls of the bench that are not over, without those in doubt, which end only when they are settled, and without those of
+    /// a queue without workers.
     pub(crate) async fn open_calls(&mut self) -> anyhow::Result<u64> {
         let counting = sqlx::query_scalar(
             "SELECT count(*) FROM toolfleet.open_calls WHERE queue = $1 AND state <> 'in_doubt'",
@@ -177,7 +178,8 @@ impl Ledger {
         Ok(count.unsigned_abs())
     }
 
-    /// Puts finished calls into the history, over the last hour, each with its key as a write has one; `tell` hears how many.
+    /// Puts finished calls into the history, over the last hour, each with a key as a write has one; `tell` gets the number so
+    /// far.
     pub(crate) async fn make_history(
         &mut self,
         calls: u64,
@@ -203,13 +205,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// A moment before every call that is accepted from now on, as an id of a call.
+    /// The smallest id of a call that is accepted from now on.
     pub(crate) async fn mark(&mut self) -> anyhow::Result<Uuid> {
         let mark = sqlx::query_scalar("SELECT toolfleet.uuid_floor(now() - interval '10 seconds')");
         Ok(mark.fetch_one(&mut self.connection).await?)
     }
 
-    /// Tells what became of calls of which no caller knows, as the history has it.
+    /// Adds the outcomes of calls whose callers did not wait, from the history.
     pub(crate) async fn tell(
         &mut self,
         tally: &mut Tally,

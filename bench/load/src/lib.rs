@@ -1,5 +1,5 @@
-//! Load against a fleet, what it came to, and whether every effect happened exactly once: what `toolfleet bench` calls. The command
-//! has the options, the servers and the tables for people.
+//! Load against a fleet, the results, and whether every effect happened exactly once: the library of `toolfleet bench`. The
+//! command has the options, the servers and the tables for people.
 //!
 //! ```text
 //! plan        what is to be measured

@@ -1,8 +1,8 @@
 //! The load: one task that sends requests and reads answers, over one connection and one inbox.
 //!
-//! In a closed loop the next request goes out when one is answered. In an open loop each has its instant, whatever became of
-//! those before it, and its latency counts from that instant: a fleet that stalls is charged for everyone who had to wait,
-//! not only for the one who was waiting when it did.
+//! In a closed loop the next request is sent when one is answered. In an open loop each request has its time, whatever happens
+//! to earlier ones, and its latency counts from that time. So a fleet that stalls is charged for every request that had to
+//! wait, not only for those that were under way.
 
 use std::{
     cmp::Reverse,
@@ -26,18 +26,18 @@ use crate::{
 
 /// How long an answer may take: a caller's wait of 30 s, and a little.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
-/// Requests in the air in an open loop; beyond them the bench itself refuses, and says so.
+/// The most requests in the air in an open loop; beyond that the bench itself refuses, and reports it.
 const AIR_MAX: usize = 50_000;
-/// Answers that are read at once.
+/// The most answers that are read at once.
 const CHUNK: usize = 256;
-/// How long a caller that was turned away waits, where it was not told, and at most.
+/// How long a caller waits after a refusal that does not say, and the most that it waits.
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What one slice of load came to.
+/// The results of one slice of load.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// From the intended start of a request to its answer, of those that were to start in the measured time.
+    /// From the intended start of a request to its answer, for requests that were to start in the measured time.
     pub(crate) latencies: Latencies,
     /// Calls that were answered well within the measured time.
     pub(crate) answered: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Loaded {
     pub(crate) failed: Counts,
 }
 
-/// When a slice of load begins, is measured, and sends no more.
+/// When a slice of load begins, is measured, and sends nothing more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) begin: Instant,
@@ -96,7 +96,7 @@ struct Load<'a> {
     loaded: Loaded,
 }
 
-/// Sends until the time is over, then waits for what is in the air. `tell` hears the calls answered so far.
+/// Sends until the time is over, then waits for what is in the air. `tell` gets the number of answered calls so far.
 pub(crate) async fn run(
     bus: &Bus,
     workload: &Workload,
@@ -160,19 +160,19 @@ impl Load<'_> {
                 answered += self.take(&message, now);
             }
             tell(answered);
-            // Lets the connection send what it was given before more is read.
+            // The connection sends what it was given before more is read.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Whether all calls that were asked for were taken.
+    /// Whether all requested calls were accepted.
     fn is_enough(&self) -> bool {
         let refused: u64 = self.loaded.refused.values().sum();
         let limit = self.workload.limit;
         limit.is_some_and(|limit| self.tally.len().saturating_sub(refused) >= limit)
     }
 
-    /// Sends whatever may be sent now.
+    /// Sends what may be sent now.
     async fn start(&mut self, now: Instant) -> anyhow::Result<()> {
         match self.workload.rate {
             None => {
@@ -238,7 +238,7 @@ impl Load<'_> {
         next.min(self.times.end)
     }
 
-    /// Takes an answer; how many calls it was of.
+    /// Takes an answer; returns for how many calls it was.
     fn take(&mut self, message: &Message, now: Instant) -> u64 {
         let Some((slot, sent)) = self.sent(message.subject.as_str()) else {
             return 0;
@@ -280,7 +280,7 @@ impl Load<'_> {
         calls as u64
     }
 
-    /// Which request was answered; none if it was answered before.
+    /// The request of an answer; `None` if it was answered before.
     fn sent(&self, subject: &str) -> Option<(usize, Sent)> {
         let (slot, number) = self.inbox.token(subject)?.split_once('-')?;
         let (slot, number): (usize, u64) = (slot.parse().ok()?, number.parse().ok()?);
@@ -303,7 +303,7 @@ impl Load<'_> {
                 count(&mut self.loaded.refused, &code, 1);
             }
             Told::Nothing | Told::Failed | Told::Open | Told::Succeeded => {
-                // A tool's no is an answer as good as any: the fleet did all of its work.
+                // A tool's no is an answer like any other: the fleet did all of its work.
                 let code = answer.code.unwrap_or_else(|| "not_over_in_time".to_owned());
                 self.loaded.answered += u64::from(measured && answer.told == Told::Failed);
                 count(&mut self.loaded.failed, &code, 1);
@@ -318,7 +318,7 @@ impl Load<'_> {
     }
 }
 
-/// When the request of this number is to start, from the beginning.
+/// When the request with this number is to start, from the beginning.
 fn nth(number: u64, rate: u32, workload: &Workload) -> Duration {
     let calls = u128::from(number) * workload.calls_per_request() as u128;
     let nanos = calls * 1_000_000_000 / u128::from(rate.max(1));

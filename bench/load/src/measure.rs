@@ -1,4 +1,4 @@
-//! One workload, from its first request to the comparison of what was told with what happened.
+//! One workload, from its first request to the comparison of its answers with the effects.
 
 use std::{
     path::Path,
@@ -22,24 +22,24 @@ use crate::{
     workload::{Mode, Requests, Workload},
 };
 
-/// How often to look whether all calls are over: when they nearly are, and at the least.
+/// How often to look whether all calls are over: when they nearly are, and at least.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOOK_RARELY: Duration = Duration::from_secs(1);
 /// More than any fleet ends in a second.
 const CALLS_PER_S_MAX: f64 = 40_000.0;
-/// How long calls may take to be over once nothing more is sent.
+/// How long calls may take to end after the last request.
 const OVER_MAX: Duration = Duration::from_secs(900);
 
 /// How long it may take to send calls without callers that wait.
 const PARK_MAX: Duration = Duration::from_secs(600);
-/// Numbers of workloads that are not measured.
+/// The numbers of workloads that are not measured begin here.
 pub(crate) const BESIDE: u32 = 1 << 31;
 
-/// What every workload is measured with.
+/// The environment of every workload.
 pub(crate) struct Bench<'a> {
-    /// Calls of another tenant in the same queue, which are run meanwhile.
+    /// Calls of another tenant in the same queue, which run meanwhile.
     pub(crate) backlog: u64,
-    /// What uses CPU and memory for it.
+    /// The processes whose CPU and memory count.
     pub(crate) watched: &'a [Watched],
     /// The folder of the ledger of effects.
     pub(crate) effects: &'a Path,
@@ -51,13 +51,13 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures it.
+    /// Measures a workload.
     pub(crate) async fn measure(&mut self, workload: &Workload) -> anyhow::Result<Measured> {
         let requests = Requests::new(workload, &self.bus.subjects)?;
         let since = self.ledger.mark().await?;
         let mut tally = Tally::default();
         if self.backlog > 0 {
-            // Numbered apart: their effects do not count here.
+            // Numbered separately: their effects do not count here.
             let number = workload.number + BESIDE;
             self.park(&workload.beside(number, self.backlog, false))
                 .await?;
@@ -166,7 +166,7 @@ impl Bench<'_> {
             if Instant::now() > until {
                 bail!("{open} calls are not over after {} s", OVER_MAX.as_secs());
             }
-            // Counting many takes the processors that are measured. No fleet ends so many in this time.
+            // Counting many calls takes CPU time from what is measured. No fleet ends this many in this time.
             let least = Duration::from_secs_f64(open as f64 / CALLS_PER_S_MAX);
             sleep(least.clamp(LOOK_EVERY, LOOK_RARELY)).await;
         }

@@ -1,4 +1,4 @@
-//! What decides how durable a message is.
+//! The settings that decide how durable a message is.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use async_nats::jetstream::{self, stream::StorageType};
 use fleet::bus::connect::Bus;
 use serde_json::{Value, json};
 
-/// The server's version, and how it keeps the stream of pointers; what cannot be known is not there.
+/// The server's version, and how it stores the stream of pointers; unknown settings are left out.
 pub(crate) async fn settings(bus: &Bus, is_its_own: bool) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     let mut note = |name: &str, value: Value| {
@@ -24,7 +24,7 @@ pub(crate) async fn settings(bus: &Bus, is_its_own: bool) -> BTreeMap<String, Va
         note("replicas", json!(config.num_replicas));
     }
     if is_its_own {
-        // Its configuration says nothing of it; of another server only its operator can know.
+        // The bench's own configuration leaves this at its default; of another server only its operator knows.
         note("sync_interval", json!("2m"));
     }
     found

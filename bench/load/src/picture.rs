@@ -1,4 +1,4 @@
-//! The picture: a curve of latencies for each workload, and a bar for its throughput beside that of the floor. Plain SVG.
+//! A picture: a curve of latencies for each workload, and a bar for its throughput beside that of the floor. Plain SVG.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ const RIGHT: f64 = 200.0;
 const TOP: f64 = 50.0;
 const CURVES: f64 = 300.0;
 const BAR: f64 = 18.0;
-/// Told apart by people who see colours differently, too.
+/// Distinguishable with any kind of colour vision.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 const FLOOR: &str = "#bbbbbb";
 
-/// All of it.
+/// The whole picture.
 pub fn svg(workloads: &[Measured]) -> String {
     let bars_top = TOP + CURVES + 90.0;
     let height = bars_top + 2.5 * BAR * as_f64(workloads.len()) + 40.0;
@@ -30,7 +30,7 @@ pub fn svg(workloads: &[Measured]) -> String {
     svg
 }
 
-/// Milliseconds over percentiles. Both scales are logarithmic: the last percent is what matters, and it is far up.
+/// Milliseconds over percentiles. Both scales are logarithmic, for the last percent matters, and it is far up.
 fn curves(svg: &mut String, workloads: &[Measured]) {
     let all = workloads.iter().flat_map(|one| &one.curve);
     let highest = all.clone().fold(1.0_f64, |most, ms| most.max(*ms));

@@ -1,4 +1,4 @@
-//! What is to be measured.
+//! What the bench measures.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fleet::call::{Effect, Priority};
 
 use crate::workload::{Mode, Workload};
 
-/// What is to be measured, and beside what.
+/// What the bench measures, and the load beside it.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What to call, one after the other.
@@ -15,7 +15,7 @@ pub struct Plan {
     pub mode: Mode,
     /// Calls in the air at a time, in a closed loop.
     pub in_flight: usize,
-    /// Calls a second; none: a closed loop.
+    /// Calls per second; `None`: a closed loop.
     pub rate: Option<u32>,
     /// Calls in one request, in batches.
     pub batch: usize,

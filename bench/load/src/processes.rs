@@ -1,22 +1,22 @@
 //! What each process used while a workload ran, from `/proc`: CPU seconds and the most memory.
 //!
-//! Postgres is a process for each connection; they are one here. Its shared memory counts once, and the CPU of a connection
-//! that has ended counts with its postmaster, who waited for it.
+//! Postgres has a process for each connection; they count as one here. Shared memory counts once, and the CPU time of a closed
+//! connection counts with the postmaster, which waited for it.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How often memory is looked at.
+/// How often memory is read.
 const EVERY: Duration = Duration::from_millis(250);
-/// `/proc` counts CPU in these, on every Linux.
+/// The unit of CPU time in `/proc`, on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A process that is watched.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
     /// Its process id.
     pub pid: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Usage {
     pub(crate) memory_mib: BTreeMap<String, f64>,
 }
 
-/// Looks at them until it is told to stop.
+/// Reads them until it is told to stop.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     stop: CancellationToken,
@@ -41,7 +41,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins after the warm-up, and counts CPU at most so long; none: until it is finished.
+    /// Begins after the warm-up, and counts CPU time for at most so long; `None`: until it is finished.
     pub(crate) fn start(watched: Vec<Watched>, after: Duration, at_most: Option<Duration>) -> Self {
         let stop = CancellationToken::new();
         let until = stop.clone();
@@ -71,10 +71,10 @@ impl Sampler {
         Self { stop, sampling }
     }
 
-    /// What they used in the end.
+    /// The totals.
     pub(crate) async fn finish(mut self) -> Usage {
         self.stop.cancel();
-        // It only reads files, and there is one.
+        // It only reads files, and there is one task.
         let used = self.sampling.join_next().await;
         used.and_then(Result::ok).unwrap_or_default()
     }
@@ -134,13 +134,13 @@ pub fn parent(pid: u32) -> Option<u32> {
     Stat::of(pid).map(|stat| stat.parent)
 }
 
-/// The name of its program, as the kernel has it.
+/// The name of its program.
 pub fn program(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
-/// Whether its environment says so.
+/// Whether its environment contains this variable with this value.
 pub fn has_variable(pid: u32, name: &str, value: &str) -> bool {
     let wanted = format!("{name}={value}");
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Stat {
         Self::read(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name in it may hold anything, brackets included.
+    /// The name in it may contain anything, brackets included.
     fn read(text: &str) -> Option<Self> {
         let (_name, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! How far it is, on standard error: a bar on a terminal, else a line for each step; nothing for programs.
+//! Progress on standard error: a bar on a terminal, else a line for each step; nothing for programs.
 
 use std::{
     io::IsTerminal,
@@ -7,21 +7,21 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What is shown of a run.
+/// The progress of a run.
 #[derive(Debug)]
 pub struct Progress {
-    /// Says a line; none: nothing is shown.
+    /// Prints a line; `None`: nothing is shown.
     say: Option<fn(&str)>,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// Shown by bars and by lines that are said like this; not at all without it.
+    /// Shown by bars and by lines that `say` prints; not at all without it.
     pub fn new(say: Option<fn(&str)>) -> Self {
         Self { say, bar: None }
     }
 
-    /// A step without an end that is known.
+    /// A step of unknown length.
     pub fn step(&mut self, what: &str) {
         self.end();
         if let Some(say) = self.say {
@@ -48,7 +48,7 @@ impl Progress {
         Ticker(Some((bar, Instant::now())))
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What was measured, as programs read it.
+//! The results, for programs.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::{figures::Counts, floor::FloorRun, processes::Usage, tally::Verdict};
 
-/// Everything.
+/// All results.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
-    /// What the figures were measured on.
+    /// The servers that were measured.
     pub servers: Servers,
     /// In the order of the run.
     pub workloads: Vec<Measured>,
@@ -19,16 +19,16 @@ pub struct Report {
     pub floors: Vec<FloorRun>,
 }
 
-/// What the figures were measured on.
+/// The servers that were measured.
 #[derive(Debug, Default, Serialize)]
 pub struct Servers {
     /// Settings that decide how durable a commit is, by the server's names.
     pub postgres: BTreeMap<String, String>,
-    /// What decides how durable a message is.
+    /// Settings that decide how durable a message is.
     pub nats: BTreeMap<String, Value>,
-    /// How many there were, where the bench started them or sees them.
+    /// How many dispatchers there were, where the bench started them or sees them.
     pub dispatchers: Option<usize>,
-    /// How many the bench started.
+    /// How many workers the bench started.
     pub workers: u16,
     /// Processors of this machine.
     pub cpus: usize,
@@ -53,7 +53,7 @@ pub struct Measured {
     pub calls_per_s: f64,
     /// Calls a second of the floor, before and after it.
     pub floor_calls_per_s: Option<f64>,
-    /// The one to the other.
+    /// The ratio of the two.
     pub ratio: Option<f64>,
     /// Half of the requests took at most this long.
     pub p50_ms: Option<f64>,
@@ -63,7 +63,7 @@ pub struct Measured {
     pub p99_ms: Option<f64>,
     /// The longest.
     pub max_ms: Option<f64>,
-    /// What is not as it must be.
+    /// Lost and doubled effects.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// The most memory of each process.
@@ -72,9 +72,9 @@ pub struct Measured {
     pub cpu_s: BTreeMap<String, f64>,
     /// How long it was measured.
     pub seconds: f64,
-    /// Acceptances a second, where that is not the same.
+    /// Acceptances per second, where that is not the same.
     pub accepted_per_s: Option<f64>,
-    /// Calls that were turned away, by code.
+    /// Refused calls, by code.
     pub refused: Counts,
     /// Calls that did not succeed, by code.
     pub failed: Counts,
@@ -105,7 +105,7 @@ pub const CURVE: [f64; 14] = [
 ];
 
 impl Measured {
-    /// What it used.
+    /// Adds CPU time and memory.
     pub(crate) fn used(&mut self, usage: Usage) {
         self.memory_mib = usage.memory_mib;
         self.cpu_s = usage.cpu_s;
@@ -113,14 +113,14 @@ impl Measured {
 }
 
 impl Report {
-    /// Whether every success has its effect exactly once, and there was something to look at.
+    /// Whether every success has its effect exactly once, and there was something to compare.
     pub fn is_good(&self) -> bool {
         let whole = |one: &Measured| one.verdict == Verdict::default();
         self.workloads.iter().all(whole)
     }
 }
 
-/// One that went well, for tests.
+/// A good one, for tests.
 #[cfg(test)]
 pub(crate) fn sample(effect: fleet::call::Effect) -> Measured {
     Measured {

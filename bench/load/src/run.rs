@@ -21,14 +21,14 @@ use crate::{
     tools,
 };
 
-/// Where it is measured.
+/// The fleet that is measured.
 #[derive(Debug)]
 pub struct Site<'a> {
     /// The fleet's NATS.
     pub bus: &'a Bus,
     /// The processes whose CPU and memory count.
     pub watched: &'a [Watched],
-    /// The folder in which workers note effects.
+    /// The folder in which workers record effects.
     pub effects: PathBuf,
     /// Whether the bench started the servers.
     pub is_its_own: bool,
@@ -38,7 +38,7 @@ pub struct Site<'a> {
 ///
 /// # Errors
 ///
-/// A tool of that name and version is there with other content, or Postgres or NATS does not answer.
+/// A tool of that name and version exists with other content, or Postgres or NATS does not answer.
 pub async fn apply(plan: &Plan, connection: &mut PgConnection, bus: &Bus) -> anyhow::Result<()> {
     let faulty = plan.failures > 0;
     let called = |name: &str| {
@@ -55,7 +55,7 @@ pub async fn apply(plan: &Plan, connection: &mut PgConnection, bus: &Bus) -> any
 ///
 /// # Errors
 ///
-/// The fleet cannot be asked, or its calls do not end.
+/// The fleet does not answer, or its calls do not end.
 pub async fn measure(
     plan: &Plan,
     site: &Site<'_>,
@@ -105,7 +105,7 @@ pub async fn measure(
         }
         workloads.push(measured);
     }
-    // Only now there is a stream for sure.
+    // The stream certainly exists only now.
     servers.nats = nats::settings(site.bus, site.is_its_own).await;
     Ok(Report {
         servers,

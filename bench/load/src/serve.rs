@@ -12,7 +12,7 @@ use worker::guard;
 
 use crate::{effects::Effects, tools};
 
-/// What it is told: what a worker is told, and where its effects are noted.
+/// The flags: those of a worker, and the folder for effects.
 #[derive(Debug, clap::Args)]
 pub struct BenchWorker {
     /// The folder for the ledger of effects.

@@ -1,31 +1,31 @@
-//! What callers were told against what happened: lost and doubled effects.
+//! Compares the answers with the effects: lost and doubled effects.
 
 use fleet::call::Effect;
 
 use crate::{answer::Told, effects::Happened};
 
-/// What the callers of a workload were told, by the number of the call: a byte for each.
+/// The answers to the callers of a workload, by the number of the call: one byte each.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Vec<Told>);
 
-/// What is not as it must be.
+/// What is wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Verdict {
-    /// Calls that succeeded, as their callers were told, and had no effect.
+    /// Calls without an effect whose callers were told that they succeeded.
     pub lost: u64,
     /// Calls that had their effect more than once.
     pub doubled: u64,
 }
 
 impl Tally {
-    /// The numbers of the calls that follow, which were sent.
+    /// Adds calls that were sent; returns the number of the first.
     pub(crate) fn sent(&mut self, calls: usize) -> u64 {
         let first = self.0.len();
         self.0.resize(first + calls, Told::Nothing);
         first as u64
     }
 
-    /// What the caller of this one was told; only of a call that was sent.
+    /// Records the answer to a call that was sent.
     pub(crate) fn told(&mut self, number: u64, told: Told) {
         if let Some(place) = usize::try_from(number)
             .ok()
@@ -40,15 +40,15 @@ impl Tally {
         self.0.len() as u64
     }
 
-    /// How many were told this.
+    /// How many had this answer.
     pub(crate) fn count(&self, told: Told) -> u64 {
         self.0.iter().filter(|one| **one == told).count() as u64
     }
 
-    /// Compares it with what happened, which is in the order of the calls.
+    /// Compares them with the effects, which are in the order of the calls.
     ///
-    /// The effect of an idempotent tool counts once for each key that the tool was given: it recognises a repetition.
-    /// A read may be repeated as often as it likes.
+    /// The effect of an idempotent tool counts once for each key that the tool got, for it recognises a repetition. A read may
+    /// happen any number of times.
     pub(crate) fn compare(&self, effect: Effect, happened: &[Happened]) -> Verdict {
         let mut verdict = Verdict::default();
         let mut rest = happened;

@@ -1,4 +1,4 @@
-//! The tools of the bench: three handlers that do nothing but note that they ran, and a statement that inserts a row.
+//! The tools of the bench: three handlers that only record that they ran, and a statement that inserts a row.
 
 use std::{io, time::Duration};
 
@@ -19,13 +19,13 @@ use worker::{Builder, Tool, ToolContext, ToolError, Worker, tool::Settings};
 
 use super::effects::{Effects, Tag};
 
-/// The queue of all of them: the bench's workers get no other calls.
+/// The queue of all of them, so that the bench's workers get no other calls.
 pub const QUEUE: &str = "bench";
 /// How long a call takes that is to be slow.
 const SLOW: Duration = Duration::from_millis(200);
-/// Who applies them, as the history will say.
+/// The author in the history.
 const BY: &str = "bench";
-/// Raised with every change of a manifest: a version that was applied once never changes.
+/// Raised with every change of a manifest: an applied version never changes.
 const VERSION: i32 = 1;
 
 /// How a call is to go wrong.
@@ -124,7 +124,7 @@ tool!(Read, "bench_read", Effect::Read);
 tool!(Idempotent, "bench_idempotent", Effect::Idempotent);
 tool!(Once, "bench_once", Effect::Once);
 
-/// A worker that has the native ones.
+/// A worker with the native tools.
 pub(crate) fn builder(effects: &Effects) -> Builder {
     Worker::builder()
         .tool(Read(effects.clone()))
@@ -132,7 +132,7 @@ pub(crate) fn builder(effects: &Effects) -> Builder {
         .tool(Once(effects.clone()))
 }
 
-/// The name of the tool that has this effect; of its copies too, from 1.
+/// The name of the tool with this effect, or of one of its copies, from 1.
 pub(crate) fn name(effect: Effect, copy: u32, faulty: bool) -> String {
     let faulty = if faulty && effect == Effect::Transaction {
         "_faulty"
@@ -145,10 +145,10 @@ pub(crate) fn name(effect: Effect, copy: u32, faulty: bool) -> String {
     }
 }
 
-/// The tool of a queue that no worker has.
+/// The tool of a queue without workers.
 pub(crate) const PARKED: &str = "bench_parked";
 
-/// What is applied: a tool for each effect, the one that no worker runs, and so many copies of those that are `called`.
+/// The manifests: a tool for each effect, the one without workers, and so many copies of those that are `called`.
 pub(crate) fn manifests(
     copies: u32,
     called: impl Fn(&str) -> bool,
@@ -182,7 +182,7 @@ fn parked(read: &Manifest) -> anyhow::Result<Manifest> {
     })
 }
 
-/// The statement is a bare insert; what makes calls go wrong is in one of its own, which costs more to plan.
+/// The statement is a bare insert. The faulty version is a statement of its own, which takes longer to plan.
 fn transaction(faulty: bool) -> anyhow::Result<Manifest> {
     let name = name(Effect::Transaction, 0, faulty);
     let insert = if faulty {
@@ -222,7 +222,7 @@ executor:
     }
 }
 
-/// Applies them as an operator would, and tells the fleet.
+/// Applies them as an operator would, and rings the bell.
 pub(crate) async fn apply_all(
     connection: &mut PgConnection,
     bus: &Bus,

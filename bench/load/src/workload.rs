@@ -1,4 +1,4 @@
-//! What is sent: which tool, which arguments, under which key. Made once as a template; a call fills in its tag.
+//! What is sent: the tool, the arguments, the key. Made once as a template; a call fills in its tag.
 
 use anyhow::Context;
 use async_nats::{HeaderMap, HeaderValue};
@@ -41,12 +41,12 @@ impl Mode {
 pub(crate) struct Workload {
     pub(crate) effect: Effect,
     pub(crate) mode: Mode,
-    /// The run of the bench, and which workload of it.
+    /// The run of the bench, and the number of the workload in it.
     pub(crate) run: u32,
     pub(crate) number: u32,
-    /// Requests in the air at a time; in an open loop there is no such limit.
+    /// Requests in the air at a time; an open loop has no such limit.
     pub(crate) in_flight: usize,
-    /// Calls a second, whether the earlier ones were answered or not; none: a closed loop.
+    /// Calls per second, whether earlier ones were answered or not; `None`: a closed loop.
     pub(crate) rate: Option<u32>,
     /// Calls in a batch.
     pub(crate) batch: usize,
@@ -58,16 +58,16 @@ pub(crate) struct Workload {
     pub(crate) tenants: u32,
     pub(crate) copies: u32,
     pub(crate) priority: Option<Priority>,
-    /// How its tenants are called.
+    /// The prefix of its tenants' names.
     pub(crate) tenant: &'static str,
     /// Whether its calls go to a queue without workers.
     pub(crate) parked: bool,
-    /// Calls at most.
+    /// The most calls.
     pub(crate) limit: Option<u64>,
 }
 
 impl Workload {
-    /// The same servers, but so many reads of another tenant, in batches, whose results no caller waits for.
+    /// The same servers, with so many reads of another tenant, in batches, whose results no caller waits for.
     pub(crate) fn beside(&self, number: u32, calls: u64, parked: bool) -> Self {
         Self {
             effect: Effect::Read,
@@ -93,7 +93,7 @@ impl Workload {
         }
     }
 
-    /// What it is called in reports.
+    /// Its name in reports.
     pub(crate) fn name(&self) -> String {
         format!("{}_{}", self.effect, self.mode.as_str())
     }
@@ -136,11 +136,11 @@ pub(crate) struct Request {
 /// Makes the requests of a workload.
 pub(crate) struct Requests {
     workload: Workload,
-    /// By tenant, then by tool; of a batch by tenant.
+    /// By tenant, then by tool; of a batch only by tenant.
     subjects: Vec<String>,
     tools: Vec<String>,
     headers: HeaderMap,
-    /// Without a fault, then one for each.
+    /// The first without a fault, then one for each.
     bodies: Vec<Vec<u8>>,
 }
 
@@ -248,7 +248,7 @@ impl Requests {
     }
 }
 
-/// Arguments of the size that was asked for, or as small as they can be.
+/// Arguments of the requested size, or as small as they can be.
 fn body(workload: &Workload, fault: Option<Fault>) -> Vec<u8> {
     let mut rest = String::new();
     if workload.result_bytes > 0 {

@@ -1,9 +1,8 @@
-//! **Does a call come in, and does it wait?** One decision out of facts, for single calls and batches.
+//! **Does a call come in, and does it wait?** One decision from facts, for single calls and batches.
 //!
-//! Facts come in as a request goes through the door, so the decision is asked for three times, each time with what is known
-//! by then: what is not known yet counts as not in the way. Pure: the counts behind the facts are kept elsewhere
-//! (ARCHITECTURE.md, "What decides whether a call comes in, waits or is refused"). A further reason is one more fact and one
-//! more arm.
+//! Facts become known as a request goes through the door, so the decision is made three times, each time from what is known by
+//! then. An unknown fact does not stand in the way. Pure: the counts behind the facts are kept elsewhere (ARCHITECTURE.md,
+//! "What decides whether a call comes in, waits or is refused"). A further reason is one more fact and one more arm.
 
 use fleet::{
     hold::{HeldWhy, Line},
@@ -14,31 +13,31 @@ use fleet::{
 
 use crate::{quota::NoQuota, refusal::Refusal, slots::Full};
 
-/// What may keep a call out or make it wait, as far as it is known.
+/// The facts that may keep a call out or make it wait, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Facts<'a> {
-    /// There is no request slot for it.
+    /// No request slot is free for it.
     pub(crate) no_slot: Option<NoSlot>,
-    /// Commits are so far behind that it would only wait with the others.
+    /// Commits are so far behind that it would only join a queue.
     pub(crate) is_behind: bool,
-    /// Its tenant may have no further call.
+    /// Its tenant's quota is used up.
     pub(crate) no_quota: Option<NoQuota>,
-    /// What it asks for.
+    /// The tool that it names.
     pub(crate) tool: Option<&'a Manifest>,
-    /// The stream has no room for its pointer, or others wait for that room already.
+    /// The stream has no room for its pointer, or other calls wait for that room already.
     pub(crate) no_room: bool,
 }
 
-/// What found no request slot.
+/// Which slots were asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoSlot {
-    /// A request.
+    /// One, for a request.
     Request(Full),
-    /// The calls of a batch, of which each takes one.
+    /// One for each call of a batch.
     Batch(Full),
 }
 
-/// What becomes of a call.
+/// The decision about a call.
 #[derive(Debug)]
 pub(crate) enum Decision {
     /// It comes in and is published at once.
@@ -49,7 +48,7 @@ pub(crate) enum Decision {
     Refuse(Refusal),
 }
 
-/// Decides; the first fact that stands in the way counts. What refuses comes before what makes it wait.
+/// Decides. The first fact that stands in the way counts; facts that refuse come before facts that hold.
 pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     let refuse = |code, what| Decision::Refuse(Refusal::new(code, what));
     if let Some(no_slot) = facts.no_slot {
@@ -70,15 +69,14 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
         None => {}
     }
     match facts.tool {
-        // Whether a place is free is the fleet's to know: a release counts them.
+        // Only a release counts the free places of a limited tool, over the whole fleet.
         Some(tool) if tool.concurrency.is_some() => Decision::Hold(HeldWhy::Limit, line_of(tool)),
         Some(tool) if facts.no_room => Decision::Hold(HeldWhy::Room, line_of(tool)),
         Some(_) | None => Decision::Now,
     }
 }
 
-/// Where a call of this tool waits when it has to: with the others of its tool, where that has a limit of its own, or else
-/// with those of its queue.
+/// The line in which a call of this tool waits: the tool's own if it has a limit, else the queue's.
 pub(crate) fn line_of(tool: &Manifest) -> Line {
     match tool.concurrency {
         Some(_) => Line::Tool(tool.name.clone()),
@@ -87,7 +85,7 @@ pub(crate) fn line_of(tool: &Manifest) -> Line {
 }
 
 impl NoSlot {
-    /// As a caller is told.
+    /// As the caller reads it.
     const fn message(self) -> Message {
         match self {
             Self::Request(Full::All) => Message::fixed(
@@ -143,7 +141,7 @@ mod tests {
         }
     }
 
-    /// The decision in a word, with its line or, where it refuses, the first sentence of what its caller is told.
+    /// The decision as text: its word, with the line or with the first sentence of the refusal.
     fn told(facts: &Facts<'_>) -> String {
         match decide(facts) {
             Decision::Now => "now".to_owned(),
@@ -209,7 +207,7 @@ mod tests {
             (of(&plain, true), "hold room in payments"),
             (of(&limited, false), "hold limit in tool/charge"),
             (of(&limited, true), "hold limit in tool/charge"),
-            // Of several: slots, the ledger, the quota, the line.
+            // With several facts: slots, the ledger, the quota, the line.
             (
                 Facts {
                     no_slot: Some(NoSlot::Request(Full::All)),

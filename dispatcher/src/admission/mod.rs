@@ -1,7 +1,7 @@
-//! Admission: whether a call comes in, and if so, whether it is published at once or waits held.
+//! Admission: whether a call comes in, and if so, whether it is published at once or held.
 //!
-//! `decision` decides; here its facts are gathered where they are kept, and what a call takes is held. One order, for single
-//! calls and batches: the tenant's quota first, then the room, so that what is refused has taken none from others.
+//! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: the
+//! tenant's quota first, then the room, so that a refused call has taken none from others.
 
 mod decision;
 
@@ -20,15 +20,14 @@ use crate::{
     refusal::Refusal,
 };
 
-/// What was decided about one call, and what it takes of the tenant's quota and of the stream's room: a value that gives
-/// both back when it is dropped.
+/// The decision about one call, and its share of the tenant's quota and of the stream's room. Dropping it gives both back.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// Where it waits when it is held.
     pub(crate) line: Line,
     /// Why it is held; `None`: it is published.
     held: Option<HeldWhy>,
-    /// Leave to publish it.
+    /// The permit to publish it.
     permit: Option<Permit>,
     quota: Admitted,
 }
@@ -66,16 +65,16 @@ pub(crate) async fn admit(
     })
 }
 
-/// A permit that is asked for is taken: not by what is refused, and not for a tool whose calls always wait for a place.
+/// Whether a permit is taken: not for a refused call, and not for a tool whose calls always wait for a place.
 const fn asks_for_room(tool: &Manifest, no_quota: Option<NoQuota>) -> bool {
     no_quota.is_none() && tool.concurrency.is_none()
 }
 
-/// Whether a request may go on, by what is known before its call is.
+/// Whether a request may go on, by the facts that are known before its call is read.
 ///
 /// # Errors
 ///
-/// It does not come in.
+/// The request is refused.
 pub(crate) fn comes_in(facts: &Facts<'_>) -> Result<(), Refusal> {
     match decide(facts) {
         Decision::Refuse(refusal) => Err(refusal),
@@ -84,17 +83,17 @@ pub(crate) fn comes_in(facts: &Facts<'_>) -> Result<(), Refusal> {
 }
 
 impl Admission {
-    /// Whether the call waits for its turn instead of being published.
+    /// Whether the call is held instead of published.
     pub(crate) const fn is_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The call is in the ledger: from here on its part of the quota is the ledger's to give back.
+    /// The call is in the ledger: its share of the quota is given back when the ledger says that it has ended.
     pub(crate) fn committed(&mut self) {
         self.quota.committed();
     }
 
-    /// Leave to publish the call, once.
+    /// Takes the permit to publish the call.
     pub(crate) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
@@ -102,7 +101,7 @@ impl Admission {
 
 #[cfg(test)]
 impl Admission {
-    /// Of a call that waits held, of a tenant without a quota.
+    /// The admission of a held call, for a tenant without a quota.
     pub(crate) fn held(line: Line) -> Self {
         Self {
             line,

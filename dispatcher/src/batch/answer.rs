@@ -7,18 +7,18 @@ use fleet::{
 
 use crate::{answer::Answer, refusal::Refusal};
 
-/// What became of one call.
+/// The outcome of one call.
 pub(super) enum Outcome {
-    /// It is there.
+    /// It is in the ledger.
     Accepted(Accepted),
-    /// It is not, or that is unknown; with the tool that it names, and in which language that is told.
+    /// It is not, or that is unknown. With the name of its tool, and the language of the message.
     Refused(String, Refusal, Language),
 }
 
-/// Bytes that every item may have: an accepted envelope has fewer, a refusal is made to.
+/// The most bytes of an item. An accepted envelope has fewer; a refusal is cut to them.
 pub(super) const ITEM_BYTES: usize = 1_000;
 
-/// How many calls can be answered in this many bytes, whatever becomes of them.
+/// How many calls can be answered in this many bytes, whatever their outcomes.
 pub(super) const fn calls_max(bytes_max: usize) -> usize {
     bytes_max.saturating_sub(FRAME.len()) / (ITEM_BYTES + 1)
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, value::RawValue};
 use super::split::Fields;
 use crate::{check::Submission, refusal::Refusal, request::BAD_TOOL_NAME};
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Text,
@@ -26,7 +26,7 @@ enum Kind {
     Object,
 }
 
-/// Every field that stands for a header, and which.
+/// Every field that stands for a header, and that header.
 const FIELDS: [(&str, &str, Kind); 14] = [
     ("idempotency_key", "Idempotency-Key", Kind::Text),
     ("prefer", "Prefer", Kind::Text),
@@ -53,25 +53,25 @@ const VALUE: Limits = Limits {
 /// A call that is well formed.
 pub(super) struct Item {
     pub(super) submission: Submission,
-    /// Whether it belongs to a trace of its own, and not to the batch's.
+    /// Whether it belongs to its own trace, and not to the batch's.
     pub(super) own_trace: bool,
 }
 
-/// The headers that a batch came with, which hold for every call that does not say otherwise.
+/// The headers of a batch, which hold for every call that does not set its own.
 pub(super) struct Defaults<'a> {
     lines: Vec<(&'static str, &'a str)>,
-    /// The language that it asks for.
+    /// The language that the batch asks for.
     language: Option<Language>,
     /// The trace that the batch belongs to.
     pub(super) trace: TraceContext,
 }
 
 impl<'a> Defaults<'a> {
-    /// What makes sense for many calls at once.
+    /// Reads the headers that make sense for many calls.
     ///
     /// # Errors
     ///
-    /// A header that cannot be accepted, or a key: it would be the key of every call.
+    /// A header that cannot be accepted, or a key, which would be the key of every call.
     pub(super) fn read(lines: &[(&str, &'a str)]) -> Result<Self, Refusal> {
         let headers =
             RequestHeaders::read(lines).map_err(|bad| Refusal::new(bad.code, bad.message()))?;
@@ -98,12 +98,12 @@ impl<'a> Defaults<'a> {
     }
 }
 
-/// What a refusal needs of a call, whatever is wrong with it.
+/// What a refusal needs to know of a call, whatever is wrong with the call.
 #[derive(Default)]
 pub(super) struct Named {
     /// The tool that it names.
     pub(super) tool: String,
-    /// The language that it, or else its batch, asks for.
+    /// The language that the call asks for, or else its batch.
     pub(super) language: Option<Language>,
 }
 
@@ -121,7 +121,7 @@ impl Named {
     }
 }
 
-/// Reads the call at this place of a batch; `named` becomes what a refusal of it needs.
+/// Reads the call at this place of a batch, and fills `named` for a refusal.
 pub(super) fn read(
     place: usize,
     raw: &RawValue,
@@ -189,7 +189,7 @@ fn unknown() -> Message {
     )
 }
 
-/// The place of a call in its batch: what is wrong with a field is named by its pointer into the body.
+/// The place of a call in its batch. Errors name a field by its pointer into the body.
 #[derive(Clone, Copy)]
 struct At(usize);
 
@@ -218,7 +218,7 @@ impl At {
             .map_err(|error| self.refuse(field, error.code.into(), error.message))
     }
 
-    /// The field as the line of its header; `None` for null, which says nothing.
+    /// The field as a header line; `None` for null, which sets nothing.
     fn line(
         self,
         field: &str,
@@ -256,14 +256,14 @@ impl At {
         Ok(Some(line))
     }
 
-    /// By the same reader as a single call's headers.
+    /// Reads it as the headers of a single call are read.
     fn headers(
         self,
         own: &[(&'static str, String)],
         defaults: &Defaults<'_>,
     ) -> Result<RequestHeaders, Refusal> {
         let is_own = |name: &str| own.iter().any(|(header, _)| *header == name);
-        // A state without its parent would be another trace's.
+        // A trace state without its parent would belong to another trace.
         let overridden =
             |name: &str| is_own(name) || (name == "tracestate" && is_own("traceparent"));
         let inherited = defaults.lines.iter().filter(|(name, _)| !overridden(name));

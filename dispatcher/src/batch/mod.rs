@@ -1,8 +1,8 @@
-//! `batch`: many calls with one commit. Each goes through the same door as a single call, is accepted or refused by
-//! itself, and is answered in its place; no caller waits for results here.
+//! `batch`: many calls with one commit. Each goes through the same door as a single call, is accepted or refused by itself, and
+//! is answered at its own place. A batch waits for no results.
 //!
-//! `split` finds the calls in the body, `item` reads one, `answer` writes what became of them. In between, all that are
-//! good go to the ledger together, and keys that are taken are looked up together.
+//! `split` finds the calls in the body, `item` reads one, `answer` writes the outcomes. In between, all acceptable calls go to
+//! the ledger together, and taken keys are looked up together.
 
 mod answer;
 mod item;
@@ -45,14 +45,14 @@ use crate::{
     slots::RequestPermit,
 };
 
-/// Calls that are checked before others get their turn.
+/// How many calls are checked before other requests get their turn.
 const CHECKED_AT_ONCE: usize = 32;
 
 /// Answers one batch; takes further request slots for its calls.
 ///
 /// # Errors
 ///
-/// All of it is refused, and nothing of it is stored.
+/// The whole batch is refused, and nothing of it is stored.
 pub(crate) async fn batch(
     door: &Door,
     request: &Request<'_>,
@@ -70,11 +70,11 @@ pub(crate) async fn batch(
         );
         return Err(Refusal::new(Code::PayloadTooLarge, what));
     }
-    // One for each of its calls, and at least one for each 256 KiB.
+    // One slot for each of its calls, and at least one for each 256 KiB.
     let needed = raws.len().max(request.body.len() / Limits::DEFAULT.bytes);
     admission::comes_in(&Facts {
         no_slot: permit.further(needed).err().map(NoSlot::Batch),
-        // All of it takes the lane of what comes together.
+        // A batch uses the lane for statements with many rows.
         is_behind: door.accepting.is_behind(usize::MAX),
         ..Facts::default()
     })?;
@@ -113,11 +113,11 @@ struct Batch<'a> {
     door: &'a Door,
     tenant: &'a Label,
     outcomes: Vec<Option<Outcome>>,
-    /// Good ones, on their way into the ledger.
+    /// Acceptable calls, on their way into the ledger.
     new: Vec<(usize, PendingAccept)>,
-    /// Those with a key that would be refused if the key were new.
+    /// Calls with a key that would be refused if the key were new.
     old: Vec<(usize, Submission, [u8; 32], Refusal)>,
-    /// Those that are there, and whether another submission made them.
+    /// Calls that are in the ledger, and whether another submission made them.
     known: Vec<(usize, Submission, CallId, bool)>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Batch<'a> {
         self.outcomes[place] = Some(Outcome::Refused(named.tool, refusal, language));
     }
 
-    /// The key comes first: what it names is answered even where a new call would be refused.
+    /// A known key is answered with its call, even where a new call would be refused.
     async fn check(&mut self, place: usize, item: Item) {
         let Item {
             mut submission,
@@ -172,7 +172,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Finds out which of those that would be refused are there already.
+    /// Looks up which of the calls that would be refused are in the ledger already.
     async fn answer_old(&mut self) {
         let old = std::mem::take(&mut self.old);
         let hashes: Vec<_> = old.iter().map(|(_, _, hash, _)| *hash).collect();
@@ -192,7 +192,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// A key names a call already: the same one, or one it must not be confused with.
+    /// A key names a call already: the same one, or one with other arguments, which is a conflict.
     async fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
         match replay::is_call_of(self.door, &submission, key).await {
             Ok(()) => self.known.push((place, submission, key.call_id, true)),
@@ -200,7 +200,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// All that are good in one statement. Those whose key is taken, or about which the ledger was silent, once more.
+    /// All acceptable calls in one statement. Those whose key is taken, or without an answer of the ledger, are sent once more.
     async fn commit(&mut self) {
         if !self.new.is_empty() {
             reached(Checkpoint::Validated);
@@ -250,7 +250,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Finds out what the keys name that were taken.
+    /// Looks up the calls of the keys that were taken.
     async fn look_up(&mut self, taken: Vec<(usize, PendingAccept)>) {
         let hash = |pending: &PendingAccept| pending.call.key.as_ref().map(|key| key.hash);
         let hashes: Vec<_> = taken.iter().filter_map(|(_, taken)| hash(taken)).collect();
@@ -286,7 +286,7 @@ impl<'a> Batch<'a> {
         found.map_err(|error| Refusal::unreadable(&error))
     }
 
-    /// Reads where those stand that are there.
+    /// Reads the states of the calls that are in the ledger already.
     async fn answer_known(&mut self) {
         let known = std::mem::take(&mut self.known);
         if known.is_empty() {

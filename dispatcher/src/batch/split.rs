@@ -1,6 +1,6 @@
-//! A batch's body in its parts: which bytes are which call. What stands inside a call is not looked at here.
+//! Splits the body of a batch into its calls. The contents of a call are not read here.
 //!
-//! A body that is not JSON is refused as a whole. Whatever else may be wrong with a call is found when that call is read,
+//! A body that is not JSON is refused as a whole. Anything else that may be wrong with a call is found when that call is read,
 //! by the same parser and under the same limits as the arguments of a single call.
 
 use std::fmt;
@@ -17,11 +17,11 @@ use serde_json::{error::Category, value::RawValue};
 
 use crate::refusal::Refusal;
 
-/// Calls in one batch.
+/// The most calls in one batch.
 pub(super) const CALLS_MAX: usize = 1_000;
-/// Bytes of a whole batch, where the server carries as many.
+/// The most bytes of a whole batch, where the server carries as many.
 pub(super) const BODY_MAX: usize = 8 * 1024 * 1024;
-/// Members of one object of ours; there are not as many fields.
+/// The most members of one object of ours; it has fewer fields.
 const FIELDS_MAX: usize = 64;
 
 /// The calls of a batch, each as it was written.
@@ -91,11 +91,11 @@ fn not_json(error: &serde_json::Error) -> Refusal {
     Refusal::new(Code::MalformedJson, what)
 }
 
-/// The members of an object in the order in which they came, repeated ones included.
+/// The members of an object in their order, repeated ones included.
 pub(super) struct Fields<'a>(pub(super) Vec<(String, &'a RawValue)>);
 
 impl<'a> Fields<'a> {
-    /// `None`: it is no object, has more members than any of ours, or a key that is no text.
+    /// `None`: it is no object, has more members than allowed, or a key that is not valid text.
     pub(super) fn of(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// As many elements of an array as may be there, and how many there are.
+/// The elements of an array, at most as many as allowed, and how many there are.
 struct Calls<'a> {
     first: Vec<&'a RawValue>,
     count: usize,

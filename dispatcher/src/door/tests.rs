@@ -1,4 +1,4 @@
-//! The door without a service: requests go in as values, and answers come out. What is behind it does not answer, so these
+//! The door without a service: requests go in as values, and answers come out. The servers behind it do not answer, so these
 //! are the answers that need no ledger.
 
 use fleet::{store::session::Postgres, wire::code::Code};
@@ -18,7 +18,7 @@ use crate::{
     slots::Slots,
 };
 
-/// What a server of NATS says of itself.
+/// The `INFO` of a NATS server.
 const INFO: &str = "INFO {\"server_id\":\"x\",\"server_name\":\"x\",\"version\":\"2.12.6\",\"go\":\"\",\"host\":\"127.0.0.1\",\
                     \"port\":4222,\"proto\":1,\"headers\":true,\"jetstream\":true,\"max_payload\":1048576}\r\n";
 
@@ -35,7 +35,7 @@ async fn nats(listener: TcpListener) {
     }
 }
 
-/// A door without tools and without a ledger. It works as long as the tasks live.
+/// A door without tools and without a ledger. It works as long as the tasks are alive.
 async fn door() -> (Door, JoinSet<()>) {
     let mut tasks = JoinSet::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -204,7 +204,7 @@ async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
         codes,
         ["unknown_tool", "invalid_tool_name", "invalid_arguments"]
     );
-    // It has three of the four now, as many as a tenant may have.
+    // It has three of the four now, the most that one tenant may have.
     let mut other = slots.one("beta").unwrap();
     let asked = Request {
         tenant: "beta",

@@ -1,8 +1,8 @@
-//! Expiry on time: which calls a dispatcher expects to be over, and when it has a look at them.
+//! Expiry on time: when to look whether a call's time is over.
 //!
-//! Postgres's clock decides, in the look; here is only when a look is worth it. A caller who waits has a timer of its own and
-//! asks. Of the other calls those that are over soon are remembered: when they are accepted, and when the walk over open calls
-//! meets them. So nothing is stored for it and no index kept, and a call that ends in time costs nothing.
+//! Postgres's clock decides, in the look; this module only says when a look is worth it. The timer of a waiting caller asks by
+//! itself. Of all other calls, those that expire soon are remembered, when they are accepted and when the walk over open calls
+//! reads them. So expiry stores nothing and needs no index, and a call that ends in time costs nothing.
 
 mod upcoming;
 
@@ -23,7 +23,7 @@ use tokio::{
 
 use self::upcoming::Upcoming;
 
-/// What one dispatcher expects to expire. Clones share it.
+/// The calls that one dispatcher expects to expire. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Expiry {
     inner: Arc<Expected>,
@@ -33,26 +33,26 @@ pub(crate) struct Expiry {
 #[derive(Debug)]
 struct Expected {
     upcoming: Mutex<Upcoming>,
-    /// Something comes before all that was waited for.
+    /// Told when a call expires before all that were waited for.
     sooner: Notify,
-    /// What is over later than this from now on is met by the walk before that, in milliseconds.
+    /// A call that expires later than this from now, in milliseconds, is read by the walk before that.
     horizon_ms: AtomicU64,
 }
 
-/// Whether a call that is waited for is over, and where to say when it is worth another look.
+/// Asks whether the time of a call is over; answered with the pause until another look is worth it.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) call: CallId,
     pub(crate) again: oneshot::Sender<Duration>,
 }
 
-/// Questions that are under way; the next waiter to ask waits until one is answered.
+/// The most questions under way; a further waiter waits until one is answered.
 const QUESTIONS_MAX: usize = 1_024;
-/// How far ahead is remembered at least: several walks over a small ledger.
+/// How far ahead calls are remembered at least: several walks over a small ledger.
 const HORIZON_MIN: Duration = Duration::from_secs(10);
 
 impl Expiry {
-    /// With the receiver of what waiters ask.
+    /// Also returns the receiver of the waiters' questions.
     pub(crate) fn new() -> (Self, mpsc::Receiver<Question>) {
         let (asking, asked) = mpsc::channel(QUESTIONS_MAX);
         let inner = Expected {
@@ -64,7 +64,8 @@ impl Expiry {
         (Self { inner, asking }, asked)
     }
 
-    /// Has a call that is waited for looked at now, and ended if it is over. Returns when it is worth another look. Cancel-safe.
+    /// Looks at a call that a caller waits for, and ends it if its time is over. Returns the pause until another look is worth
+    /// it. Cancel-safe.
     pub(crate) async fn look(&self, call: CallId) -> Duration {
         let (again, answered) = oneshot::channel();
         if self.asking.send(Question { call, again }).await.is_ok()
@@ -76,7 +77,7 @@ impl Expiry {
         pending().await
     }
 
-    /// Remembers a call that is over so long from now, if the walk may come by too late for it.
+    /// Remembers a call whose time is over after `left`, if the walk may come too late for it.
     pub(crate) fn remember(&self, call: CallId, left: Duration) {
         self.remember_all([(call, left)]);
     }
@@ -88,7 +89,7 @@ impl Expiry {
             .into_iter()
             .filter(|(_, left)| millis(*left) <= horizon)
             .peekable();
-        // Mostly there is none, and then nothing is locked.
+        // Usually there is none, and then the lock is not taken.
         if soon.peek().is_none() {
             return;
         }
@@ -102,7 +103,7 @@ impl Expiry {
         }
     }
 
-    /// How long the walk took to come round. It may take twice as long the next time.
+    /// How long the walk over all open calls took. The next one may take twice as long.
     pub(crate) fn walk_took(&self, took: Duration) {
         let horizon = took.saturating_mul(2).max(HORIZON_MIN);
         self.inner
@@ -110,7 +111,7 @@ impl Expiry {
             .store(millis(horizon), Ordering::Relaxed);
     }
 
-    /// Waits until remembered calls are over and takes them, so many at most. Cancel-safe.
+    /// Waits until remembered calls are due and takes them, at most `calls_max`. Cancel-safe.
     pub(crate) async fn until_over(&self, calls_max: usize) -> Vec<CallId> {
         loop {
             let next = {

@@ -1,11 +1,11 @@
-//! Calls that expire soon unless they end before, by when.
+//! Calls that will expire soon, ordered by time.
 
 use std::collections::{BTreeSet, HashMap};
 
 use fleet::ids::CallId;
 use tokio::time::Instant;
 
-/// What is remembered. Nothing is lost with it: the walk over open calls finds what is forgotten, only later.
+/// The remembered calls. Losing them loses nothing: the walk over open calls finds them too, only later.
 #[derive(Debug, Default)]
 pub(super) struct Upcoming {
     by_time: BTreeSet<(Instant, CallId)>,
@@ -13,10 +13,10 @@ pub(super) struct Upcoming {
 }
 
 impl Upcoming {
-    /// Calls that are remembered at most; of more, those that are over first. About ten megabytes.
+    /// The most calls that are remembered, about ten megabytes. Beyond that, those that expire first are kept.
     const CALLS_MAX: usize = 100_000;
 
-    /// Remembers when a call is over. Returns whether it comes before all others.
+    /// Remembers when a call expires. Returns whether that is before all others.
     pub(super) fn remember(&mut self, call: CallId, due: Instant) -> bool {
         if self.known.contains_key(&call) {
             return false;
@@ -35,12 +35,12 @@ impl Upcoming {
         self.next() == Some(due)
     }
 
-    /// When the next one is over.
+    /// When the next one expires.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(due, _)| *due)
     }
 
-    /// Takes what is over by now, so many calls at most.
+    /// Takes the calls that have expired by now, at most `calls_max`.
     pub(super) fn take(&mut self, now: Instant, calls_max: usize) -> Vec<CallId> {
         let mut taken = Vec::new();
         while taken.len() < calls_max && self.next().is_some_and(|due| due <= now) {

@@ -1,11 +1,11 @@
-//! The meter: whether a new call may be published at once, or waits held.
+//! The meter: whether a new call may be published at once, or is held.
 //!
-//! The door asks on the path of every call, so it is answered from a few numbers in memory. They are looked at beside the
+//! The door asks on the path of every call, so the answer comes from a few numbers in memory. They are measured beside the
 //! path: what the stream holds of the queue, how fast it is drained, how many slots its live workers have. Each poll of the
-//! stream grants a publish budget until the next poll. Nothing here decides whether a call runs; when it is wrong, the stream
-//! holds a little more or a call waits a moment longer.
+//! stream grants a publish budget until the next poll. No call's fate depends on it: with a wrong number the stream holds a
+//! little more, or a call waits a little longer.
 //!
-//! `permit` is the value that a door gets, `queue` what is known of one queue.
+//! `permit` is the value that the door gets, `queue` what is known of one queue.
 
 mod permit;
 mod queue;
@@ -32,14 +32,14 @@ struct Meters {
 }
 
 impl Meter {
-    /// Leave to publish a new call of this queue at once; `None`: there is no room, or others wait for it already. The door's
-    /// question: no lock is waited for, but for the moment in which a queue is first seen.
+    /// A permit to publish a new call of this queue at once; `None`: there is no room, or other calls wait for it already.
+    /// Called on the path of every call, so it waits for no lock, except when a queue is seen for the first time.
     pub(crate) fn permit(&self, queue: &QueueName) -> Option<Permit> {
         self.queue(queue).permit()
     }
 
-    /// A call was committed held: a call that comes to its line now waits behind it. Not before its commit: what is refused after
-    /// all must not leave a queue closed to others.
+    /// A call was committed as held: later calls of its line wait behind it. Not before its commit: a call that is refused
+    /// after all must not close a queue to others.
     pub(crate) fn call_is_held(&self, line: &Line) {
         if let Line::Queue(queue) = line {
             self.queue(queue).set_holds(true);
@@ -47,18 +47,17 @@ impl Meter {
         self.look_at_lines();
     }
 
-    /// Calls are held that were not before: it may be the turn of one of them.
+    /// Wakes the release: calls are held that were not before, and one of them may be next.
     pub(crate) fn look_at_lines(&self) {
         self.0.held.notify_one();
     }
 
-    /// Waits until calls are held that were not before.
+    /// Waits until a newly held call is reported.
     pub(crate) async fn until_call_is_held(&self) {
         self.0.held.notified().await;
     }
 
-    /// The ledger holds calls in these lines, and in no other: a queue that is not among them is open again, whatever it was
-    /// closed for.
+    /// The ledger holds calls in these lines and in no other: every other queue is open again, whatever had closed it.
     pub(crate) fn lines_hold(&self, lines: &[Line]) {
         for (queue, meter) in self.queues() {
             if meter.holds() && !lines.contains(&Line::Queue(queue)) {
@@ -81,7 +80,7 @@ impl Meter {
         })
     }
 
-    /// Every queue that was ever asked about.
+    /// Every queue that a caller has asked for.
     pub(crate) fn queues(&self) -> Vec<(QueueName, Arc<QueueMeter>)> {
         let queues = self.0.queues.read();
         let queues = queues.unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +90,7 @@ impl Meter {
             .collect()
     }
 
-    /// How many slots the live workers of each queue have; of a queue that is not named, none.
+    /// How many slots the live workers of each queue have; a queue that is not listed has none.
     pub(crate) fn slots_are(&self, slots: Vec<(QueueName, u64)>) {
         let slots: HashMap<QueueName, u64> = slots.into_iter().collect();
         for (queue, meter) in self.queues() {
@@ -99,14 +98,14 @@ impl Meter {
         }
     }
 
-    /// Looks whether all that the meters count as on its way is, and corrects them where it is not: room that no permit holds
-    /// would be lost.
+    /// Checks the publications that the meters count as under way against the permits, and corrects the count: without that,
+    /// room that no permit holds would be lost.
     pub(crate) fn audit(&self) {
         for (queue, meter) in self.queues() {
             let permits = meter.audit();
             if permits > 0 {
                 metrics().corrected_permits(permits);
-                tracing::warn!(%queue, permits, "a meter counted pointers as on their way that nobody was publishing; it is corrected");
+                tracing::warn!(%queue, permits, "a meter counted pointers as under way without a permit; it is corrected");
             }
         }
     }
@@ -137,7 +136,7 @@ mod tests {
         meter.call_is_held(&line("a"));
         let busy = meter.queue(&queue("a"));
         assert!(busy.is_busy());
-        // There is room, but others were here before.
+        // There is room, but other calls came first.
         assert_eq!((busy.room(), permits()), (ALLOWANCE_UNKNOWN, 0));
         meter.lines_hold(&[line("b"), line("a")]);
         assert_eq!(permits(), 0);

@@ -1,5 +1,5 @@
-//! Leave to publish one more pointer, as a value: whatever becomes of a call on its way, a permit that is not used is back
-//! when it is dropped.
+//! The permit to publish one more pointer, as a value: whatever happens to its call, an unused permit gives its room back when
+//! it is dropped.
 
 use std::{
     mem,
@@ -11,18 +11,18 @@ use std::{
 
 use fleet::hold::ALLOWANCE_UNKNOWN;
 
-/// What was allowed and made in one queue. Its owner holds it once, each permit once more.
+/// The publications of one queue that were allowed and made. The meter holds one reference, each permit another.
 #[derive(Debug)]
 pub(super) struct Books {
     /// Publications that were allowed so far.
     allowed: AtomicU64,
-    /// Those of them that were made; the others are still on their way to the stream, each as a permit.
+    /// How many of them were made. The others are still under way, each as a permit.
     made: AtomicU64,
-    /// How many may be allowed until the next look.
+    /// How many may be allowed until the next look at the stream.
     until: AtomicU64,
 }
 
-/// Leave to publish one pointer. Dropped unused, it gives its place in the stream back.
+/// The permit to publish one pointer. Dropped unused, it gives its room back.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped allows nothing"]
 pub(crate) struct Permit {
@@ -31,7 +31,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The pointer was handed to the stream.
+    /// The pointer was given to the stream.
     pub(crate) fn used(mut self) {
         if let Some(books) = self.books.take() {
             books.made.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Default for Books {
 impl Books {
     /// Allows one more publication if there is room for it.
     pub(super) fn permit(self: &Arc<Self>) -> Option<Permit> {
-        // Only this counter decides, and nothing is read on its word: no order with anything else is needed.
+        // Relaxed: only this counter decides, and no other memory depends on it.
         let allowing = |allowed: u64| {
             let until = self.until.load(Ordering::Relaxed);
             (allowed < until).then_some(allowed + 1)
@@ -73,7 +73,7 @@ impl Books {
         })
     }
 
-    /// Counts publications that are made whether there is room or not.
+    /// Counts publications that are made without a permit.
     pub(super) fn count(&self, publications: u64) {
         self.allowed.fetch_add(publications, Ordering::Relaxed);
         self.made.fetch_add(publications, Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Books {
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// How many more there is room for now.
+    /// For how many more there is room now.
     pub(super) fn room(&self) -> u64 {
         let allowed = self.allowed.load(Ordering::Relaxed);
         self.until.load(Ordering::Relaxed).saturating_sub(allowed)
@@ -103,14 +103,13 @@ impl Books {
         made.min(self.allowed.load(Ordering::Relaxed))
     }
 
-    /// Allows so many publications beyond those that were made when the stream was looked at.
+    /// Allows `room` publications beyond the `made` ones of the moment when the stream was looked at.
     pub(super) fn allow_until(&self, made: u64, room: u64) {
         self.until
             .store(made.saturating_add(room), Ordering::Relaxed);
     }
 
-    /// How many publications are said to be on their way without a permit for them. A permit that ends while this counts
-    /// may be among them.
+    /// How many publications count as under way without a permit. A permit that ends during the count may be among them.
     fn phantoms(self: &Arc<Self>) -> u64 {
         let allowed = self.allowed.load(Ordering::Relaxed);
         let on_their_way = allowed.saturating_sub(self.made.load(Ordering::Relaxed));
@@ -118,8 +117,8 @@ impl Books {
         on_their_way.saturating_sub(permits as u64)
     }
 
-    /// Looks whether every publication that is said to be on its way has a permit. What several looks in a row found to have
-    /// none is given back; returns how many that were.
+    /// Checks that every publication under way has a permit. Gives back those for which several looks in a row found none;
+    /// returns their number.
     pub(super) fn audit(self: &Arc<Self>, audit: &mut Audit) -> u64 {
         let phantoms = audit.learn(self.phantoms());
         self.give_back(phantoms);
@@ -127,20 +126,20 @@ impl Books {
     }
 }
 
-/// What the last audits found.
+/// The findings of the last audits.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     /// How many in a row found something.
     times: u32,
-    /// What each of them found at least.
+    /// The least that any of them found.
     least: u64,
 }
 
 impl Audit {
-    /// So many in a row must agree: permits come and go while they are counted.
+    /// So many audits in a row must agree: permits come and go while they are counted.
     const AGREE: u32 = 3;
 
-    /// Takes one more finding in; returns what is beyond doubt.
+    /// Adds a finding; returns the number that is beyond doubt.
     fn learn(&mut self, phantoms: u64) -> u64 {
         if phantoms == 0 {
             *self = Self::default();

@@ -1,4 +1,4 @@
-//! What is known of one queue: how much the stream holds of it, and how fast it goes.
+//! What is known of one queue: how much of it the stream holds, and how fast that is drained.
 
 use std::{
     sync::{
@@ -25,23 +25,23 @@ use super::permit::{Audit, Books, Permit};
 #[derive(Debug, Default)]
 pub(crate) struct QueueMeter {
     books: Arc<Books>,
-    /// Calls wait in the queue's line: a call that comes now waits behind them.
+    /// Calls wait in the queue's line: a new call waits behind them.
     holds: AtomicBool,
     seen: Mutex<Seen>,
     audit: Mutex<Audit>,
 }
 
-/// What the last looks saw.
+/// The last looks at the stream.
 #[derive(Debug, Default)]
 struct Seen {
     slots: u64,
-    /// There were other slots at the last look: the room that it left is not what there is now.
+    /// The number of slots has changed since the last look, so its room is outdated.
     outdated: bool,
     drain: Drain,
     last: Option<(Instant, Backlog)>,
-    /// Where the measure of the drain began.
+    /// When the measurement of the drain began.
     measured: Option<(Instant, Backlog)>,
-    /// Publications allowed at the last look.
+    /// Publications that were allowed at the last look.
     allowed: u64,
 }
 
@@ -49,7 +49,7 @@ struct Seen {
 const MEASURED_OVER: Duration = Duration::from_millis(100);
 
 impl QueueMeter {
-    /// Leave to publish one pointer, if there is room and no call waits for it.
+    /// A permit to publish one pointer, if there is room and no call waits for it.
     pub(super) fn permit(&self) -> Option<Permit> {
         if self.holds() {
             return None;
@@ -57,45 +57,45 @@ impl QueueMeter {
         self.books.permit()
     }
 
-    /// Counts publications that are made whether there is room or not.
+    /// Counts publications that are made without a permit.
     pub(crate) fn count(&self, publications: u64) {
         self.books.count(publications);
     }
 
-    /// How many more there is room for now.
+    /// For how many more there is room now.
     pub(crate) fn room(&self) -> u64 {
         self.books.room()
     }
 
-    /// Whether a call that comes now waits.
+    /// Whether a new call waits.
     pub(crate) fn holds(&self) -> bool {
         self.holds.load(Ordering::Relaxed)
     }
 
-    /// Calls wait in the queue's line, or none does.
+    /// Sets whether calls wait in the queue's line.
     pub(crate) fn set_holds(&self, holds: bool) {
         self.holds.store(holds, Ordering::Relaxed);
     }
 
-    /// How many slots its live workers have.
+    /// Sets how many slots its live workers have.
     pub(super) fn slots_are(&self, slots: u64) {
         self.seen().slots_are(slots);
     }
 
-    /// Gives back what counts as on its way and is not; returns how much that was.
+    /// Gives back publications that count as under way and are not; returns their number.
     pub(super) fn audit(&self) -> u64 {
         let audit = self.audit.lock();
         self.books
             .audit(&mut audit.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the last look is older than this; also when there was none.
+    /// Whether the last look is older than this, or there was none.
     pub(crate) fn is_older_than(&self, age: Duration) -> bool {
         let last = self.seen().last;
         last.is_none_or(|(at, _)| at.elapsed() >= age)
     }
 
-    /// Whether something may have changed since the last look: only then another one says something new.
+    /// Whether something may have changed since the last look.
     pub(crate) fn is_busy(&self) -> bool {
         let seen = self.seen();
         let published = self.books.allowed() != seen.allowed;
@@ -103,14 +103,14 @@ impl QueueMeter {
         published || waiting || seen.outdated || self.holds()
     }
 
-    /// Looks what the stream holds. While the stream or the consumer is missing nothing is known, and what is published
-    /// then is not kept: as if it held nothing.
+    /// Asks how much the stream holds. While the stream or the consumer is missing that is unknown, and published messages are
+    /// not kept: it counts as empty.
     pub(crate) async fn look(
         &self,
         bus: &Bus,
         queue: &QueueName,
     ) -> Result<Option<Backlog>, BusError> {
-        // What is not made before the question is asked counts as if the answer did not know of it.
+        // A publication that is made after the question was asked counts as if the answer did not include it.
         let (asked, made, allowed) = (Instant::now(), self.books.made(), self.books.allowed());
         let found = backlog::look(bus, queue).await?;
         let backlog = found.unwrap_or(Backlog {
@@ -138,12 +138,12 @@ impl Seen {
         self.slots = slots;
     }
 
-    /// Takes a look in, and says how much room it leaves.
+    /// Adds a look, and returns the room that it leaves.
     fn learn(&mut self, at: Instant, backlog: Backlog) -> u64 {
         let (began, first) = *self.measured.get_or_insert((at, backlog));
         let elapsed = at.saturating_duration_since(began);
         if elapsed >= MEASURED_OVER {
-            // A consumer that was made anew counts from zero.
+            // A consumer that was made again counts from zero.
             let taken = backlog.delivered.saturating_sub(first.delivered);
             let waited = first.waiting > 0 && backlog.waiting > 0;
             self.drain = self.drain.after(taken, elapsed, waited);
@@ -184,7 +184,7 @@ mod tests {
         }
         let room = seen.learn(began + MEASURED_OVER * 20, of(500, 20_000));
         assert!((4_000..=4_500).contains(&room), "{room}");
-        // The consumer was made anew.
+        // The consumer was made again.
         assert!(seen.learn(began + MEASURED_OVER * 21, of(0, 5)) > 4_000);
     }
 

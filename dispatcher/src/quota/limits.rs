@@ -17,7 +17,7 @@ pub enum BadQuotas {
     /// Not the name of a tenant.
     #[error("{0:?} is not the name of a tenant")]
     Tenant(String),
-    /// A tenant stands in it twice.
+    /// A tenant is listed twice.
     #[error("{0} has two quotas")]
     Twice(Label),
 }
@@ -55,7 +55,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// `None`: as many as it likes.
+    /// `None`: no limit.
     pub(super) fn of(&self, tenant: &Label) -> Option<u64> {
         let quota = self.of.0.get(tenant).copied().unwrap_or(self.default);
         (quota > 0).then_some(quota)

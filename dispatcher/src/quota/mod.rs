@@ -1,9 +1,9 @@
 //! The quota of open calls of each tenant.
 //!
-//! The ledger keeps the counts (`fleet/src/store/open_counts.rs`). A dispatcher reads those of the tenants it hears of a few
-//! times a second and adds what it accepts itself, so the door asks no server. Only where that leaves no room does it read the
-//! tenant's own count, and refuses if there really is none. A tenant exceeds its quota only by what is accepted before a
-//! dispatcher has looked at it for the first time, or by others between two looks (`docs/limits.md`).
+//! The ledger keeps the counts (`fleet/src/store/open_counts.rs`). A few times a second a dispatcher reads the counts of the
+//! tenants it hears of, and it adds the calls that it accepts itself, so the door asks no server. Only where that leaves no
+//! room does it read the tenant's count anew, and it refuses if there is none. A tenant exceeds its quota only by the calls
+//! that a dispatcher accepts before its first look at it, or that others accept between two looks (`docs/limits.md`).
 
 mod limits;
 mod tally;
@@ -31,15 +31,15 @@ pub(crate) use self::limits::Limits;
 pub use self::limits::{BadQuotas, TenantQuotas};
 use self::tally::{FULL_FOR, Look, Tally};
 
-/// How often tenants are looked at that have had new calls.
+/// How often it reads the counts of tenants that have had new calls.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How soon one is looked at of which nothing recent is known.
+/// How soon it reads the count of a tenant of which nothing recent is known.
 const LOOK_AFTER: Duration = Duration::from_millis(50);
-/// Tenants in one look; the others' turn comes next.
+/// The most tenants in one look; the others are next.
 const LOOKED_AT_ONCE: usize = 512;
-/// Calls on the way that a look at one tenant asks about.
+/// The most calls under way that a look at one tenant asks about.
 const ASKED_MAX: usize = 2_000;
-/// Tenants that are remembered at most, unless more have calls on their way.
+/// The most tenants that are remembered, unless more have calls under way.
 const TENANTS_MAX: usize = 16_384;
 
 /// The quotas, and what is known of the tenants. Clones share it.
@@ -53,7 +53,7 @@ struct Tenants {
     limits: Limits,
     pool: PgPool,
     tenants: Mutex<HashMap<Label, Arc<Tenant>>>,
-    /// A tenant came of which nothing recent is known.
+    /// Wakes the look: a tenant came of which nothing recent is known.
     stale: Notify,
 }
 
@@ -61,20 +61,20 @@ struct Tenants {
 struct Tenant {
     quota: u64,
     tally: Mutex<Tally>,
-    /// Held by the request that looks at it; others wait for what it finds.
+    /// Held by the request that looks at the tenant; others wait for its result.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// A call that was let through. It takes room until it is known to be in the ledger, or dropped.
+/// A call that was let through. It takes a place of the quota until it is known to be in the ledger, or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted(Option<(Arc<Tenant>, CallId)>);
 
 /// Why a tenant may have no further call now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoQuota {
-    /// It has as many open calls as it may have: so many.
+    /// It has as many open calls as its quota allows: this many.
     Full(u64),
-    /// It seems to, and the ledger cannot be asked.
+    /// It seems to, and the ledger cannot be read.
     Unreadable,
 }
 
@@ -90,7 +90,7 @@ impl Quota {
         }
     }
 
-    /// Lets one more call of a tenant through, or says why it has no room for one.
+    /// Lets one more call of a tenant through, or says why its quota has no place.
     pub(crate) async fn admit(&self, tenant: &Label, call: CallId) -> Result<Admitted, NoQuota> {
         let Some(quota) = self.inner.limits.of(tenant) else {
             return Ok(Admitted::default());
@@ -99,11 +99,11 @@ impl Quota {
         if known.take(call) {
             return Ok(Admitted(Some((known, call))));
         }
-        // The rare way must not make every request's future large.
+        // Boxed: without it the future of every request would be as large as this rare branch.
         Box::pin(self.inner.look_and_admit(tenant, known, call)).await
     }
 
-    /// Looks at the tenants that have had new calls, for ever. Cancel-safe.
+    /// Reads the counts of tenants that have had new calls, for ever. Cancel-safe.
     pub(crate) async fn keep(self) {
         loop {
             tokio::select! {
@@ -149,7 +149,8 @@ impl Tenants {
             };
             match open_counts::of(&self.pool, tenant, &asked).await {
                 Ok(found) => known.tally().seen(look, &found),
-                // A tenant that seems full is not let in blindly, and requests that wait for this look do not look in turn.
+                // A tenant that seems full is not let in without a look, and requests that wait for this look do not look in
+                // turn.
                 Err(error) => {
                     tracing::warn!(error = report(&error), "a quota was not looked at");
                     known.tally().is_full_until(Instant::now() + FULL_FOR);
@@ -193,7 +194,7 @@ impl Tenants {
         self.forget();
     }
 
-    /// Whose turn it is: those that have had new calls since they were looked at, the longest ago first.
+    /// The tenants that are next: those with new calls since the last look, the longest ago first.
     fn due(&self) -> Vec<(Label, Arc<Tenant>, Look)> {
         let now = Instant::now();
         let mut due: Vec<_> = {
@@ -216,7 +217,7 @@ impl Tenants {
             .collect()
     }
 
-    /// Forgets those that nothing is lost with, once there are many.
+    /// Forgets tenants without new or pending calls, once there are many.
     fn forget(&self) {
         let mut tenants = self.tenants();
         if tenants.len() > TENANTS_MAX {
@@ -229,7 +230,7 @@ impl Tenants {
     }
 }
 
-/// How long one look may take; the next one goes on.
+/// How long one look may take; the next one goes on from there.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 impl Tenant {
@@ -251,7 +252,7 @@ impl Tenant {
 }
 
 impl Admitted {
-    /// The call is in the ledger: from here on its room is the ledger's to give back.
+    /// The call is in the ledger: the ledger gives its place back when the call ends.
     pub(crate) fn committed(&mut self) {
         if let Some((tenant, call)) = self.0.take() {
             tenant.tally().committed(call);

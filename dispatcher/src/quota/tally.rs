@@ -1,34 +1,34 @@
-//! What one dispatcher believes about one tenant's open calls: what the ledger said last, and what it has added since.
+//! What one dispatcher believes about one tenant's open calls: the ledger's last count, and what it has added since.
 //!
-//! It may believe that there are more than there are, until it looks again: calls end elsewhere. It believes that there are
-//! fewer only by what other dispatchers have accepted since it looked.
+//! It may believe in too many until the next look, for calls end elsewhere. It believes in too few only by the calls that other
+//! dispatchers have accepted since the look.
 
 use std::{collections::HashSet, time::Duration};
 
 use fleet::{ids::CallId, store::open_counts::Open};
 use tokio::time::Instant;
 
-/// A tenant that was full when it was looked at is not looked at again for so long.
+/// How long a tenant that was full at a look is not looked at again.
 pub(super) const FULL_FOR: Duration = Duration::from_millis(50);
-/// What was known longer ago than this is looked at again soon when a call comes.
+/// When a call comes, a count that is older than this is read again soon.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// What is believed of one tenant.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Its open calls, as the ledger said.
+    /// Its open calls, by the ledger's last count.
     open: i64,
-    /// Calls that we have seen committed, ever.
+    /// How many calls this dispatcher has seen committed, ever.
     committed: u64,
-    /// How many of those are in what the ledger said.
+    /// How many of those are in the ledger's last count.
     in_open: u64,
-    /// Let through, and nothing is known of them yet.
+    /// Calls that were let through and of which nothing is known yet.
     on_the_way: HashSet<CallId>,
     looked: Option<Instant>,
     full_until: Option<Instant>,
 }
 
-/// Where a look at the ledger began.
+/// The beginning of a look at the ledger.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     at: Instant,
@@ -36,7 +36,7 @@ pub(super) struct Look {
 }
 
 impl Tally {
-    /// Lets a call through, if the tenant has room for one more.
+    /// Lets a call through, if the quota has a place for it.
     pub(super) fn take(&mut self, call: CallId, quota: u64) -> bool {
         let has_room = self.believed() < quota;
         if has_room {
@@ -58,7 +58,7 @@ impl Tally {
         self.on_the_way.remove(&call);
     }
 
-    /// What is known before a look, which will see all of it.
+    /// Begins a look, which will see all that is known now.
     pub(super) fn begin(&self, now: Instant) -> Look {
         Look {
             at: now,
@@ -66,12 +66,12 @@ impl Tally {
         }
     }
 
-    /// The calls on the way, of which a look can say whether it has counted them.
+    /// The calls under way; a look can say whether it has counted them.
     pub(super) fn asked(&self, calls_max: usize) -> Vec<CallId> {
         self.on_the_way.iter().copied().take(calls_max).collect()
     }
 
-    /// What a look found. One that began before another that was heard of earlier says nothing new.
+    /// Adds the result of a look. A look that began before one whose result is known already is ignored.
     pub(super) fn seen(&mut self, look: Look, found: &Open) {
         if self.looked.is_some_and(|looked| looked > look.at) {
             return;
@@ -81,7 +81,7 @@ impl Tally {
         self.in_open = look.committed;
         for call in &found.there {
             if !self.on_the_way.remove(call) {
-                // Heard of while the look was under way, and counted by it.
+                // Reported while the look was under way, and counted by it.
                 self.in_open = self.in_open.saturating_add(1).min(self.committed);
             }
         }
@@ -92,7 +92,7 @@ impl Tally {
         self.full_until = Some(until);
     }
 
-    /// Whether another look would come too soon after one that found no room.
+    /// Whether a look would come too soon after one that found no place.
     pub(super) fn is_full(&self, now: Instant) -> bool {
         self.full_until.is_some_and(|until| now < until)
     }
@@ -102,18 +102,18 @@ impl Tally {
         self.committed > self.in_open || self.looked.is_none() && !self.on_the_way.is_empty()
     }
 
-    /// Whether too little is known to wait for the next look in the order of things.
+    /// Whether too little is known to wait for the next regular look.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         self.looked
             .is_none_or(|looked| now.duration_since(looked) > STALE_AFTER)
     }
 
-    /// When it was looked at last; never comes first.
+    /// When it was looked at last; `None`, never, sorts first.
     pub(super) fn looked(&self) -> Option<Instant> {
         self.looked
     }
 
-    /// Whether nothing would be lost with it.
+    /// Whether it can be forgotten without loss.
     pub(super) fn is_idle(&self) -> bool {
         self.on_the_way.is_empty() && !self.has_moved()
     }
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Lets so many calls through and sees them committed.
+    /// Lets so many calls through and reports them committed.
     fn accept(tally: &mut Tally, calls: usize) {
         for _ in 0..calls {
             let call = CallId::generate();

@@ -1,4 +1,4 @@
-//! Queued calls whose pause is over.
+//! Publishes queued calls whose pause is over.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use fleet::{
 use super::{Sweep, every, warn};
 
 impl Sweep {
-    /// Publishes what is due, as far as there is room; the rest waits in its line like any other call. Cancel-safe: what was
-    /// taken and not published is found by its age.
+    /// Publishes the calls that are due, as far as there is room; the others are held in their lines. Cancel-safe: a call that
+    /// was taken and not published is found by its age.
     pub(super) async fn sweep_due(self) {
         let mut ticks = every(Duration::from_millis(200));
         loop {
             ticks.tick().await;
-            // What is taken while nothing can be published waits longer than what is left.
+            // Calls that are taken while nothing can be published wait longer than calls that are left.
             if self.bus.is_connected() {
                 warn("due", self.due().await);
             }
@@ -46,7 +46,7 @@ impl Sweep {
         }
     }
 
-    /// The room in the lines of all queues. Where others wait already there is none.
+    /// The room in the lines of all queues. A line in which calls wait already has none.
     fn room(&self) -> Vec<(Line, usize)> {
         let queues = self.queues().into_iter();
         let room = queues.map(|queue| {

@@ -1,4 +1,4 @@
-//! Queued calls whose time is over: looked at when they should be, and ended.
+//! Queued calls whose time is over: looked at when that is due, and ended.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,15 +14,15 @@ use tokio::{sync::mpsc, time::sleep};
 use super::Sweep;
 use crate::expiry::Question;
 
-/// Calls looked at by one statement.
+/// The most calls that one statement looks at.
 const AT_ONCE: usize = 500;
-/// What could not be looked at is looked at again after so long.
+/// The pause after a look that failed.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Between two looks at remembered calls, so that those share one that are over at about the same time.
+/// The pause between two looks at remembered calls, so that calls that expire at about the same time share one.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Sweep {
-    /// Ends calls that are waited for, when their waiters ask. Cancel-safe: each ending is one statement.
+    /// Ends calls that callers wait for, when their waiters ask. Cancel-safe: each ending is one statement.
     pub(super) async fn expire_waited(self, mut asked: mpsc::Receiver<Question>) {
         let mut questions = Vec::new();
         while asked.recv_many(&mut questions, AT_ONCE).await > 0 {
@@ -36,18 +36,18 @@ impl Sweep {
                     HashMap::new()
                 }
             };
-            // What is open no more is decided, here or elsewhere.
+            // A call that is no longer open is decided, here or elsewhere.
             let decided = calls.into_iter().filter(|call| !open.contains_key(call));
             let decided: Vec<CallId> = decided.collect();
             self.waiters.look(&self.pool, &decided).await;
             for Question { call, again } in questions.drain(..) {
-                // Who asked may have been answered meanwhile.
+                // The waiter may have been answered meanwhile.
                 let (Ok(()) | Err(_)) = again.send(open.get(&call).copied().unwrap_or(AGAIN));
             }
         }
     }
 
-    /// Ends calls that no caller waits for, when they are over. Cancel-safe: what was taken is found by the walk.
+    /// Ends calls without a waiting caller, when they expire. Cancel-safe: the walk finds what was taken.
     pub(super) async fn expire_soon(self) {
         loop {
             let over = self.expiry.until_over(AT_ONCE).await;
@@ -63,7 +63,8 @@ impl Sweep {
         }
     }
 
-    /// Ends those of these calls that are over. Returns those that are open still, and when they are worth another look.
+    /// Ends the expired ones of these calls. Returns the ones that are still open, each with the pause until another look is
+    /// worth it.
     async fn expire(
         &self,
         calls: &[CallId],
@@ -85,7 +86,7 @@ impl Sweep {
     }
 }
 
-/// How a queued call ends whose time is over.
+/// The ending of a queued call whose time is over.
 fn ending(call: Expired) -> Ending {
     let known = Known {
         effect: call.effect,

@@ -1,4 +1,4 @@
-//! Everything that Postgres alone decides: dead workers, lost attempts, and the walk over all open calls.
+//! Everything that needs only Postgres: dead workers, lost attempts, and the walk over all open calls.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -34,14 +34,14 @@ use super::{
 
 /// How long one second's walk may take.
 const WALK_MAX: Duration = Duration::from_millis(300);
-/// How long a walk over everything takes at least, so that a small table is not published over and over.
+/// How long a walk over all open calls takes at least, so that a small table is not published over and over.
 const PASS_MIN: Duration = Duration::from_secs(3);
-/// After an outage, attempts have this long to be recorded before one that is overdue counts as lost.
+/// How long after an outage outcomes have to be recorded, before an overdue attempt counts as lost.
 const SETTLED_AFTER: Duration = Duration::from_secs(30);
 
 impl Sweep {
-    /// Everything that Postgres alone decides. Cancel-safe: each ending is one statement. Pointers that the stream may say it
-    /// has and never give go to `doubted`.
+    /// The passes that need only Postgres. Cancel-safe: each ending is one statement. Pointers that the stream may claim to
+    /// have and never deliver go to `doubted`.
     pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
@@ -74,8 +74,7 @@ impl Sweep {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
             if pass.cursor.is_none() {
-                let again = PASS_MIN.max(pace::again_after(pass.looked));
-                if pass.began.is_some_and(|began| began.elapsed() < again) {
+                if !pass.is_due(Instant::now(), self.bus.is_connected()) {
                     return Ok(());
                 }
                 self.begin(pass).await;
@@ -108,10 +107,10 @@ impl Sweep {
         Ok(())
     }
 
-    /// Begins another pass, and finds out which pointers are worth publishing again in it.
+    /// Begins another pass, and decides which pointers are worth publishing again in it.
     async fn begin(&self, pass: &mut WalkPass) {
         let connection = pass.connection.get_or_insert_with(|| self.bus.epoch());
-        // Lost or found: what was published then may not have arrived.
+        // Lost or found: what was published around that moment may not have arrived.
         let reconnected = connection.has_changed().unwrap_or(true);
         connection.mark_unchanged();
         let since = pass.began.replace(Instant::now());
@@ -122,7 +121,7 @@ impl Sweep {
         pass.since = since.filter(|_| !suspected && !reconnected);
         pass.looked = Duration::ZERO;
         pass.empty.clear();
-        // All that is left of those that had calls waiting in the last pass: a look each.
+        // One look at the backlog of each queue that had calls waiting in the last pass.
         for queue in std::mem::take(&mut pass.waiting) {
             let asked = Instant::now();
             let found = if self.bus.is_connected() {
@@ -157,7 +156,7 @@ impl Sweep {
         Ok(declared)
     }
 
-    /// Decides about calls whose worker is gone; returns how long looking for them took.
+    /// Decides about calls whose worker is gone; returns how long the look for them took.
     async fn lost_attempts(&self, overdue_too: bool) -> Result<Duration, StoreError> {
         let (mut cursor, mut took) = (None, Duration::ZERO);
         loop {
@@ -175,8 +174,8 @@ impl Sweep {
     }
 }
 
-/// What this dispatcher has seen of the workers, and the session through which it has: one goes with the other, for what a
-/// server was before a session broke cannot be told.
+/// What this dispatcher has seen of the workers, and its session. Both are replaced together: what a server was before the
+/// session broke cannot be told.
 #[derive(Default)]
 struct Observer {
     session: Option<PgConnection>,
@@ -188,19 +187,34 @@ struct Observer {
 struct WalkPass {
     cursor: Option<CallId>,
     began: Option<Instant>,
-    /// How long its looks at Postgres took.
+    /// How long its statements took.
     looked: Duration,
-    /// When the pass before this one began. `None`: every pointer may be lost, or this dispatcher has not looked before.
+    /// When the pass before this one began. `None`: every pointer may be lost, or this is the first pass.
     since: Option<Instant>,
-    /// Notices when the connection to NATS is lost or found.
+    /// Changes when the connection to NATS is lost or found.
     connection: Option<watch::Receiver<u64>>,
-    /// Queues that have calls which have waited longer than a pointer takes.
+    /// Queues with calls that have waited longer than a pointer takes.
     waiting: BTreeSet<QueueName>,
-    /// Those of them of which the stream held nothing when it was looked at then: their pointers are lost.
+    /// Queues among these of which the stream held nothing at that look: their pointers are lost.
     empty: Vec<(QueueName, Instant)>,
 }
 
 impl WalkPass {
+    /// Whether the next pass begins now. A connection that was found again hurries it: what was accepted while it was away has
+    /// no pointer, and its callers wait. [`pace::again_after`] bounds the passes over a large table all the same.
+    fn is_due(&self, now: Instant, connected: bool) -> bool {
+        let changed = |epoch: &watch::Receiver<u64>| epoch.has_changed().unwrap_or(false);
+        let found_again = connected && self.connection.as_ref().is_some_and(changed);
+        let least = if found_again {
+            Duration::ZERO
+        } else {
+            PASS_MIN
+        };
+        let again = least.max(pace::again_after(self.looked));
+        self.began
+            .is_none_or(|began| now.saturating_duration_since(began) >= again)
+    }
+
     /// Which waiting pointers are worth publishing again.
     fn worth(&self) -> Worth {
         let Some(since) = self.since else {
@@ -208,7 +222,7 @@ impl WalkPass {
         };
         let lost = Duration::from_millis(walk::LOST_AFTER_MS.unsigned_abs());
         let empty = self.empty.iter();
-        // What was published after that look may be there.
+        // A pointer that was published after that look may be in the stream.
         let empty = empty.map(|(queue, looked)| (queue.clone(), lost + looked.elapsed()));
         Worth {
             ages: hold::worth_republishing(since.elapsed()),
@@ -216,7 +230,7 @@ impl WalkPass {
         }
     }
 
-    /// Whether the stream's word that this pointer is there is not believed without a look.
+    /// Whether the stream's answer that this pointer is there is not believed without a look.
     fn doubts(&self, waiting: &WaitingCall) -> bool {
         waiting.waited >= hold::DOUBTED_AFTER
             || self
@@ -226,7 +240,7 @@ impl WalkPass {
     }
 }
 
-/// Leaves a doubted pointer to the pass that looks at it; what is not doubted, or more than can be looked at, comes back.
+/// Gives a doubted pointer to the pass that looks at it. A pointer without doubt, or beyond that pass's capacity, comes back.
 fn hand_over(
     call: Publishable,
     doubted: Option<&mpsc::Sender<Publishable>>,
@@ -237,13 +251,13 @@ fn hand_over(
     }
 }
 
-/// How a running call ends whose worker is gone.
+/// The ending of a running call whose worker is gone.
 fn lost_attempt(lost: &Lost) -> Ending {
     let known = Known {
         effect: lost.effect,
         language: lost.language,
         cancelled: lost.cancel_requested,
-        // A lost attempt may itself have had its effect: what came before it decides nothing.
+        // The lost attempt may itself have had its effect, so what came before it decides nothing.
         earlier_unknown: false,
         applied_late: false,
     };
@@ -262,4 +276,32 @@ fn lost_attempt(lost: &Lost) -> Ending {
         ended,
         "sweep".to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_was_found_again_does_not_wait_for_the_next_pass() {
+        let (epoch, connection) = watch::channel(1_u64);
+        let began = Instant::now();
+        let pass = WalkPass {
+            began: Some(began),
+            looked: Duration::from_millis(20),
+            connection: Some(connection),
+            ..WalkPass::default()
+        };
+        let soon = began + Duration::from_millis(900);
+        assert!(!pass.is_due(soon, true), "nothing has changed");
+        epoch.send_replace(2);
+        assert!(!pass.is_due(soon, false), "there is nobody to publish to");
+        assert!(pass.is_due(soon, true));
+        assert!(pass.is_due(began + PASS_MIN, false));
+        let large = WalkPass {
+            looked: Duration::from_secs(2),
+            ..pass
+        };
+        assert!(!large.is_due(soon, true), "each look has its share of time");
+    }
 }

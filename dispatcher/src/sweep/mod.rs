@@ -1,8 +1,8 @@
-//! The sweep: what is due by Postgres and not under way, found and set going again.
+//! The sweep: finds what is due by Postgres and not under way, and sets it going again.
 //!
-//! `mod` has what all passes share, each file beside it a loop that waits for no other.
-//! Any number of dispatchers run it at once; every pass is bounded and safe to repeat. What needs only Postgres, what needs
-//! NATS, and what may take minutes run beside each other: without NATS, dead workers are found and calls expire all the same.
+//! This file has what all passes share; each file beside it is a loop of its own. Any number of dispatchers run the sweep at
+//! once, so every pass is bounded and safe to repeat. Passes that need only Postgres, passes that need NATS, and passes that
+//! may take minutes run beside each other: without NATS, dead workers are still found and calls still expire.
 //!
 //! | pass | finds | does |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! | `dead_worker` | workers silent for a whole lease | declares them dead |
 //! | `lost_attempt` | running calls without a worker, or overdue by far | again, in doubt or failed, by effect class |
 //! | `probe` | calls in doubt whose tool has a probe | asks, and settles what the answers prove |
-//! | `ground` | that the ledger has moved on | moves its mark, and leaves it in NATS |
+//! | `watermark` | that the ledger has moved on | moves its watermark, and leaves it in NATS |
 //! | `topology` | a missing stream or consumer, a new tool's queue | makes it |
 //! | `orphan` | messages that no worker will ever get, after the stream's files were rolled back | purges them, so that `lost_pointer` can publish |
 //! | `stranded_pointer` | calls whose pointer the stream refuses as there and never delivers, among those that have waited for long or whose queue it says is empty | publishes them under a new number |
@@ -22,7 +22,6 @@
 
 mod due;
 mod expiry;
-mod ground;
 mod ledger;
 mod orphans;
 mod pace;
@@ -31,6 +30,7 @@ mod release;
 mod stranded;
 mod topology;
 mod upkeep;
+mod watermark;
 
 use std::time::Duration;
 
@@ -80,11 +80,11 @@ pub(crate) struct Sweep {
     pub(crate) history_days: Option<i32>,
 }
 
-/// How long an ending waits for the ledger; the next pass finds what was left.
+/// How long an ending waits for the ledger; the next pass finds what is left.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Sweep {
-    /// Starts the passes on `tasks`; they end when `stop` is cancelled. `asked` is what waiters want to have looked at.
+    /// Starts the passes on `tasks`; they end when `stop` is cancelled. `asked` receives the waiters' questions.
     pub(crate) fn start(
         self,
         tasks: &mut JoinSet<()>,
@@ -100,14 +100,14 @@ impl Sweep {
         spawn(tasks, stop, self.clone().sweep_ledger(doubted));
         spawn(tasks, stop, self.clone().sweep_stranded(doubtful));
         spawn(tasks, stop, self.clone().sweep_doubts());
-        spawn(tasks, stop, self.clone().keep_mark());
+        spawn(tasks, stop, self.clone().keep_watermark());
         spawn(tasks, stop, self.clone().keep_topology());
         spawn(tasks, stop, self.clone().keep_events());
         spawn(tasks, stop, self.clone().sweep_orphans());
         spawn(tasks, stop, self.keep_up());
     }
 
-    /// Ends calls side by side, so that they share commits; one that cannot be ended is left to the next pass.
+    /// Ends calls side by side, so that they share commits; a call that cannot be ended is left to the next pass.
     async fn end_all(&self, endings: Vec<Ending>, pass: &'static str) {
         join_all(endings.into_iter().map(|ending| self.end(ending, pass))).await;
     }
@@ -131,7 +131,7 @@ impl Sweep {
         }
     }
 
-    /// Says that a call is decided. Only the bell: the dispatcher that holds the waiter reads the row.
+    /// Tells the dispatcher of a waiter that a call is decided. Only the bell: that dispatcher reads the row.
     async fn ring(&self, dispatcher: DispatcherId, call: CallId) {
         if self.bus.is_connected() {
             let subject = self.bus.subjects.done(dispatcher, call);
@@ -139,7 +139,7 @@ impl Sweep {
         }
     }
 
-    /// False when the connection took no more.
+    /// False when NATS accepted no more.
     async fn publish(&self, calls: Vec<Publishable>) -> bool {
         for call in calls {
             if !self

@@ -1,4 +1,4 @@
-//! Messages that the stream holds and no worker will ever get: they would keep their calls from being published again.
+//! Messages in the stream that no worker will ever get, and that keep their calls from being published again.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,7 +14,7 @@ use fleet::{
 use super::{Sweep, every};
 
 impl Sweep {
-    /// Looks at every queue and repairs what two looks in a row find. Cancel-safe: each repair is one request.
+    /// Looks at every queue, and repairs what two looks in a row find. Cancel-safe: each repair is one request.
     pub(super) async fn sweep_orphans(self) {
         let mut ticks = every(Duration::from_secs(5));
         let mut seen = HashMap::new();

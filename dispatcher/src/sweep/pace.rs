@@ -1,29 +1,30 @@
-//! How often to repeat what takes the longer, the more dead rows the ledger has.
+//! How often to repeat work that takes longer the more dead rows the ledger has.
 //!
 //! Vacuum frees no row that some transaction on the server may still see. While one holds a snapshot, every claim and every
-//! ending leaves a dead row, and whatever reads open calls in the order of their ids reads those, too: a look that took 2 ms
-//! takes seconds, and a vacuum that takes seconds frees nothing. So each of them gets a share of the time, whatever it costs.
+//! ending leaves a dead row, and a statement that reads open calls in the order of their ids reads those too: a look that took
+//! 2 ms takes seconds, and a vacuum that takes seconds frees nothing. So each of them gets a share of the time, whatever it
+//! costs.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Of ten seconds, one.
+/// One tenth.
 const SHARE: u32 = 10;
-/// The longest pause: soon after the snapshot is gone, all is as before.
+/// The longest pause. Soon after the snapshot is gone, the usual pace is back.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How long after its beginning something that took so long may begin again.
+/// How long after its beginning work that took `took` may begin again.
 pub(super) fn again_after(took: Duration) -> Duration {
     took.saturating_mul(SHARE).min(PAUSE_MAX.max(took))
 }
 
-/// Whether a vacuum was for nothing: at least half of the dead rows are still there.
+/// Whether a vacuum freed too little: at least half of the dead rows are still there.
 pub(super) const fn is_futile(dead_before: i64, dead_after: i64) -> bool {
     dead_after > dead_before / 2
 }
 
-/// When something may be done again. At first, at once.
+/// When work may be done again; at first, at once.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Pace {
     next: Option<Instant>,
@@ -34,7 +35,7 @@ impl Pace {
         self.next.is_none_or(|next| next <= now)
     }
 
-    /// It began then and took so long.
+    /// The work began then and took so long.
     pub(super) fn took(&mut self, began: Instant, took: Duration) {
         self.next = Some(began + again_after(took));
     }

@@ -1,7 +1,7 @@
 //! The pass `probe`: asks what became of calls in doubt, and settles what the answers prove.
 //!
-//! A probe is an ordinary call of a `read` tool: accepted, published, claimed and recorded like any other, so it survives
-//! restarts of everything, and its history shows what was asked and answered. The call in doubt remembers its id.
+//! A probe is an ordinary call of a `read` tool: accepted, published, claimed and recorded like any other. So it survives the
+//! restart of every process, and its history shows what was asked and answered. The call in doubt remembers its id.
 //!
 //! | the answer says | it counts |
 //! |---|---|
@@ -38,13 +38,13 @@ use crate::{check::Arguments, news};
 
 /// How long a probe may take, with its own retries.
 const PROBE_MAX: Duration = Duration::from_secs(60);
-/// How long one computation may take.
+/// How long one evaluation of expressions may take.
 const THINK_MAX: Duration = Duration::from_secs(2);
-/// Added to a wait for a moment of Postgres's clock, so that it is over when the probe asks.
+/// Added to a wait until a moment of Postgres's clock, so that the probe asks after it.
 const AFTER: Duration = Duration::from_millis(100);
 
 impl Sweep {
-    /// Asks and settles. Cancel-safe: what was taken is due again, and each step is one statement.
+    /// Asks and settles. Cancel-safe: a doubt that was taken is due again, and each step is one statement.
     pub(super) async fn sweep_doubts(self) {
         let mut ticks = every(Duration::from_millis(500));
         loop {
@@ -78,7 +78,7 @@ impl Sweep {
 
     async fn look_into(&self, doubted: &Doubted) -> Result<(), StoreError> {
         let Some(tool) = self.registry.version(&doubted.tool, doubted.tool_version) else {
-            // Applied a moment ago, or by a newer program: due again soon.
+            // The probe was applied a moment ago, or by a newer program: due again soon.
             return Ok(());
         };
         let Some(spec) = &tool.manifest.probe else {
@@ -120,7 +120,7 @@ impl Sweep {
         }
     }
 
-    /// Makes a probe, if there is something to ask and a tool to ask.
+    /// Makes a probe, if there is a question and a tool for it.
     async fn ask(
         &self,
         doubted: &Doubted,
@@ -160,7 +160,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// The tool that is asked, as it is now; what the template made, and the arguments that this becomes.
+    /// The current version of the tool that is asked, what the template made, and the arguments that this becomes.
     async fn question(
         &self,
         spec: &ProbeSpec,
@@ -177,11 +177,11 @@ impl Sweep {
         let template = spec.clone();
         let args = think(move || probe::arguments(&template, &subject)).await;
         let args = args.ok_or("the probe's arguments take too long to compute")??;
-        // As a caller's arguments: parsed by the door's own rules, held against the schema.
+        // Like a caller's arguments: parsed by the door's own rules, and checked against the schema.
         let made = canonical::to_text(&args);
         let args = arguments::parse(made.as_bytes(), &Limits::DEFAULT)
             .map_err(|error| format!("the probe's arguments: {}", error.message))?;
-        // Its template is an operator's: no more is done to it than cannot change the question.
+        // An operator wrote the template, so only changes are made that cannot change the question.
         let level = tool.manifest.coercion_level().min(Level::Safe);
         match Arguments::of(args, &tool, level) {
             Ok(arguments) => Ok((tool, made, arguments)),
@@ -276,7 +276,7 @@ impl Sweep {
                 news::tell_decided(&self.events, &self.pool, doubted.call_id).await;
                 return Ok(());
             }
-            // Asked again, it would say the same for ever.
+            // Asked again, it would give the same answer for ever.
             Verdict::Conflict {
                 state: State::InDoubt,
                 ..
@@ -298,9 +298,10 @@ impl Sweep {
     }
 }
 
-/// Computes what an author's expressions say, apart from what must go on meanwhile. `None`: it takes too long.
+/// Evaluates an author's expressions on a blocking thread. `None`: it takes too long.
 ///
-/// The engine bounds its steps and not what a step may cost; a computation that is given up here still ends by itself.
+/// The engine bounds the number of its steps and not the cost of a step. An evaluation that is given up here still ends by
+/// itself.
 async fn think<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     static AT_A_TIME: Semaphore = Semaphore::const_new(2);
     let _turn = AT_A_TIME.acquire().await.ok()?;
@@ -342,7 +343,7 @@ fn counts_from(doubted: &Doubted, spec: &ProbeSpec) -> Option<OffsetDateTime> {
     doubted.fenced_since.map(|since| since + window)
 }
 
-/// How long until a "no" counts, from when the probe started: both moments are Postgres's, and no clock here is asked.
+/// How long until a "no" counts, from the start of the probe. Both moments are Postgres's, so no clock here is read.
 fn wait_until(counts_from: OffsetDateTime, seen_at: Option<OffsetDateTime>) -> Duration {
     let left = seen_at.and_then(|seen_at| Duration::try_from(counts_from - seen_at).ok());
     left.unwrap_or_default().max(Duration::from_millis(500)) + AFTER
@@ -361,12 +362,12 @@ fn inconclusive(doubted: &Doubted, actor: String, why: String) -> Remark {
     }
 }
 
-/// The pause before the next probe, if there may be one.
+/// The pause before the next probe, if another is allowed.
 fn again_after(doubted: &Doubted) -> Option<Duration> {
     (doubted.probes < PROBES_MAX).then(|| probe::pause(doubted.call_id, doubted.probes))
 }
 
-/// What the ledger holds is JSON; deeper than this engine follows, perhaps.
+/// The ledger holds valid JSON, but it may be nested deeper than the engine accepts.
 fn read(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }

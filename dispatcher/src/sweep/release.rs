@@ -1,4 +1,4 @@
-//! Held calls, released when it is their turn; and the looks by which the meter knows when that is.
+//! Releases held calls in turn, and measures for the meter how much room there is.
 
 use std::{collections::HashMap, future::pending, time::Duration};
 
@@ -19,44 +19,44 @@ use tokio::time::{Instant, sleep};
 
 use super::{Sweep, every, warn};
 
-/// How often the lines are gone through while calls are held, and while none is known to be.
+/// How often the lines are visited while calls are held, and while none is known to be.
 const BUSY: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_secs(1);
-/// Between two rounds, however many calls are held meanwhile.
+/// The pause between two rounds, however many calls are held meanwhile.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A look is good for so long.
+/// How long a look at the stream stays valid.
 const FRESH: Duration = Duration::from_millis(10);
 /// How often a busy queue is looked at.
 const LOOK: Duration = Duration::from_millis(100);
-/// Queues looked at in one go; the others' turn comes with the next.
+/// The most queues in one look; the others are next.
 const LOOKS_AT_ONCE: usize = 32;
 /// How often the slots of live workers are counted, and the meters are audited.
 const COUNT: Duration = Duration::from_secs(1);
-/// Lines gone through in one round. Each is a queue or a tool.
+/// The most lines in one round. Each is a queue or a tool.
 const LINES_MAX: u32 = 10_000;
-/// Calls released by one statement.
+/// The most calls that one statement releases.
 const AT_ONCE: usize = 1_000;
 /// How long a statement may take before its connection is given up.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
 
-/// The group of dispatchers of which one hears that a place is free.
+/// The queue group of dispatchers, of which one hears that a place is free.
 const RELEASERS: &str = "release";
 
-/// What a releasing dispatcher remembers. None of it decides whether a call runs.
+/// What a releasing dispatcher remembers. No call's fate depends on it.
 #[derive(Default)]
 struct Releasing {
     connection: Option<PgConnection>,
-    /// Whose turn was last in each line.
+    /// The tenant that was served last in each line.
     last: HashMap<Line, Label>,
-    /// It was said that calls wait in a line that this program does not know.
+    /// Whether the log says already that calls wait in a line of an unknown kind.
     said_unknown: bool,
 }
 
 impl Sweep {
-    /// Releases held calls. Cancel-safe: what was released and not published is found by its age.
+    /// Releases held calls. Cancel-safe: a call that was released and not published is found by its age.
     pub(super) async fn release_held(self) {
         let mut releasing = Releasing::default();
-        // One of all dispatchers is enough; where none hears it, the next look comes soon.
+        // One dispatcher is enough; if none hears it, the next round comes soon.
         let (subject, one_of) = (self.bus.subjects.room(), RELEASERS.to_owned());
         let mut bell = match self.bus.client.queue_subscribe(subject, one_of).await {
             Ok(bell) => Some(bell),
@@ -77,7 +77,7 @@ impl Sweep {
                 () = rung(&mut bell) => {}
                 () = sleep(pause) => {}
             }
-            // What is released while nothing can be published only waits elsewhere.
+            // Calls that are released while nothing can be published would only wait elsewhere.
             if self.bus.is_connected() {
                 let released = self.release(&mut releasing).await;
                 if released.is_err() {
@@ -114,7 +114,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// Gives out what room there is in a line, from the tenant behind `last` on; returns whose turn was last.
+    /// Hands out the room of a line, beginning after the tenant `last`; returns the tenant that was served last.
     async fn release_line(
         &self,
         connection: &mut PgConnection,
@@ -122,27 +122,28 @@ impl Sweep {
         mut last: Option<Label>,
     ) -> Result<Option<Label>, StoreError> {
         let mut room = self.room_of(connection, line).await?;
-        let mut everybody = false;
+        let mut all_served = false;
         while room > 0 {
             let asking = release::tenants(connection, line, last.as_ref(), room.min(AT_ONCE));
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
             let turn = Turn::of(tenants, room.min(AT_ONCE));
-            everybody = turn.shares.is_empty();
-            if everybody {
+            all_served = turn.shares.is_empty();
+            if all_served {
                 break;
             }
             let released = self.release_turn(connection, line, &turn).await?;
             last = turn.last;
             if released == 0 {
-                // Another dispatcher is releasing the same, or what waits here cannot run any more.
+                // Another dispatcher is releasing the same calls, or the calls that wait here can no longer run.
                 break;
             }
             room = room.saturating_sub(released);
         }
         if let Line::Queue(queue) = line {
-            // Set at the end of a turn only: what was held meanwhile is released by the next, and a call that comes while
-            // there is room need not stand behind it. Otherwise a busy queue that once held calls would hold all for ever.
-            self.meter.queue(queue).set_holds(!everybody);
+            // Set only at the end of a turn: calls that were held meanwhile are released by the next, and a call that comes
+            // while there is room need not wait behind them. Otherwise a busy queue that once held calls would hold calls for
+            // ever.
+            self.meter.queue(queue).set_holds(!all_served);
         }
         Ok(last)
     }
@@ -174,7 +175,7 @@ impl Sweep {
         Ok(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
-    /// Releases what is whose, and publishes it. Returns how many that were.
+    /// Releases this turn's calls and publishes them. Returns their number.
     async fn release_turn(
         &self,
         connection: &mut PgConnection,
@@ -197,7 +198,7 @@ impl Sweep {
         Ok(count)
     }
 
-    /// Keeps the meters of busy queues. Cancel-safe: each look is one question.
+    /// Keeps the meters of busy queues up to date. Cancel-safe: each look is one request.
     pub(super) async fn keep_meters(self) {
         let mut ticks = every(LOOK);
         let mut counted = None::<Instant>;
@@ -227,7 +228,8 @@ impl Sweep {
         Ok(())
     }
 
-    /// What is not seen stays as it was last seen: what is published since counts, so that it is never too much.
+    /// Looks at the stream. Without an answer the last look stands: publications since then count, so the room is never too
+    /// large.
     async fn look(&self, queue: &QueueName) {
         if let Err(error) = self.meter.queue(queue).look(&self.bus, queue).await {
             tracing::debug!(%queue, error = report(&error), "what the stream holds was not seen");
@@ -235,7 +237,7 @@ impl Sweep {
     }
 }
 
-/// Waits until places were told to be free, however many. Cancel-safe.
+/// Waits until workers have told that places are free, and takes all such messages. Cancel-safe.
 async fn rung(bell: &mut Option<Subscriber>) {
     let Some(words) = bell else {
         return pending().await;
@@ -247,10 +249,10 @@ async fn rung(bell: &mut Option<Subscriber>) {
     while let Some(Some(_word)) = words.next().now_or_never() {}
 }
 
-/// Who gets how many of the places, and who is last.
+/// Which tenants get how many of the places, and which is last.
 struct Turn {
     shares: Vec<(Label, usize)>,
-    /// Behind whom the next turn begins: with those who got less.
+    /// The tenant after which the next turn begins, with those that got less.
     last: Option<Label>,
 }
 

@@ -1,4 +1,4 @@
-//! Pointers that the stream refuses as there and never delivers: their calls get new numbers.
+//! Pointers that the stream refuses as duplicates and never delivers: their calls get new numbers.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,19 +20,19 @@ use tokio::sync::mpsc;
 use super::{Sweep, every, warn};
 
 const PASS: &str = "stranded_pointer";
-/// Between the two looks that it takes.
+/// The pause between the two looks that prove it.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So many pointers are looked at in one turn.
+/// The most pointers in one turn.
 const TURN_MAX: usize = 512;
-/// So many wait to be looked at; what comes beyond that is published as any other and comes again.
+/// The most pointers that wait for a look. Further ones are published as usual and come again.
 pub(super) const ASKED_MAX: usize = 2_048;
 
-/// What was doubtful at the last look.
+/// The pointers that were doubtful at the last look.
 type Doubts = HashMap<Numbered, PointerLook>;
 
 impl Sweep {
-    /// Publishes pointers that the walk doubts, and looks at those that the stream says it has. Cancel-safe: a call that got
-    /// a new number and was not published is found by its age.
+    /// Publishes the pointers that the walk doubts, and looks at those that the stream claims to have. Cancel-safe: a call that
+    /// got a new number and was not published is found by its age.
     pub(super) async fn sweep_stranded(self, mut asked: mpsc::Receiver<Publishable>) {
         let mut ticks = every(PAUSE);
         let mut connection = self.bus.epoch();
@@ -64,7 +64,7 @@ impl Sweep {
                     warn(PASS, self.renumber(stranded).await);
                 }
                 Err(error) => {
-                    // They come again with the next circuit.
+                    // They come again with the next walk.
                     self.publisher.suspect();
                     tracing::warn!(
                         pass = PASS,
@@ -76,8 +76,8 @@ impl Sweep {
         }
     }
 
-    /// Publishes these, and says which of those that were there already and of those that were doubtful before no worker
-    /// will get, and which are doubtful for the first time.
+    /// Publishes these. Of the refused ones and of those that were doubtful before, returns the pointers that no worker will
+    /// get, and the pointers that are doubtful for the first time.
     async fn look_at(
         &self,
         turn: Vec<Publishable>,
@@ -102,7 +102,7 @@ impl Sweep {
         Ok((found, doubtful))
     }
 
-    /// Gives new numbers to those calls that still wait, and publishes them.
+    /// Gives new numbers to the calls that still wait, and publishes them.
     async fn renumber(&self, stranded: HashMap<Numbered, Stranded>) -> Result<(), StoreError> {
         if stranded.is_empty() {
             return Ok(());
@@ -115,7 +115,8 @@ impl Sweep {
         metrics().swept(PASS, calls.len() as u64);
         let moved: HashSet<CallId> = calls.iter().map(|call| call.pointer.call_id).collect();
         self.publish(calls).await;
-        // Where one was found there are more: all that wait are published again, and those that wait long looked at.
+        // Where there is one there are more: all waiting calls are published again, and those that have waited long are looked
+        // at.
         self.publisher.suspect();
         let mut told: BTreeMap<(QueueName, Stranded), (u64, CallId)> = BTreeMap::new();
         for (pointer, why) in stranded {

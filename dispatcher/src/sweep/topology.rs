@@ -1,4 +1,4 @@
-//! The stream and its consumers, made again when they are gone.
+//! Makes the stream and its consumers again when they are gone.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Sweep, every};
 
-/// How often a consumer is looked for although no tool is new.
+/// How often it looks for a consumer although no tool is new.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// How soon a new tool's queue is noticed.
 const NOTICE: Duration = Duration::from_millis(250);
@@ -31,11 +31,11 @@ impl Sweep {
             }
             looked = Some(Instant::now());
             let wanted: Vec<QueueName> = queues.iter().cloned().collect();
-            // Those that could not be made are wanted again at the next look.
+            // Consumers that could not be made are tried again at the next look.
             ensured = queues;
             match topology::ensure(&self.bus, &wanted).await {
                 Ok(false) => {}
-                // Nothing is in it, whatever was published before.
+                // The new stream is empty, whatever was published before.
                 Ok(true) => self.publisher.suspect(),
                 Err(error) => {
                     self.publisher.suspect();
@@ -48,7 +48,8 @@ impl Sweep {
         }
     }
 
-    /// Makes the stream of session events again when it is gone. Apart from the others: no call depends on it. Cancel-safe.
+    /// Makes the stream of session events again when it is gone. Separate from the others, for no call depends on it.
+    /// Cancel-safe.
     pub(super) async fn keep_events(self) {
         let mut ticks = every(LOOK_AGAIN);
         let mut said = false;
@@ -63,7 +64,7 @@ impl Sweep {
                     said = true;
                     tracing::warn!(
                         error = report(&error),
-                        "session events are not kept for those who come late"
+                        "session events are not kept for followers that come late"
                     );
                 }
                 Err(_again) => {}

@@ -37,7 +37,7 @@ fn notes(folder: &Path) -> PathBuf {
     folder.join("notes")
 }
 
-/// A manifest that nobody has applied.
+/// A manifest that was not applied.
 fn manifest(effect: Effect, spec: &Value, more: Value) -> Manifest {
     let mut manifest = json!({
         "name": "t", "version": 1, "description": "d", "effect": effect.as_str(),

@@ -1,4 +1,4 @@
-//! Why a call ended as it did, and what can be done: from what history holds of it, and nothing that is true only now.
+//! Why a call ended as it did, and what can be done: only from the history, and from nothing that is true only now.
 
 use fleet::{call::State, wire::code::Code};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::instant::instant;
 
-/// The reason in the history of a call whose workers were lost too often.
+/// The reason in the history for a call that lost too many workers.
 const POISON: &str = "poison";
 const AGAIN: &str = "toolfleet calls retry makes a new call of it";
 
@@ -43,7 +43,7 @@ fn succeeded(facts: &Facts, history: &EndedFacts) -> Explanation {
     let attempt = history.attempt.as_ref().map_or_else(String::new, |last| {
         format!(", in attempt {}{}", last.number, on(last))
     });
-    // Carried out, and its answer cannot be used as it is.
+    // It was carried out, and its answer cannot be used as it is.
     let flaw = facts
         .error_code
         .as_deref()
@@ -62,7 +62,7 @@ fn on(last: &Last) -> String {
     worker.map_or_else(String::new, |worker| format!(" on worker {worker}"))
 }
 
-/// It was in doubt, and a person, a probe or the attempt's own late answer found out.
+/// It was in doubt, and a person, a probe or the attempt's own late answer settled it.
 fn settled(facts: &Facts, history: &EndedFacts) -> Explanation {
     let last = &facts.last;
     let (at, actor) = (instant(last.at), &last.actor);
@@ -102,7 +102,7 @@ fn cancelled(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
-/// Who took it back, why, and how far it had come.
+/// Who cancelled it, why, and how far it had come.
 fn taken_back(facts: &Facts, history: &EndedFacts) -> String {
     let last = &facts.last;
     let (by, note) = match &history.taken_back {
@@ -127,7 +127,7 @@ fn taken_back(facts: &Facts, history: &EndedFacts) -> String {
 fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
     let queue = &facts.queue;
     let ended = facts.last.at;
-    // Only what never began can wait too long for its first attempt, and then it ends before its deadline.
+    // Only a call that never began can wait too long for its first attempt, and then it ends before its deadline.
     let over = if ended < facts.deadline_at {
         format!(
             "it waited longer for its first attempt than its tool allows (max_queue_wait), until {}",
@@ -179,7 +179,7 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
-/// It lost its worker too often: it may be what kills them.
+/// It lost too many workers: it may be what kills them.
 fn poison(facts: &Facts, history: &EndedFacts) -> Explanation {
     let at = instant(facts.last.at);
     let (lost, allowed, tool) = (
@@ -227,7 +227,7 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
     )
 }
 
-/// What the caller was told.
+/// The message that the caller got.
 fn quoted(history: &EndedFacts) -> String {
     let message = history.message.as_ref();
     message.map_or_else(String::new, |message| format!(": {message}"))

@@ -5,7 +5,7 @@
 pub struct Explanation {
     /// One word, for programs.
     pub reason: &'static str,
-    /// What is so.
+    /// The facts.
     pub because: String,
     /// What to do about it.
     pub next: String,

@@ -11,28 +11,28 @@ use time::OffsetDateTime;
 /// What the views say of a call at one moment, by Postgres's clock.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     pub(crate) tool: String,
     pub(crate) tool_version: i32,
     pub(crate) queue: String,
     pub(crate) held: bool,
-    /// What it is held for, in a word.
+    /// Why it is held, in a word.
     #[serde(default)]
     pub(crate) held_why: Option<String>,
-    /// Where it waits while it is held.
+    /// The line in which it is held.
     #[serde(default)]
     pub(crate) line: Option<String>,
-    /// Calls of its tenant that are before it there, up to 10,000.
+    /// Calls of its tenant that are before it in the line, up to 10,000.
     #[serde(default)]
     pub(crate) ahead: Option<i64>,
-    /// Other tenants that have calls there.
+    /// Other tenants with calls in the line.
     #[serde(default)]
     pub(crate) others: Option<i64>,
     pub(crate) cancel_requested: bool,
     pub(crate) attempts: i32,
     pub(crate) error_code: Option<String>,
-    /// What a worker lacked that put it back last.
+    /// What the last worker that put it back lacked.
     #[serde(default)]
     pub(crate) obstacle: Option<Obstacle>,
     #[serde(with = "time::serde::rfc3339")]
@@ -45,19 +45,19 @@ pub struct Facts {
     pub(crate) deadline_at: OffsetDateTime,
     /// Whether this version of its tool is applied.
     pub(crate) tool_known: bool,
-    /// How often its tool runs at a time, where it has a limit.
+    /// The limit of its tool, where it has one.
     pub(crate) tool_limit: Option<ToolLimit>,
-    /// The workers of its queue that count as live: who was killed does so until its lease is over.
+    /// The workers of its queue that count as live. A killed worker does until its lease is over.
     pub(crate) workers: Vec<Worker>,
-    /// Calls of its queue that run, wherever.
+    /// Running calls of its queue, on all workers.
     pub(crate) queue_running: i64,
     /// The attempt that runs.
     pub(crate) attempt: Option<Running>,
     /// What is known of its doubt.
     pub(crate) doubt: Option<Doubt>,
-    /// Its last move that was no remark.
+    /// Its last move that was not a remark.
     pub(crate) last: Move,
-    /// What history holds of how it ended; none while it is open.
+    /// What the history has about its end; `None` while it is open.
     #[serde(default)]
     pub(crate) ended: Option<EndedFacts>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct ToolLimit {
     pub(crate) running: i64,
 }
 
-/// A worker of the call's queue, as far as the ledger knows.
+/// A worker of the call's queue, as the ledger has it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Worker {
     pub(crate) name: String,
@@ -76,7 +76,7 @@ pub(crate) struct Worker {
     pub(crate) slots: i64,
     /// Calls that it runs, of all its queues.
     pub(crate) running: i64,
-    /// How long ago it last said that it lives, in seconds.
+    /// Seconds since its last heartbeat.
     pub(crate) silent_s: f64,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Running {
     pub(crate) until: OffsetDateTime,
     /// Its worker's state; none when the worker's row is gone.
     pub(crate) worker_state: Option<String>,
-    /// How long ago its worker last said that it lives, in seconds.
+    /// Seconds since the last heartbeat of its worker.
     #[serde(default)]
     pub(crate) worker_silent_s: Option<f64>,
 }
@@ -121,24 +121,24 @@ pub(crate) struct Move {
     pub(crate) by_time_only: bool,
 }
 
-/// What history holds of a call that is over.
+/// What the history has about a call that is over.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct EndedFacts {
-    /// What its caller was told, in the call's language.
+    /// The message that its caller got, in the call's language.
     pub(crate) message: Option<String>,
-    /// How many workers were lost while they ran it, the last one included.
+    /// How many workers it has lost, the last one included.
     pub(crate) lost: i64,
-    /// How many its tool allows.
+    /// How many losses its tool allows.
     pub(crate) losses_allowed: i64,
     /// Workers of its queue that lived at some time while it was open.
     pub(crate) workers_meanwhile: i64,
-    /// What the worker lacked that put it back last, since its last attempt began.
+    /// What the last worker that put it back lacked, since its last attempt began.
     pub(crate) lacked: Option<Lacked>,
     /// Whether Postgres lost writes while it was open.
     pub(crate) quarantined: bool,
     /// When and why it went in doubt.
     pub(crate) doubt: Option<Doubted>,
-    /// Who asked for it to be taken back first.
+    /// Who cancelled it first.
     pub(crate) taken_back: Option<TakenBack>,
     /// Its last attempt.
     pub(crate) attempt: Option<Last>,
@@ -175,7 +175,7 @@ pub(crate) struct Last {
     pub(crate) code: Option<String>,
 }
 
-/// Whether a worker has been silent for longer than one that lives is: its slots are not counted.
+/// Whether a worker has been silent for longer than a live one is: its slots are not counted.
 pub(super) fn is_late(silent_s: &f64) -> bool {
     *silent_s > LATE.as_secs_f64()
 }

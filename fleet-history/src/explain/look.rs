@@ -1,4 +1,4 @@
-//! What is looked at to explain a call: one statement over the views.
+//! Reads the facts about a call: one statement over the views.
 
 use fleet::{ids::CallId, lease, manifest::Manifest, store::StoreError};
 use sqlx::PgPool;
@@ -6,7 +6,7 @@ use sqlx::PgPool;
 use super::facts::Facts;
 use crate::row::Row;
 
-/// What is known of a call; none if there is no such call. At most 1,000 workers of its queue are in it.
+/// The facts about a call; `None` if there is no such call. It has at most 1,000 workers of its queue.
 ///
 /// # Errors
 ///

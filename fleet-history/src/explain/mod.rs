@@ -1,8 +1,8 @@
 //! **Why is this call not running, or not finished, and how did it end?** One reason, the first that holds, from what the
 //! views say of it.
 //!
-//! `look` reads the views and `facts` is what they say; `waiting` has the reasons of a call that no worker runs yet, `running` of
-//! one that an attempt was begun for, `ended` of one that is over; `explanation` is what comes of it.
+//! `look` reads the views into `facts`. `waiting` has the reasons of a call without an attempt, `running` of a call with one,
+//! `ended` of a call that is over; `explanation` is the result.
 
 mod facts;
 

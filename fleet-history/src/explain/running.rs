@@ -1,4 +1,4 @@
-//! Why a call that an attempt was begun for is not over: it runs, its worker is silent, or it is in doubt.
+//! Why a call with an attempt is not over: it runs, its worker is silent, or it is in doubt.
 
 use fleet::lease::LEASE;
 

@@ -1,10 +1,10 @@
-//! Every reason, and which comes first.
+//! Every reason, and their order.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A call that was accepted ten seconds ago and has a free worker; `change` says what is otherwise.
+/// A call that was accepted ten seconds ago and has a free worker, with these changes.
 fn found(change: &Value) -> Explanation {
     let mut facts = json!({
         "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
@@ -196,7 +196,7 @@ fn a_worker_that_has_been_silent_for_two_heartbeats_is_named_and_not_counted() {
              toolfleet worker --queues payments"
         )
     );
-    // Its free slot is none, and what it runs takes none of the others' slots.
+    // Its free slot does not count, and what it runs takes no slot of the others.
     let busy = json!({"name": "b", "slots": 4, "running": 4, "silent_s": 1.0});
     let full = of(json!([busy, worker("a", 9.0)]));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Why no worker runs a call yet: from what no worker can help to what only takes a moment.
+//! Why no worker runs a call yet: from reasons for which no worker can help to reasons that only take a moment.
 
 use fleet::{
     hold::{HeldWhy, Line},
@@ -15,9 +15,9 @@ use crate::instant::instant;
 
 /// How long a pointer may take from its call to a worker with a free slot.
 const PUBLISHED_JUST_NOW: Duration = Duration::seconds(5);
-/// Calls before it that are counted.
+/// The most calls before it that are counted.
 const AHEAD_MAX: i64 = 10_000;
-/// Silent workers that are named.
+/// The most silent workers that are named.
 const NAMED_MAX: usize = 3;
 
 pub(super) fn queued(facts: &Facts) -> Explanation {
@@ -73,7 +73,7 @@ pub(super) fn queued(facts: &Facts) -> Explanation {
     )
 }
 
-/// The workers of its queue: those that can be counted on, and those that have been silent for too long.
+/// The workers of its queue: live ones, and those that have been silent for too long.
 struct QueueWorkers<'a> {
     awake: usize,
     slots: i64,
@@ -92,7 +92,7 @@ impl<'a> QueueWorkers<'a> {
         Self {
             awake: awake.len(),
             slots: awake.iter().map(|worker| worker.slots).sum(),
-            // What runs elsewhere, on workers that are silent, drain or are dead, takes none of their slots.
+            // Calls on workers that are silent, drain or are dead take no slot of the live ones.
             running: running.min(facts.queue_running),
             silent: silent
                 .iter()
@@ -108,7 +108,7 @@ impl<'a> QueueWorkers<'a> {
         }
     }
 
-    /// How many of the slots of those that can be counted on are free.
+    /// How many slots of live workers are free.
     fn slots_free(&self, queue: &str) -> String {
         let of_workers = self.in_words();
         let have = if self.awake == 1 { "has" } else { "have" };
@@ -120,7 +120,7 @@ impl<'a> QueueWorkers<'a> {
         format!("{of_workers} of its queue {queue} {have} {slots} for it, {free} of them free")
     }
 
-    /// The silent ones, by name; none where there is none.
+    /// The silent ones, by name; `None` where there is none.
     fn named(&self) -> Option<String> {
         let named = self.silent.iter().take(NAMED_MAX);
         let named = named.map(|(name, seconds)| {
@@ -135,7 +135,7 @@ impl<'a> QueueWorkers<'a> {
         (!named.is_empty()).then(|| named.join(", ") + &more)
     }
 
-    /// What to add about the silent ones where others live.
+    /// The addition about silent workers where others live.
     fn silence(&self) -> String {
         self.named().map_or_else(String::new, |named| {
             format!("; {named} and may be dead: not counted")
@@ -143,7 +143,7 @@ impl<'a> QueueWorkers<'a> {
     }
 }
 
-/// No worker of its queue can be counted on.
+/// No worker of its queue is live.
 fn no_worker(workers: &QueueWorkers<'_>, queue: &str, meanwhile: &str) -> Explanation {
     let start = format!("toolfleet worker --queues {queue}");
     match workers.named() {
@@ -165,7 +165,7 @@ fn no_worker(workers: &QueueWorkers<'_>, queue: &str, meanwhile: &str) -> Explan
     }
 }
 
-/// Its time has not come: it was put back, or an attempt failed.
+/// Its time has not come: a worker put it back, or an attempt failed.
 fn put_off(facts: &Facts, until: &str) -> Explanation {
     if let Some(obstacle) = &facts.obstacle {
         return put_back(obstacle, until);
@@ -186,7 +186,7 @@ fn put_off(facts: &Facts, until: &str) -> Explanation {
     }
 }
 
-/// The word for what a worker lacks.
+/// The word for a lack.
 pub(super) const fn word(lack: Lack) -> &'static str {
     match lack {
         Lack::Secret => "missing_secret",
@@ -195,7 +195,7 @@ pub(super) const fn word(lack: Lack) -> &'static str {
     }
 }
 
-/// A worker could not run it: which one, what it lacks, and where that comes from.
+/// A worker could not run it: which one, what it lacks, and where to get that.
 fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
     let (worker, why) = (&obstacle.worker, &obstacle.why);
     let remedy = obstacle.remedy();
@@ -212,7 +212,7 @@ fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
     )
 }
 
-/// It waits in the ledger for its turn: behind whom, and who works that off.
+/// It is held in the ledger: which calls are before it, and which workers run those.
 fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
     let queue = &facts.queue;
     if let Some(unknown) = held_for_something_else(facts) {
@@ -278,7 +278,7 @@ fn held_for_something_else(facts: &Facts) -> Option<Explanation> {
     ))
 }
 
-/// Who is before it, and who shares its line.
+/// Which calls are before it, and which tenants share its line.
 fn behind(facts: &Facts) -> String {
     let ahead = match facts.ahead.unwrap_or(0) {
         AHEAD_MAX.. => format!("{AHEAD_MAX} or more calls of its tenant are"),

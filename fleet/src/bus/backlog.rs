@@ -1,4 +1,4 @@
-//! What the stream holds of a queue: messages that nobody has got, and those that somebody has got and not answered for.
+//! How many messages of a queue the stream holds: those that wait, and those that workers have and have not acknowledged.
 
 use async_nats::jetstream::{self, context::ConsumerInfoErrorKind, stream::Stream};
 
@@ -12,9 +12,9 @@ pub struct Backlog {
     pub waiting: u64,
     /// Messages that a worker has and has not acknowledged.
     pub unanswered: u64,
-    /// Messages handed out so far, those that were handed out again too.
+    /// Messages delivered so far, redeliveries included.
     pub delivered: u64,
-    /// The sequence of the stream up to which everything was acknowledged.
+    /// The stream sequence up to which everything was acknowledged.
     pub floor: u64,
 }
 
@@ -25,7 +25,7 @@ impl Backlog {
     }
 }
 
-/// Looks at a queue; `None` while its stream or consumer is missing.
+/// Asks for a queue's backlog; `None` while its stream or consumer is missing.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Connecting, and knowing whether we are connected.
+//! The connection to NATS, and whether it is up.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -16,8 +16,8 @@ use uuid::Uuid;
 use super::BusError;
 use crate::{delay, ids::Prefix, wire::subjects::Subjects};
 
-/// How JetStream's answer begins where the account may not use it (10039). The client's errors have the code in a type for
-/// each request, and in their texts alike.
+/// How JetStream's answer begins where the account may not use it (10039). The client has a different error type for each
+/// request, but the same text in all of them.
 const NO_JETSTREAM: &str = "not enabled for account";
 
 /// One connection to NATS and the subjects of the fleet.
@@ -27,14 +27,14 @@ pub struct Bus {
     pub client: Client,
     /// The subjects of the fleet.
     pub subjects: Subjects,
-    /// Counts the times we were connected; odd: connected now, even: not.
+    /// Counts connects and disconnects; odd: connected now, even: not.
     epoch: watch::Receiver<u64>,
-    /// What the server last said that this user may not do.
+    /// The server's last refusal for lack of a permission.
     denied: Arc<Mutex<Option<String>>>,
 }
 
 impl Bus {
-    /// The oldest server that has what we need and none of the holes we know.
+    /// The oldest server that has what we need and none of the bugs that we know.
     const SERVER_MIN: [u64; 3] = [2, 12, 6];
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
     const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ impl Bus {
             Ok(Err(error)) => return Err(BusError::unavailable(doing, error)),
             Err(elapsed) => return Err(BusError::unavailable(doing, elapsed)),
         };
-        // The client says so a moment later, by another way; from here on a change is a change.
+        // The client reports the connection a moment later; from here on a change of the epoch is a real change.
         let noticing = tokio::time::timeout(Self::CONNECT_TIMEOUT, epoch.wait_for(|n| n & 1 == 1));
         match noticing.await {
             Ok(Ok(_connected)) => {}
@@ -112,13 +112,13 @@ impl Bus {
         })
     }
 
-    /// What the server last said that this user may not do: what is not allowed is not answered either.
+    /// The server's last refusal for lack of a permission. The server sends no other answer to a request that is not allowed.
     pub fn denied(&self) -> Option<String> {
         let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
         denied.clone()
     }
 
-    /// What we were doing did not work out: the server does not allow it, if it said so, or it did not answer.
+    /// The error of a failed request: `Denied` if the server said so, else `Unavailable`.
     pub fn failed(
         &self,
         doing: &'static str,
@@ -135,7 +135,8 @@ impl Bus {
         BusError::unavailable(doing, source)
     }
 
-    /// Waits, a few seconds at most, until the server has taken what was sent before; a flush only waits for the socket.
+    /// Waits until the server has received everything that was sent before, a few seconds at most. A flush only waits for the
+    /// socket.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl Bus {
             .unwrap_or_else(|elapsed| Err(BusError::unavailable(doing, elapsed)))
     }
 
-    /// Whether the server answers now, within two seconds: the connection may stand and the server hang.
+    /// Whether the server answers now, within two seconds: a connection may be open to a server that hangs.
     ///
     /// Cancel-safe.
     pub async fn answers(&self) -> bool {
@@ -167,13 +168,12 @@ impl Bus {
         self.is_connected() && matches!(answer.await, Ok(Ok(())))
     }
 
-    /// An inbox that nobody can guess. The client's own are counted on from one another, so that whoever has seen one knows
-    /// the next.
+    /// An inbox with an unguessable name. The client's own inboxes are numbered: a program that has seen one knows the next.
     pub fn private_inbox(&self) -> String {
         format!("{}.{}", self.client.new_inbox(), Uuid::new_v4().simple())
     }
 
-    /// Whether the connection stands now.
+    /// Whether the connection is up.
     pub fn is_connected(&self) -> bool {
         matches!(
             self.client.connection_state(),
@@ -181,8 +181,8 @@ impl Bus {
         )
     }
 
-    /// Says what is in the ledger, too. Gives up after two seconds, and then logs what is `lost`: a connection that is down takes
-    /// a bounded number of messages and then blocks for ever.
+    /// Publishes something that is also in the ledger. Gives up after two seconds and logs `lost`: while its connection is down,
+    /// the client queues a bounded number of messages and then blocks for ever.
     pub async fn tell(&self, subject: String, body: Bytes, lost: &'static str) {
         let telling = self.client.publish(subject, body);
         let told = tokio::time::timeout(Duration::from_secs(2), telling).await;
@@ -200,7 +200,7 @@ impl Bus {
         }
     }
 
-    /// Changes whenever the connection is lost or found from now on. Wait on it with `changed`.
+    /// Changes whenever the connection is lost or restored from now on. Wait on it with `changed`.
     pub fn epoch(&self) -> watch::Receiver<u64> {
         let mut epoch = self.epoch.clone();
         epoch.mark_unchanged();
@@ -213,14 +213,14 @@ impl Bus {
     }
 }
 
-/// User and password of a URL, or a token alone. The client itself does not look for them there.
+/// User and password of a URL, or a token alone. The client itself does not read them from there.
 fn credentials(address: &ServerAddr) -> Option<(String, Option<String>)> {
     let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let user = address.username().map(plain)?;
     Some((user, address.password().map(plain)))
 }
 
-/// What a server's error says of a permission: `publish to "a.b"`.
+/// The permission in a server's error: `publish to "a.b"`.
 fn permission(error: &str) -> Option<String> {
     let (_, what) = error.split_once("Permissions Violation for ")?;
     let what = what.trim_end_matches('\'');

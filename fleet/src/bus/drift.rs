@@ -1,21 +1,21 @@
-//! What somebody changed about the stream or a consumer, held against what we want.
+//! Settings of the stream or of a consumer that differ from ours.
 //!
-//! Dispatchers change nothing that is there, so a stream that was made by hand, or edited, stays as it is.
+//! Dispatchers change nothing that exists, so a stream that a person made or edited stays as it is.
 
 use std::fmt::Debug;
 
 use async_nats::jetstream::{consumer, stream};
 
-/// One setting that is not as it should be.
+/// One setting that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
-    /// The setting, with what it is and what it should be.
+    /// The setting, with its value and the value that it should have.
     pub what: String,
-    /// Whether calls may be lost sight of, refused or doubled by it; else it only makes something slower.
+    /// Whether calls may be overlooked, refused or run twice because of it; else it only makes something slower.
     pub breaks: bool,
 }
 
-/// What about the stream is not as wanted. Replicas, placement, compression and metadata are the operator's own business.
+/// The settings of the stream that differ. Replicas, placement, compression and metadata are the operator's choice.
 pub fn of_stream(wanted: &stream::Config, found: &stream::Config) -> Vec<Drift> {
     let mut drift = Drifts::default();
     drift.breaks("subjects", &wanted.subjects, &found.subjects);
@@ -49,7 +49,7 @@ pub fn of_stream(wanted: &stream::Config, found: &stream::Config) -> Vec<Drift> 
     drift.0
 }
 
-/// What about a consumer is not as wanted.
+/// The settings of a consumer that differ.
 pub fn of_consumer(wanted: &consumer::Config, found: &consumer::Config) -> Vec<Drift> {
     let mut drift = Drifts::default();
     let filters = |config: &consumer::Config| {

@@ -1,4 +1,4 @@
-//! Session events: handed over without waiting, published by one task, kept for a while for those who come late.
+//! Session events: queued without waiting, published by one task, and kept for a while for followers that come late.
 //!
 //! Nothing depends on them. When NATS is away or slow they are dropped, and the code that reports one never notices.
 
@@ -24,16 +24,16 @@ use crate::{
     wire::{event::Event, subjects::Subjects},
 };
 
-/// Events that wait to be sent; beyond these they are dropped.
+/// The most events that wait to be sent; further ones are dropped.
 const WAITING_MAX: usize = 4_096;
 /// How long the stream keeps an event.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// Bytes that the stream keeps.
+/// The most bytes that the stream keeps.
 const BYTES_MAX: i64 = 64 * 1024 * 1024;
-/// Events of one call that the stream keeps, so that a talkative one does not push out the others.
+/// The most events of one call that the stream keeps, so that a call with many does not push out the others.
 const PER_CALL_MAX: i64 = 1_000;
 
-/// Where events are handed over. Cheap to clone.
+/// Takes events. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Events {
     sender: Sender<(String, Bytes)>,
@@ -41,7 +41,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Starts the task that publishes them; it ends when every clone is gone and all is sent.
+    /// Starts the task that publishes them. It ends when every clone is dropped and everything is sent.
     pub fn start(bus: &Bus, tasks: &mut JoinSet<()>) -> Self {
         let (sender, waiting) = mpsc::channel(WAITING_MAX);
         tasks.spawn(publish(bus.clone(), waiting));
@@ -51,7 +51,7 @@ impl Events {
         }
     }
 
-    /// Hands over what is made of `event`, if anything. Never waits; a call without a session has no events, and none is made.
+    /// Queues the event that `event` makes, if it makes one. Never waits. For a call without a session `event` is not called.
     pub fn tell<E: Into<Option<Event>>>(
         &self,
         tenant: &Label,
@@ -77,7 +77,7 @@ impl Events {
 
 async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
     while let Some((subject, body)) = waiting.recv().await {
-        // The client would keep what is published while it has no connection, and send stale news.
+        // Without a connection the client would keep the event, and send it when it is stale.
         if !bus.is_connected() {
             continue;
         }
@@ -85,7 +85,7 @@ async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
     }
 }
 
-/// The stream that keeps events, if it is there.
+/// The stream that keeps events, if it exists.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
     }
 }
 
-/// Makes the stream that keeps events where it is missing. Without it only those who listen at the moment hear them.
+/// Makes the stream that keeps events where it is missing. Without it only followers that listen at the moment hear them.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ pub async fn ensure(bus: &Bus) -> Result<(), BusError> {
     }
 }
 
-/// The stream as we want it: in memory, for what it holds is worth nothing after a restart.
+/// The stream with our settings: in memory, for its contents are worth nothing after a restart.
 pub fn stream_config(subjects: &Subjects) -> Config {
     Config {
         name: subjects.events_stream(),

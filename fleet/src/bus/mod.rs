@@ -1,10 +1,9 @@
-//! NATS: the bell. Nothing here decides anything; whatever it loses, the sweep finds in Postgres.
+//! NATS: the bell. It decides nothing; whatever it loses, the sweep finds in Postgres.
 
 pub mod backlog;
 pub mod connect;
 pub mod drift;
 pub mod events;
-pub mod mark;
 pub mod orphans;
 pub mod prefix;
 pub mod publish;
@@ -12,6 +11,7 @@ pub mod pull;
 mod refusal;
 pub mod stranded;
 pub mod topology;
+pub mod watermark;
 
 use crate::owner::ForeignLedger;
 
@@ -21,16 +21,16 @@ pub enum BusError {
     /// No server answered in time.
     #[error("{doing}: NATS did not answer")]
     Unavailable {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
-        /// Why, where the client says.
+        /// The cause, where the client has one.
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
     /// The user's permissions do not allow it.
     #[error("{doing}: NATS does not allow it: {what}")]
     Denied {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// What the server said.
         what: String,
@@ -41,16 +41,16 @@ pub enum BusError {
     /// The URL cannot be read.
     #[error("NATS_URL is not a nats:// URL")]
     BadUrl,
-    /// What lies under the prefix is not ours to touch.
+    /// Another ledger's watermark is stored for the prefix.
     #[error(transparent)]
     ForeignLedger(Box<ForeignLedger>),
-    /// What lies in the place of the ledger's mark is none: it may be another ledger's, written by a later release.
+    /// The stored watermark cannot be read: it may be another ledger's, written by a later release.
     #[error(
         "stream {stream} keeps which ledger the prefix belongs to, and what lies there cannot be read: use the release that wrote \
          it, or another --prefix (TOOLFLEET_PREFIX); where no other ledger uses this prefix, empty the stream (nats stream purge \
          {stream})"
     )]
-    UnreadableMark {
+    UnreadableWatermark {
         /// The stream's name.
         stream: String,
         /// Why it cannot be read.
@@ -59,7 +59,7 @@ pub enum BusError {
 }
 
 impl BusError {
-    /// What we were doing did not work out, and why.
+    /// The error of a failed request, and its cause.
     pub fn unavailable(
         doing: &'static str,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,7 +1,7 @@
-//! Orphans: messages that the stream holds and that no worker will ever get.
+//! Orphans: messages in the stream that no worker will ever get.
 //!
-//! The stream is a set, so a pointer that is there cannot be published again: an orphan would keep its call waiting for
-//! ever. What nats-server 2.15 does was tried by putting older copies of its files back while it was down:
+//! The stream is a set, so a pointer that is in it cannot be published again: an orphan would keep its call waiting for ever.
+//! What nats-server 2.15 does was tried by restoring older copies of its files while it was down:
 //!
 //! | what is older | what it does | orphans |
 //! |---|---|---|
@@ -9,12 +9,12 @@
 //! | the consumer only, or it is gone | delivers again what is still there | none |
 //! | the messages only | believes the consumer, cut off at the stream's last message | everything that the copy brought back and the consumer had acknowledged |
 //!
-//! In a work queue an acknowledged message is removed. So whatever lies at or below the consumer's acknowledgement floor
-//! and is there all the same is an orphan, however busy the queue is meanwhile. Removing lags a little behind
-//! acknowledging, which is why only what is seen in two looks counts.
+//! In a work queue an acknowledged message is removed. So a message at or below the consumer's acknowledgement floor that still
+//! exists is an orphan, however busy the queue is. Removal lags a little behind acknowledgement, so only what two looks see
+//! counts.
 //!
-//! What lies above that floor and reaches nobody all the same, and what the stream counts and cannot even read, is found by
-//! its call's age, not here: see [`super::stranded`].
+//! A message above that floor that is never delivered, and a message that the stream counts and cannot read, are found by their
+//! call's age, not here: see [`super::stranded`].
 //!
 //! Purging costs time and nothing else: Postgres has every call, and the sweep publishes those that are still queued.
 
@@ -23,20 +23,20 @@ use async_nats::jetstream::{context::ConsumerInfoErrorKind, stream::LastRawMessa
 use super::{BusError, backlog::stream, connect::Bus, topology};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
-/// What one look at a queue saw.
+/// One look at a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// The sequence of the queue's oldest message.
     pub oldest: Option<u64>,
-    /// Up to here everything was acknowledged.
+    /// The sequence up to which everything was acknowledged.
     pub floor: u64,
-    /// Up to here everything was delivered.
+    /// The sequence up to which everything was delivered.
     pub delivered: u64,
-    /// The last sequence that the stream gave.
+    /// The last sequence in the stream.
     pub last: u64,
 }
 
-/// What there is to repair.
+/// What must be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
     /// The queue's messages below this sequence are orphans.
@@ -49,7 +49,7 @@ pub enum Repair {
 }
 
 impl Look {
-    /// What both this look and the one before say. Moments that pass by themselves are not the same twice.
+    /// What both this look and the one before show. A state that passes by itself is not the same twice.
     pub fn repair(self, before: Self) -> Option<Repair> {
         let ahead = |look: Self| look.delivered > look.last;
         if ahead(self) && ahead(before) {

@@ -1,4 +1,4 @@
-//! Holding a prefix for a ledger: no other ledger's process hears its callers or pulls its pointers. [`crate::owner`] decides.
+//! Holds a prefix for a ledger: no other ledger's process hears its callers or pulls its pointers. [`crate::owner`] decides.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{
     BusError,
     connect::Bus,
-    mark::{self, Recalled},
+    watermark::{self, Recalled},
 };
 use crate::{
-    owner::{ForeignLedger, LedgerName, LeftMark, PrefixOwner, owner},
-    standing::Mark,
+    lost_writes::Watermark,
+    owner::{ForeignLedger, LedgerName, LeftWatermark, PrefixOwner, owner},
     telemetry::report,
 };
 
-/// How often a process looks whose its prefix is while it runs.
+/// How often a running process checks which ledger its prefix belongs to.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a mark is left again because another came between. Only dispatchers of this ledger do that, each with a mark
-/// that does as well.
+/// How often publishing a watermark is tried again because another dispatcher of this ledger came first. Its watermark serves
+/// as well.
 const TRIES_MAX: usize = 16;
 
-/// A prefix, as this process claims it for its ledger. Clones share the connection.
+/// The claim of this process to a prefix, for its ledger. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct PrefixClaim {
     bus: Bus,
@@ -29,62 +29,66 @@ pub struct PrefixClaim {
 }
 
 impl PrefixClaim {
-    /// Of the bus's prefix for this ledger. Nothing is asked yet.
+    /// For the bus's prefix and this ledger. Sends nothing yet.
     pub const fn new(bus: Bus, ledger: LedgerName) -> Self {
         Self { bus, ledger }
     }
 
-    /// What the fleet remembers of this ledger, before anything is written to it.
+    /// The watermark that NATS keeps of this ledger. For the start, before anything is written.
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
-    pub async fn recall(&self) -> Result<Option<Mark>, BusError> {
-        let left = mark::recall(&self.bus).await?.left;
+    /// The prefix is another ledger's, or the watermark cannot be read; or NATS does not answer, or does not allow it.
+    pub async fn recall(&self) -> Result<Option<Watermark>, BusError> {
+        let left = watermark::recall(&self.bus).await?.left;
         match owner(self.ledger.id, left) {
             PrefixOwner::Free => Ok(None),
-            PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => Ok(Some(mark)),
+            PrefixOwner::Unnamed(watermark) | PrefixOwner::Ours(watermark) => Ok(Some(watermark)),
             PrefixOwner::Foreign(theirs) => Err(self.foreign(theirs)),
         }
     }
 
-    /// Leaves this mark, unless a later one of this ledger lies there: from then on the prefix is this ledger's.
+    /// Publishes this watermark, unless NATS has a later one of this ledger. From then on the prefix is this ledger's.
     ///
-    /// Of several ledgers that do it at once, one succeeds. Cancel-safe, and safe to repeat.
+    /// If several ledgers do it at once, one succeeds. Cancel-safe, and safe to repeat.
     ///
     /// # Errors
     ///
-    /// The prefix is another ledger's, or that cannot be read; or NATS does not answer, or does not allow it.
-    pub async fn hold(&self, mark: &Mark) -> Result<(), BusError> {
+    /// The prefix is another ledger's, or the watermark cannot be read; or NATS does not answer, or does not allow it.
+    pub async fn hold(&self, watermark: &Watermark) -> Result<(), BusError> {
         for _ in 0..TRIES_MAX {
-            let Recalled { left, sequence } = mark::recall(&self.bus).await?;
+            let Recalled { left, sequence } = watermark::recall(&self.bus).await?;
             match owner(self.ledger.id, left) {
                 PrefixOwner::Foreign(theirs) => return Err(self.foreign(theirs)),
-                PrefixOwner::Ours(left) if !mark.is_after(&left) => return Ok(()),
+                PrefixOwner::Ours(left) if !watermark.is_after(&left) => return Ok(()),
                 PrefixOwner::Ours(_) | PrefixOwner::Unnamed(_) => {}
-                PrefixOwner::Free => mark::ensure(&self.bus).await?,
+                PrefixOwner::Free => watermark::ensure(&self.bus).await?,
             }
-            if mark::replace(&self.bus, &self.left(mark), sequence).await? {
+            if watermark::replace(&self.bus, &self.left(watermark), sequence).await? {
                 return Ok(());
             }
         }
         let busy = "others leave theirs all the time";
-        Err(BusError::unavailable("leave the ledger's mark", busy))
+        Err(BusError::unavailable("leave the ledger's watermark", busy))
     }
 
-    /// Takes the prefix from the ledger whose mark was recalled, for this one.
+    /// Takes the prefix from the ledger whose watermark was recalled, for this one.
     ///
-    /// False: something else lies there by now, and stays; where it is a mark of the same ledger, that one lives.
+    /// False: NATS has another watermark by now, and keeps it; if it is one of the same ledger, that ledger has live processes.
     /// Cancel-safe: it is taken or it is not, and the next look finds out.
     ///
     /// # Errors
     ///
     /// NATS does not answer, or does not allow it.
-    pub async fn take_over(&self, recalled: &Recalled, mark: &Mark) -> Result<bool, BusError> {
-        mark::replace(&self.bus, &self.left(mark), recalled.sequence).await
+    pub async fn take_over(
+        &self,
+        recalled: &Recalled,
+        watermark: &Watermark,
+    ) -> Result<bool, BusError> {
+        watermark::replace(&self.bus, &self.left(watermark), recalled.sequence).await
     }
 
-    /// Waits until the process is told to stop, or finds that its prefix is another ledger's: nats-server was replaced, say.
+    /// Waits until the process is told to stop, or until its prefix is another ledger's, as after a replacement of nats-server.
     /// Looks every second, and at once after a reconnection.
     ///
     /// # Errors
@@ -115,8 +119,9 @@ impl PrefixClaim {
             tokio::select! {
                 looked = look => match looked {
                     Ok(()) => unreadable = false,
-                    // It stays, and no process starts until a person has looked at it; this one holds the prefix already.
-                    Err(error @ BusError::UnreadableMark { .. }) if !unreadable => {
+                    // It stays until a person has looked at it, and no process starts meanwhile. This one goes on, for it holds
+                    // the prefix already.
+                    Err(error @ BusError::UnreadableWatermark { .. }) if !unreadable => {
                         tracing::error!(error = report(&error), "no process of this prefix can be started");
                         unreadable = true;
                     }
@@ -129,7 +134,7 @@ impl PrefixClaim {
                         "NATS does not say whose the prefix is; the next look does"
                     ),
                 },
-                // A question that was under way is not answered any more.
+                // A question that was under way gets no answer any more.
                 changed = epoch.changed(), if told => {
                     told = changed.is_ok();
                     ticks.reset_immediately();
@@ -138,11 +143,11 @@ impl PrefixClaim {
         }
     }
 
-    fn left(&self, mark: &Mark) -> LeftMark {
-        LeftMark {
-            mark: Mark {
+    fn left(&self, watermark: &Watermark) -> LeftWatermark {
+        LeftWatermark {
+            watermark: Watermark {
                 ledger_id: Some(self.ledger.id),
-                ..mark.clone()
+                ..watermark.clone()
             },
             place: self.ledger.place.clone(),
         }

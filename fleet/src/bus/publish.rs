@@ -1,9 +1,9 @@
-//! Publish pointers, pipelined: nothing waits for the stream's answer, and nothing is lost when there is none.
+//! Publishes pointers, pipelined: no call waits for the stream's answer, and a missing answer loses nothing.
 //!
-//! Answers come back on one inbox and are only counted; each carries in its subject when the call was committed. Under load
-//! only some publications ask for one: a stream that refuses them refuses the sample, too.
-//! A pointer that the stream refused because it is there already is a success (10077); whether that can be believed of one
-//! that has waited for long is asked elsewhere ([`super::stranded`]).
+//! Answers come back on one inbox and are only counted; the subject of each contains when its call was committed. Under load
+//! only some publications ask for an answer: a stream that refuses pointers refuses the sample too. A pointer that the stream
+//! refused as a duplicate (10077) is a success. Whether that is true of a pointer that has waited long is checked elsewhere
+//! ([`super::stranded`]).
 
 use std::{
     error::Error as _,
@@ -35,9 +35,9 @@ pub struct Publisher {
     client: Client,
     subjects: Subjects,
     inbox: String,
-    /// When an answer was last asked for.
+    /// When an answer was last requested.
     asked: Arc<AtomicU64>,
-    /// Pointers may have been lost.
+    /// Whether pointers may have been lost.
     suspect: Arc<AtomicBool>,
 }
 
@@ -45,11 +45,11 @@ impl Publisher {
     const SEND_TIMEOUT: Duration = Duration::from_secs(2);
     const ASKED_EVERY: Duration = Duration::from_millis(1);
 
-    /// Makes a publisher and the future that counts its answers until the client is gone. The caller owns that future.
+    /// Makes a publisher, and the future that counts its answers until the client ends. The caller runs that future.
     ///
     /// # Errors
     ///
-    /// NATS does not take the subscription.
+    /// NATS does not accept the subscription.
     pub async fn new(
         bus: &Bus,
     ) -> Result<(Self, impl Future<Output = ()> + Send + use<>), BusError> {
@@ -76,12 +76,12 @@ impl Publisher {
         self.suspect.store(true, Ordering::Relaxed);
     }
 
-    /// Whether pointers may have been lost since this was last asked.
+    /// Whether pointers may have been lost since the last call of this function.
     pub fn take_suspicion(&self) -> bool {
         self.suspect.swap(false, Ordering::Relaxed)
     }
 
-    /// Hands one pointer to the connection; false when it could not: the sweep publishes it later.
+    /// Gives one pointer to the connection. False when it could not: the sweep publishes it later.
     ///
     /// Cancel-safe.
     pub async fn publish(&self, queue: &QueueName, n: i32, pointer: &Pointer) -> bool {
@@ -94,7 +94,7 @@ impl Publisher {
                 None => self.client.publish(subject, body).await,
             }
         };
-        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
         let sending = tokio::time::timeout(Self::SEND_TIMEOUT, sending).await;
         let sent = matches!(sending, Ok(Ok(())));
         if !sent {
@@ -106,10 +106,10 @@ impl Publisher {
 }
 
 impl Publisher {
-    /// The time, if this publication is to be answered: one in [`Self::ASKED_EVERY`].
+    /// The time, if this publication asks for an answer: one does in [`Self::ASKED_EVERY`].
     fn asks_now(&self) -> Option<u64> {
         let (now, last) = (unix_micros(), self.asked.load(Ordering::Relaxed));
-        // A clock that was put back asks again, too.
+        // A clock that was set back asks again too.
         let asks = now.abs_diff(last) >= Self::ASKED_EVERY.as_micros() as u64;
         if asks {
             self.asked.store(now, Ordering::Relaxed);
@@ -118,14 +118,14 @@ impl Publisher {
     }
 }
 
-/// A pointer by what its subject says.
+/// A pointer, by its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Numbered {
-    /// Which consumer gets it.
+    /// The queue, whose consumer gets it.
     pub queue: QueueName,
-    /// Whose it is.
+    /// The call.
     pub call: CallId,
-    /// Its number.
+    /// Its publication number.
     pub n: i32,
 }
 
@@ -135,20 +135,20 @@ impl Numbered {
     }
 }
 
-/// What the stream said to pointers that were published one by one.
+/// The stream's answers to pointers that were published one by one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Published {
-    /// So many it took.
+    /// How many it stored.
     pub taken: usize,
-    /// These it had already, by its own account.
+    /// Those that it says it had already.
     pub there: Vec<Numbered>,
 }
 
-/// Publishes pointers and waits for the stream's answer to each; a window of them is under way at a time.
+/// Publishes pointers and waits for the stream's answer to each, with a window of them under way at a time.
 ///
 /// # Errors
 ///
-/// The stream does not answer or refuses one. Those before it are published; publishing them again is safe.
+/// The stream does not answer, or refuses one. Those before it are published; publishing them again is safe.
 pub async fn publish_all(
     bus: &Bus,
     pointers: impl IntoIterator<Item = (QueueName, i32, Pointer)>,
@@ -178,7 +178,7 @@ pub async fn publish_all(
     Ok(published)
 }
 
-/// Far below the 5,000 at which the client itself waits for answers that nobody takes.
+/// Far below 5,000, where the client itself begins to wait for answers that no task reads.
 const WINDOW: usize = 256;
 
 fn is_there(refused: &PublishError) -> bool {
@@ -232,7 +232,7 @@ async fn count_answers(mut answers: Subscriber, suspect: Arc<AtomicBool>) {
     }
 }
 
-/// The process's clock, for measuring a lag within one process. What is stored has Postgres's time.
+/// The process's clock, for measuring a lag within one process. Stored times are Postgres's.
 #[expect(
     clippy::disallowed_methods,
     reason = "measures a lag within one process, decides nothing"

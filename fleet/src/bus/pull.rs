@@ -1,7 +1,7 @@
-//! Pull exactly as many messages as there are free slots; the permit of a slot travels with its message.
+//! Pulls exactly as many messages as there are free slots; the permit of a slot travels with its message.
 //!
-//! Raw pulls with idle heartbeats on one inbox. The client's own `fetch` and `batch` lose a wake-up after a heartbeat,
-//! and `messages()` prefetches hundreds, whose acknowledgement time then runs out in our memory (async-nats 0.51).
+//! Raw pulls with idle heartbeats on one inbox. The client's own `fetch` and `batch` lose a wake-up after a heartbeat, and
+//! `messages()` prefetches hundreds, whose acknowledgement time then runs out in our memory (async-nats 0.51).
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use tokio_util::sync::CancellationToken;
 use super::{BusError, connect::Bus};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
-/// A message and the slot it will be worked in. Dropping it frees the slot.
+/// A message, and the slot for its attempt. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Delivered {
     /// The message's body.
     pub body: Bytes,
-    /// How to answer for it.
+    /// Acknowledges it.
     pub acker: Acker,
     /// The slot.
     pub permit: OwnedSemaphorePermit,
 }
 
-/// Says what is to become of a message.
+/// Tells NATS what becomes of a message.
 #[derive(Debug, Clone)]
 pub struct Acker {
     client: Client,
@@ -36,12 +36,12 @@ pub struct Acker {
 }
 
 impl Acker {
-    /// The message is dealt with. A lost acknowledgement only means that it comes again.
+    /// The message is done with. If the acknowledgement is lost, the message comes again.
     pub async fn ack(&self) {
         self.say("+ACK".into()).await;
     }
 
-    /// The message is to come again after a pause.
+    /// Deliver the message again after a pause.
     pub async fn again_after(&self, pause: Duration) {
         self.say(format!("-NAK {{\"delay\": {}}}", pause.as_nanos()).into())
             .await;
@@ -56,7 +56,7 @@ impl Acker {
         let Some(reply) = self.reply.clone() else {
             return;
         };
-        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
         let saying =
             tokio::time::timeout(Duration::from_secs(2), self.client.publish(reply, word)).await;
         if !matches!(saying, Ok(Ok(()))) {
@@ -72,13 +72,13 @@ pub struct Puller {
     inbox: String,
     subject: String,
     slots: Arc<Semaphore>,
-    /// How many there are.
+    /// How many slots there are.
     all: usize,
-    /// Of those that are free.
+    /// The permits of free slots.
     permits: Vec<OwnedSemaphorePermit>,
-    /// Messages asked for and not yet delivered.
+    /// Messages that were requested and not yet delivered.
     asked: usize,
-    /// The pulls that may be open. A status of another one is about what was forgotten with a lost connection.
+    /// The pulls that may be open. A status of any other pull is about one that was forgotten with a lost connection.
     pulls: HashMap<u64, Instant>,
     last_pull: u64,
     heard: Instant,
@@ -89,10 +89,10 @@ impl Puller {
     const HEARTBEAT: Duration = Duration::from_secs(5);
     /// Two and a half heartbeats: the pull is gone.
     const SILENCE_MAX: Duration = Duration::from_millis(12_500);
-    /// After an error status, so that a missing stream is not asked thousands of times a second.
+    /// The pause after an error status, so that a missing stream is not asked thousands of times a second.
     const PAUSE: Duration = Duration::from_millis(200);
 
-    /// A puller that has so many slots, at least one.
+    /// A puller with so many slots, at least one.
     pub fn new(bus: &Bus, queue: &QueueName, slots: usize) -> Self {
         let slots = slots.max(1);
         let stream = bus.subjects.jobs_stream();
@@ -113,11 +113,11 @@ impl Puller {
         }
     }
 
-    /// Delivers until `intake` is cancelled. What was asked for and still arrives after that goes back at once.
+    /// Delivers until `intake` is cancelled. Messages that were requested and arrive after that are given back at once.
     ///
     /// # Errors
     ///
-    /// NATS does not take the subscription.
+    /// NATS does not accept the subscription.
     pub async fn run(
         mut self,
         bus: &Bus,
@@ -130,7 +130,7 @@ impl Puller {
         let mut epoch = bus.epoch();
         loop {
             if bus.is_connected() {
-                // While disconnected the client would keep every pull and send them all at once.
+                // While disconnected the client would keep every pull and send all of them at once.
                 self.ask().await;
             }
             tokio::select! {
@@ -143,12 +143,12 @@ impl Puller {
                     self.permits.extend(permit);
                 }
                 () = sleep_until(self.heard + Self::SILENCE_MAX), if self.asked > 0 => self.forget(),
-                // A new connection: the server has forgotten what we asked for.
+                // A new connection: the server has forgotten our pulls.
                 changed = epoch.changed() => match changed {
                     Ok(()) => self.forget(),
                     Err(_client_is_gone) => break,
                 },
-                // Nothing else wakes us when the client has its connection back before it says so.
+                // No other event wakes this loop when the client is connected again before it says so.
                 () = tokio::time::sleep(Self::PAUSE), if !bus.is_connected() => {}
             }
         }
@@ -156,7 +156,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Asks for what is free, in portions worth a message.
+    /// Requests as many messages as slots are free, in portions that are worth a request.
     async fn ask(&mut self) {
         while let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             self.permits.push(permit);
@@ -175,7 +175,7 @@ impl Puller {
         let asking = self
             .client
             .publish_with_reply(self.subject.clone(), inbox, request.into());
-        // A connection that is down takes a bounded number of messages and then blocks for ever.
+        // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
         if matches!(
             tokio::time::timeout(Duration::from_secs(2), asking).await,
             Ok(Ok(()))
@@ -191,7 +191,7 @@ impl Puller {
         self.heard = Instant::now();
     }
 
-    /// The server knows nothing of our pulls any more.
+    /// The server has no pull of ours any more.
     fn forget(&mut self) {
         self.asked = 0;
         self.pulls.clear();
@@ -218,7 +218,7 @@ impl Puller {
                             refused.0.acker.again_after(Duration::ZERO).await;
                         }
                     }
-                    // An older pull was still alive at the server: more came than there are slots.
+                    // An older pull was still open at the server, so more messages came than there are slots.
                     None => acker.again_after(Self::PAUSE).await,
                 }
             }
@@ -247,7 +247,7 @@ impl Puller {
         }
     }
 
-    /// Gives back what arrives for pulls that are still open, until the server has nothing more of them in flight.
+    /// Gives back messages that arrive for pulls that are still open, until the server has none of them in flight.
     async fn hand_back(&self, subscription: &mut Subscriber) {
         let giving_back = async {
             let unsubscribed =
@@ -262,7 +262,7 @@ impl Puller {
                 }
             }
         };
-        // Without NATS nothing can be given back; the acknowledgement time runs out instead.
+        // Without NATS nothing can be given back, and the acknowledgement time runs out instead.
         if tokio::time::timeout(Duration::from_secs(2), giving_back)
             .await
             .is_err()

@@ -1,7 +1,7 @@
-//! Stranded pointers: the stream refuses them as there, and no worker ever gets their messages.
+//! Stranded pointers: the stream refuses them as duplicates, and no worker ever gets their messages.
 //!
-//! The stream's word that a pointer is there is not proof that somebody will get it. What nats-server 2.15 does was read in
-//! its file store and tried by damaging its files while it was down:
+//! The stream's answer that it has a pointer does not prove that a worker will get it. What nats-server 2.15 does was read in
+//! its file store, and tried by damaging its files while it was down:
 //!
 //! | what happened | what it does | stranded |
 //! |---|---|---|
@@ -9,12 +9,12 @@
 //! | a record does not fit its checksum | passes over it when it delivers, goes on counting it, and may cut the block off there later | that message, then perhaps all behind it |
 //! | the messages are older than the consumer | believes the consumer (see [`super::orphans`]) | those that are not orphans yet |
 //!
-//! It refuses such a subject until it reads its files anew. It can be asked: for what it lost or cannot read it has no
-//! message. A message that it has, while its consumer has nothing left to give or was acknowledged beyond it, reaches
-//! nobody either. A moment may look the same, so only what is seen in two looks counts.
+//! The server refuses such a subject until it reads its files anew. But it can be asked: it returns no message where it lost or
+//! cannot read one. A message that exists while its consumer has nothing left to deliver, or was acknowledged beyond it, is
+//! never delivered either. For a moment a healthy pointer may look the same, so only what two looks see counts.
 //!
-//! The call then gets a new number, and with it a subject that the stream has never seen. That is always safe: Postgres
-//! decides who runs a call, and whoever comes with the old pointer after all finds it taken.
+//! The call then gets a new number, and with it a subject that the stream has never seen. That is always safe: Postgres decides
+//! which worker runs a call, and a worker that comes with the old pointer after all finds it outdated.
 
 use async_nats::jetstream::{stream::LastRawMessageErrorKind, stream::Stream};
 use futures_util::{StreamExt, TryStreamExt};
@@ -27,12 +27,12 @@ use super::{
 };
 use crate::ids::QueueName;
 
-/// What one look at a pointer that was refused as there saw.
+/// One look at a pointer that was refused as a duplicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointerLook {
-    /// The sequence of its message; `None`: the stream has none that it could give.
+    /// The sequence of its message; `None`: the stream returns none.
     pub message: Option<u64>,
-    /// What the stream holds of its queue; `None` while the consumer is missing.
+    /// The backlog of its queue; `None` while the consumer is missing.
     pub queue: Option<Backlog>,
 }
 
@@ -41,12 +41,12 @@ pub struct PointerLook {
 pub enum Stranded {
     /// The stream lost its message, or cannot read it.
     Unreadable,
-    /// Its message is there, and the consumer believes that it was dealt with.
+    /// Its message exists, and the consumer counts it as acknowledged.
     PassedOver,
 }
 
 impl PointerLook {
-    /// What is wrong, if this is no moment that passes by itself.
+    /// What is wrong, unless this state passes by itself.
     pub fn doubt(self) -> Option<Stranded> {
         let Some(message) = self.message else {
             return Some(Stranded::Unreadable);
@@ -56,17 +56,17 @@ impl PointerLook {
         passed_over.then_some(Stranded::PassedOver)
     }
 
-    /// What both this look and the one before say of the same message, or of none.
+    /// What both this look and the one before show, of the same message or of none.
     pub fn confirms(self, before: Self) -> Option<Stranded> {
         let same = self.message == before.message;
         self.doubt().filter(|_| same && before.doubt().is_some())
     }
 }
 
-/// How many messages are asked for at a time.
+/// How many messages are requested at a time.
 const AT_A_TIME: usize = 16;
 
-/// Looks at pointers. Each queue is looked at once, before its messages.
+/// Looks at pointers; at each queue once, before its messages.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ async fn message(
     }
 }
 
-/// Removes the message of a pointer that was passed over. Safe to repeat.
+/// Removes the message of a pointer that the consumer passed over. Safe to repeat.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ mod tests {
                 assert_eq!(now.confirms(fine), None, "{now:?}");
             }
         }
-        // Removing lags a little behind acknowledging, and another message has another story.
+        // Removal lags a little behind acknowledgement, and a different message proves nothing about this one.
         assert_eq!(removed.confirms(acknowledged), None);
         assert_eq!(published_again.confirms(acknowledged), None);
     }

@@ -11,24 +11,24 @@ use async_nats::jetstream::{
 use super::{
     BusError,
     connect::Bus,
-    mark,
     refusal::{is_gone, is_missing, is_taken},
+    watermark,
 };
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// A message that was not acknowledged for this long is delivered again; the claim refuses what is claimed already.
 pub const ACK_WAIT: Duration = Duration::from_secs(10);
 
-/// Makes the streams and the consumers of these queues where they are missing; changes nothing that is there.
+/// Makes the streams and the consumers of these queues where they are missing; changes nothing that exists.
 ///
-/// The stream of pointers is a set: one message a subject, and publishing again while it is there is refused.
-/// Returns whether it was missing: then nothing is in it.
+/// The stream of pointers is a set: one message for each subject; a duplicate is refused. Returns whether the stream was
+/// missing: then it is empty.
 ///
 /// # Errors
 ///
 /// NATS does not answer, or does not allow it.
 pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
-    mark::ensure(bus).await?;
+    watermark::ensure(bus).await?;
     let doing = "make the stream of pointers";
     let jetstream = jetstream::new(bus.client.clone());
     let name = bus.subjects.jobs_stream();
@@ -70,7 +70,7 @@ pub async fn ensure(bus: &Bus, queues: &[QueueName]) -> Result<bool, BusError> {
     Ok(missing)
 }
 
-/// The stream of pointers, if it is there.
+/// The stream of pointers, if it exists.
 ///
 /// # Errors
 ///
@@ -84,9 +84,9 @@ pub async fn find(bus: &Bus) -> Result<Option<Stream>, BusError> {
     }
 }
 
-/// Deletes the stream with its consumers and makes them anew: what was in it is gone. Safe to repeat.
+/// Deletes the stream with its consumers and makes them again: its messages are lost. Safe to repeat.
 ///
-/// What is published meanwhile finds no stream; the sweep publishes it again.
+/// A pointer that is published meanwhile finds no stream; the sweep publishes it again.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ pub async fn rebuild(bus: &Bus, queues: &[QueueName]) -> Result<(), BusError> {
     ensure(bus, queues).await.map(drop)
 }
 
-/// Deletes a queue's consumer and makes it anew: everything of the queue is delivered again. Safe to repeat.
+/// Deletes a queue's consumer and makes it again: every message of the queue is delivered again. Safe to repeat.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ pub async fn remake_consumer(bus: &Bus, queue: &QueueName) -> Result<(), BusErro
     ensure(bus, std::slice::from_ref(queue)).await.map(drop)
 }
 
-/// The stream as we want it.
+/// The stream with our settings.
 pub fn stream_config(subjects: &Subjects) -> Config {
     Config {
         name: subjects.jobs_stream(),
@@ -134,7 +134,7 @@ pub fn stream_config(subjects: &Subjects) -> Config {
     }
 }
 
-/// The consumer of a queue as we want it.
+/// The consumer of a queue with our settings.
 pub fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
     pull::Config {
         durable_name: Some(Subjects::jobs_consumer(queue)),
@@ -143,7 +143,7 @@ pub fn consumer_config(subjects: &Subjects, queue: &QueueName) -> pull::Config {
         ack_wait: ACK_WAIT,
         max_deliver: -1,
         max_ack_pending: 20_000,
-        // Cannot be changed later, and the default of 512 makes a large fleet's pulls fail.
+        // It cannot be changed later, and the default of 512 makes the pulls of a large fleet fail.
         max_waiting: 8192,
         ..pull::Config::default()
     }

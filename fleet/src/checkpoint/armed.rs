@@ -1,4 +1,4 @@
-//! What a test build does at a checkpoint. None of this is in a production build.
+//! What a test build does at a checkpoint. A production build has none of this.
 
 use std::{
     future::poll_fn,
@@ -18,8 +18,8 @@ use nix::{
 
 use super::point::Checkpoint;
 
-/// The variable that arms a process: `claimed`, or `claimed:3` for the third time it gets there. With `claimed:3:stop` it
-/// does not end there but stops, until it gets SIGCONT.
+/// The variable that arms a process: `claimed`, or `claimed:3` for the third time that it gets there. With `claimed:3:stop` the
+/// process is stopped there instead of ended, until it gets SIGCONT.
 pub const VARIABLE: &str = "TOOLFLEET_CHECKPOINT";
 
 struct Armed {
@@ -28,13 +28,13 @@ struct Armed {
     stops: bool,
 }
 
-/// Says that this process got here. An armed one goes no further: nothing is flushed, nothing is told.
+/// Reports that this process got here. An armed process goes no further: nothing is flushed, nothing is sent.
 pub fn reached(point: Checkpoint) {
     static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
     let Some(armed) = ARMED.get_or_init(arm) else {
         return;
     };
-    // Counted down past zero by other threads that get here before the kernel has ended them.
+    // Other threads may count it below zero before the kernel has ended them.
     if armed.at == point && armed.times_left.fetch_sub(1, Ordering::SeqCst) == 1 {
         if armed.stops {
             kill(Pid::this(), Signal::SIGSTOP).expect("a process may stop itself");
@@ -44,10 +44,10 @@ pub fn reached(point: Checkpoint) {
     }
 }
 
-/// Sends a statement, and says that it is on its way: written, and no answer has been acted on. Where processors are scarce
-/// the answer may be there as soon as it was written.
+/// Sends a statement and reports that it is under way: it is written, and no answer has been acted on. On a machine with few
+/// processors the answer may be there as soon as the statement is written.
 ///
-/// The first statement on a connection is still being prepared then, so the one worth stopping at is the second.
+/// The first statement on a connection is still being prepared then, so a test should stop at the second.
 pub async fn under_way<F: Future>(point: Option<Checkpoint>, sending: F) -> F::Output {
     let mut sending = pin!(sending);
     let first = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await;
@@ -87,9 +87,10 @@ fn arm() -> Option<Armed> {
     })
 }
 
-/// Ends the process where it stands.
+/// Ends the process at once.
 fn end(point: Checkpoint) -> ! {
-    // For the test that started it, for other things may kill a process too. If this line cannot be written, that test fails.
+    // For the test that started the process, because other things may kill a process too. If this line cannot be written, that
+    // test fails.
     writeln!(std::io::stderr(), "stopped at checkpoint {point}").unwrap_or_default();
     kill(Pid::this(), Signal::SIGKILL).expect("a process may kill itself");
     // Not reached: the signal is delivered before the call returns.

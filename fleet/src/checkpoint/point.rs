@@ -1,4 +1,4 @@
-//! The gaps between two steps: their names, whose they are, and what a process that stops there leaves.
+//! The gaps between two steps: their names, the role that has them, and what a process that stops there leaves behind.
 
 use crate::call::words;
 
@@ -14,7 +14,7 @@ words! {
         Committed = "committed",
         /// The pointer was handed to NATS; the caller was not told.
         Published = "published",
-        /// A caller who waits is about to be told what came of the call.
+        /// A waiting caller is about to get the outcome of the call.
         Decided = "decided",
         /// The caller was told.
         Answered = "answered",
@@ -68,19 +68,19 @@ words! {
 }
 
 words! {
-    /// Whose step it is.
+    /// The role whose step it is.
     Role {
-        /// A dispatcher, for a caller.
+        /// A dispatcher, while it serves a caller.
         Dispatcher = "dispatcher",
         /// A worker.
         Worker = "worker",
-        /// A dispatcher, for no single caller.
+        /// A dispatcher, in its sweep.
         Sweep = "sweep",
     }
 }
 
 impl Checkpoint {
-    /// Whose step it is.
+    /// The role whose step it is.
     pub const fn role(self) -> Role {
         match self {
             Self::Validated
@@ -113,8 +113,8 @@ impl Checkpoint {
         }
     }
 
-    /// Whether the process that stops here leaves an attempt that may have started; `None`: that is open until Postgres is
-    /// asked. Only such an attempt puts a `once` call in doubt.
+    /// Whether a process that stops here leaves an attempt that may have started; `None`: only Postgres can tell. Only such an
+    /// attempt puts a `once` call in doubt.
     pub const fn leaves_an_attempt(self) -> Option<bool> {
         match self {
             Self::Claimed | Self::Acked | Self::Starting | Self::Executed => Some(true),

@@ -1,6 +1,6 @@
-//! What a model and its program are told about tools: definitions in the shape their API wants, and how to read answers.
+//! What a model and its program are told about tools: definitions in the shape that their API takes, and how to read answers.
 //!
-//! A tool has one name everywhere: ours fit the rule of every vendor, so whatever a model calls is the tool's own name.
+//! A tool has one name everywhere: our names fit the rule of every vendor, so the name that a model calls is the tool's own.
 
 mod instructions;
 mod nulls;
@@ -29,12 +29,12 @@ words! {
         Anthropic = "anthropic",
         /// The `tools` of an MCP `tools/list` result.
         Mcp = "mcp",
-        /// Everything a caller may know, for programs.
+        /// Everything that a caller may know, for programs.
         Full = "full",
     }
 }
 
-/// The definitions of these tools as a JSON array, sorted by name. Nothing about how a tool is run is in them.
+/// The definitions of these tools as a JSON array, sorted by name. They contain nothing about how a tool is run.
 pub fn definitions<'a>(tools: impl Iterator<Item = &'a Manifest>, format: Format) -> Value {
     sorted(tools)
         .into_iter()
@@ -47,7 +47,7 @@ pub fn definitions<'a>(tools: impl Iterator<Item = &'a Manifest>, format: Format
 pub struct StrictDefinitions {
     /// All of them, sorted by name.
     pub tools: Vec<Value>,
-    /// Those that stand there with `"strict": false`.
+    /// The tools among them that have `"strict": false`.
     pub not_strict: Vec<NotStrict>,
 }
 
@@ -56,11 +56,11 @@ pub struct StrictDefinitions {
 pub struct NotStrict {
     /// The tool.
     pub name: ToolName,
-    /// Where in its schema, and why.
+    /// The place in its schema, and the reason.
     pub reason: String,
 }
 
-/// The definitions of these tools for `OpenAI`'s strict mode, in which a model cannot send what does not fit.
+/// The definitions of these tools for `OpenAI`'s strict mode, in which a model cannot send arguments that do not fit.
 pub fn strict_definitions<'a>(tools: impl Iterator<Item = &'a Manifest>) -> StrictDefinitions {
     let mut listed = StrictDefinitions {
         tools: Vec::new(),
@@ -110,7 +110,7 @@ fn mcp(tool: &Manifest, schema: Value) -> Value {
         "inputSchema": schema,
         "annotations": annotations(tool.effect),
     });
-    // The only kind of answer that MCP takes for structured content.
+    // The only kind of answer that MCP takes as structured content.
     let answer = tool.output_schema.as_ref();
     if let Some(answer) = answer.filter(|schema| schema.get("type") == Some(&json!("object"))) {
         definition["outputSchema"] = bare(answer.clone());
@@ -138,7 +138,7 @@ fn full(tool: &Manifest, schema: Value) -> Value {
     definition
 }
 
-/// The input schema without the argument that carries the downstream key: we fill it in, a model need not know it.
+/// The input schema without the argument that carries the downstream key: the fleet fills it in, so a model need not know it.
 fn shown_schema(tool: &Manifest) -> Value {
     let mut schema = bare(tool.input_schema.clone());
     let argument = tool
@@ -154,7 +154,7 @@ fn shown_schema(tool: &Manifest) -> Value {
     schema
 }
 
-/// A schema without what is said about the document: vendors take a fragment, and some refuse more.
+/// A schema without keywords about the document: vendors take a fragment, and some refuse more.
 fn bare(mut schema: Value) -> Value {
     if let Some(keywords) = schema.as_object_mut() {
         for about_the_document in ["$schema", "$id", "$comment"] {
@@ -164,7 +164,7 @@ fn bare(mut schema: Value) -> Value {
     schema
 }
 
-/// MCP's hints. A write may overwrite, and may reach beyond this system: nothing here knows better.
+/// MCP's hints. A write may overwrite, and may reach beyond this system: the fleet does not know better.
 fn annotations(effect: Effect) -> Value {
     let (read_only, idempotent) = match effect {
         Effect::Read => (true, true),

@@ -1,4 +1,4 @@
-//! How many nulls could stand for optional properties in one call: the door leaves out a bounded number.
+//! How many nulls could stand for optional properties in one call: the door removes only a bounded number.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl<'a> Nulls<'a> {
         self.referred("#")
     }
 
-    /// In a value of this schema; without end is `u32::MAX`.
+    /// In a value of this schema; `u32::MAX` if there is no bound.
     pub(super) fn count(&mut self, schema: &Value) -> u32 {
         let list = |word: &str| {
             let all = schema.get(word).and_then(Value::as_array);

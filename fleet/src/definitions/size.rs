@@ -4,19 +4,19 @@ use serde_json::Value;
 
 use crate::arguments::keywords::{types, values};
 
-/// Levels of objects and arrays inside one another.
+/// The most levels of nested objects and arrays.
 const LEVELS_MAX: usize = 10;
-/// Properties in all.
+/// The most properties in all.
 const PROPERTIES_MAX: usize = 5_000;
-/// Allowed values in all.
+/// The most enum values in all.
 const VALUES_MAX: usize = 1_000;
-/// Characters of all names and allowed values.
+/// The most characters of all names and enum values.
 const CHARACTERS_MAX: usize = 120_000;
-/// Characters of one enum with more than [`LONG_ENUM`] values.
+/// The most characters of one enum with more than [`LONG_ENUM`] values.
 const LONG_ENUM_CHARACTERS_MAX: usize = 15_000;
 const LONG_ENUM: usize = 250;
 
-/// How large a strict schema is, as its limits count.
+/// The size of a strict schema, as its limits count.
 #[derive(Default)]
 pub(super) struct Size {
     levels: usize,

@@ -1,8 +1,8 @@
-//! A schema in the subset that `OpenAI`'s strict mode enforces, if nothing is lost by that.
+//! Converts a schema into the subset that `OpenAI`'s strict mode enforces, if that loses nothing.
 //!
-//! There every property is required, so an optional one becomes one that may be null, and its null is left out again at
-//! the door. What only narrows a value and is not in the subset is said in the description and still checked at the door.
-//! What would change which arguments a model can send makes the tool one that is not strict.
+//! Strict mode requires every property. So an optional property becomes one that may be null, and the door removes its null
+//! again. A keyword that only narrows a value and is not in the subset goes into the description, and the door still checks it.
+//! Where the conversion would change which arguments a model can send, the tool is not strict.
 
 mod optional;
 mod place;
@@ -19,9 +19,9 @@ use crate::{
     manifest::Manifest,
 };
 
-/// Nulls that the door leaves out of one call.
+/// The most nulls that the door removes from one call.
 const NULLS_MAX: u32 = 64;
-/// Bytes of one constraint that is said in a description.
+/// The most bytes of one constraint in a description.
 const WORDS_BYTES_MAX: usize = 120;
 
 const FORMATS: [&str; 9] = [
@@ -36,7 +36,7 @@ const FORMATS: [&str; 9] = [
     "uuid",
 ];
 
-/// The schema that a model gets of this tool in strict mode, or why it gets none: where, and what stands in the way.
+/// The strict schema of this tool, or the reason that it has none: the place, and what is in the way.
 pub(super) fn schema(shown: &Value, tool: &Manifest) -> Result<Value, String> {
     let strict = Strict { root: shown, tool };
     let schema = strict.root()?;
@@ -111,7 +111,7 @@ impl Strict<'_> {
                 {
                     strict.insert(keyword.to_owned(), value.clone());
                 }
-                // Groups with flags and classes of characters are spelt differently there.
+                // Groups with flags and classes of characters are written differently there.
                 "pattern"
                     if value.as_str().is_some_and(|pattern| {
                         !pattern.contains("(?") && !pattern.contains("\\p")
@@ -120,7 +120,7 @@ impl Strict<'_> {
                     strict.insert(keyword.to_owned(), value.clone());
                 }
                 "$ref" => {
-                    // Not into one: what stands inside is written anew.
+                    // Not into one that is converted, for its contents change.
                     let known = |target: &str| {
                         let name = ["#/$defs/", "#/definitions/"]
                             .iter()
@@ -147,7 +147,7 @@ impl Strict<'_> {
                     let value = value.to_string();
                     words.push(format!("{keyword} {}", shorten(&value, WORDS_BYTES_MAX)));
                 }
-                // Properties are looked at together; the rest says nothing about which values fit.
+                // Properties are handled together; the other keywords do not say which values fit.
                 "properties"
                 | "required"
                 | "additionalProperties"
@@ -264,11 +264,11 @@ impl Strict<'_> {
     }
 }
 
-/// With a type, which strict mode wants beside every enum and constant.
+/// Adds the type, which strict mode requires beside every enum and constant.
 fn typed(mut strict: Keywords, place: &str) -> Result<Keywords, String> {
     let has = |word: &str| strict.contains_key(word);
     if has("anyOf") || has("$ref") {
-        // Nothing may stand beside them but a description.
+        // Only a description may stand beside them.
         return if strict.len() == 1 {
             Ok(strict)
         } else {
@@ -303,7 +303,7 @@ fn typed(mut strict: Keywords, place: &str) -> Result<Keywords, String> {
     Ok(strict)
 }
 
-/// A reference cannot have a description beside it; a union can, even of one.
+/// A reference cannot have a description beside it. A union can, even of one alternative.
 fn alone(mut strict: Keywords) -> Keywords {
     if strict.len() > 1
         && let Some(target) = strict.remove("$ref")

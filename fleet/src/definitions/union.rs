@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments::keywords::{required, resolve, types, values};
 
-/// Whether no value fits two of these schemas; `false` also where that is not seen at once.
+/// Whether no value fits two of these schemas. `false` also where that is not obvious.
 pub(super) fn are_disjoint(branches: &[Value], root: &Value) -> bool {
     let branches: Vec<&Value> = branches
         .iter()
@@ -33,7 +33,7 @@ fn differ(one: &Value, other: &Value, root: &Value) -> bool {
     kinds == ["object"] && others == ["object"] && have_discriminator(one, other, root)
 }
 
-/// Whether both demand a property for which they take different values.
+/// Whether both require a property for which they take different values.
 fn have_discriminator(one: &Value, other: &Value, root: &Value) -> bool {
     let properties = |schema: &'_ Value| -> Map<String, Value> {
         let all = schema.get("properties").and_then(Value::as_object);

@@ -1,4 +1,4 @@
-//! The facts about a call that may end it, and what each of them comes to by what is known of the call.
+//! The facts about a call that may end it, and what follows from each, given what is known of the call.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -23,46 +23,47 @@ use crate::{
 /// What happened to a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Fact<'a> {
-    /// It ran: its executor was asked, and the attempt came to this.
+    /// It ran: the executor answered with this outcome.
     Ran(&'a Outcome, Tries<'a>),
     /// It ran, and the platform took the attempt back before anything was started.
     TakenBack {
-        /// Why.
+        /// The reason.
         why: TakenBack,
-        /// The same in words.
+        /// The same reason as a failure.
         failure: &'a ToolFailure,
         /// How many of its attempts were taken back before.
         before: u32,
     },
-    /// It ran, and nothing was started: an attempt before may have had its effect, and the tool would not recognise its key.
+    /// It was claimed, but nothing was started: an earlier attempt may have had its effect, and the tool would not recognise
+    /// its key any more.
     KeyForgotten(&'a ToolFailure),
     /// It ran, and its worker is gone.
     Lost(LostAttempt),
-    /// It is in doubt, and the attempt that it is in doubt about proves after all that it had no effect.
+    /// It is in doubt, and the attempt that left it in doubt now proves that it had no effect.
     Disproved(&'a ToolFailure),
     /// It is queued, and no worker could run its tool with its arguments.
     Refused(&'a ToolFailure),
     /// It is queued, and its time is over.
     Expired {
-        /// What a worker lacked that put it back last.
+        /// What the last worker that put it back lacked.
         obstacle: Option<&'a Obstacle>,
-        /// Whether it is only that its first attempt did not start in time.
+        /// Whether only its wait for the first attempt was too long.
         waited_too_long: bool,
     },
-    /// It is queued, and its caller takes it back. Decided by `toolfleet.cancel`.
+    /// It is queued, and its caller cancels it. Decided by `toolfleet.cancel`.
     Withdrawn {
         /// How many attempts were made.
         attempts: i32,
     },
     /// It is in doubt, and a person or a probe found out whether the effect happened. Decided by `toolfleet.settle`.
     Settled {
-        /// It did.
+        /// Whether the effect happened.
         applied: bool,
     },
 }
 
 impl Ending {
-    /// What a fact comes to. `attempt`: how the attempt ended, where the fact is about one.
+    /// The ending that follows from a fact. `attempt`: how the attempt ended, where the fact is about one.
     pub fn by(
         fact: &Fact<'_>,
         known: &Known,
@@ -83,7 +84,7 @@ impl Ending {
     }
 }
 
-/// What a fact comes to, and the reason that the history has for it.
+/// The kind of ending that follows from a fact, and the reason for the history.
 pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
     let language = known.language;
     match *fact {
@@ -141,14 +142,14 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
                 let happened = Happened::SettledNotApplied;
                 (happened, EffectKnown::NotApplied, "settled_not_applied")
             };
-            // The function has the words of the error, and the result that was found.
+            // The function adds the words of the error, and the result that was found.
             let kind = EndingKind::over(State::InDoubt, happened, effect, None, None);
             (kind, reason)
         }
     }
 }
 
-/// What happens to an open call when Postgres has lost writes; `None`: it stays where it is. Decided by `toolfleet.quarantine`.
+/// What happens to an open call after lost writes; `None`: nothing. Decided by `toolfleet.quarantine`.
 pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) -> Option<Move> {
     match (effect, state) {
         (Effect::Once, State::Queued | State::Running) => Some(Move::Quarantine),
@@ -158,7 +159,7 @@ pub const fn after_lost_writes(state: State, effect: Effect, cancelled: bool) ->
     }
 }
 
-/// The call was taken back while it ran, and this attempt had not started anything.
+/// The call was cancelled while it ran, and this attempt had not started anything.
 fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
     let (untouched, language) = (known.untouched(), known.language);
     let word = OutcomeWord::NotStarted;
@@ -177,7 +178,7 @@ fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
     }
 }
 
-/// A queued call that will not run: over, or in doubt if an attempt before left its effect unknown. `told`: what the error
+/// A queued call that will not run: over, or in doubt if an earlier attempt left its effect unknown. `told`: what the error
 /// says of the effect.
 fn unrun(
     failure: &ToolFailure,

@@ -1,4 +1,4 @@
-//! What is known of a call, whatever happened to it.
+//! What is known of a call, apart from what happened to it.
 
 use super::table::effect_after;
 use crate::{
@@ -6,18 +6,18 @@ use crate::{
     outcome::OutcomeWord,
 };
 
-/// What is known of a call, whatever happened to it.
+/// What is known of a call, apart from what happened to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// What running it again would mean.
     pub effect: Effect,
     /// The language of its messages.
     pub language: Language,
-    /// Whether it was asked to stop while it ran.
+    /// Whether it was cancelled while it ran.
     pub cancelled: bool,
-    /// Whether an attempt before may have had its effect.
+    /// Whether an earlier attempt may have had its effect.
     pub earlier_unknown: bool,
-    /// Whether an attempt before has reported, too late to decide, that it had its effect.
+    /// Whether an earlier attempt has reported, too late to decide, that it had its effect.
     pub applied_late: bool,
 }
 
@@ -27,7 +27,7 @@ impl Known {
         effect_after(self.effect, OutcomeWord::NotStarted)
     }
 
-    /// Whether an attempt before may have had an effect that nothing tells.
+    /// Whether an earlier attempt may have had an effect that nothing proves.
     pub(super) const fn is_doubtful(&self) -> bool {
         self.earlier_unknown && self.effect.may_doubt()
     }

@@ -15,14 +15,14 @@ use crate::{
     wire::{code::Code, message::Message},
 };
 
-/// An attempt whose worker is gone, or that has not ended long after it must have.
+/// An attempt whose worker is gone, or that is long overdue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostAttempt {
     /// Which of the two, and whether the worker was leaving in order.
     pub why: TakenBack,
     /// How many attempts of the call were lost before.
     pub before: u32,
-    /// How many its tool allows.
+    /// How many losses its tool allows.
     pub allowed: u32,
 }
 
@@ -33,7 +33,7 @@ impl LostAttempt {
         let attempt = EndedAttempt::of(known.effect, word, Some(&failure), false, known.language);
         EndedAttempt {
             effect: match known.effect {
-                // Of a read as well: the history has always had this word for an attempt that was lost.
+                // For a read too: the history has always had this word for a lost attempt.
                 Effect::Read => EffectKnown::Unknown,
                 Effect::Idempotent | Effect::Once | Effect::Transaction => attempt.effect,
             },

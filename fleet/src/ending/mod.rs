@@ -1,7 +1,7 @@
 //! **What does a call end as?** The only place that decides it.
 //!
-//! A fact about a call, and what is known of the call, become the ending that the ledger records and the
-//! caller reads: state, outcome, source, effect, result, error, `degraded`.
+//! From a fact about a call, and from what is known of the call, follows the ending that the ledger records and the caller
+//! reads: state, outcome, source, effect, result, error, `degraded`.
 //!
 //! | file | has |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | `moved` | what the ledger says of a call that moved: its envelope and its event |
 //!
 //! The worker's `conclude`, `gate` and `heartbeat` and the dispatcher's sweep state facts; none of them builds an ending. The
-//! state of an ending is where [`crate::state::next`] leads, so no ending can be an illegal move. What the functions of the
-//! database decide by themselves (`settle`, `cancel`, `quarantine`, `toolfleet_tool.succeed`) is a fact here as well, and
+//! state of an ending is the one to which [`crate::state::next`] leads, so no ending can be an illegal move. What the database
+//! functions decide themselves (`settle`, `cancel`, `quarantine`, `toolfleet_tool.succeed`) is a fact here as well, and
 //! `tests/tests/ledger/endings.rs` compares the two cell by cell.
 //!
-//! A new kind of ending is a row of the table and a fact: an answer from the cache, a fallback, an answer by the client's side.
+//! A new kind of ending is a row of the table and a fact: an answer from the cache, a fallback, an answer from the client.
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! What the ledger says of a call that moved, and what is told of it.
+//! A call after a move, as the ledger returns it, and the messages about it.
 
 use time::OffsetDateTime;
 
@@ -19,34 +19,34 @@ use crate::{
 /// A call that an ending has moved.
 #[derive(Debug, Clone)]
 pub struct Moved {
-    /// How often it has moved, this time included.
+    /// Its revision: how often it has moved, this time included.
     pub rev: i32,
     /// When it moved.
     pub moved_at: OffsetDateTime,
-    /// Where it stands now.
+    /// Its new state.
     pub state: State,
     /// Its tool.
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// Who asked.
+    /// The caller's tenant.
     pub tenant: Label,
     /// The caller's session.
     pub session: Option<Label>,
-    /// Who accepted it.
+    /// The dispatcher that accepted it.
     pub dispatcher: DispatcherId,
     /// How many attempts were made.
     pub attempts: i32,
     /// What was changed in the arguments, JSON text.
     pub coercions: Option<String>,
-    /// From acceptance to the first attempt, in milliseconds.
+    /// Milliseconds from acceptance to the first attempt.
     pub queued_ms: i64,
-    /// From there to now, in milliseconds.
+    /// Milliseconds from there to the move.
     pub run_ms: i64,
 }
 
 impl Moved {
-    /// The event that tells of it, if the call is decided by it.
+    /// The event about it, if the call is decided by the move.
     pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
         let (outcome, error) = match kind {
             EndingKind::End { outcome, error, .. } => (*outcome, error.as_deref()),
@@ -68,7 +68,7 @@ impl Moved {
     }
 
     /// The envelope of a call that this ending decided: the same bytes that a later reader makes from the row. `None` where it
-    /// decided nothing, or where a text of it is no JSON.
+    /// decided nothing, or where one of its texts is no JSON.
     pub fn envelope(&self, call: CallId, kind: EndingKind) -> Option<Envelope> {
         let (outcome, source, effect, result, error, degraded) = match kind {
             EndingKind::End {

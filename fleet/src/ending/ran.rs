@@ -1,4 +1,4 @@
-//! A call whose executor was asked: what follows what it said.
+//! What follows from an executor's answer.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -18,14 +18,14 @@ use crate::{
     wire::{code::Code, error::ErrorBody, message::Message},
 };
 
-/// What another attempt would have, apart from what is [`Known`].
+/// What decides about another attempt, besides [`Known`].
 #[derive(Debug, Clone, Copy)]
 pub struct Tries<'a> {
     /// The tool's policy.
     pub policy: &'a RetryPolicy,
-    /// How many attempts tools have spent, this one included.
+    /// How many attempts count against the tool's limit, this one included.
     pub spent: u32,
-    /// Why the platform ended the attempt, where it was not the tool.
+    /// Why the platform ended the attempt, where the tool was not the reason.
     pub taken_back: Option<TakenBack>,
     /// The pause before the next attempt.
     pub pause: Duration,
@@ -35,7 +35,7 @@ pub struct Tries<'a> {
     pub key_remaining: Option<Duration>,
 }
 
-/// What follows what the executor said.
+/// What follows from an executor's answer.
 pub(super) fn after_run(
     outcome: &Outcome,
     tries: &Tries<'_>,

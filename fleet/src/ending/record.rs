@@ -16,29 +16,29 @@ use crate::{
     wire::{code::Code, error::ErrorBody, message::Message},
 };
 
-/// What is to become of a call.
+/// The ending that the ledger is to record for a call.
 #[derive(Debug, Clone)]
 pub struct Ending {
     /// The call.
     pub call_id: CallId,
-    /// What must still hold for it to happen.
+    /// The condition for it.
     pub guard: Guard,
     /// What happens.
     pub kind: EndingKind,
     /// How the attempt ended, where one did.
     pub attempt: Option<EndedAttempt>,
-    /// Who says so: `worker <id>`, `sweep`, …
+    /// The author of the record: `worker <id>`, `sweep`, …
     pub actor: String,
-    /// Why, one word or a short clause.
+    /// The reason, one word or a short clause.
     pub reason: String,
 }
 
-/// What must still hold.
+/// The condition that must still hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// This attempt is the call's, and it is running or in doubt because of it.
+    /// This attempt runs the call, or has left it in doubt.
     Attempt(AttemptId),
-    /// The call is queued and nothing has moved it since this revision.
+    /// The call is queued and has not moved since this revision.
     Queued(i32),
 }
 
@@ -53,20 +53,20 @@ pub enum EndingKind {
         outcome: CallOutcome,
         /// Where the answer comes from.
         source: Source,
-        /// What is known about the world.
+        /// What is known about the effect.
         effect: EffectKnown,
         /// The tool's answer, JSON text.
         result: Option<String>,
         /// The error as callers will read it, JSON text.
         error: Option<String>,
-        /// How the answer is not the live one, JSON text.
+        /// Why the answer is not the live one, JSON text.
         degraded: Option<String>,
     },
     /// It waits for another attempt.
     Again {
-        /// How long, in milliseconds.
+        /// The pause, in milliseconds.
         pause_ms: i64,
-        /// Who pays for the attempt that ended.
+        /// What the ended attempt counts against.
         cost: AttemptCost,
     },
     /// Its effect may have happened.
@@ -79,18 +79,18 @@ pub enum EndingKind {
 /// How an attempt ended.
 #[derive(Debug, Clone)]
 pub struct EndedAttempt {
-    /// The executor's word.
+    /// The outcome in a word.
     pub outcome: OutcomeWord,
-    /// What is known about the world.
+    /// What is known about the effect.
     pub effect: EffectKnown,
     /// The failure, JSON text.
     pub error: Option<String>,
-    /// Whether its worker has seen it end: nothing that was started for it can act any more.
+    /// Whether the worker has seen it end: nothing that was started for it can act any more.
     pub over: bool,
 }
 
 impl EndedAttempt {
-    /// An attempt on a tool of this class. `over`: nothing that was started for it can act any more.
+    /// An attempt of a tool with this effect class. `over`: nothing that was started for it can act any more.
     pub fn of(
         effect: Effect,
         word: OutcomeWord,
@@ -100,7 +100,8 @@ impl EndedAttempt {
     ) -> Self {
         let transaction = effect == Effect::Transaction;
         Self {
-            // Recording it moves the row that a transaction's COMMIT needs: it has not committed and never will.
+            // Recording it moves the row that a transaction's COMMIT needs, so the transaction has not committed and never
+            // will.
             outcome: match word {
                 OutcomeWord::Unknown if transaction => OutcomeWord::DefiniteFailure,
                 word => word,
@@ -137,7 +138,7 @@ impl EndingKind {
         }
     }
 
-    /// The call is over without what was asked for, and will not be tried again.
+    /// The call is over without success, and will not be tried again.
     pub(super) fn failed(
         from: State,
         failure: &ToolFailure,
@@ -152,7 +153,7 @@ impl EndingKind {
         Self::with_error(from, happened, failure, effect, language)
     }
 
-    /// The call was taken back while it ran, and nothing has happened; `last` is what its attempt came to.
+    /// The call was cancelled while it ran, and had no effect; `last` is the outcome of its attempt.
     pub(super) fn cancelled(last: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
         let failure = retry::cancelled(last, language);
         let happened = Happened::Cancelled;
@@ -193,7 +194,7 @@ impl EndingKind {
         }
     }
 
-    /// The same without the tool's answer, which could not be kept.
+    /// The same without the tool's answer, which could not be stored.
     fn without_result(mut self, language: Language) -> Self {
         if let Self::End {
             effect,
@@ -215,7 +216,7 @@ impl EndingKind {
 }
 
 impl Ending {
-    /// The same with what may be kept of the tool's answer; `None` where that is all of it.
+    /// The same with the part of the tool's answer that may be stored; `None` where that is all of it.
     pub fn keeping(&self, sensitive: Option<&Sensitive>) -> Option<Self> {
         let EndingKind::End {
             result: Some(result),
@@ -232,7 +233,7 @@ impl Ending {
         Some(keeping)
     }
 
-    /// The same without the tool's answer, which could not be kept. That the tool did it stands.
+    /// The same without the tool's answer, which could not be stored. The success stands.
     #[must_use]
     pub fn without_result(self, language: Language) -> Self {
         Self {
@@ -242,7 +243,7 @@ impl Ending {
     }
 }
 
-/// Where the call stands after a move.
+/// The state of the call after a move.
 fn moved(from: State, event: Move) -> State {
     next(from, event).expect("every fact is one about a call that can move so")
 }

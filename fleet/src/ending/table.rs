@@ -1,4 +1,4 @@
-//! The contract's table of endings: what happened to a call, and the words that its row and its envelope have for it.
+//! The contract's table of endings: what happened to a call, and the words for it in its row and its envelope.
 
 use crate::{
     call::{CallOutcome, Effect, EffectKnown, Source},
@@ -17,13 +17,13 @@ pub enum Happened {
     CouldNot,
     /// Its effect may have happened.
     InDoubt,
-    /// It was taken back before it had an effect.
+    /// It was cancelled before it had an effect.
     Cancelled,
     /// Its time was over before it could run.
     Expired,
-    /// It was in doubt, and it was found out that the effect happened.
+    /// It was in doubt, and the effect turned out to have happened.
     SettledApplied,
-    /// It was in doubt, and it was found out that the effect did not happen.
+    /// It was in doubt, and the effect turned out not to have happened.
     SettledNotApplied,
 }
 
@@ -59,14 +59,14 @@ impl Happened {
     }
 }
 
-/// What is known of the effect of a tool of this class after an attempt that ended like this.
+/// What is known of the effect of a tool of this class after an attempt with this outcome.
 pub const fn effect_after(effect: Effect, word: OutcomeWord) -> EffectKnown {
     match effect {
         Effect::Read => EffectKnown::None,
         Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
             OutcomeWord::Applied => EffectKnown::Applied,
             OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
-            // The move that records it takes the row that the COMMIT needs: there is no effect, and there will be none.
+            // The move that records it takes the row that the COMMIT needs, so there is no effect and there will be none.
             OutcomeWord::Unknown if matches!(effect, Effect::Transaction) => {
                 EffectKnown::NotApplied
             }

@@ -27,7 +27,7 @@ fn outcome(word: OutcomeWord, code: Code) -> Outcome {
     }
 }
 
-/// All that can be known.
+/// Every combination of what can be known.
 fn all_known() -> Vec<Known> {
     let flags = [false, true];
     let mut all = Vec::new();
@@ -59,7 +59,7 @@ fn known(effect: Effect) -> Known {
     }
 }
 
-/// One fact of each kind and size, with what it is called.
+/// Calls `look` with one fact of each kind and size, and its name.
 fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
     let (policy, tool_error) = (RetryPolicy::default(), failure(Code::ToolError));
     let timeout = failure(Code::Timeout);

@@ -1,11 +1,11 @@
-//! An error with its causes on one line, nothing twice.
+//! An error and its causes on one line, without repetition.
 
 use std::{error::Error, io, iter};
 
 /// The error with its causes on one line: `claim call: connection closed: broken pipe`.
 ///
-/// A cause that the text before it already ends with is left out, for some libraries repeat their causes. Of an answer of
-/// Postgres its message and its SQLSTATE are told, not the line of its source; of the system its words, not its number.
+/// A cause that the text before already ends with is left out, for some libraries repeat their causes. Of Postgres's answer,
+/// the message and the SQLSTATE are shown, not the line of its source; of a system error, the words and not the number.
 pub fn chain(problem: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for cause in iter::successors(Some(problem), |&cause| cause.source()) {
@@ -24,7 +24,7 @@ pub fn chain(problem: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// What one error says of itself, and whether that includes its causes.
+/// The text of one error, and whether it includes its causes.
 fn words(cause: &(dyn Error + 'static)) -> (String, bool) {
     if let Some(problem) = cause.downcast_ref::<sqlx::Error>() {
         return (driver(problem), true);
@@ -35,7 +35,7 @@ fn words(cause: &(dyn Error + 'static)) -> (String, bool) {
     (without_number(&cause.to_string()), false)
 }
 
-/// What the driver of Postgres says.
+/// The text of the Postgres driver's error.
 pub(super) fn driver(problem: &sqlx::Error) -> String {
     match problem {
         sqlx::Error::Database(answer) => match answer.code() {
@@ -48,7 +48,7 @@ pub(super) fn driver(problem: &sqlx::Error) -> String {
     }
 }
 
-/// What the system says, in its words.
+/// The text of a system error, without its number.
 pub(super) fn system(problem: &io::Error) -> String {
     match problem.kind() {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),

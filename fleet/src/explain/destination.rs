@@ -1,4 +1,4 @@
-//! Where a server is and as whom we go there, as it may be shown: without the password.
+//! Where a server is and which user logs in, in a form that may be shown: without the password.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::store::StoreError;
 
-/// Who wrote an address down, which decides what helps when it leads nowhere.
+/// Where an address comes from, which decides the advice when it leads nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Origin {
     /// A person: a variable or an option.
@@ -16,7 +16,7 @@ pub enum Origin {
     Given,
     /// A `toolfleet dev`: the setting is its file.
     Dev,
-    /// Nobody: it is the usual one of this option, and of the variable that is named like it.
+    /// The default of this option, and of the variable with the same meaning.
     Usual {
         /// Such as `--nats-url`.
         option: &'static str,
@@ -30,18 +30,18 @@ pub enum Origin {
 pub struct Destination {
     /// The setting: a variable, a flag, or a file.
     pub setting: String,
-    /// Who wrote it there.
+    /// Where its value comes from.
     pub origin: Origin,
     /// Host and port.
     pub address: String,
-    /// Who logs in, where the URL says it.
+    /// The user, where the URL names one.
     pub role: Option<String>,
-    /// Which database is meant.
+    /// The database.
     pub database: Option<String>,
 }
 
 impl Destination {
-    /// Where a `postgres://` URL leads; none if it is not one.
+    /// Where a `postgres://` URL leads; `None` if it is not one.
     pub fn of_postgres(setting: impl Into<String>, url: &SecretString) -> Option<Self> {
         let options = PgConnectOptions::from_str(url.expose_secret()).ok()?;
         let socket = options.get_socket().map(|path| path.display().to_string());
@@ -56,7 +56,7 @@ impl Destination {
         })
     }
 
-    /// Where a `nats://` URL leads; none if it is not one.
+    /// Where a `nats://` URL leads; `None` if it is not one.
     pub fn of_nats(setting: impl Into<String>, url: &SecretString) -> Option<Self> {
         let address: ServerAddr = url.expose_secret().parse().ok()?;
         let with_password = address.password().is_some();
@@ -64,7 +64,7 @@ impl Destination {
             setting: setting.into(),
             origin: Origin::Given,
             address: format!("{}:{}", address.host(), address.port()),
-            // A name alone is a token, and that is a secret.
+            // A name without a password is a token, and that is a secret.
             role: address
                 .username()
                 .filter(|_| with_password)
@@ -73,13 +73,13 @@ impl Destination {
         })
     }
 
-    /// The same place, written down by somebody else.
+    /// The same place, from another origin.
     #[must_use]
     pub fn by(self, origin: Origin) -> Self {
         Self { origin, ..self }
     }
 
-    /// What helps where it is the wrong address.
+    /// The advice where it is the wrong address.
     pub(super) fn correction(&self) -> String {
         match self.origin {
             Origin::Given => format!("correct {}", self.setting),
@@ -88,7 +88,7 @@ impl Destination {
         }
     }
 
-    /// What helps where nothing listens.
+    /// The advice where no server listens.
     pub(super) fn revival(&self) -> String {
         match self.origin {
             Origin::Given => format!("start it, or correct {}", self.setting),
@@ -108,7 +108,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// The servers that a command was told of.
+/// The servers in a command's settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Servers {
     /// Postgres.
@@ -127,7 +127,7 @@ impl Servers {
     }
 }
 
-/// Trouble with another Postgres than the ledger's own.
+/// An error of another Postgres than the ledger's.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", place.setting)]
 pub struct Located {

@@ -1,8 +1,8 @@
-//! What ended a process, as one sentence for a person: where, which setting leads there, and what to do.
+//! What ended a process, as one sentence for a person: the place, the setting that leads there, and what to do.
 //!
-//! `destination` says where a server is, without its password; `postgres` and `nats` put what is known of a failure into words, each
-//! a pure function of the error; `chain` writes errors that neither of them knows, without saying anything twice.
-//! Logs have chains alone: their readers know where the servers are.
+//! `destination` says where a server is, without its password. `postgres` and `nats` word the failures that they know, each as
+//! a pure function of the error; `chain` writes all other errors, without repetition. Logs have chains only: their readers know
+//! where the servers are.
 
 mod chain;
 mod destination;
@@ -19,11 +19,11 @@ use crate::{
     bus::BusError,
     config::ConfigError,
     process::start_error::StartError,
-    store::{StoreError, ground::Finding},
+    store::{StoreError, server_check::Finding},
     telemetry::TelemetryError,
 };
 
-/// What went wrong and what to do about it. The advice is empty where nothing is known to help.
+/// What went wrong, and the advice, which is empty where none is known.
 pub fn explain(problem: &(dyn Error + 'static), servers: &Servers) -> Finding {
     let mut ledger = servers.ledger.as_ref();
     for cause in iter::successors(Some(problem), |&cause| cause.source()) {
@@ -36,7 +36,7 @@ pub fn explain(problem: &(dyn Error + 'static), servers: &Servers) -> Finding {
         } else if let Some(StartError::Bind { address, source }) = cause.downcast_ref() {
             return bind(address, source);
         } else if cause.is::<ConfigError>() || cause.is::<TelemetryError>() {
-            // They name the setting and what to do; what is around them says where they were found.
+            // They name the setting and the advice; the errors around them say where they were found.
             return told(cause);
         }
     }

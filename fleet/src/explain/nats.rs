@@ -1,13 +1,13 @@
-//! What a failure of NATS means, and what to do about it.
+//! The meaning of a failure of NATS, and what to do about it.
 
 use std::{error::Error, io, iter};
 
 use async_nats::{ConnectError, ConnectErrorKind};
 
 use super::{chain::chain, destination::Destination};
-use crate::{bus::BusError, store::ground::Finding};
+use crate::{bus::BusError, store::server_check::Finding};
 
-/// Puts it into words. Nothing is known of the place where the command was not told of one.
+/// Words it. Without a destination, the place is left out.
 pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
     let server = at.map_or_else(
         || "nats-server".to_owned(),
@@ -27,8 +27,8 @@ pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
             format!("{server} does not allow {} to {doing}: {what}", user(at)),
             format!("permit it (deploy/README.md), or name another user in {setting}"),
         ),
-        // They say what to do themselves.
-        BusError::ForeignLedger(_) | BusError::UnreadableMark { .. } => {
+        // They contain their own advice.
+        BusError::ForeignLedger(_) | BusError::UnreadableWatermark { .. } => {
             (problem.to_string(), String::new())
         }
         BusError::Unavailable { doing, source } => {

@@ -1,4 +1,4 @@
-//! What a failure of Postgres means, and what to do about it.
+//! The meaning of a failure of Postgres, and what to do about it.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use super::{
     chain::{driver, system},
     destination::Destination,
 };
-use crate::store::{StoreError, ground::Finding};
+use crate::store::{StoreError, server_check::Finding};
 
-/// Puts it into words. Nothing is known of the place where the command was not told of one.
+/// Words it. Without a destination, the place is left out.
 pub(super) fn explain(problem: &StoreError, at: Option<&Destination>) -> Finding {
     let server = at.map_or_else(|| "Postgres".to_owned(), |at| format!("Postgres at {at}"));
     let setting = at.map_or("DATABASE_URL", |at| at.setting.as_str());
@@ -27,8 +27,8 @@ pub(super) fn explain(problem: &StoreError, at: Option<&Destination>) -> Finding
             format!("{doing}: {what}"),
             "another release wrote it: use that one",
         ),
-        // These say themselves what to do.
-        StoreError::UnsafeGround(what) => {
+        // These contain their own advice.
+        StoreError::UnsafeServer(what) => {
             told(format!("{server} is not fit for the ledger: {what}"), "")
         }
         StoreError::UnknownSchema(what) => told(format!("{server}: {what}"), ""),
@@ -144,7 +144,7 @@ fn refused(
     Finding { what, advice }
 }
 
-/// What a role lacks for this.
+/// The grant that a role lacks for this.
 fn grant(doing: &str, role: &str, database: &str) -> String {
     if doing == "migrate the schema" {
         format!(

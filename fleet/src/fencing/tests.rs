@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// What one test starts while another lends its lock would get a share.
+/// A process that one test starts while another lends its lock would get a share.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn state_dir() -> (tempfile::TempDir, StateDir) {
@@ -18,7 +18,7 @@ fn is_gone(state_dir: &StateDir, worker: WorkerId) -> bool {
     state_dir.prove_gone(worker).unwrap().is_some()
 }
 
-/// Ends when its standard input does.
+/// Ends when its standard input ends.
 fn cat() -> Command {
     let mut cat = Command::new("cat");
     cat.stdin(Stdio::piped()).stdout(Stdio::null());

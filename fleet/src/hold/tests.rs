@@ -18,7 +18,7 @@ fn a_tools_line_is_never_a_queues() {
 #[test]
 fn the_stream_feeds_every_slot_and_half_a_second() {
     assert_eq!(allowance(0, 0.0), 64);
-    // Who drained is gone; what was drained then says nothing.
+    // The workers are gone, so the old drain says nothing.
     assert_eq!(allowance(0, 10_000.0), 64);
     assert_eq!(allowance(1, 0.0), 16);
     assert_eq!(allowance(64, 0.0), 128);
@@ -35,7 +35,7 @@ fn a_drain_is_learned_within_a_second_and_kept_while_nobody_waits() {
         drain = drain.after(1_000, tick, true);
     }
     assert!((8_000.0..=10_000.0).contains(&drain.per_s()), "{drain:?}");
-    // An idle queue is no slow one.
+    // An idle queue is not a slow one.
     for _ in 0..100 {
         drain = drain.after(1, tick, false);
     }
@@ -54,7 +54,7 @@ fn a_low_call_is_a_minute_behind_a_high_one_and_no_more() {
     assert_eq!(penalty(Priority::Low), Duration::from_secs(60));
 }
 
-/// How often a pointer that waits for ten minutes is published again by a walk that comes round every so many seconds.
+/// How often a pointer that waits for ten minutes is published again by a walk with this period in seconds.
 fn republished(every: u64) -> usize {
     let every = Duration::from_secs(every);
     let rounds = 600 / every.as_secs();
@@ -105,7 +105,7 @@ proptest! {
     fn a_step_of_age_is_seen_once_whoever_looks_regularly(every_ms in 100_u64..60_000, began_ms in 0_u64..60_000) {
         let every = Duration::from_millis(every_ms);
         let worth = worth_republishing(every);
-        // Looks at these ages; each step is seen by the first look behind it.
+        // Looks at these ages; each step is seen by the first look after it.
         for step in [3_u64, 24, 192, 1_536] {
             let step = Duration::from_secs(step);
             let mut age = Duration::from_millis(began_ms % every_ms);
@@ -136,7 +136,7 @@ fn a_tool_has_room_for_what_neither_runs_nor_is_on_its_way() {
     };
     assert_eq!(room(3, 0, 0), 3);
     assert_eq!(room(3, 1, 1), 1);
-    // Retries come back without being asked, and a limit can be lowered.
+    // Retries come back without a release, and a limit can be lowered.
     assert_eq!((room(3, 2, 4), room(1, 3, 0)), (0, 0));
     let on_their_way = Admitted {
         running: 500,

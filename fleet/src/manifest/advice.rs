@@ -1,7 +1,7 @@
-//! What to write instead of what does not fit the schema of a manifest.
+//! Advice for a manifest: what to write instead of a value that does not fit the schema.
 //!
-//! The schema itself says most of it: the type, the bounds, the words, and an example for each field. No text is repeated
-//! that may hold a secret; a word, a number or a name is.
+//! Most of it comes from the schema itself: the type, the bounds, the words, and an example for each field. A text that may
+//! contain a secret is not repeated; a word, a number or a name is.
 
 mod fields;
 pub(super) mod schema;
@@ -16,7 +16,7 @@ use self::{
 use super::{duration, flow::flow};
 use crate::arguments::{Violation, nearest};
 
-/// What others call a field, and what it is called here.
+/// Names from other systems for a field, and the name here.
 const ELSEWHERE: [(&str, &str); 8] = [
     ("args", "input_schema"),
     ("arguments", "input_schema"),
@@ -28,7 +28,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("rate_limit", "concurrency"),
 ];
 
-/// What people take for an effect.
+/// Words that people write as an effect.
 const EFFECTS: &str = "read where nothing is changed, idempotent where a repetition changes nothing more, \
                        transaction for a statement on the fleet's own database, once for everything else";
 
@@ -56,7 +56,7 @@ pub(super) fn sentence(violation: &Violation, manifest: &Value, schema: &Value) 
     told.unwrap_or_else(|| violation.sentence().english().to_owned())
 }
 
-/// A place of a manifest, with what should stand there and what does.
+/// A place in a manifest, with the schema for it and the value there.
 struct Spot<'a> {
     path: &'a str,
     schema: &'a Value,
@@ -69,13 +69,13 @@ impl Spot<'_> {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// An example of what should stand here, as YAML.
+    /// An example of a valid value here, as YAML.
     fn example(&self) -> Option<String> {
         example(self.schema, self.wanted?).map(|value| flow(&value))
     }
 
     fn missing(&self) -> Option<String> {
-        // An example here would be copied by the tool that moves money, too.
+        // An example would be copied, even for a tool that moves money.
         if self.path == "/effect" {
             return Some(format!("the field is missing; write {EFFECTS}"));
         }
@@ -83,7 +83,7 @@ impl Spot<'_> {
         Some(format!("the field is missing; write {line}"))
     }
 
-    /// A field that the schema does not know: a slip of the pen, another system's word, or one of another place.
+    /// A field that the schema does not know: a typing error, another system's word, or a field of another place.
     fn unknown(&self, manifest: &Value) -> Option<String> {
         let (above, _) = self.path.rsplit_once('/')?;
         let siblings = properties(self.schema, node(self.schema, above)?)?;
@@ -95,7 +95,7 @@ impl Spot<'_> {
         let known = known
             .map(|(_, ours)| *ours)
             .filter(|ours| siblings.contains_key(*ours));
-        // What is there already was hardly meant once more.
+        // A field that is set already was hardly meant a second time.
         let meant = known.or_else(|| nearest(name, names().filter(is_free)));
         if let Some(meant) = meant.or_else(|| nearest(name, names())) {
             return Some(format!("there is no such field; write {meant}"));
@@ -147,7 +147,7 @@ impl Spot<'_> {
         Some(format!("{} is not {is}; write {meant}", self.told(found)))
     }
 
-    /// What stood here as another type, if it can be read as one.
+    /// The value of another type here, if it can be read as the wanted one.
     fn as_type(&self, kind: &str, wanted: &Value, found: &Value) -> Option<String> {
         match (kind, found) {
             ("integer" | "number", Value::String(text)) => text
@@ -262,7 +262,7 @@ impl Spot<'_> {
         ))
     }
 
-    /// What stood here, as it may be repeated: numbers and words, of everything else its kind.
+    /// The value here, in a form that may be repeated: numbers and words, and the kind of everything else.
     fn told(&self, found: &Value) -> String {
         let is_word = |text: &str| {
             (1..=40).contains(&text.len())
@@ -290,7 +290,7 @@ fn duration_meant(wanted: &Value, found: &Value) -> Option<String> {
     })
 }
 
-/// The letters of a pattern that is one of a name.
+/// The letters of a pattern that describes a name.
 fn name_letters(pattern: &str) -> Option<&'static str> {
     match pattern {
         "^[a-z0-9_]{1,64}$" => Some("a-z, 0-9 and _"),

@@ -25,7 +25,7 @@ use crate::{
 
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Everything about a well-formed manifest that contradicts itself.
+/// Every contradiction in a well-formed manifest.
 pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     let mut problems = Problems::default();
     let found = match Schema::compile_input(&manifest.input_schema) {
@@ -369,7 +369,7 @@ fn environment(path: String, name: &str, value: &str, problems: &mut Problems) {
     secret(path, value, problems);
 }
 
-/// Its executor alone knows what the fields of a kind of one's own mean; that secrets can be resolved is seen here.
+/// Only its executor knows the fields of a program's own kind; here only its secrets are checked.
 fn own(spec: &OwnSpec, problems: &mut Problems) {
     let fields = spec.spec.iter();
     let mut open: Vec<(String, &Value)> = fields

@@ -7,7 +7,7 @@ use std::{cell::Cell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Values in one manifest, aliases followed.
+/// The most values in one manifest, aliases followed.
 const NODES_MAX: usize = 5_000;
 
 /// Reads one document. The error says where in the text.
@@ -18,7 +18,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
         .map_err(|error| explain(&error.to_string(), text))
 }
 
-/// What the parser says, and what to write where that is known.
+/// The parser's error, and the advice where one is known.
 fn explain(error: &str, text: &str) -> String {
     let tab = |line: &str| {
         let indent = line.len() - line.trim_start().len();
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for Node<'_> {
                     "the key {key:?} stands twice; keep one"
                 )));
             }
-            // serde_json spells numbers and raw values as objects with these keys.
+            // serde_json writes numbers and raw values as objects with these keys.
             if key.contains('\0') || key.starts_with("$serde_json::private::") {
                 return Err(A::Error::custom(format!(
                     "the key {key:?} is reserved; use another one"

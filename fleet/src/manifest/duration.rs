@@ -29,8 +29,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(refuse)
 }
 
-/// What is wrong with a text that is no duration, and what to write: with its unit where only that is missing, in whole
-/// numbers, and in units that there are.
+/// What is wrong with a text that is no duration, and what to write: with a unit where only that is missing, in whole numbers,
+/// and in known units.
 pub(super) fn explain(text: &str) -> String {
     let shown: String = text.chars().take(40).collect();
     let (number, unit) = text.trim().split_at(

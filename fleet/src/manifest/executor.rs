@@ -1,4 +1,4 @@
-//! How a tool is run, as its manifest says it: one kind of executor and what that kind needs.
+//! How a tool is run, as its manifest says: one kind of executor and what that kind needs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{said, wire::message::Message};
 
-/// Registers the kinds of executors: a line each, with the field of the manifest in snake case.
+/// Registers the kinds of executors: one line each, with the field of the manifest in snake case.
 macro_rules! kinds {
     ($($(#[$doc:meta])+ $variant:ident($spec:ty),)+) => {
         /// How a tool is run; exactly one kind.
@@ -48,8 +48,10 @@ impl ExecutorSpec {
         self.of_kind().name()
     }
 
-    /// What an attempt depends on outside the fleet: the origin of the URL, the program, the subject, the database, the handler;
-    /// for a kind of one's own, that kind. Holds no secret and no argument.
+    /// What an attempt depends on outside the fleet. Contains no secret and no argument.
+    ///
+    /// The origin of the URL, the program, the subject, the database, the handler; for a program's own kind, the name of the
+    /// kind.
     pub fn target(&self) -> String {
         self.of_kind().target()
     }
@@ -60,7 +62,7 @@ impl ExecutorSpec {
     }
 }
 
-/// What is to be known of each kind.
+/// What each kind defines.
 trait Kind {
     fn name(&self) -> &str;
     fn target(&self) -> String;
@@ -70,18 +72,18 @@ trait Kind {
 /// Where the manifest may send the downstream key of a call; every tool is told it besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyPlaces {
-    /// A header or an argument, and one of them it must be.
+    /// A header or an argument; one is required.
     One,
-    /// A header or an argument, if it wants one of them.
+    /// A header or an argument; neither is required.
     AtMostOne,
-    /// An argument; why there are no headers.
+    /// An argument only.
     Argument {
-        /// A sentence for the manifest's author.
+        /// A sentence for the manifest's author: why there are no headers.
         no_header: &'static str,
-        /// Whether a tool of the kind can recognise a repetition by what it writes, without `idempotency`.
+        /// Whether a tool of this kind can recognise a repetition by what it writes, without `idempotency`.
         by_itself: bool,
     },
-    /// Whatever the executor makes of them.
+    /// Its executor decides.
     Any,
 }
 
@@ -100,10 +102,10 @@ pub struct HttpSpec {
     pub method: String,
     /// An RFC 6570 template over the arguments; scheme, host and port are literal.
     pub url: String,
-    /// Header values: text, `secret://NAME`, or `{argument}` standing alone.
+    /// Header values: text, `secret://NAME`, or `{argument}` and nothing else.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Query parameters: text, `secret://NAME`, or `{argument}` standing alone. An absent argument leaves it out.
+    /// Query parameters: text, `secret://NAME`, or `{argument}` and nothing else. An absent argument leaves it out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, String>,
     /// A JSON value in which a string that is exactly `{argument}` is replaced by that argument's value.
@@ -194,7 +196,7 @@ impl Kind for NatsSpec {
 pub struct SqlSpec {
     /// One `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE`, `VALUES` or `WITH`, with the placeholders `$1`, `$2`, …
     pub statement: String,
-    /// What the placeholders stand for, in their order: `{argument}`, or a literal value.
+    /// The values of the placeholders, in their order: `{argument}`, or a literal value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<Value>,
     /// `fleet`, or `secret://NAME` of a connection URL.
@@ -222,16 +224,16 @@ impl Kind for SqlSpec {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowBounds {
-    /// The fewest; absent: none will do.
+    /// The fewest; absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
-    /// The most; absent: as many as there are.
+    /// The most; absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
 }
 
 impl RowBounds {
-    /// Whether so many rows are what was expected.
+    /// Whether this number of rows is within the bounds.
     pub fn admit(self, rows: u64) -> bool {
         self.min.is_none_or(|min| rows >= min) && self.max.is_none_or(|max| rows <= max)
     }
@@ -298,7 +300,7 @@ impl Kind for NativeSpec {
 pub struct OwnSpec {
     /// The name under which the program has registered its executor.
     pub kind: String,
-    /// What that executor needs; the fleet does not look into it, but for `secret://NAME`.
+    /// The executor's own settings. The fleet reads only `secret://NAME` in them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub spec: Map<String, Value>,
 }

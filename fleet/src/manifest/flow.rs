@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Writes it.
+/// Writes a value.
 pub(super) fn flow(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),

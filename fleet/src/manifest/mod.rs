@@ -1,9 +1,9 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! A `version` is what one file becomes; `policy`, `retry`, `probe` and `executor` are parts of it. `parse` reads a file, from
-//! `document` (YAML or JSON) over the schema of a manifest, with its `advice`, to what its fields say together: `check`, for
-//! which `required` looks at the input schema, `request` and `sql` at the two executors that are written as text.
-//! `lint` says what a model may take otherwise.
+//! `version` is the content of one file; `policy`, `retry`, `probe` and `executor` are parts of it. `parse` reads a file in
+//! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
+//! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
+//! text. `lint` warns of what a model may misunderstand.
 
 mod duration;
 mod executor;

@@ -1,14 +1,14 @@
-//! Reads one manifest file and says everything that is wrong with it at once.
+//! Reads one manifest file and reports everything that is wrong with it at once.
 //!
-//! Three gates, each reporting all it finds: the text must be YAML, the value must fit `schemas/manifest.json`,
-//! and its fields must fit together (`check`).
+//! Three steps, each reporting all it finds: the text must be YAML, the value must fit `schemas/manifest.json`, and its fields
+//! must fit together (`check`).
 
 use std::sync::LazyLock;
 
 use super::{advice, check, document, problem::ManifestProblem, version::Manifest};
 use crate::arguments::Schema;
 
-/// Bytes of one manifest.
+/// The most bytes of one manifest.
 const BYTES_MAX: usize = 256 * 1024;
 
 /// The schema of a manifest, a promise to operators.

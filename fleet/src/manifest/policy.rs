@@ -23,7 +23,7 @@ words! {
 }
 
 words! {
-    /// How much of what a model got slightly wrong in its arguments is mended.
+    /// How much of a model's small mistakes in arguments is mended.
     #[derive(Default)]
     CoercionPolicy {
         /// What the effect class allows.
@@ -63,7 +63,7 @@ impl Idempotency {
     }
 }
 
-/// What the exit codes of a program mean besides 0, which is success. Every other one leaves the effect of a write unknown.
+/// The meaning of a program's exit codes besides 0, which is success. Every other one leaves the effect of a write unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExitCodes {
@@ -94,13 +94,13 @@ impl ExitCodes {
 pub struct Sensitive {
     /// JSON pointers into arguments and results, such as `/card/number`; `*` as a segment stands for every one.
     pub pointers: Vec<String>,
-    /// What becomes of them.
+    /// What happens to them.
     #[serde(default)]
     pub mode: SensitiveMode,
 }
 
 words! {
-    /// What becomes of sensitive values.
+    /// What happens to sensitive values.
     #[derive(Default)]
     SensitiveMode {
         /// Stored, and masked wherever they are shown.

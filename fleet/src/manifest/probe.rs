@@ -1,4 +1,4 @@
-//! How a call in doubt is looked into: a `read` tool that is asked what became of it.
+//! How a doubt is resolved: a `read` tool is asked what became of the call.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::duration;
 use crate::ids::ToolName;
 
-/// Which tool is asked, with what, and what its answer means.
+/// The tool that is asked, its arguments, and the meaning of its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeSpec {
@@ -19,14 +19,14 @@ pub struct ProbeSpec {
     pub args: Value,
     /// An expression over the answer that is true when the effect took place. It sees `result`, `call`, `args`, `key`.
     pub applied_when: String,
-    /// An expression that is true when the answer proves that it did not. It also sees `error`, when the tool said no.
-    /// Absent: every answer that is not `applied_when` counts as that.
+    /// An expression that is true when the answer proves that the effect did not take place. It also sees `error`, when the
+    /// tool said no. Absent: every answer that is not `applied_when` counts as that proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_applied_when: Option<String>,
     /// An expression that is true when the answer contradicts the call: then only a person decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_when: Option<String>,
-    /// Whether the remote knows an effect as soon as it has it. Otherwise a "no" counts only after `settle`.
+    /// Whether the remote knows an effect as soon as it has taken place. Otherwise a "no" counts only after `settle`.
     #[serde(default)]
     pub authoritative: bool,
     /// How long an effect may take to become visible.

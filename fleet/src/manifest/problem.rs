@@ -12,7 +12,7 @@ pub struct ManifestProblem {
 }
 
 impl ManifestProblem {
-    /// The tool of this file is in that one, too: which of them is meant would depend on their names.
+    /// The tool of this file is in another file too, so the names of the files would decide which one is applied.
     pub fn duplicate(tool: &ToolName, other: &str) -> Self {
         let remedy = "keep one of the two files, or give one of the tools another name";
         Self::new(

@@ -1,4 +1,4 @@
-//! Whether the request of an HTTP tool can be made of its arguments, and cannot be led elsewhere by them.
+//! Whether the request of an HTTP tool can be made of its arguments, and whether no argument can lead it elsewhere.
 
 use serde_json::Value;
 
@@ -162,7 +162,7 @@ pub(super) fn placeholder(text: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
 }
 
-/// A declared argument whose placeholder stands among other text.
+/// A declared argument whose placeholder has other text around it.
 pub(super) fn embedded<'m>(text: &str, manifest: &'m Manifest) -> Option<&'m str> {
     let names = properties(&manifest.input_schema).map(|(name, _)| name.as_str());
     names
@@ -242,7 +242,7 @@ fn check_authority(authority: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// In the path `{x}` and `{+x}` must be there, or another resource is meant.
+/// In the path `{x}` and `{+x}` must be required, or another resource is meant.
 fn check_template(text: &str, manifest: &Manifest) -> Result<(), String> {
     let template = UriTemplate::parse(text).map_err(|problem| problem.to_string())?;
     let mut in_path = true;

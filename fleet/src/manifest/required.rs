@@ -1,8 +1,8 @@
-//! Whether arguments exist that give all that a schema requires.
+//! Whether any arguments can give everything that a schema requires.
 //!
-//! A closed object refuses a property that it does not declare. Where it requires one all the same, nothing fits it: of the
-//! arguments themselves, or of what they require, that refuses every call. In a part that a call may do without it is no more
-//! than a part that no call can use, and `lint` warns of it.
+//! A closed object refuses a property that it does not declare. If it also requires that property, no value fits it. For the
+//! arguments themselves, or for a part that every call must have, that refuses every call. In an optional part it only makes
+//! the part unusable, and `lint` warns of it.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::problem::ManifestProblem;
 use crate::arguments::{Schema, inner, keywords, pointer_segment};
 
-/// Required properties inside one another that are followed; deeper ones are not looked at.
+/// How many levels of required properties are followed; deeper ones are not checked.
 const LEVELS_MAX: usize = 16;
-/// Keywords that may declare properties of their own, in a way that is not followed here.
+/// Keywords that may declare properties in a way that is not followed here.
 const MAY_DECLARE: [&str; 8] = [
     "anyOf",
     "oneOf",
@@ -50,14 +50,14 @@ pub(super) fn refused(root: &Value) -> Vec<ManifestProblem> {
 
 struct Search<'v> {
     root: &'v Value,
-    /// Places that were looked at together, for schemas that hold themselves.
+    /// Sets of places that were checked together, for schemas that contain themselves.
     seen: BTreeSet<Vec<String>>,
-    /// Where it is required, and what.
+    /// The places that require it, and the property.
     found: BTreeSet<(String, String)>,
 }
 
 impl<'v> Search<'v> {
-    /// One object of every call, of which all of these schemas have to be true.
+    /// One object of every call, which must fit all of these schemas.
     fn object(&mut self, schemas: &[Placed<'v>], level: usize) {
         let parts = self.parts(schemas);
         let mut places: Vec<String> = parts.iter().map(|(_, place)| place.clone()).collect();
@@ -136,7 +136,7 @@ impl<'v> Search<'v> {
     }
 }
 
-/// Whether a schema says by itself what a property of this name is.
+/// Whether a schema itself declares a property of this name.
 fn declares(schema: &Value, name: &str) -> bool {
     let properties = schema.get("properties");
     if properties.is_some_and(|properties| properties.get(name).is_some()) {
@@ -146,7 +146,7 @@ fn declares(schema: &Value, name: &str) -> bool {
     let mut patterns = patterns.into_iter().flat_map(|patterns| patterns.keys());
     patterns.any(|pattern| {
         let only = json!({"patternProperties": {pattern: true}, "additionalProperties": false});
-        // What is no pattern is a problem of its own.
+        // An invalid pattern is a problem of its own.
         Schema::compile(&only).map_or(true, |only| only.is_valid(&json!({name: null})))
     })
 }
@@ -220,7 +220,7 @@ mod tests {
         ] {
             assert!(found(&schema).is_empty(), "{schema}");
         }
-        // One that holds itself ends.
+        // A schema that contains itself ends too.
         let endless =
             json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]});
         assert!(found(&endless).is_empty());

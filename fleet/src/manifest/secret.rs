@@ -3,7 +3,7 @@
 use super::problem::Problems;
 use crate::secrets::Secrets;
 
-/// A reference to a secret must be one that a worker can resolve.
+/// Checks that a worker can resolve a reference to a secret.
 pub(super) fn secret(path: String, value: &str, problems: &mut Problems) {
     let Some(name) = value.strip_prefix(Secrets::SCHEME) else {
         return;

@@ -1,4 +1,4 @@
-//! One version of one tool, with what a file leaves out filled in.
+//! One version of one tool, with defaults filled in.
 
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ pub struct Manifest {
     pub effect: Effect,
     /// JSON Schema 2020-12 of the arguments, an object.
     pub input_schema: Value,
-    /// JSON Schema 2020-12 of the answer. `None`: any answer will do.
+    /// JSON Schema 2020-12 of the answer. `None`: any answer is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// How it is run.
     pub executor: ExecutorSpec,
-    /// Which workers run it.
+    /// The workers of this queue run it.
     #[serde(default = "Manifest::default_queue")]
     pub queue: QueueName,
     /// Where the idempotency key of a call comes from. `None`: required for `once`, else optional.
@@ -57,10 +57,10 @@ pub struct Manifest {
     /// How long the whole call may take, from acceptance. A caller can ask for another one.
     #[serde(default = "Manifest::default_deadline", with = "duration")]
     pub deadline: Duration,
-    /// How long its first attempt may be waited for.
+    /// How long the call may wait for its first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional")]
     pub max_queue_wait: Option<Duration>,
-    /// How many attempts of the tool may run at a time, over the whole fleet. `None`: as many as workers have places.
+    /// How many attempts of the tool may run at a time, over the whole fleet. `None`: as many as workers have slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// When a failed attempt is followed by another.
@@ -85,7 +85,7 @@ pub struct Manifest {
     /// What the exit codes of a program mean.
     #[serde(default, skip_serializing_if = "ExitCodes::is_default")]
     pub exit_codes: ExitCodes,
-    /// How much of what a model got slightly wrong in its arguments is mended.
+    /// How much of a model's small mistakes in arguments is mended.
     #[serde(default, skip_serializing_if = "CoercionPolicy::is_default")]
     pub coercion: CoercionPolicy,
     /// Which arguments and results are sensitive.
@@ -107,7 +107,7 @@ impl Manifest {
     /// The longest time a call may take.
     pub const DEADLINE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-    /// How often a call may lose its worker where its tool does not say.
+    /// How often a call may lose its worker, unless the manifest says otherwise.
     pub const LOSSES: u32 = 5;
 
     fn default_queue() -> QueueName {
@@ -152,8 +152,8 @@ impl Manifest {
         Language::En
     }
 
-    /// What a caller's arguments must fit: the input schema, in which the argument that carries the downstream key,
-    /// if there is one, may not be given.
+    /// The schema for a caller's arguments: the input schema, without the argument that carries the downstream key, if there is
+    /// one.
     pub fn caller_schema(&self) -> Value {
         let mut schema = self.input_schema.clone();
         if let Some(argument) = self

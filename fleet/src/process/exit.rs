@@ -1,4 +1,5 @@
-//! What kind of trouble ended a process, as its exit code. An error is sorted by its whole chain, so the kind decides, not its place.
+//! The exit code of a process, by its error. The whole chain of causes is searched, so the kind of a cause decides, not its
+//! place.
 
 use std::{borrow::Cow, error::Error, io, iter};
 
@@ -9,12 +10,12 @@ use crate::{bus::BusError, config::ConfigError, store::StoreError, telemetry::Te
 
 /// It failed.
 pub const FAILED: u8 = 1;
-/// Its settings are wrong, or a server is not one to work with.
+/// Its settings are wrong, or a server is unfit to work with.
 pub const CONFIGURATION: u8 = 64;
 /// A server does not answer.
 pub const UNREACHABLE: u8 = 69;
 
-/// What a process ends with after this error.
+/// The exit code for this error.
 pub fn exit_code(problem: &(dyn Error + 'static)) -> u8 {
     let chain = || iter::successors(Some(problem), |&cause| cause.source());
     if chain().any(is_configuration) {
@@ -26,7 +27,7 @@ pub fn exit_code(problem: &(dyn Error + 'static)) -> u8 {
     }
 }
 
-/// Whether this cause is one that an operator must put right.
+/// Whether an operator must fix this cause.
 pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
     if cause.is::<ConfigError>() {
         return true;
@@ -59,12 +60,12 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
             | BusError::BadUrl
             | BusError::Denied { .. }
             | BusError::ForeignLedger(_)
-            | BusError::UnreadableMark { .. } => true,
+            | BusError::UnreadableWatermark { .. } => true,
             BusError::Unavailable { .. } => false,
         };
     }
     match cause.downcast_ref::<StoreError>() {
-        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeGround(_) | StoreError::BadUrl) => {
+        Some(StoreError::UnknownSchema(_) | StoreError::UnsafeServer(_) | StoreError::BadUrl) => {
             true
         }
         Some(StoreError::Refused { source, .. }) => is_turned_away(source),
@@ -89,7 +90,7 @@ pub fn is_unreachable(cause: &(dyn Error + 'static)) -> bool {
     ) || matches!(cause.downcast_ref(), Some(BusError::Unavailable { .. }))
 }
 
-/// A wrong user or password (class 28), a database that does not exist (3D000), or a role that may not (42501).
+/// A wrong user or password (class 28), a database that does not exist (3D000), or a role without the right (42501).
 fn is_turned_away(source: &sqlx::Error) -> bool {
     code(source)
         .is_some_and(|code| code.starts_with("28") || code.starts_with("3D") || code == "42501")

@@ -1,4 +1,4 @@
-//! What every long-lived process does around its run: settings, logs, the port, the signals, the exit code.
+//! What every long-lived process does before and after its run: settings, logs, the port, the signals, the exit code.
 
 mod exit;
 mod parent;
@@ -26,7 +26,7 @@ use crate::{
 /// The settings that every process has.
 #[derive(Debug)]
 pub struct Settings<'a> {
-    /// What it is: `dispatcher` or `worker`.
+    /// The process: `dispatcher` or `worker`.
     pub process: &'static str,
     /// Logs and traces.
     pub telemetry: &'a TelemetryOptions,
@@ -36,16 +36,16 @@ pub struct Settings<'a> {
     pub bus: &'a BusArgs,
     /// Where probes and scrapers look.
     pub http: &'a HttpArgs,
-    /// What the process itself says about its settings.
+    /// The result of the process's own check of its settings.
     pub checked: Result<(), ConfigError>,
 }
 
 impl Settings<'_> {
-    /// Starts telemetry and binds the port, in this order and only if nothing at all is wrong with the settings.
+    /// Starts telemetry and binds the port, in this order, and only if every setting is right.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the settings at once, or what the system does not grant.
+    /// All wrong settings at once, or what the system refuses.
     pub async fn prepare(self) -> Result<(Telemetry, TcpListener), StartError> {
         let mut wrong = check_urls(self.store, self.bus);
         if let Err(ConfigError(sentences)) = self.checked {
@@ -78,7 +78,7 @@ impl Settings<'_> {
 ///
 /// # Errors
 ///
-/// The system does not let us hear them.
+/// The system does not allow signal handlers.
 pub fn asked_to_stop(
     parent: ParentArgs,
 ) -> Result<impl Future<Output = ()> + Send + use<>, StartError> {
@@ -93,29 +93,29 @@ pub fn asked_to_stop(
     })
 }
 
-/// Lets the last spans leave, or gives them up.
+/// Sends the last spans, or gives them up.
 pub async fn finish(telemetry: Telemetry) {
     let flushed = tokio::task::spawn_blocking(|| telemetry.shutdown());
-    // It bounds itself; this bound is for a collector's name that does not resolve.
+    // It has its own bound; this one is for a collector whose name does not resolve.
     if tokio::time::timeout(2 * FLUSH_MAX, flushed).await.is_err() {
         tracing::warn!("the last spans did not reach the collector");
     }
 }
 
-/// The ledger, if the URL is one. The driver would take any scheme.
+/// The ledger, if the URL is valid. The driver would accept any scheme.
 ///
 /// # Errors
 ///
-/// It is not one, in a sentence that does not contain it.
+/// It is not valid. The sentence does not contain it.
 pub fn ledger(url: &SecretString, name: &str) -> Result<Postgres, ConfigError> {
     postgres_at("DATABASE_URL", url, name)
 }
 
-/// Whether the URL that a setting has is one of Postgres.
+/// Checks that the URL in a setting is a Postgres URL.
 ///
 /// # Errors
 ///
-/// It is not, in a sentence that names the setting and does not contain the URL.
+/// It is not. The sentence names the setting and does not contain the URL.
 pub fn check_postgres_url(setting: &str, url: &SecretString) -> Result<(), ConfigError> {
     postgres_at(setting, url, "toolfleet").map(drop)
 }
@@ -135,19 +135,19 @@ fn postgres_at(setting: &str, url: &SecretString, name: &str) -> Result<Postgres
     })
 }
 
-/// Whether the bus's URL is one.
+/// Checks that the bus's URL is one.
 ///
 /// # Errors
 ///
-/// It is not; the error does not contain it.
+/// It is not. The error does not contain it.
 pub fn check_bus_url(bus: &BusArgs) -> Result<(), BusError> {
-    // Its message may quote the URL. A URL without a host is one for the client, and leads nowhere.
+    // Its message may quote the URL. The client accepts a URL without a host, but it leads nowhere.
     let parsed = bus.nats_url.expose_secret().parse::<ServerAddr>().ok();
     let has_host = parsed.is_some_and(|address| !address.host().is_empty());
     has_host.then_some(()).ok_or(BusError::BadUrl)
 }
 
-/// Whether the URLs are URLs: all that can be said about them without a server. The sentences do not contain them.
+/// Checks that the URLs are valid, as far as that is possible without a server. The sentences do not contain them.
 pub fn check_urls(store: &StoreArgs, bus: &BusArgs) -> Vec<String> {
     let store = ledger(&store.database_url, "toolfleet").err();
     let store = store

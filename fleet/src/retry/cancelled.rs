@@ -1,4 +1,4 @@
-//! A call that was taken back while it ran: how it ends, by what its attempt came to.
+//! How a call ends that was cancelled while it ran, by its attempt's outcome.
 //!
 //! | outcome | `read`, `transaction` | `idempotent` | `once` |
 //! |---|---|---|---|
@@ -8,12 +8,13 @@
 //! | `unknown` | cancelled | **in doubt** | **in doubt** |
 //!
 //! Never "again". The tool's own answer wins over the cancellation.
-//! A `once` call that runs never ends as `cancelled`: that word says that it never ran.
+//!
+//! A running `once` call never ends as `cancelled`, for that word says that the call never ran.
 
 use super::decision::RetryDecision;
 use crate::{call::Effect, outcome::OutcomeWord};
 
-/// What follows an attempt of a call that was taken back. `earlier_unknown`: an attempt before it may have had its effect.
+/// What follows an attempt of a cancelled call. `earlier_unknown`: an earlier attempt may have had its effect.
 pub const fn after_cancel(
     effect: Effect,
     outcome: OutcomeWord,

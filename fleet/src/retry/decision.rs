@@ -17,8 +17,8 @@ pub enum RetryDecision {
     OutOfTime,
     /// The effect may have happened.
     Doubt,
-    /// The call was taken back, and nothing has happened.
+    /// The call was cancelled and had no effect.
     Cancelled,
-    /// The call was taken back; it failed because its attempt provably did not start.
+    /// The call was cancelled; it failed because its attempt provably did not start.
     FailCancelled,
 }

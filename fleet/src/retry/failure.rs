@@ -1,4 +1,4 @@
-//! What a call's error says that ends with its last attempt: all that was tried, no time, taken back.
+//! The error of a call that ends with its last attempt: attempts exhausted, out of time, or cancelled.
 
 use crate::{
     call::Language,
@@ -7,7 +7,7 @@ use crate::{
     wire::{code::Code, message::Message},
 };
 
-/// The failure of a call whose every attempt failed, around the last one's.
+/// The failure of a call whose every attempt failed; it contains the last attempt's.
 pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolFailure {
     let message = &last.message;
     let what = said!(
@@ -18,7 +18,7 @@ pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolF
     around(Code::RetriesExhausted, what, last, language)
 }
 
-/// The failure of a call that has no time left for another attempt, around the last one's.
+/// The failure of a call without time for another attempt; it contains the last attempt's.
 pub fn out_of_time(last: &ToolFailure, language: Language) -> ToolFailure {
     let message = &last.message;
     let what = said!(
@@ -29,7 +29,7 @@ pub fn out_of_time(last: &ToolFailure, language: Language) -> ToolFailure {
     around(Code::DeadlineExceeded, what, last, language)
 }
 
-/// The failure of a call that was taken back, around what its last attempt came to.
+/// The failure of a cancelled call; it contains the last attempt's.
 pub fn cancelled(last: &ToolFailure, language: Language) -> ToolFailure {
     let what = Message::fixed(
         "the call was cancelled while it ran",
@@ -38,7 +38,7 @@ pub fn cancelled(last: &ToolFailure, language: Language) -> ToolFailure {
     around(Code::Cancelled, what, last, language)
 }
 
-/// The failure of a call, with its last attempt's as it is told in the call's language.
+/// A failure that contains the last attempt's, in the call's language.
 fn around(code: Code, what: Message, last: &ToolFailure, language: Language) -> ToolFailure {
     ToolFailure::new(code, what).with_details(serde_json::json!({ "last": last.told(language) }))
 }

@@ -76,7 +76,7 @@ pub struct NewCall {
 }
 
 impl NewCall {
-    /// How long after its acceptance the call is over unless a worker claims it before; its deadline counts on after that.
+    /// How long after its acceptance a call expires unless a worker claims it. Its deadline goes on after the claim.
     pub fn lasts(&self, accepted: AcceptedAt) -> Duration {
         let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         let of_run = self
@@ -95,11 +95,11 @@ pub struct NewKey {
     pub hash: [u8; 32],
     /// SHA-256 of the arguments as they were sent.
     pub original_hash: [u8; 32],
-    /// The lapsed call that the key named before.
+    /// The lapsed call that had the key before.
     pub replaces: Option<CallId>,
 }
 
-/// What the ledger says of a call it took.
+/// The ledger's answer for a call that it stored.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptedAt {
     /// On Postgres's clock.
@@ -108,16 +108,16 @@ pub struct AcceptedAt {
 
 /// The statement.
 ///
-/// Own autocommit statement; guard: the key's primary key; a row that does not come back found its key
-/// taken (look it up in a new statement: this one may have waited and sees neither place); safe to repeat only with a key.
+/// Own autocommit statement; guard: the primary key of the key. A row that does not come back found its key taken: look the key
+/// up in a new statement, for this one may have waited and sees neither call. Safe to repeat only with a key.
 #[derive(Debug)]
 pub struct Accept;
 
 impl Statement for Accept {
-    /// Shared with whoever publishes it once it is committed.
+    /// Shared with the task that publishes the call after its commit.
     type Row = Arc<NewCall>;
     type Answer = AcceptedAt;
-    /// The hash of a key has its tenant in it.
+    /// The hash contains the tenant.
     type Key = Result<[u8; 32], CallId>;
 
     const NAME: &'static str = "accept";

@@ -1,4 +1,4 @@
-//! How long the answer of a statement is listened for.
+//! How long to wait for the answer of a statement.
 
 use std::{io, time::Duration};
 
@@ -6,14 +6,14 @@ use tokio::time::{error::Elapsed, timeout};
 
 use super::StoreError;
 
-/// How long we listen for the answer of a statement that the server itself limits.
+/// How long to wait for the answer of a statement that the server itself limits.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Gives up on an answer that does not come: the wire is dead. Only for what holds no transaction.
+/// Gives up on a missing answer: the connection is dead. Only for statements outside a transaction.
 ///
 /// # Errors
 ///
-/// [`StoreError::Unavailable`] after `limit`, else what `doing` comes to.
+/// [`StoreError::Unavailable`] after `limit`, else the error of `doing`.
 pub async fn within<T>(
     doing: &'static str,
     limit: Duration,
@@ -25,7 +25,7 @@ pub async fn within<T>(
     })
 }
 
-/// The same for one statement that may be given up: it may be repeated, and the pool tests the connection before it hands it
+/// The same for one statement. Dropping it is safe: it may be repeated, and the pool tests the connection before it hands it
 /// out again.
 ///
 /// # Errors
@@ -43,10 +43,10 @@ pub(super) async fn answer_within<T>(
     within(doing, limit, statement).await
 }
 
-/// Listens for the answer of a statement on a connection that the caller drops when there is none.
+/// Waits for the answer of a statement on a connection that the caller drops when there is none.
 ///
-/// The limits are the server's, which ends every statement within the `statement_timeout` of its session and says so: an answer
-/// that is this late does not come, because the wire broke without a word. It is missing, not negative.
+/// The server ends every statement within its session's `statement_timeout` and says so. If no answer has come by this later
+/// limit, the connection broke silently, and whether the statement ran is unknown.
 pub(super) async fn listen<T>(
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {

@@ -1,4 +1,4 @@
-//! Cancel: a caller takes a call back. What that comes to is decided by `toolfleet.cancel` in the database.
+//! Cancel: a caller cancels a call. `toolfleet.cancel` in the database decides the result.
 
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 
@@ -13,40 +13,40 @@ use crate::{
     wire::cancel::CancelResult,
 };
 
-/// What is asked for.
+/// A request to cancel.
 #[derive(Debug, Clone)]
 pub struct Cancellation<'a> {
     /// The call.
     pub call: CallId,
-    /// Whose it must be; `None`: any tenant's.
+    /// The tenant that must own it; `None`: any tenant.
     pub tenant: Option<&'a Label>,
-    /// Who wants it.
+    /// The author.
     pub actor: &'a str,
-    /// Why, in their words.
+    /// The reason, in the author's words.
     pub reason: Option<&'a str>,
 }
 
-/// What the ledger says to it.
+/// The ledger's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelVerdict {
-    /// What became of the wish.
+    /// The result of the request.
     pub result: CancelResult,
-    /// Where the call stands now.
+    /// The new state of the call.
     pub state: State,
-    /// Who runs it and is to be told.
+    /// The worker that runs it and must be told.
     pub worker: Option<WorkerId>,
-    /// Who accepted it, and tells its waiters.
+    /// The dispatcher that accepted it, which tells its waiters.
     pub dispatcher: Option<DispatcherId>,
 }
 
-/// Takes a call back; `None`: there is no such call of this tenant.
+/// Cancels a call; `None`: this tenant has no such call.
 ///
-/// Own autocommit statement; a call that waits is ended
-/// or goes in doubt, one that runs is marked; safe to repeat; locks the one row, and waits for a statement that has it.
+/// Own autocommit statement. A call that waits ends or goes in doubt; a call that runs gets the flag. Safe to repeat. Locks the
+/// one row, and waits for a statement that has it.
 ///
 /// # Errors
 ///
-/// [`DecisionError::Invalid`] for an actor that cannot be; otherwise Postgres does not answer.
+/// [`DecisionError::Invalid`] for an invalid actor; otherwise Postgres does not answer.
 pub async fn cancel(
     pool: &PgPool,
     cancellation: &Cancellation<'_>,

@@ -47,7 +47,7 @@ pub struct Claimed {
     pub unspent_attempts: u32,
     /// Whether an attempt before it may have had its effect.
     pub effect_unknown: bool,
-    /// Whether somebody has asked it to stop since it was claimed: known when the claim had to be read back.
+    /// Whether a cancellation has come since it was claimed: known when the claim had to be read back.
     pub cancel_requested: bool,
     /// What running it again would mean.
     pub effect: Effect,
@@ -85,9 +85,9 @@ pub struct Claimed {
 
 /// The statement.
 ///
-/// Own autocommit statement; guards: queued, due, in time, not taken back, and this worker alive (its row
-/// is locked `FOR KEY SHARE`, so a fence and a claim exclude each other); a row that does not come back was not claimed
-/// (look again to learn why); a missing answer must be read back with a row lock before anything runs.
+/// Own autocommit statement. Guards: the call is queued, due, in time and not cancelled, and this worker is alive (its row is
+/// locked `FOR KEY SHARE`, so a fence and a claim exclude each other). A row that does not come back was not claimed: read the
+/// call to learn why. A claim without an answer must be read back with a row lock before anything runs.
 #[derive(Debug)]
 pub struct Claim {
     worker: WorkerId,
@@ -179,7 +179,7 @@ pub(super) fn asked<'q>(
         .bind(rows.iter().map(|r| r.timeout_ms).collect::<Vec<_>>())
 }
 
-/// What a row begins with, in the order of `sql/claimed.sql`.
+/// The leading columns of a row, in the order of `sql/claimed.sql`.
 pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
     let mut columns = Columns::of(row);
     Ok(Claimed {
@@ -212,9 +212,10 @@ pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
     })
 }
 
-/// Reads back a claim whose answer never came, waiting for whoever still holds the row. `None`: it is not ours.
+/// Reads back a claim without an answer, and waits for a statement that still holds the row. `None`: the claim was not
+/// committed.
 ///
-/// Own autocommit statement on a connection that is not the lane's; guard: our attempt id; locks the row until it ends.
+/// Own autocommit statement on another connection than the lane's; guard: our attempt id; locks the row until it ends.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! The columns of a row. Where thousands of rows come a second, they are decoded by position: a lookup by name and a check of
-//! the type cost each column of each row, of twenty. A test of each such statement checks its types once.
+//! Decodes the columns of a row; by position where there are thousands of rows a second with twenty columns. A lookup by name
+//! and a check of its type cost time for each column of each row. A test checks the types of each such statement once.
 
 use std::{error::Error, str::FromStr};
 
 use sqlx::{Decode, Postgres, Row as _, Type, postgres::PgRow};
 
-/// A row that is being read.
+/// A row that is being read, column by column.
 pub(super) struct Columns<'r> {
     row: &'r PgRow,
     at: usize,
@@ -26,14 +26,14 @@ impl<'r> Columns<'r> {
         value
     }
 
-    /// The next column, a text that is a word or a name of ours.
+    /// The next column, a text that is parsed.
     pub(super) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(
         &mut self,
     ) -> Result<T, sqlx::Error> {
         parse(self.next()?)
     }
 
-    /// The same where there may be none.
+    /// The same for a column that may be null.
     pub(super) fn parsed_if_any<T: FromStr<Err: Error + Send + Sync + 'static>>(
         &mut self,
     ) -> Result<Option<T>, sqlx::Error> {
@@ -41,8 +41,8 @@ impl<'r> Columns<'r> {
     }
 }
 
-/// One column of many rows, to be bound: without entries where no row has a value, for Postgres fills a list that is too short
-/// up with nulls, and most rows lack the same columns.
+/// One column of many rows as an array parameter; empty where no row has a value. Postgres fills an array that is too short
+/// with nulls, and most rows lack the same columns.
 pub(super) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T>> {
     let values: Vec<_> = values.collect();
     if values.iter().all(Option::is_none) {

@@ -1,4 +1,4 @@
-//! Complete: whatever ends an attempt, or ends a call that is still queued. One statement, the ending is data.
+//! Complete: ends an attempt, or a call that is still queued. One statement; the ending is data.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -23,8 +23,8 @@ pub use crate::{
 
 /// The statement.
 ///
-/// Own autocommit statement; guard: [`Guard`]; a row that does not come back did not move (look again: it
-/// may have moved before, even by this very ending); safe to repeat; locks its rows in the order of their ids.
+/// Own autocommit statement; guard: [`Guard`]. A row that does not come back did not move: read the call, for it may have moved
+/// before, even by this very ending. Safe to repeat. Locks its rows in the order of their ids.
 #[derive(Debug)]
 pub struct Complete;
 
@@ -136,7 +136,7 @@ impl Statement for Complete {
             if locks == Locks::Wait && rows.iter().all(ends_running) {
                 end_running(connection, rows, &mut ended).await?;
             }
-            // Everything else; and what does not run any more, for the same evidence settles a doubt.
+            // All other endings; and those whose call does not run any more, for the same evidence may settle a doubt.
             let left = rows.iter().filter(|row| !ended.contains_key(&row.call_id));
             let left: Vec<&Ending> = left.collect();
             if !left.is_empty() {
@@ -155,7 +155,7 @@ impl Statement for Complete {
 
 type AllMoved = HashMap<CallId, Moved>;
 
-/// Whether it is what most endings are: of an attempt that ran, and that does not say that nothing happened.
+/// Whether it is of the common kind: an attempt that ran, and an outcome that does not say that nothing happened.
 const fn ends_running(row: &Ending) -> bool {
     let nothing_happened = matches!(
         row.kind,
@@ -170,7 +170,7 @@ const fn ends_running(row: &Ending) -> bool {
         && row.attempt.is_some()
 }
 
-/// Ends those of them that still run, in less than half the time of the statement that can do everything.
+/// Ends the calls among them that still run. Takes less than half the time of the general statement.
 async fn end_running(
     connection: &mut PgConnection,
     rows: &[Ending],
@@ -201,7 +201,7 @@ async fn end_running(
     read_moves(&moved, ended)
 }
 
-/// Moves any of them, however it stands.
+/// Moves any of them, in whatever state.
 async fn move_any(
     connection: &mut PgConnection,
     rows: &[&Ending],
@@ -259,7 +259,7 @@ fn read_moves(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// In the order of `sql/moved.sql`, after the call.
+/// The columns of `sql/moved.sql` after the call, in this order.
 pub(super) fn read_moved(mut columns: Columns<'_>) -> Result<Moved, sqlx::Error> {
     Ok(Moved {
         rev: columns.next()?,

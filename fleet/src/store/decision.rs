@@ -1,4 +1,4 @@
-//! Decisions about a call that the database makes in one function, for whoever asks for them: this asks, and hears the answer.
+//! Decisions about a call that the database makes in one function each: asks for one and reads the answer.
 
 use std::time::Duration;
 
@@ -10,19 +10,20 @@ use sqlx::{
 
 use super::{StoreError, answer::within};
 
-/// What can go wrong with a decision that a caller asks for.
+/// An error of a decision that a caller asks for.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
-    /// What was asked for makes no sense; the sentence says what. Nothing was changed.
+    /// The request makes no sense; the sentence says why. Nothing was changed.
     #[error("{0}")]
     Invalid(String),
-    /// The ledger did not say; asking again is safe.
+    /// The ledger did not answer; asking again is safe.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl DecisionError {
-    /// Sorts what a function of the ledger raised: data that it does not take (class 22, or nested too deep), or trouble.
+    /// Sorts an error that a function of the ledger raised: invalid data (class 22, or nested too deep), or an error of the
+    /// server.
     fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
         match &source {
             sqlx::Error::Database(raised)

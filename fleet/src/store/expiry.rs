@@ -1,4 +1,4 @@
-//! Which of these calls are over: asked about single calls, by a dispatcher that knows when they would be.
+//! Whether calls have expired: asked about single calls, by a dispatcher that knows when they should.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use super::{
 };
 use crate::ids::CallId;
 
-/// How calls stand towards their clocks. One that is not there is decided.
+/// The time that calls have left. A call that is missing here is decided.
 #[derive(Debug, Default)]
 pub struct Clocks {
     /// Queued calls whose time is over.
     pub expired: Vec<Expired>,
-    /// Open calls whose time is not over, and when they are worth another look.
+    /// Open calls with time left, and the pause until another look is worth it.
     pub left: Vec<(CallId, Duration)>,
 }
 
-/// A call that is over but runs is its worker's to end; it is looked at again after so long.
+/// The pause for a call whose time is over and that runs: its worker ends it.
 const AGAIN: Duration = Duration::from_millis(250);
 /// How long a look waits, for a connection and for its answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// Looks at certain calls.
 ///
-/// Changes nothing; a call may be given up between this and its ending, which therefore names the revision that was seen.
+/// Changes nothing. A call may move between this and its ending, so the ending names the revision that was seen.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! What `doctor` reads: the server's state and the fleet's, each in a few statements that take no lock. It judges nothing.
+//! What `doctor` reads: the state of the server and of the fleet, each in a few statements that take no lock. It judges
+//! nothing.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use crate::obstacle::Inability;
 /// How long each statement may take, a connection included.
 const READ_MAX: Duration = Duration::from_secs(6);
 
-/// What there is to know of the server besides its ground.
+/// What `doctor` shows of the server besides [`super::server_check`].
 #[derive(Debug, Clone, FromRow)]
 pub struct Server {
     /// Its version in words.
     pub version: String,
     /// Connections for all roles but superusers.
     pub connections_max: i64,
-    /// Connections that are not ours.
+    /// Connections of other programs.
     pub strangers: i64,
-    /// Whether it vacuums by itself, and counts what there is to vacuum.
+    /// Whether autovacuum and the statistics that it needs are on.
     pub autovacuum: bool,
     /// Its time.
     pub now: OffsetDateTime,
@@ -44,12 +45,12 @@ pub async fn server(pool: &PgPool) -> Result<Server, StoreError> {
     answer("look at the server", reading).await
 }
 
-/// What there is to know of the history's partitions.
+/// The partitions of the history.
 #[derive(Debug, Clone, FromRow)]
 pub struct Partitions {
-    /// Days from today to the day after tomorrow that lack one.
+    /// Days from today to the day after tomorrow without a partition.
     pub missing_days: i64,
-    /// Rows outside of every day, counted up to a thousand.
+    /// Rows in the default partition, counted up to a thousand.
     pub stray_rows: i64,
 }
 
@@ -70,7 +71,7 @@ pub async fn partitions(pool: &PgPool) -> Result<Partitions, StoreError> {
     answer("look at the partitions", reading).await
 }
 
-/// Calls of one queue that wait for nothing but a worker.
+/// The calls of one queue that only lack a worker.
 #[derive(Debug, Clone, FromRow)]
 pub struct Waiting {
     /// The queue.
@@ -95,7 +96,7 @@ pub async fn waiting(pool: &PgPool) -> Result<Vec<Waiting>, StoreError> {
     answer("count what waits", reading).await
 }
 
-/// A worker that has not left for good.
+/// A worker that has not left.
 #[derive(Debug, Clone, FromRow)]
 pub struct Worker {
     /// Its process.
@@ -104,18 +105,18 @@ pub struct Worker {
     pub name: String,
     /// `live`, `draining` or `dead`.
     pub state: String,
-    /// What it works on.
+    /// The queues that it pulls from.
     pub queues: Vec<String>,
-    /// How long ago it last said that it lives, in seconds.
+    /// Seconds since its last heartbeat.
     pub silent_s: f64,
     /// Its calls that are in doubt.
     pub in_doubt: i64,
-    /// The tools of its queues that it could not run, JSON text.
+    /// The tools of its queues that it cannot run, JSON text.
     pub cannot_run: Option<String>,
 }
 
 impl Worker {
-    /// The tools of its queues that it could not run; none that a newer release has written in its own words.
+    /// The tools of its queues that it cannot run, without those that a newer release has written in words of its own.
     pub fn inabilities(&self) -> Vec<Inability> {
         let told = self.cannot_run.as_deref();
         told.and_then(|told| serde_json::from_str(told).ok())
@@ -123,7 +124,7 @@ impl Worker {
     }
 }
 
-/// Workers at most that are looked at.
+/// The most workers that are read.
 const WORKERS_MAX: i64 = 1_000;
 
 /// Workers that live, and dead ones that still have calls in doubt.
@@ -149,7 +150,7 @@ pub async fn workers(pool: &PgPool) -> Result<Vec<Worker>, StoreError> {
 pub struct Doubts {
     /// How many.
     pub calls: i64,
-    /// The one that has been so for longest.
+    /// The call that has been in doubt for longest.
     pub oldest: Option<Uuid>,
     /// For how long, in seconds.
     pub oldest_s: Option<f64>,

@@ -1,17 +1,17 @@
-//! Indexes of the history, built without holding up the calls that end meanwhile.
+//! Builds indexes of the history without delaying the calls that end meanwhile.
 //!
-//! A migration makes an index on a partitioned table and on its partitions without rows; `migrations/README.md` has the rule.
-//! On a partition with rows that would hold up every call that ends, for as long as it takes. So it is done here, after the
-//! migrations, `CONCURRENTLY` and one at a time. What was interrupted is found again by the next `migrate`.
+//! A migration makes an index on a partitioned table and on its empty partitions; `migrations/README.md` has the rule. On a
+//! partition with rows that would delay every call that ends, until the index is built. So it is built here, after the
+//! migrations, `CONCURRENTLY` and one at a time. The next `migrate` finds a build that was interrupted.
 
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::StoreError;
 
-/// What is missing on one partition, as the statements that make it; the newest partition first.
+/// A missing index of one partition, as the statements that make it; the newest partition first.
 #[derive(Debug, sqlx::FromRow)]
 struct Missing {
-    /// Takes away what an interrupted build left behind.
+    /// Drops what an interrupted build left behind.
     clear: String,
     build: String,
     attach: String,
@@ -19,16 +19,16 @@ struct Missing {
 
 /// Builds every index of a partitioned table on the partitions that lack it; returns how many it built.
 ///
-/// Takes as long as reading those partitions, and waits for the transactions that were there before it. Whoever writes there
-/// waits for a moment only, at most a second. While somebody else does the same it does nothing. Dropped or failed, it
-/// leaves whole indexes and one that nothing uses, and can be done again.
+/// Takes as long as reading those partitions, and waits for transactions that began before it. A statement that writes there
+/// waits for at most a second. While another process does the same it does nothing. Dropped or failed, it leaves whole indexes
+/// and one that is not used, and can be run again.
 ///
 /// # Errors
 ///
 /// Postgres does not answer; or a transaction kept a partition for longer than a second.
 pub(super) async fn complete(connection: &mut PgConnection) -> Result<usize, StoreError> {
     let failed = |error| StoreError::from_sqlx("build the indexes of the history", error);
-    // Not one that waits: a build waits for every statement that was there before it.
+    // Without waiting for the lock: a build waits for every statement that began before it, this one included.
     let alone: bool =
         sqlx::query_scalar("SELECT pg_try_advisory_lock(hashtext('toolfleet.history_indexes'))")
             .fetch_one(&mut *connection)
@@ -47,7 +47,7 @@ pub(super) async fn complete(connection: &mut PgConnection) -> Result<usize, Sto
         attach,
     } in &missing
     {
-        // A build waits for others and makes none wait. Attaching makes those wait that write to the partition.
+        // A build waits for others and delays none. Attaching delays statements that write to the partition.
         let steps = [
             "SET lock_timeout = 0",
             clear,
@@ -56,7 +56,7 @@ pub(super) async fn complete(connection: &mut PgConnection) -> Result<usize, Sto
             attach,
         ];
         for step in steps {
-            // Made by Postgres, of quoted names of its catalog.
+            // Postgres made it, of quoted names from its catalog.
             sqlx::raw_sql(AssertSqlSafe(step.to_owned()))
                 .execute(&mut *connection)
                 .await

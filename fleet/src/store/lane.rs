@@ -1,16 +1,21 @@
 //! A lane: one statement, one connection of its own, group commit without a timer.
 //!
-//! Whatever arrives while a batch is in flight is the next batch, so an idle fleet adds no delay and a busy one shares
-//! its commits. It yields once before sending, so that senders woken together share the batch: a
-//! statement costs as much as a dozen rows. Rows that are sent together go into one statement, whatever their number: their
-//! owner bounds it.
-//! A statement is never cancelled and its connection used again: the limits are the server's, and a
-//! connection that is silent beyond them is dropped with its batch. When a server answers with an error, nothing was
-//! changed and the batch is sent again, first without waiting for locks, then in halves, so that one bad or locked row
-//! never fails its neighbours; what passes by itself (a locked table, a deadlock, a full disk) is blamed on no row. When
-//! the answer is *missing*, it is unknown what was done: every row of the batch is told [`Reply::Unknown`], and its owner knows how to
-//! find out. So that the first batch after a quiet time is not the one that finds a connection broken, one that was not used
-//! for a second is asked whether it is still there before anything is sent.
+//! Rows that arrive while a batch is in flight form the next batch. So an idle fleet adds no delay, and a busy one shares its
+//! commits. The lane yields once before sending, so that senders woken together share the batch: a statement costs as much as a
+//! dozen rows. Rows that are sent together go into one statement, whatever their number; their owner bounds it.
+//!
+//! A statement is never cancelled on a connection that is used again. The server limits its time, and a connection that is
+//! silent beyond that limit is dropped with its batch.
+//!
+//! When the server answers with an error, nothing was changed and the batch is sent again, first without waiting for locks,
+//! then in halves, so that one bad or locked row never fails its neighbours. Errors that pass by themselves (a locked table, a
+//! deadlock, a full disk) are blamed on no row.
+//!
+//! When the answer is *missing*, it is unknown what was done. Every row of the batch gets [`Reply::Unknown`], and its owner
+//! knows how to find out.
+//!
+//! A connection that was not used for a second is tested before anything is sent on it, so that the first batch after a quiet
+//! time does not meet a broken one.
 
 use std::{
     collections::HashSet,
@@ -34,17 +39,17 @@ use crate::{
 pub trait Statement: Send + Sync + 'static {
     /// One element of the arrays.
     type Row: Send + Sync + 'static;
-    /// What a row is told.
+    /// The answer for a row.
     type Answer: Send + 'static;
-    /// What may occur only once in a batch.
+    /// A value that may occur only once in a batch.
     type Key: Eq + Hash + Send;
 
     /// The statement's name, for logs and metrics.
     const NAME: &'static str;
-    /// Where a process may stop while a batch is on its way.
+    /// The checkpoint while a batch is in flight.
     const SENT: Option<Checkpoint>;
 
-    /// What may occur only once in a batch; `None` where nothing does.
+    /// The value that may occur only once in a batch; a unique one where rows may repeat.
     fn key(row: &Self::Row) -> Self::Key;
 
     /// About how many bytes the row adds to the batch.
@@ -59,7 +64,7 @@ pub trait Statement: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Option<Self::Answer>>, sqlx::Error>>;
 }
 
-/// What a statement does about a row that another statement has locked.
+/// What a statement does with a row that another statement has locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locks {
     /// Waits, up to the lock timeout.
@@ -68,7 +73,7 @@ pub enum Locks {
     Skip,
 }
 
-/// What a row is told.
+/// The answer for a row.
 #[derive(Debug)]
 pub enum Reply<A> {
     /// The statement committed, and this is what it did.
@@ -77,9 +82,9 @@ pub enum Reply<A> {
     Undecided,
     /// The server refused this row: nothing was changed.
     Refused(sqlx::Error),
-    /// No answer came: it may have been done.
+    /// No answer came: the row may have been written.
     Unknown,
-    /// Nothing was done: it was never sent, or the server cannot do it just now. It may be sent again.
+    /// Nothing was changed: it was never sent, or the server cannot do it just now. It may be sent again.
     NotSent,
 }
 
@@ -88,7 +93,7 @@ type Queued<S> = (
     oneshot::Sender<Reply<<S as Statement>::Answer>>,
 );
 
-/// Rows that stay together.
+/// Rows that stay together in one statement.
 type Unit<S> = Vec<Queued<S>>;
 
 /// The sending end of a lane.
@@ -110,17 +115,17 @@ impl<S: Statement> std::fmt::Debug for Lane<S> {
     }
 }
 
-/// Rows in one batch at most, unless a single unit has more.
+/// The most rows in one batch, unless a single unit has more.
 pub const BATCH_ROWS_MAX: usize = 500;
-/// Bytes in one batch at most, unless a single unit is larger.
+/// The most bytes in one batch, unless a single unit is larger.
 pub const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How long a lane rests between two attempts to reach the ledger: its callers hear this late that it is gone.
+/// The longest pause between two attempts to reach the ledger. A caller hears no later that the ledger is gone.
 const PAUSE_MAX: Duration = SOON;
-/// Units that wait for a batch at most; more callers wait to be heard.
+/// The most units that wait for a batch; further callers wait to hand theirs in.
 const WAITING_MAX: usize = 8 * BATCH_ROWS_MAX;
 
 impl<S: Statement> Lane<S> {
-    /// Makes a lane and the future that runs it until every sender is gone. The caller owns that future.
+    /// Makes a lane, and the future that runs it until every sender is dropped. The caller runs that future.
     pub fn new(statement: Arc<S>, postgres: Postgres) -> (Self, impl Future<Output = ()> + Send) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         (
@@ -135,14 +140,14 @@ impl<S: Statement> Lane<S> {
         )
     }
 
-    /// Whether a sender now waits for room in the queue.
+    /// Whether a new sender has to wait for room in the queue.
     pub fn is_full(&self) -> bool {
         self.sender.capacity() == 0
     }
 
-    /// Sends one row and waits for what became of it.
+    /// Sends one row and waits for its answer.
     ///
-    /// Dropping the future does not take the row back: it may be done all the same.
+    /// Dropping the future does not take the row back: it may be written all the same.
     pub async fn send(&self, row: S::Row) -> Reply<S::Answer> {
         let (answer, answered) = oneshot::channel();
         if self.sender.send(vec![(row, answer)]).await.is_err() {
@@ -151,10 +156,10 @@ impl<S: Statement> Lane<S> {
         answered.await.unwrap_or(Reply::Unknown)
     }
 
-    /// Sends rows that belong together and waits for what became of each, in order.
+    /// Sends rows that belong together and waits for the answer of each, in order.
     ///
-    /// They are in one statement and so in one commit, unless the server refuses one of them: then the others are sent
-    /// again without it. Dropping the future does not take them back.
+    /// They are in one statement and so in one commit, unless the server refuses one of them: then the others are sent again
+    /// without it. Dropping the future does not take them back.
     pub async fn send_all(&self, rows: Vec<S::Row>) -> Vec<Reply<S::Answer>> {
         let count = rows.len();
         let (unit, answers): (Unit<S>, Vec<_>) = rows
@@ -179,11 +184,11 @@ struct Runner<S: Statement> {
     statement: Arc<S>,
     postgres: Postgres,
     receiver: mpsc::Receiver<Unit<S>>,
-    /// What did not fit; never more units than a batch has rows.
+    /// Units that did not fit into the batch; never more than a batch has rows.
     held_back: Vec<Unit<S>>,
 }
 
-/// What goes out together. The rivals named a key that is in it already.
+/// The rows that are sent together. `rivals` are rows with a key that the batch has already.
 struct Batch<S: Statement> {
     rows: Vec<S::Row>,
     answers: Vec<oneshot::Sender<Reply<S::Answer>>>,
@@ -223,14 +228,14 @@ impl<S: Statement> Runner<S> {
                     for answer in answers.into_iter().chain(rivals) {
                         tell(answer, Reply::NotSent);
                     }
-                    // Cut short, for callers stand in the lane meanwhile; a pause is cancel-safe.
+                    // Bounded, for callers wait in the lane meanwhile. A pause is cancel-safe.
                     drop(tokio::time::timeout(PAUSE_MAX, reconnect.pause()).await);
                 }
             }
         }
     }
 
-    /// Waits for a unit, then takes what else is there: distinct keys, bounded rows and bytes. `None`: all senders are gone.
+    /// Waits for a unit, then takes what else is there: distinct keys, bounded rows and bytes. `None`: all senders are dropped.
     async fn next_batch(&mut self) -> Option<Batch<S>> {
         let mut arrived = std::mem::take(&mut self.held_back);
         if arrived.is_empty() {
@@ -260,7 +265,7 @@ impl<S: Statement> Runner<S> {
                     batch.rows.push(row);
                     batch.answers.push(answer);
                 } else {
-                    // Told to look again once the batch is through: a hot key must not hold up the others.
+                    // Told to look again when the batch is through: a hot key must not delay the others.
                     batch.rivals.push(answer);
                 }
             }
@@ -286,7 +291,7 @@ impl<S: Statement> Runner<S> {
         }
     }
 
-    /// Runs a batch and tells every row. Gives the connection back while it can be used.
+    /// Runs a batch and answers every row. Returns the connection while it can be used.
     async fn execute(
         &self,
         mut connection: PgConnection,
@@ -311,7 +316,7 @@ impl<S: Statement> Runner<S> {
                     if locks == Locks::Wait && is_lock_timeout(&error) {
                         parts.push((rows, answers, Locks::Skip));
                     } else if passes(&error) {
-                        // No row is to blame, so there is nothing to find by halving.
+                        // No row is to blame, so halving would find nothing.
                         for answer in answers {
                             tell(answer, Reply::NotSent);
                         }
@@ -346,6 +351,6 @@ fn is_lock_timeout(error: &sqlx::Error) -> bool {
 }
 
 fn tell<A>(answer: oneshot::Sender<Reply<A>>, reply: Reply<A>) {
-    // The asker may be gone; what was done is in the ledger all the same.
+    // The sender may be gone; the row is in the ledger all the same.
     drop(answer.send(reply));
 }

@@ -1,4 +1,4 @@
-//! Late evidence: what an attempt came to, told after the attempt had been taken from its worker. Kept, and decides nothing.
+//! Late evidence: the outcome of an attempt that was taken from its worker. It is kept, and decides nothing.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     outcome::OutcomeWord,
 };
 
-/// What a worker says of an attempt that is no longer its own. The tool's answer is not kept: no caller may be given it.
+/// The report about an attempt that its worker has lost. The tool's answer is not kept: no caller may get it.
 #[derive(Debug, Clone)]
 pub struct LateReport {
     /// The call.
@@ -33,33 +33,33 @@ pub struct LateReport {
     pub ended: EndedAttempt,
 }
 
-/// What became of it.
+/// The result of keeping it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LateOutcome {
     /// It is kept.
     Kept {
-        /// It says that the effect happened, and the call ended as one whose effect did not.
+        /// The report says that the effect happened, and the call ended as one without an effect.
         contradicts: bool,
     },
-    /// It was not late: the same worker has recorded before how this attempt ended.
+    /// It was not late: the same worker has recorded the attempt's end before.
     Recorded,
     /// There is no such call.
     NoCall,
 }
 
 const DOING: &str = "keep late evidence";
-/// How long it waits, for a connection and for the answer.
+/// How long to wait, for a connection and for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Keeps evidence. Own autocommit statement; guard: the attempt's own worker has not recorded its end before; safe to
-/// repeat; locks the call's row against what ends it. It moves no call.
+/// Keeps evidence. Own autocommit statement; guard: the attempt's own worker has not recorded its end before; safe to repeat;
+/// locks the call's row against statements that end it. It moves no call.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn keep(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, StoreError> {
     match keep_once(pool, evidence).await? {
-        // The statement that it waited for has ended the call: a new one sees how.
+        // The statement that it waited for has ended the call; a new statement sees how.
         LateOutcome::NoCall => keep_once(pool, evidence).await,
         outcome => Ok(outcome),
     }

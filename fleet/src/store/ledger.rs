@@ -1,5 +1,5 @@
-//! The ledger writer of one process: a lane per statement, a second one for large bodies and for what comes together, and
-//! what to do with silence.
+//! The ledger writer of one process: a lane for each statement, a second one for large bodies and for many rows together, and
+//! what to do about missing answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use crate::{
     telemetry::metrics,
 };
 
-/// Rows heavier than this take the second lane, so that they do not hold up small ones: sixty of them would fill a batch.
+/// Rows with more bytes than this take the second lane, so that they do not delay small ones: sixty of them would fill a batch.
 const HEAVY_BYTES: usize = 16 * 1024;
-/// How long a new call may have waited for its commit before others are not taken any more: a little longer than one
-/// statement waits for a lock.
+/// How long a new call may have waited for its commit before further calls are refused: a little longer than one statement
+/// waits for a lock.
 const BEHIND_AFTER: Duration = Duration::from_millis(1_500);
 
-/// Accepts calls. Held by dispatchers.
+/// Accepts calls. Used by dispatchers.
 #[derive(Debug, Clone)]
 pub struct Accepting {
     light: Lane<Accept>,
@@ -53,7 +53,7 @@ impl Accepting {
         }
     }
 
-    /// Whether the ledger is so far behind that a new call of about so many bytes had better not be taken.
+    /// Whether the ledger is so far behind that a new call of about this many bytes should be refused.
     pub fn is_behind(&self, bytes: usize) -> bool {
         let (lane, waits) = self.lane_for(bytes);
         lane.is_full() || waits.longest() > BEHIND_AFTER
@@ -67,7 +67,7 @@ impl Accepting {
         lane.send(call).await
     }
 
-    /// Commits calls that belong together, in one statement on the second lane; an answer for each, in order.
+    /// Commits calls that belong together, in one statement on the second lane. One answer for each, in order.
     pub async fn accept_all(
         &self,
         calls: impl IntoIterator<Item = impl Into<Arc<NewCall>>>,
@@ -91,7 +91,7 @@ impl Accepting {
 #[derive(Debug, Clone)]
 pub struct Claiming {
     lane: Lane<Claim>,
-    /// For tools with a limit: a claim that has to find a place must not hold up the others.
+    /// For tools with a limit: a claim that has to find a place must not delay others.
     limited: Lane<ClaimLimited>,
     postgres: Postgres,
     /// One connection for reading claims back, used in turn: after an outage every claim in flight wants it at once.
@@ -114,15 +114,15 @@ impl Claiming {
         }
     }
 
-    /// Claims one call. `None`: it is not ours, and nothing may run.
+    /// Claims one call. `None`: it was not claimed, and nothing may run.
     ///
     /// When the answer is missing, the claim is read back on another connection with a row lock.
     ///
     /// # Errors
     ///
-    /// The ledger refused it or was not asked ([`StoreError::Refused`], [`StoreError::NotSent`]): nothing was claimed. Else it
-    /// did not confirm the claim: nothing may run, and the claim may have been committed, or be committed yet; whoever
-    /// gives it up must look for it later.
+    /// The ledger refused the claim or was not asked ([`StoreError::Refused`], [`StoreError::NotSent`]): nothing was claimed.
+    /// Any other error: the ledger did not confirm the claim. Then nothing may run, and the claim may have been committed or
+    /// may still be; a caller that gives it up must look for it later.
     pub async fn claim(&self, row: ClaimRow) -> Result<Option<Claimed>, StoreError> {
         let (call, attempt) = (row.call_id, row.attempt_id);
         match self.lane.send(row).await {
@@ -130,15 +130,15 @@ impl Claiming {
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
             Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
-            // Boxed: the rare way must not make every claim's future large.
+            // Boxed: the rare branch would make the future of every claim as large as its own.
             Reply::Unknown => Box::pin(self.ask_again(Claim::NAME, call, attempt))
                 .await
                 .map(Some),
         }
     }
 
-    /// Claims one call of a tool that has a limit, and with it a place of its tool. `None`: it is not ours, and nothing may
-    /// run; nor where there is no place.
+    /// Claims one call of a tool with a limit, and with it a place of its tool. `None`: it was not claimed, and nothing may
+    /// run.
     ///
     /// When the answer is missing, the claim is read back as any other: the place was taken with the call, or not at all.
     ///
@@ -176,7 +176,7 @@ const fn not_confirmed() -> StoreError {
 }
 
 impl Claiming {
-    /// What became of a claim whose answer never came.
+    /// Finds out whether a claim without an answer was committed.
     async fn ask_again(
         &self,
         statement: &'static str,
@@ -196,7 +196,7 @@ impl Claiming {
         attempt: AttemptId,
     ) -> Result<Option<Claimed>, StoreError> {
         let mut idle = self.reading_back.lock().await;
-        // Taken out: if we are given up in the middle, the connection is dropped with us.
+        // Taken out: if this future is dropped, the connection is dropped with it.
         let mut connection = match idle.take() {
             Some(connection) => connection,
             None => self.postgres.connect().await?,
@@ -208,10 +208,10 @@ impl Claiming {
     }
 }
 
-/// How long reading one claim back may take, with waiting for its turn.
+/// How long reading one claim back may take, with the wait for its turn.
 const READ_BACK_MAX: Duration = Duration::from_secs(15);
 
-/// Ends attempts and calls. Held by workers, and by the sweep of dispatchers.
+/// Ends attempts and calls. Used by workers, and by the sweep of dispatchers.
 #[derive(Debug, Clone)]
 pub struct Completing {
     light: Lane<Complete>,
@@ -229,7 +229,7 @@ impl Completing {
         Self { light, heavy }
     }
 
-    /// Ends one attempt or queued call, once. [`Reply::Undecided`]: it did not move; look again.
+    /// Ends one attempt or queued call, once. [`Reply::Undecided`]: it did not move; read the call.
     pub async fn complete_once(&self, ending: Ending) -> Reply<Moved> {
         let lane = if Complete::weight(&ending) > HEAVY_BYTES {
             &self.heavy
@@ -239,8 +239,8 @@ impl Completing {
         lane.send(ending).await
     }
 
-    /// Ends one attempt or queued call and does not rest until the ledger has answered: a completion names its attempt,
-    /// so repeating it is harmless. `None`: it did not move; look again.
+    /// Ends one attempt or queued call, and repeats that until the ledger has answered: an ending names its attempt, so
+    /// repeating it is harmless. `None`: it did not move; read the call.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Claim a call of a tool that runs only so often at a time: with the call, a place of its tool is taken, or none is free.
+//! Claims a call of a tool with a limit of attempts at a time: with the call, a place of its tool is taken, or none is free.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -16,20 +16,20 @@ use crate::{
     ids::{CallId, ToolName, WorkerId},
 };
 
-/// What became of a claim of such a tool's call.
+/// The result of such a claim.
 #[derive(Debug, Clone)]
 pub enum Limited {
-    /// It is ours and has its place.
+    /// The call is claimed and has its place.
     Claimed(Box<Claimed>),
-    /// Every place of its tool is taken: it is held now, in its tool's line.
+    /// Every place of its tool is taken; the call is held now, in its tool's line.
     NoSlot,
 }
 
 /// The statement.
 ///
-/// Own autocommit statement; guards: those of [`super::claim::Claim`], and a place whose attempt is not live: in what the
-/// statement saw *and*, once locked, still the same attempt. Rows of places that others have locked are skipped, never
-/// waited for. The limit is the one of the tool's newest version; where that has none, no place is taken.
+/// Own autocommit statement. Guards: those of [`super::claim::Claim`], and a place whose attempt is not live: in what the
+/// statement saw *and*, once the place is locked, still the same attempt. Places that other statements have locked are skipped,
+/// never waited for. The limit is the one of the tool's newest version; where that has none, no place is taken.
 #[derive(Debug)]
 pub struct ClaimLimited {
     worker: WorkerId,
@@ -92,9 +92,10 @@ impl Statement for ClaimLimited {
     }
 }
 
-/// How much of a tool is under way: what holds a place, and what was handed to NATS to take one.
+/// How many calls of a tool are under way: those that hold a place, and those that were released to take one.
 ///
-/// Retries that wait for their pause to be over are not counted; when it is over they are, although nobody asks for room for
+/// A retry is not counted while its pause lasts. Afterwards it is, although it was not released. One statement; changes
+/// nothing.
 /// them. One statement; changes nothing.
 ///
 /// # Errors

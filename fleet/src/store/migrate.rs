@@ -1,4 +1,4 @@
-//! Applying the schema, and the check of it before a program starts. [`super::schema`] decides.
+//! Applies the schema, and checks it before a program starts. [`super::schema`] decides.
 
 use sqlx::{Connection, PgConnection, migrate::MigrateError};
 
@@ -11,15 +11,16 @@ use super::{
     session::Postgres,
 };
 
-/// Applies what is missing; returns how many migrations were applied.
+/// Applies missing migrations; returns how many.
 ///
-/// Then builds what the migrations left to be built beside them: indexes of days of history that have rows.
-/// Takes a lock, so that two at once are in turn. On a schema that is newer than this program it does nothing, so that a release can be taken back.
+/// Then builds what the migrations leave to be built beside them: indexes on days of history with rows. Takes a lock, so that
+/// two processes do it in turn. On a schema that is newer than this program it does nothing, so that a release can be taken
+/// back.
 ///
 /// # Errors
 ///
-/// Postgres does not answer or something holds a lock for too long, a migration was changed after it was applied, or the
-/// schema is too new for this program.
+/// Postgres does not answer or a lock is held for too long, a migration was changed after it was applied, or the schema is too
+/// new for this program.
 pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     let doing = "migrate the schema";
     let mut connection = PgConnection::connect_with(&postgres.options_for_migration())
@@ -29,11 +30,11 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     let known = known();
     let mut migrator = migrator();
     if before.iter().any(|version| !known.contains(version)) {
-        // What is missing here would come after what was built on it.
+        // A missing migration would be applied after newer ones that were built on it.
         fits(&known, &before, oldest_program(&mut connection).await?)?;
         migrator.set_ignore_missing(true);
     }
-    // `run` is generic over what it acquires from, which makes a future that cannot be sent between threads.
+    // `run` is generic over its source of connections, and its future cannot be sent between threads.
     let done = migrator.run_direct(None, &mut connection, false).await;
     done.map_err(|error| misfit(doing, error))?;
     let after = applied(&mut connection).await?;
@@ -41,7 +42,7 @@ pub async fn migrate(postgres: &Postgres) -> Result<usize, StoreError> {
     Ok(after.len().saturating_sub(before.len()))
 }
 
-/// What keeps a migration from being applied: trouble with Postgres, or files that do not follow from those before.
+/// Why a migration cannot be applied: an error of Postgres, or files that do not follow from those before.
 fn misfit(doing: &'static str, problem: MigrateError) -> StoreError {
     match problem {
         MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
@@ -54,7 +55,7 @@ fn misfit(doing: &'static str, problem: MigrateError) -> StoreError {
     }
 }
 
-/// Refuses to go on with a schema that lacks what this program needs, or that has moved on too far.
+/// Refuses a schema that lacks what this program needs, or that is too new for it.
 ///
 /// # Errors
 ///

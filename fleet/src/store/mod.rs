@@ -1,9 +1,9 @@
-//! The ledger in Postgres: the only folder that knows SQL, one file per verb.
+//! The ledger in Postgres: the only folder with SQL, one file for each verb.
 //!
-//! Writes that move a call go through the lanes of [`ledger`]: single autocommit statements over arrays on connections that
-//! belong to no pool, grouped by whatever arrives while the one before is in flight, never cancelled.
-//! Reads, and writes that may simply be repeated, use a pool with one statement each and never `begin`:
-//! a dropped `begin` leaves an open transaction behind in the pool (sqlx 0.9), and what is written there is lost.
+//! Writes that move a call go through the lanes of [`ledger`]: single autocommit statements over arrays, on connections outside
+//! any pool, never cancelled; rows that arrive while one is in flight share the next. Reads, and writes that may simply be
+//! repeated, use a pool with one statement each and never `begin`: a dropped `begin` leaves an open transaction behind in the
+//! pool (sqlx 0.9), and what is written in it is lost.
 
 use sqlx::postgres::PgRow;
 pub use sqlx::{PgConnection, PgPool};
@@ -18,7 +18,6 @@ mod columns;
 pub mod complete;
 mod decision;
 pub mod expiry;
-pub mod ground;
 pub mod health;
 mod history_indexes;
 pub mod lane;
@@ -30,15 +29,16 @@ pub mod open_counts;
 mod over;
 pub mod postpone;
 pub mod probe;
+pub mod quarantine;
 pub mod read;
 pub mod release;
 pub mod renumber;
 pub mod retire;
 pub mod schema;
+pub mod server_check;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
-pub mod standing;
 mod statement;
 pub mod sweep;
 pub mod takeover;
@@ -47,15 +47,16 @@ pub mod tools;
 pub mod transaction;
 mod waits;
 pub mod walk;
+pub mod watermark;
 pub mod workers;
 
-/// What can go wrong with Postgres. Being fenced is not here: it is a normal answer.
+/// An error of Postgres. Being fenced is not one of them: it is a normal answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or the connection broke: what became of a write is unknown.
+    /// It cannot be reached, or the connection broke: whether a write was done is unknown.
     #[error("{doing}: Postgres did not answer")]
     Unavailable {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// Why.
         #[source]
@@ -64,7 +65,7 @@ pub enum StoreError {
     /// It answered with an error: nothing was changed.
     #[error("{doing}: Postgres refused")]
     Refused {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// Why.
         #[source]
@@ -73,13 +74,13 @@ pub enum StoreError {
     /// It was never sent, or the server cannot do it just now: nothing was changed.
     #[error("{doing}: the ledger is not reachable")]
     NotSent {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
     },
-    /// A row holds what this version of the program does not know.
+    /// A row contains something that this version of the program does not know.
     #[error("{doing}: {what}")]
     Unreadable {
-        /// What we were doing.
+        /// What the process was doing.
         doing: &'static str,
         /// What is not understood.
         what: String,
@@ -87,9 +88,9 @@ pub enum StoreError {
     /// The URL cannot be read.
     #[error("it is not a postgres:// URL")]
     BadUrl,
-    /// The server's settings do not keep what it commits, or it is not the one that takes writes.
-    #[error("the ground is not safe: {0}")]
-    UnsafeGround(String),
+    /// The server may lose what it commits, is not the one that takes writes, or has lost writes.
+    #[error("Postgres is not safe to write to: {0}")]
+    UnsafeServer(String),
     /// The schema is older or newer than this program.
     #[error("{0}")]
     UnknownSchema(String),
@@ -113,7 +114,7 @@ impl StoreError {
     }
 }
 
-/// Every row, read.
+/// Reads every row.
 fn read_all<T, All: FromIterator<T>>(
     doing: &'static str,
     rows: &[PgRow],
@@ -127,8 +128,8 @@ fn read_all<T, All: FromIterator<T>>(
 
 /// Whether the server answered with an error.
 ///
-/// For a single autocommit statement that proves that nothing was changed. A shutdown or a lost connection (classes 57P
-/// and 08) proves nothing, even when it arrives as an answer.
+/// For a single autocommit statement that proves that nothing was changed. A shutdown or a lost connection (classes 57P and 08)
+/// proves nothing, even when it arrives as an answer.
 pub fn answered(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(answer) => !answer
@@ -138,10 +139,10 @@ pub fn answered(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the server answered that it cannot do it just now, whatever is asked of it.
+/// Whether the server answered that it cannot do it just now, whatever the statement.
 ///
-/// A lock that is held, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while.
-/// The same statement may work a moment later.
+/// A lock that is held, a deadlock, a full disk, no memory, no time, a server that takes no writes for a while. The same
+/// statement may succeed a moment later.
 pub fn passes(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(answer) = error else {
         return false;

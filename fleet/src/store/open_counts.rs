@@ -1,5 +1,5 @@
-//! How many open calls each tenant has, without looking at the calls: triggers keep the counts wherever a call is accepted
-//! or ended, in the statement that does it, so in every snapshot they are exact.
+//! How many open calls each tenant has, without reading the calls. Triggers keep the counts, in the statement that accepts or
+//! ends a call, so they are exact in every snapshot.
 
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
@@ -7,12 +7,12 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::ids::{CallId, Label};
 
-/// Rows folded by one statement at most.
+/// The most rows that one statement folds.
 const FOLDED_MAX: i32 = 5_000;
 /// With more rows than this, those of living sessions are folded too.
 const CROWD: i32 = 20_000;
 
-/// What the ledger knows of one tenant at one moment.
+/// The open calls of one tenant at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Open {
     /// Its open calls.
@@ -64,8 +64,8 @@ pub async fn of(pool: &PgPool, tenant: &Label, calls: &[CallId]) -> Result<Open,
         .map_err(|error| StoreError::from_sqlx("count the open calls of a tenant", error))
 }
 
-/// Folds the counts of sessions that are gone together and says how many; the next one goes on. Own statement; rows that
-/// somebody is adding to are left out.
+/// Adds up the rows of sessions that are gone, and returns how many; the next call goes on. Own statement; rows that a session
+/// is adding to are left out.
 ///
 /// # Errors
 ///
@@ -79,8 +79,8 @@ pub async fn fold(connection: &mut PgConnection) -> Result<i64, StoreError> {
         .map_err(|error| StoreError::from_sqlx("fold the counts of open calls", error))
 }
 
-/// Counts the calls themselves and says for how many tenants that came to something else, which is put right. Own statement;
-/// it reads every open call.
+/// Counts the calls themselves, and corrects the counts; returns for how many tenants they were wrong. Own statement; it reads
+/// every open call.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! When a call is over: its deadline, and the wait for its first attempt.
+//! When a call expires: its deadline, and the longest wait for its first attempt.
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ macro_rules! over_at {
     };
 }
 
-/// When the first of the clocks of an open call runs out: its deadline, or before its first attempt the end of its
-/// queue wait.
+/// When an open call expires: its deadline, or before its first attempt the end of its queue wait, whichever comes first.
 pub(super) const OVER_AT: &str = over_at!();
 
 /// The same in milliseconds from now.
@@ -28,7 +27,7 @@ pub(super) const LEFT_MS: &str = concat!(
     " - now()) * 1000)::float8"
 );
 
-/// Whether it is only that the first attempt did not start in time.
+/// Whether only the first attempt did not start in time.
 pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
 
 /// A queued call whose deadline has passed.
@@ -36,15 +35,15 @@ pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until 
 pub struct Expired {
     /// The call.
     pub call_id: CallId,
-    /// How often it has moved: nothing may move it before it is ended.
+    /// Its revision: it is ended only if it has not moved since.
     pub rev: i32,
     /// What running it would mean.
     pub effect: Effect,
-    /// Whether an attempt before left its effect unknown.
+    /// Whether an earlier attempt left its effect unknown.
     pub unknown: bool,
-    /// Whether it is only that its first attempt did not start in time.
+    /// Whether only the first attempt did not start in time.
     pub waited_too_long: bool,
-    /// What a worker lacked that put it back last.
+    /// What the last worker that put it back lacked.
     pub obstacle: Option<Obstacle>,
     /// The language of messages.
     pub language: Language,
@@ -60,15 +59,15 @@ impl Expired {
             effect: parsed(row, "effect")?,
             unknown: row.try_get("effect_unknown")?,
             waited_too_long: row.try_get("waited_too_long")?,
-            // What a newer release has written says nothing here.
+            // A newer release may have written words that this one does not know.
             obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
             language: parsed(row, "language")?,
         })
     }
 }
 
-/// So many milliseconds; zero when it is over.
+/// The time in milliseconds; zero when it is over.
 pub(super) fn left(ms: f64) -> Duration {
-    // Longer than any process lives is as good as never.
+    // More than any process lives is the same as never.
     Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 1e9)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Postpone: a queued call that cannot run here and now waits in the ledger, not in NATS.
 //!
-//! A message that is refused with a delay keeps its place among those in flight, so thousands of them would stop a whole
-//! queue. The row waits for nothing: the sweep publishes it again when its pause is over.
+//! A message that is refused with a delay keeps its place among the messages in flight, so thousands of them would stop a whole
+//! queue. A row in the ledger blocks nothing: the sweep publishes the call again when its pause is over.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -15,21 +15,21 @@ use crate::{ids::CallId, obstacle::Obstacle};
 pub struct Postponed<'a> {
     /// The call.
     pub call: CallId,
-    /// How often it had moved when it was looked at.
+    /// Its revision when it was read.
     pub rev: i32,
     /// How long it waits.
     pub pause: Duration,
-    /// Why.
+    /// The reason.
     pub obstacle: &'a Obstacle,
-    /// Who says so: `worker <id>`.
+    /// The author: `worker <id>`.
     pub actor: &'a str,
 }
 
-/// Lets a queued call wait, and writes down why. Where that is news, it is a remark in the call's history too; what
-/// [passes](crate::obstacle::Lack::passes) by itself never is.
+/// Postpones a queued call and writes the reason. A new reason is a remark in the call's history too, unless it
+/// [passes](crate::obstacle::Lack::passes) by itself.
 ///
-/// Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved; repeating it only
-/// prolongs the wait. It is no move, so the revision stays, but for a remark.
+/// Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved. Repeating it only prolongs
+/// the wait. It is no move: the revision changes only with a remark.
 ///
 /// # Errors
 ///
@@ -77,11 +77,12 @@ static PUT_BACK: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Lets calls wait for so long each, for something that passes by itself, and writes down what. One whose time is over before
-/// that comes again a second earlier, but not sooner than after half a second.
+/// Postpones each of these calls by its own pause, for a lack that passes by itself, and writes the reason.
 ///
-/// Own autocommit statement; guard: queued, not held and not waiting already; what has moved is left as it is; repeating it
-/// changes nothing. It is no move, so the revisions stay, and no remark.
+/// A call that would expire before that comes again a second before its time is over, but no sooner than after half a second.
+///
+/// Own autocommit statement; guard: queued, not held and not postponed already; a call that has moved is left as it is.
+/// Repeating it changes nothing. It is no move and no remark, so the revisions stay.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Probe: what the sweep reads and writes about calls in doubt that are looked into. It decides nothing here.
+//! Probe: what the sweep reads and writes about calls in doubt that have a probe. It decides nothing here.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Doubted {
 }
 
 words! {
-    /// What came of asking so far.
+    /// The result of probing so far.
     ProbeState {
         /// Its tool has no probe.
         None = "none",
@@ -62,12 +62,12 @@ words! {
     }
 }
 
-/// Calls taken by one step of the pass, and probes under way from which on no more are made: thousands of doubts at once must
-/// not flood whoever is asked.
+/// The most calls in one step of the pass, and the most probes under way: thousands of doubts at once must not flood the tool
+/// that is asked.
 pub const STEP_CALLS: i64 = 100;
 
-/// Takes calls in doubt whose probe is due, and lets them be due again a little later, for whoever takes them may die.
-/// Own statement; rows that another dispatcher is taking are skipped.
+/// Takes calls in doubt whose probe is due, and makes them due again a little later, in case this process dies. Own statement;
+/// rows that another dispatcher is taking are skipped.
 ///
 /// # Errors
 ///
@@ -137,9 +137,10 @@ pub struct NewProbe {
     pub dispatcher: DispatcherId,
 }
 
-/// Accepts a probe as a call of its own and remembers it at the call in doubt.
+/// Accepts a probe as a call of its own, and remembers it in the row of the call in doubt.
 ///
-/// One statement; guard: in doubt, not moved since `rev`, no probe under way. `None`: it has moved. What is returned is to be published; if that is lost, the walk finds it.
+/// One statement; guard: in doubt, not moved since `rev`, no probe under way. `None`: it has moved. Publish the call that is
+/// returned; if that is lost, the walk finds it.
 ///
 /// # Errors
 ///
@@ -183,7 +184,7 @@ pub async fn start(
             tool: probe.tool,
             tool_version: probe.tool_version,
             args_hash: hex::encode(probe.args_hash),
-            // The gate reads them; a probe is no hot path.
+            // The gate reads them; a probe is rare.
             args: None,
             tenant: Some(tenant),
             language: language.parse().ok(),
@@ -199,12 +200,12 @@ pub async fn start(
     }))
 }
 
-/// Where a probe stands.
+/// The state of a probe.
 #[derive(Debug, Clone)]
 pub enum ProbeAnswer {
     /// It is not over.
     Open,
-    /// The ledger does not know it: Postgres lost it.
+    /// The ledger does not have it: Postgres lost it.
     Lost,
     /// It is over.
     Ended {
@@ -216,12 +217,12 @@ pub enum ProbeAnswer {
         result: Option<String>,
         /// The error.
         error: Option<String>,
-        /// When the attempt started that brought it: what it saw cannot be older.
+        /// When the attempt that answered it started: the answer is not older.
         seen_at: Option<OffsetDateTime>,
     },
 }
 
-/// Where a probe stands. One statement, so it is seen in exactly one place.
+/// Reads the state of a probe. One statement, so the probe is found in exactly one place.
 ///
 /// # Errors
 ///
@@ -256,23 +257,23 @@ pub async fn answer(pool: &PgPool, probe: CallId) -> Result<ProbeAnswer, StoreEr
     read().map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// What is recorded of a probe that did not settle its call.
+/// The record of a probe that did not settle its call.
 #[derive(Debug, Clone)]
 pub struct Remark {
     /// What came of asking.
     pub state: ProbeState,
-    /// Who: the pass, or the probe.
+    /// The author: the pass, or the probe.
     pub actor: String,
     /// A clause for people.
     pub why: String,
-    /// When it is asked again; `None`: not any more.
+    /// The pause until the next probe; `None`: there is none.
     pub again_after: Option<Duration>,
 }
 
-/// Records what came of a probe and when the next one asks.
+/// Records the result of a probe and when the next one is due.
 ///
-/// One that could not be made counts as one, too. One statement; guard: in doubt, not moved since `rev`, and the probe still
-/// the one it is about; false: it has moved. It writes a note only when the state changes.
+/// A probe that could not be made counts too. One statement; guard: in doubt, not moved since `rev`, and still with this probe;
+/// false: it has moved. It writes a note only when the state changes.
 ///
 /// # Errors
 ///
@@ -308,7 +309,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
     Ok(done.is_some())
 }
 
-/// Takes note that a call's tool has no probe: nothing is due any more. One statement; guard: in doubt.
+/// Records that a call's tool has no probe, so nothing is due any more. One statement; guard: in doubt.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Read: where a call stands, for callers, for waiters and after a statement that moved nothing.
+//! Read: the state of a call, for callers, for waiters, and after a statement that moved nothing.
 
 use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
@@ -133,7 +133,7 @@ fn finding(open: &str) -> String {
     put_together(include_str!("sql/find.sql"), &parts)
 }
 
-/// Where a call stands. One statement, so it is seen in exactly one place.
+/// The state of a call. One statement, so the call is found in exactly one place.
 ///
 /// # Errors
 ///
@@ -143,7 +143,7 @@ pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreE
     Ok(rows.pop())
 }
 
-/// Those of these calls that waiters may be answered about: terminal or in doubt.
+/// The calls among these for which waiters get an answer: terminal or in doubt.
 ///
 /// # Errors
 ///
@@ -167,7 +167,7 @@ async fn find_many(
     read_all("read a call", &rows, read_row)
 }
 
-/// What a key names.
+/// The call that a key names.
 #[derive(Debug, Clone)]
 pub struct KeyRow {
     /// The call.
@@ -184,7 +184,7 @@ pub struct KeyRow {
     pub lapsed: bool,
 }
 
-/// What a key names within a tenant. A key in doubt never lapses, nor one whose call cannot be found.
+/// The call that a tenant's key names. The key of a call in doubt never lapses, nor the key of a call that cannot be found.
 ///
 /// # Errors
 ///
@@ -198,7 +198,7 @@ pub async fn find_key(
     Ok(found.remove(key_hash))
 }
 
-/// The same for many keys at once: those that name a call.
+/// The same for many keys at once; keys without a call are left out.
 ///
 /// # Errors
 ///
@@ -237,7 +237,7 @@ pub async fn find_keys(
     })
 }
 
-/// Where calls of a tenant stand, as accepted envelopes marked as replayed: without their results, which may be large.
+/// The states of a tenant's calls, as accepted envelopes marked as replayed. Without their results, which may be large.
 ///
 /// # Errors
 ///
@@ -272,7 +272,7 @@ pub async fn standing(
     })
 }
 
-/// The arguments of a call that is still queued, with the version they were accepted under.
+/// The arguments of a call that is still queued.
 ///
 /// # Errors
 ///
@@ -408,7 +408,7 @@ impl CallRow {
         }
     }
 
-    /// The event that tells that it is decided, if it is.
+    /// The event for a decided call; `None` for one that is not.
     pub fn finished(&self) -> Option<Event> {
         let envelope = self.envelope(false).ok()??;
         let at = match &self.state {
@@ -431,11 +431,11 @@ impl CallRow {
         })
     }
 
-    /// The result envelope of a call that is decided; `None` for one that is not.
+    /// The result envelope of a decided call; `None` for one that is not.
     ///
     /// # Errors
     ///
-    /// The row holds what this version does not know.
+    /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
         let decided = |outcome, source, effect, took: Took| DecidedCall {
             call_id: self.call_id,

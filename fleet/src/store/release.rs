@@ -1,7 +1,7 @@
-//! Release: held calls are handed out for publication, tenant by tenant, when there is room for them.
+//! Release: held calls are released for publication, tenant by tenant, when there is room for them.
 //!
-//! How much room there is, and how it is shared, is decided in [`crate::hold`]. Every statement is cheap however many calls
-//! are held: it reads from the index what it releases, and one entry for each tenant that it looks at.
+//! [`crate::hold`] decides how much room there is, and how it is shared. Every statement is cheap however many calls are held:
+//! it reads from the index only the calls that it releases, and one entry for each tenant that it looks at.
 
 use std::sync::LazyLock;
 
@@ -36,11 +36,11 @@ static RELEASE: LazyLock<String> = LazyLock::new(|| {
     put_together(include_str!("sql/release.sql"), &parts)
 });
 
-/// A connection for releasing: what was released is joined with what it had been by hashes.
+/// A connection for releasing: released rows are joined with their old versions by hashes.
 ///
 /// # Errors
 ///
-/// Postgres cannot be reached within five seconds, or its ground is unsafe.
+/// Postgres cannot be reached within five seconds, or is not safe to write to.
 pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
     postgres.connect_lane().await
 }
@@ -48,25 +48,25 @@ pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
 /// The lines that hold calls.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Those from which this program releases calls.
+    /// The lines from which this program releases calls.
     pub lines: Vec<Line>,
-    /// One of those, if there are any, that it does not know: a newer dispatcher has written it, and releases its calls.
+    /// One of the lines that it does not know, if there are any: a newer dispatcher has written it, and releases its calls.
     pub unknown: Option<String>,
 }
 
-/// What a line that parses looks like: [`Line`] has the forms. Lines of other forms are stepped over.
+/// The pattern of a line that parses; see [`Line`]. Lines of other forms are skipped.
 const KNOWN: &str = "^(tool/)?[^/]+$";
-/// Lines of other forms that one look steps over at most.
+/// The most lines of other forms that one look skips.
 const UNKNOWN_MAX: i64 = 10_000;
 
-/// The lines that hold calls, at most `limit` of those that this program knows. Lines of a newer release are skipped.
+/// The lines with held calls, at most `limit` of those that this program knows. Lines of a newer release are skipped.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding, StoreError> {
     let doing = "look which lines hold calls";
-    // One entry of the index for each line; `known` counts those before this one that are known, `others` those that are not.
+    // One index entry for each line; `known` counts the known lines before this one, `others` the unknown.
     let found: Result<Vec<String>, _> = sqlx::query_scalar(
         "WITH RECURSIVE holding AS ( \
              (SELECT line, 0::bigint AS known, 0::bigint AS others \
@@ -94,8 +94,8 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
     Ok(holding)
 }
 
-/// The tenants that have calls in this line, at most `limit` of them, in the order of their names from the one behind `after`
-/// on, and round.
+/// The tenants with calls in this line, at most `limit`, in the order of their names: from the first after `after` to the end,
+/// then from the beginning.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub async fn tenants(
     limit: usize,
 ) -> Result<Vec<Label>, StoreError> {
     let doing = "look who waits in a line";
-    // Twice the same walk: behind the name, and from the beginning up to it.
+    // The same walk twice: behind the name, and from the beginning up to it.
     let found: Result<Vec<String>, _> = sqlx::query_scalar(
         "WITH RECURSIVE behind AS ( \
              (SELECT tenant, 1 AS place FROM toolfleet.open_calls \
@@ -140,11 +140,12 @@ pub async fn tenants(
         .map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Releases of each of these tenants' calls in the line as many as its share.
+/// Releases as many calls of each tenant in the line as its share.
 ///
-/// Own autocommit statement; guards: held and queued; rows that another dispatcher is releasing are skipped; safe to repeat. It is no move, so the revision stays.
+/// Own autocommit statement; guards: held and queued; rows that another dispatcher is releasing are skipped; safe to repeat. It
+/// is no move, so the revision stays.
 ///
-/// If we die before publishing, [`super::walk::step`] finds them by their age, which counts from the release.
+/// If this process dies before it publishes them, [`super::walk::step`] finds them by their age, which counts from the release.
 ///
 /// # Errors
 ///
@@ -177,7 +178,7 @@ pub async fn release(
     })
 }
 
-/// The slots of each queue's live workers, as the workers share them out.
+/// The slots of each queue's live workers, divided as the workers divide them.
 ///
 /// # Errors
 ///

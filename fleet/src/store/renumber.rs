@@ -1,4 +1,4 @@
-//! A new number for a call whose pointer nobody will get: under the old one the stream would refuse it for ever.
+//! A new number for a call whose pointer no worker will get: under the old number the stream would refuse it for ever.
 
 use sqlx::PgPool;
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{ids::CallId, wire::pointer::Pointer};
 
-/// Gives new numbers to those of these calls that still wait under the number named, and returns what to publish.
+/// Gives new numbers to the calls that still wait under the number named, and returns what to publish.
 ///
-/// Own statement. It is no move: the revision stays. Guard: queued, not held, no pause, and the same number, so of several
-/// dispatchers that find the same one has it; rows that somebody else is changing are passed over. If we die before
-/// publishing, [`super::walk::step`] finds them by their age.
+/// Own statement. It is no move: the revision stays. Guard: queued, not held, no pause, and the same number, so only one of
+/// several dispatchers gets the call. Rows that another statement has locked are skipped. If this process dies before it
+/// publishes them, [`super::walk::step`] finds them by their age.
 ///
 /// # Errors
 ///
@@ -22,7 +22,8 @@ pub async fn renumber(
     stranded: &[(CallId, i32)],
 ) -> Result<Vec<Publishable>, StoreError> {
     let doing = "give calls new numbers";
-    // By the places of rows, which are locked: by their ids, statistics of an emptied table would have all of it read.
+    // Joined by ctid, with the rows locked: a join by id would read the whole table when the statistics are those of an emptied
+    // one.
     let sql = format!(
         "WITH stranded AS MATERIALIZED ( \
              SELECT o.ctid AS place FROM toolfleet.open_calls o \

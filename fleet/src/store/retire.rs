@@ -6,14 +6,14 @@ use time::OffsetDateTime;
 use super::StoreError;
 use crate::ids::ToolName;
 
-/// That a tool is to take no new calls.
+/// A request to retire a tool.
 #[derive(Debug, Clone, Copy)]
 pub struct Retire<'a> {
     /// The tool.
     pub tool: &'a ToolName,
-    /// Who says so.
+    /// The author.
     pub by: &'a str,
-    /// Why.
+    /// The reason.
     pub note: &'a str,
 }
 
@@ -28,21 +28,21 @@ pub struct Retirement {
     pub retired_by: String,
 }
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Retired {
     /// It is retired, with every version up to this one.
     Now(i32),
-    /// Its newest version had been retired before; nothing was written.
+    /// Its newest version was retired before; nothing was written.
     Before(Retirement),
     /// There is no such tool.
     NotFound,
 }
 
-/// Retires every version of a tool that is there. A newer one that is applied later offers the tool again.
+/// Retires every version of a tool that exists. A newer version that is applied later offers the tool again.
 ///
-/// One autocommit statement; guards: the tool is there, its newest version is not retired. It takes the fleet's row, as
-/// applying does, so what changes is numbered in the order it commits. One that is applied meanwhile is not retired with it.
+/// One autocommit statement; guards: the tool exists, its newest version is not retired. It locks the fleet's row, as applying
+/// does, so changes are numbered in the order of their commits. A version that is applied meanwhile is not retired with it.
 ///
 /// # Errors
 ///
@@ -78,7 +78,7 @@ pub async fn retire(
     Ok(before.map_or(Retired::NotFound, Retired::Before))
 }
 
-/// The retirement that a version of a tool met first, if any; without a version, the newest of the tool.
+/// The first retirement that covers a version of a tool, if any; without a version, of the tool's newest.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Whether this program may work with the schema that is there.
+//! Whether this program may work with the schema that exists.
 //!
-//! Two releases work with one schema while a fleet is upgraded. A program accepts migrations that it does not know, until one
-//! of them says that it must be known: `oldest_program` in `toolfleet.fleet`. `migrations/README.md` has the rule.
+//! During an upgrade, two releases work with one schema. A program accepts migrations that it does not know, until one of them
+//! requires otherwise: `oldest_program` in `toolfleet.fleet`. `migrations/README.md` has the rule.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub fn migrator() -> Migrator {
     }
 }
 
-/// The newest of them: what a program says of itself.
+/// The newest of them, which a program states of itself.
 pub fn newest_known() -> i64 {
     known().last().copied().unwrap_or_default()
 }
@@ -39,7 +39,7 @@ pub enum Misfit {
     /// The program is newer.
     #[error("the schema lacks migration {0}; run `toolfleet migrate`")]
     Lacks(i64),
-    /// The schema is newer by more than the program survives.
+    /// The schema is too new for the program.
     #[error(
         "the schema needs programs that know migration {oldest_program}, and this one knows none after {newest_known}; \
          upgrade the program"
@@ -58,9 +58,9 @@ impl From<Misfit> for StoreError {
     }
 }
 
-/// Whether a program that knows these migrations may work with a schema that has had those. Both are in order.
+/// Whether a program that knows `known` may work with a schema that has `applied`. Both are in order.
 ///
-/// It needs all of its own. Newer ones it need not know, unless one of them asks for it with `oldest_program`.
+/// It needs all of its own. It need not know newer ones, unless one of them requires that with `oldest_program`.
 ///
 /// # Errors
 ///
@@ -86,9 +86,9 @@ fn survives(newest_known: i64, oldest_program: Option<i64>) -> Result<(), Misfit
     }
 }
 
-/// Refuses a schema that has moved on too far for this program.
+/// Refuses a schema that is too new for this program.
 ///
-/// Whenever a process connects, for it may have happened while the process ran. One read of one row.
+/// Called for every connection, for the schema may change while the process runs. One read of one row.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub(super) async fn check_program(connection: &mut PgConnection) -> Result<(), S
     Ok(survives(newest_known(), oldest_program(connection).await?)?)
 }
 
-/// What the schema asks of programs; `None` where there is no schema that could.
+/// The oldest program that the schema allows; `None` where there is no such column.
 pub(super) async fn oldest_program(
     connection: &mut PgConnection,
 ) -> Result<Option<i64>, StoreError> {
@@ -116,7 +116,7 @@ pub(super) async fn oldest_program(
     }
 }
 
-/// The migrations that a schema has had, in order; none where there is no schema.
+/// The migrations that were applied to a schema, in order; none where there is no schema.
 pub(super) async fn applied(connection: &mut PgConnection) -> Result<Vec<i64>, StoreError> {
     let doing = "read applied migrations";
     let any = sqlx::query_scalar("SELECT to_regclass('toolfleet._migrations') IS NOT NULL");

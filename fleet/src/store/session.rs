@@ -1,7 +1,7 @@
-//! A connection to Postgres: its settings, and the check of the ground it stands on.
+//! A connection to Postgres: its settings, and the checks that it passes before anything is written on it.
 //!
-//! Every connection is checked before it is used for anything, so nothing is written on ground that was not judged. The process
-//! that finds lost writes deals with them right there; only commands, which cannot know what the fleet remembers, refuse.
+//! Every connection is checked before its first use: the settings of the server, the schema, and the watermark. The process that
+//! finds lost writes deals with them right there. Only commands, which do not know what the fleet remembers, refuse.
 
 use std::{
     str::FromStr,
@@ -17,14 +17,14 @@ use sqlx::{
 use tokio::time::{Instant, sleep, timeout};
 
 pub use super::answer::within;
-use super::{StoreError, ground, schema, standing};
+use super::{StoreError, quarantine, schema, server_check, watermark};
 use crate::{
+    lost_writes::{Comparison, Seen, Watermark, compare},
     owner::LedgerName,
-    standing::{Mark, Seen, Standing, judge},
     telemetry::metrics,
 };
 
-/// Where the ledger is, how this process names itself there, and what it remembers of it. Clones share the memory.
+/// Where the ledger is, the name of this process there, and what it remembers of the ledger. Clones share the memory.
 #[derive(Debug, Clone)]
 pub struct Postgres {
     options: PgConnectOptions,
@@ -41,34 +41,34 @@ enum OnLoss {
 /// What a process remembers.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The last place that the ledger was seen at.
-    mark: Option<Mark>,
-    /// Whether what the fleet remembers outside Postgres has been asked for: only then may we act on a loss.
+    /// The latest watermark that this process has seen.
+    watermark: Option<Watermark>,
+    /// Whether the watermark in NATS has been read: only then may this process act on lost writes.
     recalled: bool,
-    /// The ground was refused when it was last looked at, and this was last said aloud then.
+    /// When the refusal was last logged; `None` while the last check of the server found it safe.
     refused: Option<Instant>,
 }
 
 impl Postgres {
-    /// How long a statement may run; also what bounds a batch.
+    /// How long a statement may run; it bounds the time of a batch too.
     pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long an unused connection is believed to be there.
+    /// How long an unused connection is taken for alive without a test.
     const BELIEVED: Duration = Duration::from_secs(1);
-    /// How long one that was not used for longer may take to say that it is.
+    /// How long the test of a connection may take.
     const PING_MAX: Duration = Duration::from_secs(1);
     /// How long a statement may wait for a lock.
     pub const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How often a process says that it refuses the ground.
+    /// How often a process logs that it refuses the server.
     const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(60);
-    /// How often a place is looked at again because another process has just changed it.
+    /// How often the watermark is read again because another process has just changed it.
     const LOOKS_MAX: usize = 5;
 
     /// Reads a `postgres://` URL.
     ///
     /// # Errors
     ///
-    /// It is not one. The message does not contain the URL.
+    /// It is not valid. The message does not contain the URL.
     pub fn new(url: &SecretString, application_name: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url.expose_secret())
             .map_err(|_has_the_url| StoreError::BadUrl)?
@@ -95,8 +95,8 @@ impl Postgres {
         })
     }
 
-    /// Whether a server is there that keeps what it commits and takes writes. For the start, before anything is known of
-    /// what the fleet remembers; nothing is written.
+    /// Whether the server keeps what it commits and takes writes. For the start, before the watermark in NATS is known; nothing
+    /// is written.
     ///
     /// # Errors
     ///
@@ -110,28 +110,27 @@ impl Postgres {
         .await
     }
 
-    /// This is what the fleet remembers outside Postgres. From now on a connection that finds writes lost deals with it.
-    pub fn recalled(&self, mark: Option<Mark>) {
-        if let Some(mark) = mark {
-            self.remember(mark);
+    /// Sets the watermark that NATS keeps. From now on a connection that finds lost writes acts on them.
+    pub fn recalled(&self, watermark: Option<Watermark>) {
+        if let Some(watermark) = watermark {
+            self.remember(watermark);
         }
         self.memory().recalled = true;
     }
 
-    /// The ledger has been seen there. An older mark than the one that is remembered changes nothing.
-    pub fn remember(&self, mark: Mark) {
+    /// Remembers a watermark of the ledger, unless a later one is remembered.
+    pub fn remember(&self, watermark: Watermark) {
         let mut memory = self.memory();
-        let tells_more = |known: &Mark| {
-            let names_it = known.ledger_id.is_none() && mark.ledger_id.is_some();
-            mark.is_after(known) || names_it && !known.is_after(&mark)
+        let tells_more = |known: &Watermark| {
+            let names_it = known.ledger_id.is_none() && watermark.ledger_id.is_some();
+            watermark.is_after(known) || names_it && !known.is_after(&watermark)
         };
-        if memory.mark.as_ref().is_none_or(tells_more) {
-            memory.mark = Some(mark);
+        if memory.watermark.as_ref().is_none_or(tells_more) {
+            memory.watermark = Some(watermark);
         }
     }
 
-    /// Which ledger is here, and where that is. For the start, before anything is known of what the fleet remembers; nothing
-    /// is written.
+    /// Which ledger this is, and where. For the start, before the watermark in NATS is known; nothing is written.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl Postgres {
     pub async fn name(&self) -> Result<LedgerName, StoreError> {
         let doing = "ask which ledger this is";
         let mut connection = self.connect_to_look().await?;
-        let asking = standing::ledger_id(&mut connection);
+        let asking = watermark::ledger_id(&mut connection);
         let id = within(doing, Self::CONNECT_TIMEOUT, asking).await?;
         let place = Some(self.place());
         Ok(LedgerName { id, place })
@@ -155,30 +154,30 @@ impl Postgres {
         }
     }
 
-    /// Where the ledger was last seen.
-    pub fn mark(&self) -> Option<Mark> {
-        self.memory().mark.clone()
+    /// The latest watermark that this process has seen.
+    pub fn watermark(&self) -> Option<Watermark> {
+        self.memory().watermark.clone()
     }
 
-    /// How often lost writes had been dealt with when the ledger was last seen.
+    /// The number of quarantines in that watermark.
     pub fn quarantines(&self) -> i32 {
         self.memory()
-            .mark
+            .watermark
             .as_ref()
-            .map_or(0, |mark| mark.quarantines)
+            .map_or(0, |watermark| watermark.quarantines)
     }
 
-    /// Whether the ground was refused when it was last looked at.
+    /// Whether the last check refused the server.
     pub fn refuses(&self) -> bool {
         self.memory().refused.is_some()
     }
 
-    /// A connection for the ledger: checked ground, and plans that do not trust the statistics of an empty table, made once
+    /// A connection for the ledger. It is checked; its plans do not trust the statistics of an empty table, and are made once
     /// and not for each length of an array.
     ///
     /// # Errors
     ///
-    /// Postgres cannot be reached within five seconds, or its ground is unsafe.
+    /// Postgres cannot be reached within five seconds, or is not safe to write to.
     pub async fn connect(&self) -> Result<PgConnection, StoreError> {
         self.connect_planning("enable_hashjoin").await
     }
@@ -203,9 +202,9 @@ impl Postgres {
         self.step_on("connect to Postgres", &options).await
     }
 
-    /// The connection, if the server still answers on it. One that was used a moment ago is believed; `None`: it is broken, or
-    /// silent for [`Self::PING_MAX`], and dropped. A restarted server, `idle_session_timeout` and a firewall all break
-    /// connections that are not used, and only their next use finds out.
+    /// The connection, if the server still answers on it. One that was used a moment ago is not tested. `None`: it is broken,
+    /// or silent for [`Self::PING_MAX`], and was dropped. A restarted server, `idle_session_timeout` and a firewall all break
+    /// idle connections, and only their next use shows it.
     pub(super) async fn still_there(
         mut connection: PgConnection,
         unused: Duration,
@@ -228,16 +227,16 @@ impl Postgres {
 
     /// A pool for reads, and for writes that may simply be repeated. Never `begin` on it.
     ///
-    /// Its connections are checked as all others, but deal with nothing, for a caller that waits for one may give up. What is
-    /// found unsafe is not given out: its users wait, then time out.
+    /// Its connections are checked like all others, but do not act on lost writes, for a caller that waits for a connection may
+    /// give up. An unsafe connection is not handed out: its callers wait, then time out.
     pub fn pool(&self, connections_max: u32) -> PgPool {
         let postgres = self.clone();
         self.pool_options(connections_max)
             .after_connect(move |connection, _meta| {
                 let postgres = postgres.clone();
                 Box::pin(async move {
-                    let checked = postgres.check_ground(connection, OnLoss::Refuse).await;
-                    if let Err(StoreError::UnsafeGround(_)) = checked {
+                    let checked = postgres.check_connection(connection, OnLoss::Refuse).await;
+                    if let Err(StoreError::UnsafeServer(_)) = checked {
                         // The caller that waits for this connection gives up before: the pool would only try again at once.
                         sleep(Self::CONNECT_TIMEOUT).await;
                     }
@@ -247,13 +246,13 @@ impl Postgres {
             .connect_lazy_with(self.options.clone())
     }
 
-    /// A pool for looking at what is there, whatever ground it stands on. Nothing is written on it.
+    /// A pool for reads from any server, safe to write to or not. Nothing is written on it.
     pub fn pool_for_reading(&self, connections_max: u32) -> PgPool {
         self.pool_options(connections_max)
             .connect_lazy_with(self.options.clone())
     }
 
-    /// A connection to look at a server, whatever its ground. Nothing is written on it.
+    /// A connection for reads from any server, safe to write to or not. Nothing is written on it.
     ///
     /// # Errors
     ///
@@ -262,7 +261,7 @@ impl Postgres {
         let doing = "connect to Postgres";
         within(doing, Self::CONNECT_TIMEOUT, async {
             let mut connection = open(doing, &self.options).await?;
-            // Not an option of the connection, which would hide what the server says of itself.
+            // Set by a statement and not as an option of the connection, which would hide the server's own setting.
             let closing = connection.execute("SET default_transaction_read_only = on");
             closing
                 .await
@@ -276,7 +275,7 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// Postgres cannot be reached within five seconds, or its ground is unsafe.
+    /// Postgres cannot be reached within five seconds, or is not safe to write to.
     pub async fn connect_for_upkeep(&self) -> Result<PgConnection, StoreError> {
         let doing = "connect to Postgres for upkeep";
         let options = self
@@ -286,7 +285,7 @@ impl Postgres {
         self.step_on(doing, &options).await
     }
 
-    /// The options, for migrations, which need a transaction of their own.
+    /// The options for migrations, which run in transactions of their own.
     pub(super) fn options_for_migration(&self) -> PgConnectOptions {
         self.options
             .clone()
@@ -307,68 +306,68 @@ impl Postgres {
             .idle_timeout(Duration::from_secs(60))
     }
 
-    /// Connects and checks. Dropping it closes the socket, which never was in a pool.
+    /// Connects and checks. Dropping it closes the socket, for it is in no pool.
     async fn step_on(
         &self,
         doing: &'static str,
         options: &PgConnectOptions,
     ) -> Result<PgConnection, StoreError> {
         let mut connection = within(doing, Self::CONNECT_TIMEOUT, open(doing, options)).await?;
-        self.check_ground(&mut connection, OnLoss::DealWithIt)
+        self.check_connection(&mut connection, OnLoss::DealWithIt)
             .await?;
         Ok(connection)
     }
 
-    /// Checks the settings, then whether the ledger stands where it stood; deals with it when writes were lost.
-    async fn check_ground(
+    /// Checks the settings, the schema, and the watermark; deals with it when writes were lost.
+    async fn check_connection(
         &self,
         connection: &mut PgConnection,
         on_loss: OnLoss,
     ) -> Result<(), StoreError> {
-        let doing = "check the ground";
+        let doing = "check the connection";
         let checked = async {
             within(doing, Self::CONNECT_TIMEOUT, check_settings(connection)).await?;
-            // The schema may have moved on while this process had no connection; a quarantine would write to it.
+            // The schema may have changed while this process had no connection, and a quarantine would write to it.
             within(
                 doing,
                 Self::CONNECT_TIMEOUT,
                 schema::check_program(connection),
             )
             .await?;
-            self.check_standing(connection, on_loss).await
+            self.check_watermark(connection, on_loss).await
         };
         let checked = checked.await;
         self.noted(checked)
     }
 
-    async fn check_standing(
+    async fn check_watermark(
         &self,
         connection: &mut PgConnection,
         on_loss: OnLoss,
     ) -> Result<(), StoreError> {
         let doing = "look where the ledger stands";
         for _ in 0..Self::LOOKS_MAX {
-            // Before looking: what another task sees committed meanwhile may not be in what we see.
+            // Before reading: a watermark that another task sees committed meanwhile may be missing in what this one reads.
             let (remembered, acts) = {
                 let memory = self.memory();
                 let acts = memory.recalled && matches!(on_loss, OnLoss::DealWithIt);
-                (memory.mark.clone(), acts)
+                (memory.watermark.clone(), acts)
             };
-            let looking = standing::look(connection);
+            let looking = watermark::look(connection);
             let Some(seen) = within(doing, Self::CONNECT_TIMEOUT, looking).await? else {
                 return Ok(());
             };
-            match judge(remembered.as_ref(), &seen) {
-                Standing::Same => {
-                    if let Some(mark) = seen.ledger {
-                        self.remember(mark);
+            match compare(remembered.as_ref(), &seen) {
+                Comparison::Same => {
+                    if let Some(watermark) = seen.ledger {
+                        self.remember(watermark);
                     }
                     return Ok(());
                 }
-                other @ Standing::OtherLedger => {
-                    let known = remembered.and_then(|mark| mark.ledger_id);
+                other @ Comparison::OtherLedger => {
+                    let known = remembered.and_then(|watermark| watermark.ledger_id);
                     let known = known.map_or_else(String::new, |id| format!(" {id}"));
-                    return Err(StoreError::UnsafeGround(format!(
+                    return Err(StoreError::UnsafeServer(format!(
                         "{}: this process works for ledger{known}, and {} has ledger {}; put the right database back, or \
                          start the process anew",
                         other.what(),
@@ -376,14 +375,16 @@ impl Postgres {
                         seen.ledger_id
                     )));
                 }
-                Standing::First if acts => {
-                    standing::adopt(connection, &seen, remembered.as_ref()).await?;
+                Comparison::First if acts => {
+                    watermark::adopt(connection, &seen, remembered.as_ref()).await?;
                 }
-                Standing::First => return Ok(()),
-                lost @ (Standing::Behind | Standing::OtherTimeline | Standing::OtherCluster) => {
+                Comparison::First => return Ok(()),
+                lost @ (Comparison::Behind
+                | Comparison::OtherTimeline
+                | Comparison::OtherCluster) => {
                     if !acts {
                         let what = lost.what();
-                        return Err(StoreError::UnsafeGround(format!(
+                        return Err(StoreError::UnsafeServer(format!(
                             "{what}; a dispatcher or a worker puts in doubt what may have run unseen, then it is safe"
                         )));
                     }
@@ -394,17 +395,17 @@ impl Postgres {
         Err(StoreError::unreadable(doing, "it changes all the time"))
     }
 
-    /// Says aloud, now and then, that the ground is refused; and that it is safe again.
+    /// Logs that the server is refused, at most once a minute, and that it is safe again.
     fn noted(&self, checked: Result<(), StoreError>) -> Result<(), StoreError> {
         let mut memory = self.memory();
         match &checked {
             Ok(()) => {
                 if memory.refused.take().is_some() {
-                    tracing::info!("the ground of Postgres is safe again");
+                    tracing::info!("Postgres is safe to write to again");
                 }
-                metrics().refuses_ground(false);
+                metrics().refuses_server(false);
             }
-            Err(StoreError::UnsafeGround(what)) => {
+            Err(StoreError::UnsafeServer(what)) => {
                 let since = memory.refused.map(|said_at| said_at.elapsed());
                 if since.is_none_or(|since| since >= Self::REFUSED_AGAIN_AFTER) {
                     memory.refused = Some(Instant::now());
@@ -413,7 +414,7 @@ impl Postgres {
                         "nothing is written to this Postgres until that is mended; see docs/operations.md"
                     );
                 }
-                metrics().refuses_ground(true);
+                metrics().refuses_server(true);
             }
             Err(_silent) => {}
         }
@@ -425,13 +426,13 @@ impl Postgres {
 async fn quarantine(
     connection: &mut PgConnection,
     seen: &Seen,
-    remembered: Option<&Mark>,
-    standing: Standing,
+    remembered: Option<&Watermark>,
+    comparison: Comparison,
 ) -> Result<(), StoreError> {
-    let (is, what) = (seen.to_string(), standing.what());
+    let (is, what) = (seen.to_string(), comparison.what());
     let remembered_at = remembered.map(ToString::to_string);
     tracing::error!(is, remembered = remembered_at, "{what}");
-    match standing::quarantine(connection, seen, remembered, standing).await? {
+    match quarantine::doubt_open_calls(connection, seen, remembered, comparison).await? {
         Some(doubted) => tracing::error!(
             doubted,
             "open calls that may have run unseen are in doubt; see docs/operations.md, Postgres lost writes"
@@ -446,12 +447,12 @@ async fn open(doing: &'static str, options: &PgConnectOptions) -> Result<PgConne
     connecting.map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// Refuses a server that forgets what it commits, or that does not take writes.
+/// Refuses a server that may lose what it commits, or that takes no writes.
 async fn check_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let found = ground::findings(&ground::read(connection).await?);
+    let found = server_check::findings(&server_check::read(connection).await?);
     if found.is_empty() {
         return Ok(());
     }
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-    Err(StoreError::UnsafeGround(found.join("; ")))
+    Err(StoreError::UnsafeServer(found.join("; ")))
 }

@@ -1,5 +1,5 @@
-//! Settle: what a call in doubt turned out to be. Whether it may be settled like that is decided by `toolfleet.settle`
-//! in the database, for people with psql, for operators over NATS and for probes alike.
+//! Settle: what a call in doubt turned out to be. `toolfleet.settle` in the database decides whether that is allowed, for
+//! people with psql, for operators over NATS and for probes alike.
 
 use std::time::Duration;
 
@@ -22,49 +22,49 @@ words! {
     }
 }
 
-/// What somebody says about a call.
+/// A finding about a call.
 #[derive(Debug, Clone)]
 pub struct Settlement<'a> {
     /// The call.
     pub call: CallId,
-    /// Whose it must be; `None`: anybody's.
+    /// The tenant that must own it; `None`: any tenant.
     pub tenant: Option<&'a Label>,
     /// What was found out.
     pub finding: SettledAs,
-    /// By whom.
+    /// The author.
     pub actor: &'a str,
-    /// How they know.
+    /// How the author knows.
     pub note: &'a str,
     /// The tool's answer, JSON text, where it was found too.
     pub result: Option<&'a str>,
-    /// Believe that it was not applied although something of its attempts may still be alive.
+    /// Accept "not applied" although something of its attempts may still be alive.
     pub by_time_only: bool,
 }
 
-/// What the ledger says to it.
+/// The ledger's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is settled like this.
+    /// It is settled with this finding.
     Settled {
-        /// Where the call stands now.
+        /// The new state of the call.
         state: State,
-        /// Who accepted it, when it was settled just now: its waiters are to be told.
+        /// The dispatcher that accepted it, if it was settled just now: its waiters must be told.
         tell: Option<DispatcherId>,
     },
     /// It is not in doubt, or was settled differently.
     Conflict {
-        /// Where the call stands.
+        /// The state of the call.
         state: State,
-        /// Who decided it, if it is decided.
+        /// The author of that decision, if it is decided.
         decided_by: Option<String>,
         /// When.
         decided_at: Option<OffsetDateTime>,
     },
     /// Something that was started for it may still act.
     WorkerNotFenced,
-    /// Its attempt's own time is not over.
+    /// The time of its attempt is not over.
     TooEarly {
-        /// When it is.
+        /// When it will be.
         until: OffsetDateTime,
         /// How long that is from now, by Postgres's clock.
         wait: Duration,
@@ -79,12 +79,12 @@ const SQL: &str = "SELECT verdict, state, decided_by, decided_at, dispatcher_id,
 
 /// Settles a call.
 ///
-/// Own autocommit statement; guard: in doubt, and what proves the finding; the verdict says which did not
-/// hold; safe to repeat, for it recognises its own decision; locks the one row, and waits for whoever has it.
+/// Own autocommit statement; guard: in doubt, and proof of the finding; the verdict says which one failed. Safe to repeat, for
+/// it recognises its own decision. Locks the one row, and waits for a statement that has it.
 ///
 /// # Errors
 ///
-/// [`DecisionError::Invalid`] for an actor, a note or a result that cannot be; otherwise Postgres does not answer.
+/// [`DecisionError::Invalid`] for an invalid actor, note or result; otherwise Postgres does not answer.
 pub async fn settle(pool: &PgPool, settlement: &Settlement<'_>) -> Result<Verdict, DecisionError> {
     let asking = sqlx::query(SQL)
         .bind(settlement.call.0)

@@ -1,8 +1,8 @@
-//! **What keeps vacuum from its work?** The oldest snapshot that may still see rows of the ledger.
+//! **What keeps vacuum from freeing rows?** The oldest snapshot that may still see rows of the ledger.
 //!
-//! Vacuum frees no row that somebody may still see. A transaction that stays open in another session, a prepared one, and a
-//! replica that reports its own queries all hold a snapshot; while one is old, every move of a call leaves a dead row behind and
-//! statements become slower. A session of another database holds nothing back here.
+//! Vacuum frees no row that some transaction may still see. An open transaction of another session, a prepared transaction, and
+//! a replica that reports its own queries all hold a snapshot. While one is old, every move of a call leaves a dead row behind,
+//! and statements become slower. A session of another database has no influence here.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use super::{StoreError, columns::Columns};
 
-/// What holds a snapshot.
+/// The kind of holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HolderKind {
     /// A session with an open transaction.
     Session,
-    /// A prepared transaction: no session has it any more.
+    /// A prepared transaction, which belongs to no session any more.
     Prepared,
-    /// A replica that tells the oldest snapshot of its own queries (`hot_standby_feedback`).
+    /// A replica that reports the oldest snapshot of its own queries (`hot_standby_feedback`).
     Replica,
     /// A replication slot that keeps it for a replica, connected or not.
     Slot,
@@ -29,28 +29,28 @@ pub enum HolderKind {
 pub struct SnapshotHolder {
     /// What it is.
     pub kind: HolderKind,
-    /// Its process; none of a prepared transaction and of a slot without a replica.
+    /// Its process; `None` for a prepared transaction and for a slot without a replica.
     pub pid: Option<i32>,
     /// The user of a session, the identifier of a prepared transaction, the name of a slot.
     pub name: String,
-    /// How long its transaction has been open. `None` where Postgres does not know it, or does not show it to this user: sessions
-    /// of other users need `pg_read_all_stats`.
+    /// How long its transaction has been open. `None` where Postgres does not know, or does not show it to this user: for
+    /// sessions of other users the user needs `pg_read_all_stats`.
     pub open_for: Option<Duration>,
     /// How many transactions have begun since.
     pub transactions: u32,
-    /// The oldest transaction that it may still see at work: the same as long as the snapshot is.
+    /// The oldest transaction whose rows it may still need: it stays the same as long as the snapshot does.
     pub horizon: u32,
 }
 
-/// The one that holds back vacuum the most; `None` where none does. Own statement, takes no lock, changes nothing.
+/// The holder that holds back vacuum most; `None` where there is none. Own statement, takes no lock, changes nothing.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn oldest(pool: &PgPool) -> Result<Option<SnapshotHolder>, StoreError> {
     let doing = "look what keeps vacuum from its work";
-    // Of the two that a session may have, its snapshot and its own number, the older one counts. A user without
-    // `pg_read_all_stats` sees both of any session, but neither its type nor since when; a replica's is in no database.
+    // A session may have a snapshot and a transaction id; the older one counts. A user without `pg_read_all_stats` sees both of
+    // any session, but neither its type nor its start; a replica's process belongs to no database.
     let row = sqlx::query(
         "SELECT kind, pid, name, (extract(epoch FROM now() - since) * 1000)::bigint, age(horizon), horizon::text::bigint \
          FROM ( \
@@ -94,15 +94,16 @@ fn read(row: &PgRow) -> Result<SnapshotHolder, sqlx::Error> {
     })
 }
 
-/// How long the oldest snapshot has stood, for a process that looks again and again. Pure: the time is given.
+/// How long the oldest snapshot has existed, for a process that looks repeatedly. Pure: the time is an argument.
 #[derive(Debug, Default)]
 pub struct SnapshotWatch {
-    /// The horizon that was seen last, and since when it has been the same.
+    /// The last horizon, and since when it has been the same.
     since: Option<(u32, Instant)>,
 }
 
 impl SnapshotWatch {
-    /// What Postgres says, or how long it has been seen here, whichever is more; zero where no transaction has begun since.
+    /// The age by Postgres, or the time since it was first seen here, whichever is more; zero where no transaction has begun
+    /// since.
     pub fn age(&mut self, holder: Option<&SnapshotHolder>, now: Instant) -> Duration {
         let Some(holder) = holder.filter(|holder| holder.transactions > 0) else {
             self.since = None;
@@ -139,12 +140,12 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut age = |holder: Option<&SnapshotHolder>, at| watch.age(holder, now + seconds(at));
         assert_eq!(age(Some(&holder(7, 10, Some(300))), 0), seconds(300));
-        // A user without the right to see since when.
+        // A user without the right to see the start.
         assert_eq!(age(Some(&holder(8, 1, None)), 10), seconds(0));
         assert_eq!(age(Some(&holder(8, 900, None)), 70), seconds(60));
-        // Another one has become the oldest.
+        // Another holder has become the oldest.
         assert_eq!(age(Some(&holder(9, 900, None)), 80), seconds(0));
-        // An idle database has an old transaction and nothing to free.
+        // An idle database may have an old transaction and nothing to free.
         assert_eq!(age(Some(&holder(9, 0, Some(50))), 90), seconds(0));
         assert_eq!(age(None, 100), seconds(0));
         assert_eq!(age(Some(&holder(9, 900, None)), 110), seconds(0));

@@ -1,4 +1,5 @@
-//! What the sweep reads: what is due, what has waited too long, what runs without a worker. It decides nothing here.
+//! What the sweep reads: calls that are due, calls that have waited too long, calls that run without a worker. It decides
+//! nothing here.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::{
 /// A call to publish.
 #[derive(Debug, Clone)]
 pub struct Publishable {
-    /// Which consumer gets it.
+    /// The queue, whose consumer gets it.
     pub queue: QueueName,
     /// The last token of its subject.
     pub n: i32,
@@ -27,9 +28,9 @@ pub struct Publishable {
     pub pointer: Pointer,
 }
 
-/// Rows looked at by one step of a pass.
+/// The most rows that one step of a pass reads.
 pub const STEP_ROWS: i64 = 2_000;
-/// An attempt that has not ended this long after it must have, in milliseconds, is lost although its worker lives.
+/// An attempt that has not ended this many milliseconds after its time counts as lost, although its worker lives.
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
@@ -38,31 +39,32 @@ pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash,
                            SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
                        THEN args::text END AS args";
 
-/// What is due. Mostly nothing is, which the first entry of the index tells: by statistics of an emptied table, reading all of
-/// the table may look cheaper than the index.
+/// Calls that are due. Usually there are none, which the first entry of the index shows. By the statistics of an emptied table,
+/// reading the whole table may look cheaper than the index.
 pub(super) const DUE: &str =
     "(SELECT min(due_at) FROM toolfleet.open_calls) <= now() AND due_at <= now()";
 
-/// What was due.
+/// Calls that were due.
 #[derive(Debug, Default)]
 pub struct Due {
     /// Calls to publish.
     pub publish: Vec<Publishable>,
-    /// How many calls wait in their lines now: there is no room for them.
+    /// How many calls are held in their lines now, for lack of room.
     pub held: u64,
 }
 
-/// Takes calls whose wait is over: hands out as many of each line as there is `room` for, and has the others held.
+/// Takes calls whose pause is over: publishes as many of each line as there is `room` for, and holds the others.
 ///
-/// A line that is not named has no room. Own statement; rows that another dispatcher is taking are skipped. If we die
-/// before publishing, [`super::walk::step`] finds them by their age.
+/// A line that is not listed has no room. Own statement; rows that another dispatcher is taking are skipped. If this process
+/// dies before it publishes them, [`super::walk::step`] finds them by their age.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn take_due(pool: &PgPool, room: &[(Line, usize)]) -> Result<Due, StoreError> {
     let doing = "take what is due";
-    // By the places of rows, which are locked: by their ids, statistics of an emptied table would have all of it read.
+    // Joined by ctid, with the rows locked: a join by id would read the whole table when the statistics are those of an emptied
+    // one.
     let sql = format!(
         "WITH room AS MATERIALIZED (SELECT * FROM unnest($2::text[], $3::bigint[]) AS room (line, places)), \
          due AS MATERIALIZED ( \
@@ -112,7 +114,7 @@ pub struct Lost {
     pub effect: Effect,
     /// How many attempts were lost with their workers before.
     pub lost_attempts: u32,
-    /// How many the version of its tool allows.
+    /// How many losses the version of its tool allows.
     pub allowed: u32,
     /// Why it counts as lost.
     pub why: TakenBack,
@@ -122,8 +124,8 @@ pub struct Lost {
     pub language: Language,
 }
 
-/// Running calls behind the cursor without a live worker and, when asked for, those that are overdue by far. At most
-/// [`STEP_ROWS`], in the order of their ids.
+/// Running calls after the cursor without a live worker and, if asked for, those that are long overdue. At most [`STEP_ROWS`],
+/// in the order of their ids.
 ///
 /// # Errors
 ///
@@ -185,7 +187,7 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
     lost_behind(pool, None, overdue_too).await
 }
 
-/// What stands in the ledger, for gauges. A call whose pause is not over does not count as waiting.
+/// Numbers of the ledger for gauges. A call whose pause is not over does not count as waiting.
 ///
 /// # Errors
 ///
@@ -229,7 +231,7 @@ pub async fn answers(pool: &PgPool) -> bool {
     sqlx::query("SELECT 1").execute(pool).await.is_ok()
 }
 
-/// What upkeep did.
+/// The result of upkeep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Partitions made ahead.
@@ -304,7 +306,7 @@ const HOT: [Hot; 2] = [
         dead_max: 2000,
         vacuum: "VACUUM (SKIP_LOCKED) toolfleet.open_calls",
     },
-    // Only a row that leaves a full page counts as dead: each is a page that nobody uses again before a vacuum.
+    // Only a row that leaves a full page counts as dead: each is a page that is not used again before a vacuum.
     Hot {
         name: "toolfleet.open_counts",
         dead_max: 8,

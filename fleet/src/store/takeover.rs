@@ -1,4 +1,5 @@
-//! Who gave a prefix to this ledger although another one's mark lay there. A record for people; nothing is decided by it.
+//! A record for people: who gave a prefix to this ledger although NATS had another ledger's watermark. Nothing is decided by
+//! it.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -6,20 +7,20 @@ use uuid::Uuid;
 use super::StoreError;
 use crate::{ids::Prefix, owner::LedgerName};
 
-/// What a person asks for.
+/// A request of a person.
 #[derive(Debug, Clone, Copy)]
 pub struct Takeover<'a> {
     /// The prefix.
     pub prefix: &'a Prefix,
-    /// Whose it is so far.
+    /// The ledger that has it so far.
     pub former: &'a LedgerName,
-    /// Who asks.
+    /// The author.
     pub by: &'a str,
-    /// How they know that the other ledger is gone.
+    /// How the author knows that the other ledger is gone.
     pub note: &'a str,
 }
 
-/// Writes it down before it is done; returns the number of the record. Own statement.
+/// Records the takeover before it is done; returns the record's id. Own statement.
 ///
 /// # Errors
 ///
@@ -42,7 +43,7 @@ pub async fn asked(
     .map_err(|error| StoreError::from_sqlx("record who takes the prefix", error))
 }
 
-/// Writes down that it was done. Own statement, by the record's number; safe to repeat.
+/// Records that it was done. Own statement, by the record's id; safe to repeat.
 ///
 /// # Errors
 ///

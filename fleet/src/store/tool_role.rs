@@ -1,7 +1,7 @@
-//! The role that sql tools with `database: fleet` log in as: what it must and must not be, and its grants.
+//! The role with which sql tools with `database: fleet` log in: what it must be and must not be, and its grants.
 //!
-//! Read by one query, judged by a pure function, as the ground is. A tool's statement is not ours, so all that keeps it from
-//! the ledger is what its role may do.
+//! Read by one query and judged by a pure function, as in [`super::server_check`]. A tool's statement is not ours, so only the
+//! rights of its role keep it from the ledger.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool};
 
 use super::{
     StoreError,
-    ground::Finding,
+    server_check::Finding,
     session::{Postgres, within},
 };
 
-/// Something about the role that is not as it has to be.
+/// Something about the role that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Flaw {
     kind: String,
-    /// The role that it may become and that has it, or what it concerns.
+    /// The role that it can become and that has the flaw, or the object that the flaw is about.
     of: String,
 }
 
-/// What is known of a role.
+/// The state of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRole {
     /// Its name.
@@ -32,13 +32,13 @@ pub struct ToolRole {
 
 const DOING: &str = "look at the role of the tools";
 const LOOK_MAX: Duration = Duration::from_secs(6);
-/// What a role for tools is called in advice.
+/// The name of a role for tools in advice.
 const FRESH: &str = "toolfleet_tool";
-/// Things of the ledger that are named in one sentence.
+/// How many objects of the ledger one sentence names.
 const SHOWN_MAX: usize = 3;
 
-/// Whatever is wrong with a role, one row each; none: it does not exist is a row too. Tables come last, for there may be more
-/// of them than are shown.
+/// Everything that is wrong with a role, one row each; a missing role is a row too. Tables come last, for there may be more of
+/// them than are shown.
 const LOOK: &str = "\
     WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
     reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
@@ -70,7 +70,7 @@ const LOOK: &str = "\
     LIMIT 50";
 
 impl ToolRole {
-    /// Looks at a role of this name. One statement, which takes no lock; anybody may.
+    /// Reads a role of this name. One statement, which takes no lock; any user may run it.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl ToolRole {
         })
     }
 
-    /// Looks at the role that this connection has logged in as. As [`Self::look`].
+    /// Reads the role of this connection. As [`Self::look`].
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl ToolRole {
         Self::look(connection, &name).await
     }
 
-    /// What makes it unfit, whatever it is granted. Empty: it may be granted what it needs.
+    /// What makes it unfit, whatever it is granted. Empty: it may get its grants.
     pub fn findings(&self) -> Vec<Finding> {
         let flaws = self.flaws.iter().filter(|flaw| flaw.kind != "ungranted");
         let name = quoted(&self.name);
@@ -115,7 +115,7 @@ impl ToolRole {
             what,
             advice: format!("name another role: CREATE ROLE {FRESH} LOGIN PASSWORD '…' makes one"),
         };
-        // What reaches everything, nothing can be taken from: one sentence says it.
+        // A role that reaches everything cannot be restricted by revoking: one sentence says it.
         if flaws
             .clone()
             .any(|flaw| flaw.kind == "SUPERUSER" && flaw.of == self.name)
@@ -140,7 +140,7 @@ impl ToolRole {
         found
     }
 
-    /// All of the ledger that it reaches, in one sentence.
+    /// Everything of the ledger that it reaches, in one sentence.
     fn reaching(&self, flaws: &[&Flaw]) -> Option<Finding> {
         let name = quoted(&self.name);
         let shown: Vec<&str> = flaws
@@ -162,7 +162,7 @@ impl ToolRole {
         (!flaws.is_empty()).then_some(Finding { what, advice })
     }
 
-    /// Whether it has been granted what it needs.
+    /// Whether it has the grants that it needs.
     pub fn is_granted(&self) -> bool {
         !self.flaws.iter().any(|flaw| flaw.kind == "ungranted") && !self.is_missing()
     }
@@ -209,7 +209,7 @@ impl ToolRole {
     }
 }
 
-/// Who may call the function, beside its owner; `PUBLIC` is everybody.
+/// Roles that may call the function, beside its owner; `PUBLIC` is every role.
 ///
 /// # Errors
 ///
@@ -234,13 +234,13 @@ pub async fn granted(pool: &PgPool) -> Result<Vec<String>, StoreError> {
 ///
 /// # Errors
 ///
-/// Postgres does not answer, or our own role may not.
+/// Postgres does not answer, or our own role lacks the right.
 pub async fn grant(postgres: &Postgres, name: &str) -> Result<(), StoreError> {
     let doing = "grant the role of the tools its function";
     let granting = async {
         let mut connection = PgConnection::connect_with(&postgres.options_for_migration()).await?;
         let role = quoted(name);
-        // A name of the server's own, quoted.
+        // The server's own name of it, quoted.
         let sql = format!(
             "GRANT USAGE ON SCHEMA toolfleet_tool TO {role}; \
              GRANT EXECUTE ON FUNCTION toolfleet_tool.succeed(uuid, uuid, json) TO {role}"
@@ -253,7 +253,7 @@ pub async fn grant(postgres: &Postgres, name: &str) -> Result<(), StoreError> {
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// What keeps a worker from running tools on this URL. Empty: it is the ledger's own database, by a role that is fit for it.
+/// What keeps a worker from running tools on this URL. Empty: it is the ledger's own database, with a role that is fit.
 ///
 /// # Errors
 ///
@@ -301,7 +301,7 @@ pub async fn unfit(ledger: &Postgres, tools: &SecretString) -> Result<Vec<Findin
     Ok(found)
 }
 
-/// Where a connection leads, and as whom.
+/// Where a connection leads, and its user.
 struct Place {
     server: String,
     database: String,
@@ -327,7 +327,7 @@ async fn place(connection: &mut PgConnection) -> Result<Place, StoreError> {
     })
 }
 
-/// As SQL spells a name.
+/// A name as SQL writes it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

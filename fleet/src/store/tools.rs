@@ -1,4 +1,4 @@
-//! Tool versions: immutable rows, numbered in the order they were applied so that everyone can read what is new.
+//! Tool versions: immutable rows, numbered in the order in which they were applied, so that every process can read what is new.
 //! Retirements (`retire.rs`) are numbered with them.
 
 use sha2::{Digest, Sha256};
@@ -7,23 +7,23 @@ use sqlx::{PgConnection, PgPool};
 use super::StoreError;
 use crate::{canonical, manifest::Manifest};
 
-/// What became of a manifest that was applied.
+/// The result of applying a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
     /// It is a new version.
     Created,
-    /// The same version with the same content is there.
+    /// The same version with the same content exists.
     Unchanged,
-    /// The same version is there with other content: refused.
+    /// The same version exists with other content: refused.
     Conflict,
-    /// The tool that its probe asks is not there, or is no `read`: refused.
+    /// The tool of its probe does not exist, or is no `read`: refused.
     ProbeUnfit,
 }
 
 /// Applies one manifest; a tool with a limit gets its places with it.
 ///
-/// One autocommit statement; guards: the version is new, the tool that its probe asks is a `read`; it takes the fleet's row,
-/// so versions are numbered in the order they commit. The places of a larger limit before stay.
+/// One autocommit statement; guards: the version is new, and the tool of its probe is a `read`. It locks the fleet's row, so
+/// versions are numbered in the order of their commits. The places of an earlier, larger limit stay.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub async fn apply(
     })
 }
 
-/// How often the ledger has lost writes, and with them perhaps tools.
+/// The number of quarantines: lost writes may have lost tools.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub async fn quarantines(pool: &PgPool) -> Result<i32, StoreError> {
         .map_err(|error| StoreError::from_sqlx("read tools", error))
 }
 
-/// What happened to a tool, for a process that follows the revisions.
+/// A change of a tool, for a process that follows the revisions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A version was applied: its manifest, JSON text.
@@ -103,7 +103,7 @@ pub enum Change {
     Retired(String, i32),
 }
 
-/// What was applied or retired after a revision, oldest first, with the revisions; at most 500 of them.
+/// Versions that were applied and retirements after a revision, oldest first, with their revisions; at most 500.
 ///
 /// # Errors
 ///

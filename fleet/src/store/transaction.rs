@@ -1,7 +1,8 @@
-//! Transaction: how a call of a `transaction` tool ends, inside the transaction that had its effect.
+//! Transaction: how a call of a `transaction` tool ends, in the transaction with its effect.
 //!
-//! It runs on the connection of the tool, with the rights of the tool's role; what it may do of the ledger is one function,
-//! `toolfleet_tool.succeed`. Whatever else ends or moves the call locks the same row, so exactly one of them happens.
+//! It runs on the tool's connection, with the rights of the tool's role. That role may use one function of the ledger,
+//! `toolfleet_tool.succeed`. Every other statement that ends or moves the call locks the same row, so exactly one of them
+//! happens.
 
 use sqlx::PgConnection;
 
@@ -11,16 +12,16 @@ use super::{
 };
 use crate::ids::{AttemptId, CallId};
 
-/// SQLSTATE: the call is not this attempt's any more. Nothing may be committed, and nothing is: the transaction has failed.
+/// SQLSTATE: the call is not this attempt's any more. Nothing is committed, for the transaction has failed.
 pub const NOT_OURS: &str = "TF001";
-/// SQLSTATE: the ledger does not take the result.
+/// SQLSTATE: the ledger cannot store the result.
 pub const BAD_RESULT: &str = "TF002";
 
 /// Ends the call as succeeded once the open transaction commits. The last statement before COMMIT; `result` is JSON text.
 ///
 /// # Errors
 ///
-/// As the server or the wire has it. Anything but an answer means that the transaction must not be committed.
+/// The error of the server or of the connection. After any error the transaction must not be committed.
 pub async fn succeed(
     connection: &mut PgConnection,
     call: CallId,
@@ -31,7 +32,7 @@ pub async fn succeed(
         .bind(call.0)
         .bind(attempt.0)
         .bind(result)
-        // Connections of tools forget what they have prepared.
+        // Connections of tools do not keep prepared statements.
         .persistent(false)
         .fetch_one(connection)
         .await?;

@@ -1,24 +1,24 @@
-//! How long the oldest of those that wait has been waiting, for a line that is served in order.
+//! How long the oldest waiter of a line has waited, for a line that is served in order.
 //!
-//! Nothing is kept of each: when one has been served, all that came before it have been, so its own beginning is the
-//! earliest that any of the waits can have begun. That may be earlier than the truth by what is served together.
+//! Nothing is kept for each waiter. When one has been served, all that came before it have been too, so its beginning is a
+//! bound for the beginning of every other wait. It may be too early by the waiters that are served together.
 
 use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
-/// A line of those that wait.
+/// The waiters of a line.
 #[derive(Debug)]
 pub(super) struct Waits {
     opened: Instant,
-    /// How many.
+    /// Their number.
     count: AtomicUsize,
     /// No wait began before this, in milliseconds from `opened`.
     since_ms: AtomicU64,
 }
 
-/// One that waits, until it is dropped.
+/// A waiter, until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenWait<'a> {
     waits: &'a Waits,
@@ -36,10 +36,10 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// One more waits from now on.
+    /// Adds a waiter.
     pub(super) fn begin(&self) -> OpenWait<'_> {
         let since_ms = self.now_ms();
-        // Before it is counted: it must never be taken for old.
+        // Before it is counted: it must never be taken for an old one.
         if self.count.load(Ordering::Acquire) == 0 {
             self.since_ms.fetch_max(since_ms, Ordering::AcqRel);
         }
@@ -50,7 +50,7 @@ impl Waits {
         }
     }
 
-    /// How long the one that waits longest has waited; nothing where none waits.
+    /// How long the oldest waiter has waited; zero where there is none.
     pub(super) fn longest(&self) -> Duration {
         if self.count.load(Ordering::Acquire) == 0 {
             return Duration::ZERO;
@@ -107,7 +107,7 @@ mod tests {
         let young = waits.begin();
         assert!(waits.longest() >= Duration::from_secs(49));
         drop(old);
-        // Those that came after it may have come right after it.
+        // Waiters behind it may have come right after it.
         assert!(waits.longest() >= Duration::from_secs(49));
         let younger = waits.begin();
         drop(young);

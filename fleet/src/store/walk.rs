@@ -1,4 +1,4 @@
-//! The walk over open calls in the order of their ids: whose deadline has passed, whose pointer may be lost.
+//! The walk over open calls in the order of their ids: which have expired, and whose pointer may be lost.
 
 use std::{ops::Range, time::Duration};
 
@@ -17,9 +17,9 @@ use crate::{
     wire::pointer::Pointer,
 };
 
-/// A queued call whose pointer may have been lost: it has waited this long, in milliseconds.
+/// A queued call that has waited for this many milliseconds may have lost its pointer.
 pub const LOST_AFTER_MS: i64 = 3_000;
-/// A queued call whose time is over within this, in milliseconds, is over soon.
+/// A queued call that expires within this many milliseconds expires soon.
 pub const SOON_MS: i64 = 60_000;
 
 /// One step of the walk over open calls in the order of their ids.
@@ -27,11 +27,11 @@ pub const SOON_MS: i64 = 60_000;
 pub struct WalkStep {
     /// Queued calls whose pointer is worth publishing again.
     pub waiting: Vec<WaitingCall>,
-    /// The queues that have calls which wait longer than a pointer takes, worth it or not.
+    /// The queues with calls that have waited longer than a pointer takes, due for another publication or not.
     pub queues: Vec<QueueName>,
     /// Queued calls whose deadline has passed.
     pub expired: Vec<Expired>,
-    /// Queued calls whose time is over soon, and how soon.
+    /// Queued calls that expire soon, and after how long.
     pub soon: Vec<(CallId, Duration)>,
     /// Where the next step starts; `None` at the end of the table.
     pub cursor: Option<CallId>,
@@ -49,9 +49,10 @@ pub struct WaitingCall {
 /// Which waiting pointers are worth publishing again.
 #[derive(Debug, Default)]
 pub struct Worth {
-    /// Those whose calls have waited so long.
+    /// Calls that have waited for a time in these ranges.
     pub ages: Vec<Range<Duration>>,
-    /// All of these queues whose calls have waited longer than the time given: nothing of theirs was with NATS that long ago.
+    /// All calls of these queues that have waited longer than the given time: that long ago the stream held nothing of the
+    /// queue.
     pub empty: Vec<(QueueName, Duration)>,
 }
 
@@ -65,7 +66,7 @@ impl Worth {
     }
 }
 
-/// Walks over at most [`STEP_ROWS`] open calls behind the cursor. Held calls are passed over: no pointer of theirs is missing.
+/// Reads at most [`STEP_ROWS`] open calls after the cursor. Held calls are skipped: they have no pointer.
 ///
 /// # Errors
 ///
@@ -76,9 +77,9 @@ pub async fn step(
     worth: &Worth,
 ) -> Result<WalkStep, StoreError> {
     let doing = "walk over open calls";
-    // The last row of the step says where the next one starts; of all others only what there is something to do about leaves
-    // Postgres, and only of those the arguments are read: by their places, for by their ids, statistics of an emptied table
-    // would have all of it read in each step.
+    // The last row of the step says where the next one starts. Other rows leave Postgres only if there is something to do about
+    // them, and only then are their arguments read. They are joined by ctid: a join by id would read the whole table in each
+    // step when the statistics are those of an emptied one.
     let sql = format!(
         "WITH step AS MATERIALIZED ( \
              SELECT ctid AS place, call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
@@ -168,8 +169,8 @@ pub async fn step(
     Ok(step)
 }
 
-/// Calls that may run now, whatever their age, among at most [`STEP_ROWS`] open ones behind the cursor; and where the next
-/// step starts, `None` at the end of the table. For who publishes everything anew.
+/// Calls that may run now, whatever their age, among at most [`STEP_ROWS`] open ones after the cursor; and where the next step
+/// starts, `None` at the end of the table. For publishing everything again.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The worker's own row: its identity, its heartbeat, and what others conclude when the heartbeat stops.
+//! The worker's own row: its identity, its heartbeat, and what follows when the heartbeat stops.
 
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::{
     obstacle::Inability,
 };
 
-/// What a worker says of itself.
+/// A worker's description of itself.
 #[derive(Debug, Clone)]
 pub struct WorkerRow {
     /// Random, per process start.
@@ -24,7 +24,7 @@ pub struct WorkerRow {
     pub pid: i32,
     /// The queues it pulls from.
     pub queues: Vec<QueueName>,
-    /// How many attempts at a time.
+    /// How many attempts run at a time.
     pub concurrency: i32,
 }
 
@@ -52,7 +52,7 @@ pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Resu
     .map_err(|error| StoreError::from_sqlx("register the worker", error))
 }
 
-/// Beats. Own statement; false: another process has declared this worker gone, it must not start anything any more.
+/// Beats. Own statement. False: another process has declared this worker gone, so it must not start anything any more.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub async fn beat(connection: &mut PgConnection, worker: WorkerId) -> Result<boo
         .map_err(|error| StoreError::from_sqlx("beat", error))
 }
 
-/// Writes which tools this worker could not run. Own statement; a row that has ended keeps what it says.
+/// Writes which tools this worker cannot run. Own statement; the row of a worker that has ended stays as it is.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub async fn cannot_run(
     .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// Says that it takes nothing new.
+/// Writes that it takes nothing new.
 ///
 /// # Errors
 ///
@@ -111,18 +111,18 @@ pub async fn drain(connection: &mut PgConnection, worker: WorkerId) -> Result<()
     .map_err(|error| StoreError::from_sqlx("drain", error))
 }
 
-/// What became of a worker that was about to exit.
+/// The result for a worker that is about to exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
-    /// It has left: nothing of it lives, and nothing is left to do.
+    /// It has left: none of its processes lives, and nothing is left to do.
     Left,
-    /// It is fenced: nothing of it lives, and the sweep decides about what still runs under its name.
+    /// It is fenced: none of its processes lives, and the sweep decides about calls that still run under its name.
     Fenced,
-    /// Something of it may live: others have to prove that it is gone.
+    /// One of its processes may live: another process has to prove that it is gone.
     Dead,
 }
 
-/// Ends the row of a worker that is about to exit. `clean`: every attempt has ended, and nothing that it started lives.
+/// Ends the row of a worker that is about to exit. `clean`: every attempt has ended, and none of its processes lives.
 ///
 /// # Errors
 ///
@@ -162,7 +162,7 @@ pub struct OwnRow {
     pub language: Language,
 }
 
-/// Those of these calls that run under these attempts of this process. Read by primary key. Who is missing was never
+/// The calls among these that run under these attempts of this worker. Read by primary key. A call that is missing was never
 /// claimed, has ended, or was taken away.
 ///
 /// # Errors
@@ -177,7 +177,7 @@ pub async fn own_rows(
         .iter()
         .map(|(call, attempt)| (call.0, attempt.0))
         .unzip();
-    // One at a time: joined, statistics of an emptied table would have all of it read for each.
+    // One at a time: a join would read the whole table for each when the statistics are those of an emptied one.
     let rows = sqlx::query(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.effect_unknown, o.cancel_requested, o.language \
          FROM unnest($1::uuid[], $2::uuid[]) AS mine (call_id, attempt_id) \
@@ -203,8 +203,8 @@ fn read_own(row: &PgRow) -> Result<OwnRow, sqlx::Error> {
     })
 }
 
-/// The heartbeats of every worker that has not ended, for an observer who watches over one connection: when it breaks, what
-/// was seen through it is over.
+/// The heartbeats of every worker that has not ended, for an observer that watches over one connection: when that breaks, its
+/// observations are void.
 ///
 /// # Errors
 ///
@@ -223,8 +223,8 @@ pub async fn heartbeats(observer: impl PgExecutor<'_>) -> Result<Vec<(WorkerId, 
 
 /// Declares a worker dead whose heartbeat has not moved.
 ///
-/// Takes its row `FOR UPDATE`, which a claim in flight excludes.
-/// Its calls are moved by a later statement. False: it has beaten meanwhile, or has ended already.
+/// Locks its row `FOR UPDATE`, which excludes a claim in flight. A later statement moves its calls. False: it has beaten
+/// meanwhile, or has ended already.
 ///
 /// # Errors
 ///
@@ -253,7 +253,7 @@ pub async fn declare_dead(
         .map_err(|error| StoreError::from_sqlx("declare a worker dead", error))
 }
 
-/// Declares the worker of this process dead: its supervisor saw it end. Returns whether there was one.
+/// Declares this process's worker dead, because its supervisor saw it end. Returns whether there was one.
 ///
 /// # Errors
 ///
@@ -284,7 +284,7 @@ pub async fn report_death(
         .map_err(|error| StoreError::from_sqlx("report a worker's death", error))
 }
 
-/// The workers of this process that are not yet known to be gone with everything they started.
+/// The workers of this process that are not known to be gone with everything they started.
 ///
 /// # Errors
 ///
@@ -306,49 +306,49 @@ pub async fn not_fenced(
     Ok(rows.into_iter().map(WorkerId).collect())
 }
 
-/// That a worker is gone, with everything it had started.
+/// A statement that a worker is gone, with everything it started.
 #[derive(Debug, Clone, Copy)]
 pub struct Fence<'a> {
-    /// Who is gone.
+    /// The worker.
     pub worker: WorkerId,
-    /// Who says so.
+    /// The author.
     pub by: &'a str,
-    /// How they know.
+    /// How the author knows.
     pub note: &'a str,
-    /// Why it may be believed.
+    /// The evidence.
     pub evidence: Evidence,
 }
 
-/// Why it may be believed that a worker is gone.
+/// The evidence that a worker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// Its lock was taken, and is held until this is recorded.
     Lock,
-    /// A person says so. Not believed of a worker that still beats.
+    /// A person says so. Refused for a worker that still beats.
     Word,
 }
 
-/// What came of fencing.
+/// The result of fencing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
     /// It is fenced now.
     Now,
     /// It had been fenced before.
     Before,
-    /// It had left in order: nothing of it lives.
+    /// It had left in order: none of its processes lives.
     Left,
-    /// It has beaten within its lease: what it runs is not gone.
+    /// It has beaten within its lease: its processes are not gone.
     Alive,
     /// There is no such worker.
     NotFound,
 }
 
-/// Declares a worker gone, with everything it had started. Takes its row `FOR UPDATE`, which a claim in flight excludes.
-/// Its calls are moved by a later statement: the sweep's.
+/// Declares a worker gone, with everything it started. Locks its row `FOR UPDATE`, which excludes a claim in flight. The sweep
+/// moves its calls by a later statement.
 ///
 /// # Errors
 ///
-/// Postgres does not answer, or refuses what is said.
+/// Postgres does not answer, or refuses the statement.
 pub async fn fence(
     connection: impl PgExecutor<'_>,
     fence: Fence<'_>,

@@ -1,11 +1,11 @@
-//! The metrics of Toolfleet, each defined once. Alerts and dashboards rely on the names; `docs/telemetry.md` lists
-//! them, and a test compares.
+//! The metrics of Toolfleet, each defined once. Alerts and dashboards rely on the names; `docs/telemetry.md` lists them, and a
+//! test compares the two.
 
 use super::fields::{
     ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SETTLEMENT, STATE, STATEMENT, TOOL,
 };
 
-/// One metric as it is promised.
+/// One metric, as it is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Definition {
     /// The OpenTelemetry name: no unit, no `_total`.
@@ -16,7 +16,7 @@ pub struct Definition {
     pub unit: &'static str,
     /// The labels, in the order in which they are documented.
     pub labels: &'static [&'static str],
-    /// One clause that says what is counted or measured.
+    /// One clause: what is counted or measured.
     pub help: &'static str,
 }
 
@@ -85,7 +85,7 @@ definitions! {
     HELD_WAIT = histogram("toolfleet.held.wait", "s", &[],
         "From the moment a held call would have run to its release");
     CORRECTED_PERMITS = counter("toolfleet.corrected.permits", "{permit}", &[],
-        "Pointers that a meter counted as on their way and that nobody was publishing; any is a defect of the dispatcher");
+        "Pointers that a meter counted as under way without a permit for them; any is a defect of the dispatcher");
     QUEUE_WAIT = histogram("toolfleet.queue.wait", "s", &[],
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],

@@ -5,12 +5,12 @@ use std::error::Error;
 /// Why telemetry could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter is not one.
+    /// The filter is not valid.
     #[error(
         "TOOLFLEET_LOG is not a log filter; write a level or target=level, such as info,worker=debug"
     )]
     Filter(#[source] tracing_subscriber::filter::ParseError),
-    /// The collector's address is not one. The value is left out: it may hold a password.
+    /// The collector's address is not valid. The value is left out: it may contain a password.
     #[error(
         "OTEL_EXPORTER_OTLP_ENDPOINT must be an http:// or https:// URL without user, password or query, \
          such as http://127.0.0.1:4318; credentials go into OTEL_EXPORTER_OTLP_HEADERS"

@@ -44,7 +44,7 @@ impl Exposition {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| TelemetryError::Metrics(Box::new(error)))?;
-        // The SDK folds label sets past 2,000 into one; tools times outcomes is a little more than that.
+        // The SDK folds label sets beyond 2,000 into one; tools times outcomes is a little more than that.
         let series_max = (TOOLS_MAX + 1) * OutcomeWord::ALL.len();
         let provider = SdkMeterProvider::builder()
             .with_resource(resource)
@@ -126,7 +126,7 @@ mod tests {
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
         metrics.lost_answer("claim", true);
-        metrics.refuses_ground(true);
+        metrics.refuses_server(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             held: 4,

@@ -1,7 +1,7 @@
 //! Names of span attributes, log fields and metric labels. Dashboards and queries rely on them: a change is a break.
 //!
-//! Ours stand under `toolfleet.`; standard ones keep their standard names. Both conventions are still in development,
-//! so their text is pinned here, and moving to a newer one is one commit in this file and in `docs/telemetry.md`:
+//! Our own are under `toolfleet.`; standard ones keep their standard names. Both conventions are still in development, so their
+//! versions are pinned here, and moving to a newer one is one commit in this file and in `docs/telemetry.md`:
 //!
 //! - messaging: `open-telemetry/semantic-conventions`, `docs/messaging/messaging-spans.md` at 001e4f4
 //!   (the operation type is `publish`; later texts say `send`);
@@ -19,13 +19,13 @@ pub const WORKER_ID: &str = "toolfleet.worker.id";
 /// The stable error code, a word of [`crate::wire::code::Code`].
 pub const ERROR_TYPE: &str = "error.type";
 
-/// Which messaging system: always [`NATS`].
+/// The messaging system: always [`NATS`].
 pub const MESSAGING_SYSTEM: &str = "messaging.system";
 /// The value of [`MESSAGING_SYSTEM`].
 pub const NATS: &str = "nats";
-/// What was done with messages, in the system's words: [`PUBLISH`].
+/// The operation, in the system's words: [`PUBLISH`].
 pub const MESSAGING_OPERATION_NAME: &str = "messaging.operation.name";
-/// What was done with messages, in the convention's words: [`PUBLISH`].
+/// The operation, in the convention's words: [`PUBLISH`].
 pub const MESSAGING_OPERATION_TYPE: &str = "messaging.operation.type";
 /// A message was handed to the server.
 pub const PUBLISH: &str = "publish";
@@ -50,7 +50,7 @@ pub const OTEL_STATUS_CODE: &str = "otel.status_code";
 
 /// Metric label: the tool's name, or `other` past the cap.
 pub const TOOL: &str = "tool";
-/// Metric label: what an attempt came to, a word of [`crate::outcome::OutcomeWord`].
+/// Metric label: the outcome of an attempt, a word of [`crate::outcome::OutcomeWord`].
 pub const OUTCOME: &str = "outcome";
 /// Metric label: why a pointer did not become an attempt.
 pub const REASON: &str = "reason";
@@ -62,7 +62,7 @@ pub const SETTLEMENT: &str = "settlement";
 pub const PASS: &str = "pass";
 /// Metric label: which statement of the ledger.
 pub const STATEMENT: &str = "statement";
-/// Metric label: whether what was not answered had been done.
+/// Metric label: whether a statement without an answer had been executed.
 pub const FOUND: &str = "found";
-/// Metric label: where a call stands, a word of [`crate::call::State`].
+/// Metric label: the state of a call, a word of [`crate::call::State`].
 pub const STATE: &str = "state";

@@ -1,7 +1,7 @@
 //! Figures that only Postgres knows, shown to a scrape while they are fresh.
 //!
-//! They are the fleet's, not the process's: one dispatcher reads them right before a scrape. When Postgres does not
-//! answer they are missing rather than old, so that an alert on their absence can tell.
+//! They are the fleet's, not the process's: a dispatcher reads them right before a scrape. When Postgres does not answer they
+//! are missing rather than old, so that an alert on their absence can fire.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -27,17 +27,17 @@ pub struct LedgerFigures {
     pub backlog: Vec<(State, u64)>,
     /// Age of the oldest open call per state; a state without calls is left out.
     pub oldest_age: Vec<(State, Duration)>,
-    /// Calls that wait in the ledger for their turn.
+    /// Calls that are held in the ledger.
     pub held: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
-    /// Times that lost writes have been dealt with.
+    /// How often lost writes were found and acted on.
     pub quarantines: u64,
-    /// How old the oldest snapshot is that keeps vacuum from its work.
+    /// The age of the oldest snapshot that keeps vacuum from freeing rows.
     pub oldest_snapshot: Duration,
 }
 
-/// The figures that were read last, and when.
+/// The last figures, and when they were read.
 #[derive(Debug, Default)]
 pub(super) struct Figures(Mutex<Option<(Instant, LedgerFigures)>>);
 
@@ -55,7 +55,7 @@ impl Figures {
 
 /// Has the figures read whenever metrics are written out.
 ///
-/// The handles that `build` returns carry nothing: the meter keeps the callbacks.
+/// The handles that `build` returns are not needed: the meter keeps the callbacks.
 pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     let count = |define: Definition, tell: Tell<u64>| {
         let gauge = meter.u64_observable_gauge(define.name);

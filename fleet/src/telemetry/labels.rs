@@ -1,4 +1,4 @@
-//! Label values of metrics: closed sets, so that no input can make a series of its own without end.
+//! Label values of metrics: bounded sets, so that no input can make series without end.
 
 use std::{
     collections::HashSet,
@@ -18,7 +18,7 @@ pub(super) fn word(label: &'static str, word: &'static str) -> KeyValue {
     KeyValue::new(label, word)
 }
 
-/// Tool names come from manifests; a fleet that churns through them must not grow its metrics without end.
+/// Tool names come from manifests; a fleet with ever new tools must not grow its metrics without end.
 #[derive(Debug, Default)]
 pub(super) struct ToolLabels(RwLock<HashSet<Arc<str>>>);
 

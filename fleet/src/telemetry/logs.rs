@@ -1,4 +1,4 @@
-//! Log lines on stderr: one line per event, whatever is in it.
+//! Log lines on stderr: one line per event, whatever it contains.
 //!
 //! A message may quote what a tool or a server said. A line break in it would forge a line, an escape sequence would
 //! reach a terminal, a very long one would fill a disk. So every line passes through [`escape`] and is bounded.
@@ -21,7 +21,7 @@ use super::{error::TelemetryError, options::LogFormat};
 /// The most bytes of one line; a longer one is cut, or in JSON replaced by a line that says so.
 const LINE_MAX: usize = 32 * 1024;
 
-/// Whether this is a filter.
+/// Whether this is a valid filter.
 pub(super) fn check(filter: &str) -> Result<(), TelemetryError> {
     parsed(filter).map(drop)
 }
@@ -32,7 +32,7 @@ fn parsed(filter: &str) -> Result<EnvFilter, TelemetryError> {
         .map_err(TelemetryError::Filter)
 }
 
-/// The layer that writes lines to what `writer` makes.
+/// The layer that writes lines to the writers of `writer`.
 pub(super) fn layer<S, W>(
     format: LogFormat,
     filter: &str,
@@ -112,7 +112,7 @@ fn bound(text: &str, format: LogFormat) -> Cow<'_, str> {
     })
 }
 
-/// Writes out what would break the line or reach a terminal. The forms are those of JSON, so an escaped line of JSON
+/// Escapes characters that would break the line or reach a terminal. The escapes are those of JSON, so an escaped line of JSON
 /// is still JSON with the same meaning.
 fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(hostile) {

@@ -1,7 +1,7 @@
 //! The metrics of this process, as verbs: `metrics().accepted(&tool)`.
 //!
-//! Before [`super::start`] every verb does nothing. Labels are closed sets: words of our enums, static words, and tool
-//! names up to [`super::labels::TOOLS_MAX`] of them.
+//! Before [`super::start`] every verb does nothing. Labels are bounded sets: words of our enums, static words, and at most
+//! [`super::labels::TOOLS_MAX`] names of tools.
 
 use std::{
     sync::Arc,
@@ -69,12 +69,12 @@ impl Metrics {
         }
     }
 
-    /// NATS answered for a call's pointer, this long after its commit.
+    /// NATS acknowledged a call's pointer, this long after its commit.
     pub fn published(&self, lag: Duration) {
         self.publish_lag.record(lag.as_secs_f64(), &[]);
     }
 
-    /// A held call was released, after so long.
+    /// A held call was released, after this time.
     pub fn released(&self, held: Duration) {
         self.released_calls.add(1, &[]);
         self.held_wait.record(held.as_secs_f64(), &[]);
@@ -85,7 +85,7 @@ impl Metrics {
         self.corrected_permits.add(permits, &[]);
     }
 
-    /// A call was claimed, this long after it might have run.
+    /// A call was claimed, this long after it could have run.
     pub fn claimed(&self, wait: Duration) {
         self.queue_wait.record(wait.as_secs_f64(), &[]);
     }
@@ -95,7 +95,7 @@ impl Metrics {
         self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
     }
 
-    /// This many slots for programs are taken here.
+    /// This many program slots are taken here.
     pub fn programs(&self, taken: usize) {
         self.programs.record(taken as u64, &[]);
     }
@@ -128,7 +128,7 @@ impl Metrics {
         self.fenced_attempts.add(1, &[]);
     }
 
-    /// A late outcome says that a call had its effect which ended as one that had not.
+    /// A late outcome says that a call had its effect, and the call ended as one without.
     pub fn integrity_alarm(&self) {
         self.integrity_alarms.add(1, &[]);
     }
@@ -149,7 +149,7 @@ impl Metrics {
         self.swept_calls.add(calls, &[word(fields::PASS, pass)]);
     }
 
-    /// Postgres did not answer, and it was found out whether it had done it.
+    /// Postgres did not answer a statement, and it was found out whether it had been executed.
     pub fn lost_answer(&self, statement: &'static str, was_done: bool) {
         let found = if was_done { "done" } else { "not_done" };
         let labels = [
@@ -167,7 +167,7 @@ impl Metrics {
     }
 
     /// Whether this process refuses to write to its Postgres.
-    pub fn refuses_ground(&self, refuses: bool) {
+    pub fn refuses_server(&self, refuses: bool) {
         self.unsafe_ground.record(u64::from(refuses), &[]);
     }
 

@@ -1,7 +1,7 @@
-//! What a process tells about itself: logs on stderr, spans to an OTLP collector, metrics for Prometheus.
+//! What a process reports about itself: logs on stderr, spans to an OTLP collector, metrics for Prometheus.
 //!
-//! Nothing outside this folder knows which exporter is behind it. Names of fields are in [`fields`], names of
-//! metrics in [`definitions`]; both are promises. Arguments, results, keys and secrets never go into either.
+//! Only this folder knows the exporters. Names of fields are in [`fields`], names of metrics in [`definitions`]; both are
+//! promises. Arguments, results, keys and secrets never go into either.
 //!
 //! Order matters: [`start`] comes first in `main`, before the runtime or inside it; [`Telemetry::shutdown`] last.
 
@@ -35,7 +35,7 @@ use crate::explain::chain;
 /// How long [`Telemetry::shutdown`] waits for the last spans to leave.
 pub const FLUSH_MAX: Duration = Duration::from_secs(5);
 
-/// Keeps spans flowing. Dropping it flushes them, so an early return loses none.
+/// Keeps spans being sent. Dropping it flushes them, so an early return loses none.
 #[must_use = "spans are flushed when this is shut down or dropped"]
 #[derive(Debug)]
 pub struct Telemetry {
@@ -70,7 +70,7 @@ impl Drop for Telemetry {
 ///
 /// # Errors
 ///
-/// The filter is not one, or the collector's address is not.
+/// The filter is not valid, or the collector's address is not.
 pub fn check(options: &TelemetryOptions) -> Result<(), TelemetryError> {
     logs::check(&options.log)?;
     let endpoint = options.otlp_endpoint.as_deref();

@@ -1,4 +1,4 @@
-//! Spans on their way to a collector: OTLP over HTTP, in batches, from a thread of their own.
+//! Sends spans to a collector: OTLP over HTTP, in batches, from a thread of its own.
 //!
 //! The queue is bounded (`OTEL_BSP_MAX_QUEUE_SIZE`, 2048 spans): a collector that is slow or gone costs spans,
 //! never a call.
@@ -19,7 +19,7 @@ use super::error::TelemetryError;
 /// How long one request to the collector may take, its repetitions included.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
 
-/// Who is speaking. `OTEL_RESOURCE_ATTRIBUTES` is honoured; a name given to us goes before the one in there.
+/// The service. `OTEL_RESOURCE_ATTRIBUTES` is honoured; a name from our own settings wins over the one in there.
 pub(super) fn resource(process: &str, service: Option<&str>) -> Resource {
     let detected = Resource::builder().build();
     let name = service.map(str::to_owned).unwrap_or_else(|| {
@@ -55,12 +55,12 @@ pub(super) fn provider(
         .build())
 }
 
-/// Whether this is the address of a collector.
+/// Whether this is a valid address of a collector.
 pub(super) fn check(endpoint: &str) -> Result<(), TelemetryError> {
     plain(endpoint).map(drop).ok_or(TelemetryError::Endpoint)
 }
 
-/// Whether an acceptable address is plain HTTP. A password in it is refused, because the HTTP client logs addresses.
+/// Whether a valid address is plain HTTP. A password in it is refused, because the HTTP client logs addresses.
 fn plain(endpoint: &str) -> Option<bool> {
     let uri: Uri = endpoint.parse().ok()?;
     if uri.query().is_some() || uri.authority()?.as_str().contains('@') {
@@ -73,14 +73,14 @@ fn plain(endpoint: &str) -> Option<bool> {
     }
 }
 
-/// Turns our spans into OpenTelemetry's. Spans of libraries are left out: they may carry what we never export.
+/// Turns our spans into OpenTelemetry's. Spans of libraries are left out: they may contain what we never export.
 pub(super) fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("toolfleet"))
-        // We never use OpenTelemetry's own current context, and keeping it costs on every enter.
+        // OpenTelemetry's own current context is not used, and keeping it costs time on every enter.
         .with_context_activation(false)
         .with_tracked_inactivity(false)
         .with_location(false)
@@ -103,8 +103,8 @@ fn exported(metadata: &Metadata<'_>) -> bool {
 
 /// The blocking client, made on a thread of its own: making one inside a runtime panics.
 ///
-/// The client wants a TLS provider and the system's certificates even when it never uses them. `main` has installed
-/// the former; plain HTTP must not depend on either.
+/// The client needs a TLS provider and the system's certificates even when it never uses them. `main` has installed the
+/// provider; plain HTTP must not depend on either.
 fn client(plain: bool) -> Result<Client, TelemetryError> {
     if CryptoProvider::get_default().is_none() {
         #[expect(

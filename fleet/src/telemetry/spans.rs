@@ -1,7 +1,7 @@
 //! The spans of a call's life, made in one place so that their names and attributes are the same everywhere.
 //!
-//! A span per step is `debug`: it costs nothing unless somebody exports or reads it. The attempt's span is `info`: it
-//! carries the identity that every log line inside inherits.
+//! A span per step is `debug`: it costs nothing unless it is exported or logged. The attempt's span is `info`: it has the
+//! identity that every log line inside inherits.
 
 use tracing::{Level, Span, debug_span, field::Empty, info_span};
 
@@ -23,7 +23,7 @@ words! {
         Commit = "commit",
         /// Its pointer goes to NATS.
         Publish = "publish",
-        /// What may refuse without touching the world.
+        /// Checks that can refuse without an effect.
         Gate = "gate",
         /// The worker takes the call.
         Claim = "claim",
@@ -31,9 +31,9 @@ words! {
         Ack = "ack",
         /// The tool runs.
         Execute = "execute",
-        /// What happened is written to the ledger.
+        /// The outcome is written to the ledger.
         Complete = "complete",
-        /// Whoever waits is told.
+        /// The waiting caller is told.
         Reply = "reply",
     }
 }
@@ -85,7 +85,7 @@ pub fn numbered(span: &Span, attempt: u32) {
     span.record(fields::ATTEMPT, attempt);
 }
 
-/// Writes the call's id on the span of a step that began before there was one.
+/// Writes the call's id on the span of a step that began before the call had one.
 pub fn identify(span: &Span, call: CallId) {
     span.record(fields::CALL_ID, tracing::field::display(call));
 }
@@ -104,8 +104,8 @@ pub fn execute_tool(call: CallId, tool: &ToolName) -> Span {
     )
 }
 
-/// The standard span around handing a pointer to NATS: `publish {destination}`, a subject without ids in it. It is put
-/// together only if somebody sees the span.
+/// The standard span around publishing a pointer to NATS: `publish {destination}`, a subject without ids in it. The text is
+/// built only if the span is recorded.
 pub fn publish(destination: impl FnOnce() -> String) -> Span {
     if !tracing::span_enabled!(Level::DEBUG) {
         return Span::none();

@@ -1,7 +1,7 @@
 //! Trace context in and out of spans (W3C Trace Context).
 //!
-//! What goes out is the context of our own span when spans are exported, and otherwise the caller's, unchanged:
-//! a tool gets a `traceparent` of the caller's trace either way. `baggage` is the caller's and always passes through.
+//! Outgoing is the context of our own span when spans are exported, and otherwise the caller's, unchanged: a tool gets a
+//! `traceparent` of the caller's trace either way. `baggage` is the caller's and always passes through.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use tracing_opentelemetry::{OpenTelemetrySpanExt, SetParentError};
 
 use crate::wire::trace::TraceContext;
 
-/// How an attempt's span stands to the context in which its call was made.
+/// How an attempt's span is related to the context in which its call was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// Part of the same trace: somebody is waiting for this very attempt.
+    /// Part of the same trace: the caller waits for this very attempt.
     Child,
     /// A trace of its own that points back, so that a retry in an hour does not stretch the first one.
     Link,
@@ -32,12 +32,12 @@ impl Relation {
     }
 }
 
-/// The context to hand on from inside the current span; `fallback`, what came in, where there is none to tell.
+/// The context to pass on from inside the current span; `fallback`, the incoming one, where there is none.
 pub fn current_context(fallback: &TraceContext) -> TraceContext {
     context_of(&Span::current(), fallback)
 }
 
-/// The context to hand on on behalf of `span`; `fallback`, what came in, where there is none to tell.
+/// The context to pass on for `span`; `fallback`, the incoming one, where there is none.
 ///
 /// It starts the span: call [`set_parent`] before.
 pub fn context_of(span: &Span, fallback: &TraceContext) -> TraceContext {
@@ -64,7 +64,7 @@ pub fn relate(span: &Span, made_in: &TraceContext, relation: Relation) {
     }
 }
 
-/// Makes `span` a child of what came in; does nothing without a trace or when spans are not exported.
+/// Makes `span` a child of the incoming context; does nothing without a trace or when spans are not exported.
 ///
 /// It must come before the span has children and before [`context_of`]: a started span keeps its parent.
 pub fn set_parent(span: &Span, parent: &TraceContext) {
@@ -80,7 +80,7 @@ pub fn set_parent(span: &Span, parent: &TraceContext) {
     }
 }
 
-/// Links `span` to what came in; does nothing without a trace or when spans are not exported.
+/// Links `span` to the incoming context; does nothing without a trace or when spans are not exported.
 pub fn add_link(span: &Span, to: &TraceContext) {
     if let Some(context) = remote(to) {
         span.add_link(context.span().span_context().clone());

@@ -1,4 +1,4 @@
-//! The answer to somebody who takes a call back.
+//! The answer to a caller that cancels a call.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 words! {
-    /// What became of the wish.
+    /// The result of the request.
     CancelResult {
         /// The call had not run and never will.
         Cancelled = "cancelled",
@@ -16,7 +16,7 @@ words! {
         CancelRequested = "cancel_requested",
         /// It was over before.
         AlreadyTerminal = "already_terminal",
-        /// It will not run again, and nobody knows whether it had its effect.
+        /// It will not run again, and whether it had its effect is unknown.
         InDoubt = "in_doubt",
     }
 }
@@ -26,8 +26,8 @@ words! {
 pub struct CancelAnswer {
     /// The call.
     pub call_id: CallId,
-    /// Where it stands now.
+    /// The state of the call.
     pub state: State,
-    /// What became of the wish.
+    /// The result of the request.
     pub result: CancelResult,
 }

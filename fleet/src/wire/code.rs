@@ -76,11 +76,11 @@ words! {
         RetriesExhausted = "retries_exhausted",
         /// The call's time ran out.
         DeadlineExceeded = "deadline_exceeded",
-        /// The caller took it back.
+        /// The caller cancelled it.
         Cancelled = "cancelled",
         /// The effect may have happened.
         InDoubt = "in_doubt",
-        /// It was in doubt, and it was found out that the effect did not happen.
+        /// It was in doubt, and the effect turned out not to have happened.
         NotApplied = "not_applied",
         /// The tool cannot be run here any more.
         ToolGone = "tool_gone",
@@ -90,9 +90,9 @@ words! {
         NotFound = "not_found",
         /// Not a call id.
         InvalidId = "invalid_id",
-        /// The call does not stand where the request needs it.
+        /// The state of the call does not fit the request.
         Conflict = "conflict",
-        /// What was started for the call may still act, so that it was not applied cannot be known yet.
+        /// Something that was started for the call may still act, so it cannot be known yet that it was not applied.
         WorkerNotFenced = "worker_not_fenced",
     }
 }

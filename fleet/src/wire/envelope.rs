@@ -20,7 +20,7 @@ pub struct Accepted {
     pub call_id: CallId,
     /// Its tool.
     pub tool: String,
-    /// Where it stands.
+    /// The state of the call.
     pub state: State,
     /// Whether an earlier submission made it.
     pub replayed: bool,
@@ -38,7 +38,7 @@ pub struct Envelope {
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: Option<i32>,
-    /// Where it ended: a state, or `refused`.
+    /// The state in which it ended, or `refused`.
     pub state: EnvelopeState,
     /// What it came to.
     pub outcome: CallOutcome,
@@ -46,13 +46,13 @@ pub struct Envelope {
     pub is_error: bool,
     /// Where the answer came from.
     pub source: Source,
-    /// What is known about the world.
+    /// What is known about the effect.
     pub effect: EffectKnown,
     /// The tool's answer.
     pub result: Option<Box<RawValue>>,
     /// What went wrong.
     pub error: Option<ErrorBody>,
-    /// How the answer is not the live one.
+    /// Why the answer is not the live one.
     pub degraded: Option<Box<RawValue>>,
     /// What was changed in the arguments.
     pub coercions: Box<RawValue>,
@@ -73,19 +73,19 @@ pub struct DecidedCall {
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// Where it stands.
+    /// The state of the call.
     pub state: State,
     /// What it came to.
     pub outcome: CallOutcome,
     /// Where the answer came from.
     pub source: Source,
-    /// What is known about the world.
+    /// What is known about the effect.
     pub effect: EffectKnown,
     /// The tool's answer.
     pub result: Option<String>,
     /// What went wrong.
     pub error: Option<String>,
-    /// How the answer is not the live one.
+    /// Why the answer is not the live one.
     pub degraded: Option<String>,
     /// What was changed in the arguments.
     pub coercions: Option<String>,
@@ -102,7 +102,7 @@ impl DecidedCall {
     ///
     /// # Errors
     ///
-    /// A text of it is not what it must be.
+    /// One of its texts is not valid.
     pub fn envelope(self) -> Result<Envelope, serde_json::Error> {
         let raw = |text: Option<String>| text.map(RawValue::from_string).transpose();
         let error = self.error.as_deref().map(serde_json::from_str).transpose();
@@ -129,8 +129,8 @@ impl DecidedCall {
     }
 }
 
-/// The bytes of a call's result envelope, as one process sends them to another: a process that only hands them on
-/// does not decode them.
+/// The bytes of a call's result envelope, as one process sends them to another. A process that only passes them on does not
+/// decode them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedEnvelope {
     call: CallId,
@@ -138,7 +138,7 @@ pub struct EncodedEnvelope {
 }
 
 impl EncodedEnvelope {
-    /// What came as the envelope of a call; `None` where it does not begin like one.
+    /// Bytes that were received as the envelope of a call; `None` where they do not begin like one.
     pub fn read(bytes: Bytes) -> Option<Self> {
         let rest = bytes.strip_prefix(BEGINNING)?;
         let (id, rest) = rest.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
@@ -146,12 +146,12 @@ impl EncodedEnvelope {
         rest.starts_with(b"\",").then_some(Self { call, bytes })
     }
 
-    /// What came as the envelope of this call.
+    /// Bytes that were received as the envelope of this call.
     pub fn read_of(call: CallId, bytes: Bytes) -> Option<Self> {
         Self::read(bytes).filter(|envelope| envelope.call == call)
     }
 
-    /// An envelope's bytes; `None` for one that is about no call.
+    /// An envelope's bytes; `None` for one without a call.
     pub fn of(envelope: &Envelope) -> Option<Self> {
         Some(Self {
             call: envelope.call_id?,
@@ -159,7 +159,7 @@ impl EncodedEnvelope {
         })
     }
 
-    /// Which call it is about.
+    /// The call.
     pub const fn call(&self) -> CallId {
         self.call
     }
@@ -179,13 +179,13 @@ impl EncodedEnvelope {
     ///
     /// # Errors
     ///
-    /// The bytes began like one and are none.
+    /// The bytes began like an envelope and are none.
     pub fn decode(&self) -> Result<Envelope, serde_json::Error> {
         serde_json::from_slice(&self.bytes)
     }
 }
 
-/// With what every envelope of a call begins.
+/// The beginning of every envelope of a call.
 const BEGINNING: &[u8] = b"{\"call_id\":\"";
 
 /// `refused`, or the state of a call.
@@ -243,7 +243,7 @@ impl Envelope {
         }
     }
 
-    /// The same answer without the result, which is too large to be carried. What happened stays as it is.
+    /// The same answer without its result, which is too large to send. The outcome stays as it is.
     #[must_use]
     pub fn without_result(mut self, bytes: usize, bytes_max: usize, language: Language) -> Self {
         let what = said!(

@@ -1,7 +1,7 @@
-//! What happens to a call while it is on its way, for whoever follows its session.
+//! What happens to a call while it is under way, for followers of its session.
 //!
-//! Events are news, not the record: nobody waits for them, some may be missing, and the row says what is so. They carry no
-//! arguments, no result and no message of an error.
+//! Events are news, not the record: nothing depends on them, some may be missing, and the row is right. They contain no
+//! arguments, no result and no error message.
 
 use serde::{Deserialize, Serialize, de::Error};
 use time::OffsetDateTime;
@@ -43,9 +43,9 @@ pub enum Happening {
         /// Its number, from 1.
         attempt: u32,
     },
-    /// A tool says how far it is.
+    /// A tool reports its progress.
     Progress {
-        /// The number of the attempt that says so.
+        /// The number of the attempt.
         attempt: u32,
         /// How much is done, from 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,13 +56,13 @@ pub enum Happening {
     },
     /// The call is decided, or in doubt.
     Finished {
-        /// Where it stands.
+        /// Its state.
         state: State,
         /// What it came to.
         outcome: CallOutcome,
         /// How many attempts were made.
         attempts: i32,
-        /// Why, where it did not do what was asked.
+        /// The error code, where it did not succeed.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<Code>,
     },
@@ -74,24 +74,25 @@ impl Event {
 
     /// The place of the `n`th event after a call's revision.
     ///
-    /// Several processes tell of one call and do not know of each other; what they all know is how often the ledger has moved
-    /// the call. So the numbers of one call only rise, with gaps, and what an attempt says after it was taken away is known
+    /// Several processes publish events of one call without knowing of each other; all of them know how often the ledger has
+    /// moved the call. So the numbers of one call only rise, with gaps, and an event of an attempt that was taken away is
+    /// recognised by a number below one that was received before.
     /// by a number below what was heard before.
     pub fn sequence(revision: i32, n: u32) -> u64 {
         let revision = u64::try_from(revision).unwrap_or(0);
         revision * Self::PER_REVISION + u64::from(n).min(Self::PER_REVISION - 1)
     }
 
-    /// As it is sent.
+    /// As bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("an event has only string keys")
     }
 
-    /// Reads what was sent.
+    /// Reads an event.
     ///
     /// # Errors
     ///
-    /// It is no event, or of a kind that this release does not know.
+    /// It is not an event, or of a kind that this release does not know.
     pub fn read(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         let fields: Fields = serde_json::from_slice(bytes)?;
         let lacks = serde_json::Error::missing_field;
@@ -127,7 +128,7 @@ impl Event {
     }
 }
 
-/// The fields of every kind: flattened and tagged, a fraction with arbitrary precision could not be read.
+/// The fields of every kind. Flattened and tagged, a fraction with arbitrary precision could not be read.
 #[derive(Deserialize)]
 struct Fields {
     call_id: CallId,

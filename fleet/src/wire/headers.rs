@@ -56,7 +56,7 @@ pub struct RequestHeaders {
 pub struct BadHeader {
     /// `header_invalid`, `deadline_invalid` or `invalid_idempotency_key`.
     pub code: Code,
-    /// Which header, as it is written in the contract; `None` where it is all of them together.
+    /// The header, as the contract writes it; `None` where it is all of them together.
     pub header: Option<&'static str>,
     /// What it must be, readable after "must be" and 必须; the whole sentence where it is no single header. Never the value.
     pub rule: Message,
@@ -80,7 +80,7 @@ impl BadHeader {
 const LANGUAGE: &str = "Toolfleet-Language";
 
 impl RequestHeaders {
-    /// The language that is asked for, if that can be read: whatever else is wrong with a request, its refusal is told in it.
+    /// The language that is asked for, if that can be read. A refusal uses it, whatever else is wrong with the request.
     pub fn language_of(lines: &[(&str, &str)]) -> Option<Language> {
         one_of(lines, LANGUAGE)?.parse().ok()
     }
@@ -96,7 +96,8 @@ impl RequestHeaders {
     /// The most header lines.
     pub const COUNT_MAX: usize = 64;
 
-    /// Reads name and value of every header line, which have no space around them. Names are compared without regard to case; unknown ones are ignored.
+    /// Reads name and value of every header line; they have no space around them. Names are compared without regard to case;
+    /// unknown ones are ignored.
     ///
     /// # Errors
     ///
@@ -262,14 +263,14 @@ fn read_deadline(text: &str) -> Option<Duration> {
     (!deadline.is_zero() && deadline <= Manifest::DEADLINE_MAX).then_some(deadline)
 }
 
-/// In UTC: an offset can push the last day of the last year out of what can be represented.
+/// In UTC: with an offset, the last day of the last year could not be represented.
 fn read_time(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &Rfc3339)
         .ok()?
         .checked_to_offset(UtcOffset::UTC)
 }
 
-/// By the door's own parser: what it lets through can be stored and read by everybody.
+/// With the door's own parser: what it accepts can be stored and read by every later reader.
 fn read_meta(text: &str) -> Option<Box<RawValue>> {
     let limits = Limits {
         bytes: RequestHeaders::META_MAX,

@@ -1,4 +1,4 @@
-//! What leaves the process: the only place that spells a subject, a header, an envelope or a code.
+//! What leaves the process: the only place that writes a subject, a header, an envelope or a code.
 
 pub mod cancel;
 pub mod code;

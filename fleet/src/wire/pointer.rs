@@ -1,4 +1,4 @@
-//! The pointer in a message: which call to look at, and what spares the worker a read.
+//! The pointer in a message: which call to run, and what saves the worker a read.
 
 use std::str::FromStr;
 
@@ -11,7 +11,7 @@ use crate::{
     ids::{CallId, Label, ToolName},
 };
 
-/// What a worker finds in a message. It decides nothing: the claim reads the row, and any pointer may claim.
+/// The content of a message for a worker. It decides nothing: the claim reads the row, and any pointer may claim.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pointer {
     /// The call.
@@ -25,8 +25,8 @@ pub struct Pointer {
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Box<RawValue>>,
-    /// Whose call it is. This and the next three are what the gate decides by without a read; `None`: a release before them
-    /// wrote the message, or a later one whose word is not known here.
+    /// The call's tenant. This and the next three fields let the gate decide without a read. `None`: an older release wrote the
+    /// message, or a newer one with a word that is unknown here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Label>,
     /// The language of its messages.
@@ -36,15 +36,15 @@ pub struct Pointer {
         skip_serializing_if = "Option::is_none"
     )]
     pub language: Option<Language>,
-    /// Which calls of its tenant it goes before.
+    /// Its order among its tenant's calls.
     #[serde(
         default,
         deserialize_with = "word_if_known",
         skip_serializing_if = "Option::is_none"
     )]
     pub priority: Option<Priority>,
-    /// How often it had moved when this was published: what is decided by the pointer names it, so that it decides nothing
-    /// about a call that has moved since.
+    /// The revision of the call when this was published. A decision from the pointer names it, so that it decides nothing about
+    /// a call that has moved since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rev: Option<i32>,
     /// The trace the call belongs to, for the spans before its claim. Without the caller's baggage.
@@ -63,7 +63,7 @@ impl Pointer {
 
     /// The message's body.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Everything but the arguments and a caller's tracestate has a bounded length.
+        // Everything except the arguments and the caller's tracestate has a bounded length.
         let args = self.args.as_ref().map_or(0, |args| args.get().len());
         let mut body = Vec::with_capacity(args + 512);
         serde_json::to_writer(&mut body, self).expect("a pointer has only string keys");
@@ -74,7 +74,7 @@ impl Pointer {
     ///
     /// # Errors
     ///
-    /// It is not a pointer: too large, or not of this form.
+    /// It is not a pointer: too large, or of another form.
     pub fn read(body: &[u8]) -> Result<Self, UnreadablePointer> {
         if body.len() > Self::BYTES_MAX {
             return Err(UnreadablePointer(format!("{} bytes", body.len())));
@@ -84,7 +84,7 @@ impl Pointer {
     }
 }
 
-/// The word, if this release knows it: one that it does not know must not cost the message.
+/// The word, if this release knows it: an unknown one must not cost the message.
 fn word_if_known<'de, D: Deserializer<'de>, W: FromStr>(from: D) -> Result<Option<W>, D::Error> {
     let word = Option::<&str>::deserialize(from)?;
     Ok(word.and_then(|word| word.parse().ok()))

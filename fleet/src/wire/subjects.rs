@@ -1,4 +1,4 @@
-//! Subjects. Everything in front of the first variable token is a promise to permission lists.
+//! Subjects. The part before the first variable token is a promise to permission lists.
 
 use crate::ids::{CallId, DispatcherId, Label, Prefix, QueueName, WorkerId};
 
@@ -57,17 +57,17 @@ impl Subjects {
         format!("{}.v1.{tenant}.tools", self.prefix)
     }
 
-    /// Where callers take a call back.
+    /// Where callers cancel calls.
     pub fn cancel_endpoint(&self) -> String {
         format!("{}.v1.*.cancel", self.prefix)
     }
 
-    /// Where people say what a call in doubt turned out to be. Under `admin`, so that an agent's permissions leave it out.
+    /// Where people settle calls in doubt. Under `admin`, so that an agent's permissions leave it out.
     pub fn settle_endpoint(&self) -> String {
         format!("{}.v1.*.admin.settle", self.prefix)
     }
 
-    /// Where one tenant's calls are taken back.
+    /// Where one tenant's calls are cancelled.
     pub fn cancel(&self, tenant: &Label) -> String {
         format!("{}.v1.{tenant}.cancel", self.prefix)
     }
@@ -82,9 +82,9 @@ impl Subjects {
         format!("{}.v1.{tenant}.call.{tool}", self.prefix)
     }
 
-    /// The tenant that a request's subject names, and what its verb is done to: the tool of a submission, empty for others.
+    /// The tenant that a request's subject names, and the object of its verb: the tool of a submission, empty for others.
     ///
-    /// Both as they stand there. `None`: no request comes on such a subject.
+    /// Both as the subject has them. `None`: no request comes on such a subject.
     pub fn request<'a>(&self, subject: &'a str) -> Option<(&'a str, &'a str)> {
         let rest = subject
             .strip_prefix(self.prefix.as_str())?
@@ -93,7 +93,7 @@ impl Subjects {
         Some((tenant, verb.strip_prefix("call.").unwrap_or_default()))
     }
 
-    /// A pointer's subject. `n` changes only with a new attempt or a repair, so publishing again is refused by the stream.
+    /// A pointer's subject. `n` changes only with a new attempt or a repair, so the stream refuses a second publication.
     pub fn job(&self, queue: &QueueName, call: CallId, n: i32) -> String {
         format!("{}.jobs.{queue}.{call}.{n}", self.prefix)
     }
@@ -113,12 +113,12 @@ impl Subjects {
         self.stream("JOBS")
     }
 
-    /// Where the events of one call are told: `<prefix>.v1.<tenant>.event.<session>.<call_id>`.
+    /// Where the events of one call are published: `<prefix>.v1.<tenant>.event.<session>.<call_id>`.
     pub fn event(&self, tenant: &Label, session: &Label, call: CallId) -> String {
         format!("{}.v1.{tenant}.event.{session}.{call}", self.prefix)
     }
 
-    /// Where the events of every call of a session are told.
+    /// Where the events of every call of a session are published.
     pub fn events_of_session(&self, tenant: &Label, session: &Label) -> String {
         format!("{}.v1.{tenant}.event.{session}.*", self.prefix)
     }
@@ -138,13 +138,13 @@ impl Subjects {
         format!("{}_{name}", prefix.replace('-', "_"))
     }
 
-    /// Where the ledger was last seen, for those who start later.
-    pub fn ground(&self) -> String {
+    /// The ledger's watermark, for processes that start later.
+    pub fn watermark(&self) -> String {
         format!("{}.ground", self.prefix)
     }
 
     /// The stream that keeps it.
-    pub fn ground_stream(&self) -> String {
+    pub fn watermark_stream(&self) -> String {
         self.stream("GROUND")
     }
 
@@ -153,32 +153,32 @@ impl Subjects {
         format!("q_{queue}")
     }
 
-    /// Where a worker says that a call is decided.
+    /// Where a worker tells a dispatcher that a call is decided.
     pub fn done(&self, dispatcher: DispatcherId, call: CallId) -> String {
         format!("{}.done.{dispatcher}.{call}", self.prefix)
     }
 
-    /// Where it says that of several calls at once.
+    /// The same for several calls at once.
     pub fn done_together(&self, dispatcher: DispatcherId) -> String {
         format!("{}.done.{dispatcher}.{TOGETHER}", self.prefix)
     }
 
-    /// Where a dispatcher hands on what it was told of a call without waiters there: another may have some.
+    /// Where a dispatcher passes on an envelope for which it has no waiters: another may have some.
     pub fn done_elsewhere(&self, call: CallId) -> String {
         format!("{}.done.elsewhere.{call}", self.prefix)
     }
 
-    /// Whether what is said there is about several calls.
+    /// Whether a message on this subject is about several calls.
     pub fn is_together(subject: &str) -> bool {
         subject.ends_with(TOGETHER)
     }
 
-    /// Everything said to one dispatcher.
+    /// Every message to one dispatcher.
     pub fn done_of_dispatcher(&self, dispatcher: DispatcherId) -> String {
         format!("{}.done.{dispatcher}.*", self.prefix)
     }
 
-    /// Everything said about one call, to whichever dispatcher.
+    /// Every message about one call, to any dispatcher.
     pub fn done_of_call(&self, call: CallId) -> String {
         format!("{}.done.*.{call}", self.prefix)
     }
@@ -188,17 +188,17 @@ impl Subjects {
         subject.rsplit('.').next()?.parse().ok()
     }
 
-    /// Where dispatchers of every fleet say who they are, as services of NATS do.
+    /// Where dispatchers of every fleet identify themselves, as NATS services do.
     pub const fn info_of_dispatchers() -> &'static str {
         "$SRV.INFO.toolfleet"
     }
 
-    /// The bell of one worker: a call that it runs is to stop. The message is the call's id.
+    /// The bell of one worker: a call that it runs was cancelled. The message is the call's id.
     pub fn cancel_of_worker(&self, worker: WorkerId) -> String {
         format!("{}.cancel.{worker}", self.prefix)
     }
 
-    /// Where a worker tells a tool's service that this call's answer is not wanted any more.
+    /// Where a worker tells a tool's service that the answer for this call is no longer needed.
     pub fn tool_cancel(&self, call: CallId) -> String {
         format!("{}.tool.cancel.{call}", self.prefix)
     }
@@ -213,25 +213,25 @@ impl Subjects {
         format!("{}.control.room", self.prefix)
     }
 
-    /// Nothing listens here: the dispatcher's `service` publishes what only has to be counted.
+    /// No subscriber listens here: the dispatcher's `service` publishes answers that must only be counted.
     pub fn counted(&self) -> String {
         format!("{}.control.counted", self.prefix)
     }
 
-    /// Whether a caller may be answered there. A reply is published with our permissions, so a caller must not be able
+    /// Whether an answer to a caller may be published there. It is published with our permissions, so a caller must not be able
     /// to aim it at our own subjects or at the server's.
     pub fn accepts_reply(&self, reply: &str) -> bool {
         !self.is_own(reply) && !reply.starts_with('$')
     }
 
-    /// Whether the fleet itself speaks there: nothing that a caller or a manifest names may lead there.
+    /// Whether the fleet itself publishes there: no subject that a caller or a manifest names may be one of these.
     pub fn is_own(&self, subject: &str) -> bool {
         subject
             .strip_prefix(self.prefix.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// Whether a tool may be asked there: one subject, and not the fleet's, the server's or an inbox.
+    /// Whether a tool may have this subject: a single one, and not the fleet's, the server's or an inbox.
     pub fn is_for_tools(&self, subject: &str) -> bool {
         let token = |token: &str| {
             let literal = token.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,8 +1,8 @@
-//! Trace context as it is carried through NATS headers, the row and the tool (W3C Trace Context).
+//! Trace context in NATS headers, the row and the tool (W3C Trace Context).
 
 use serde::{Deserialize, Serialize};
 
-/// The three headers of a trace, as they came. Malformed ones are dropped at the door, never refused.
+/// The three headers of a trace, as they came. The door drops malformed ones and never refuses them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
     /// `traceparent`: version, trace id, parent span id, flags.
@@ -20,7 +20,7 @@ impl TraceContext {
     /// The most bytes `tracestate` and `baggage` may have; longer ones are dropped.
     pub const EXTRA_MAX: usize = 1024;
 
-    /// Keeps what is well formed.
+    /// Keeps the well-formed ones.
     pub fn from_headers(mut get: impl FnMut(&str) -> Option<String>) -> Self {
         let extra = |value: Option<String>| {
             value.filter(|text| {

@@ -1,5 +1,5 @@
-//! Words: what a worker tells a dispatcher about calls that are decided. One envelope, or, where several are decided at the
-//! same moment, several in one message, each after its length.
+//! The messages in which a worker tells a dispatcher that calls are decided: one envelope, or several at once, each after its
+//! length.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -19,12 +19,12 @@ pub fn join(envelopes: &[Bytes]) -> Bytes {
     joined.freeze()
 }
 
-/// How many bytes of a message an envelope takes.
+/// How many bytes an envelope takes in a message.
 pub fn weight(envelope: &Bytes) -> usize {
     LENGTH + envelope.len()
 }
 
-/// The envelopes of a message. Whatever does not hold together ends it: who waits for what was lost asks the ledger.
+/// The envelopes of a message. A malformed part ends it: the waiters of the envelopes that are lost ask the ledger.
 pub fn split(mut joined: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let length = joined.try_get_u32().ok()?;

@@ -122,7 +122,7 @@ fn lasts(fault: postgres::Fault) -> Moment {
     }
 }
 
-/// How processes ended that nobody had told to.
+/// How processes ended that were not told to.
 fn exits(world: &World, out: &Path) -> Vec<Exit> {
     let exits = world.exits.iter().map(|left| {
         let log = fs::read_to_string(out.join(format!("{}.log", left.name))).unwrap_or_default();

@@ -154,7 +154,7 @@ pub enum Phase {
     Asked,
     /// There is an answer.
     Answered,
-    /// No answer came, or the client hung up: nobody knows.
+    /// No answer came, or the client hung up: the outcome is unknown.
     Unknown,
 }
 

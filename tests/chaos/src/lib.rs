@@ -13,7 +13,7 @@
 //! evidence what is left of it
 //! command  what is typed, and what is printed
 //! shrink   a smaller plan that fails as well
-//! moment   a clock that everybody on this machine agrees about
+//! moment   a clock that all processes of this machine share
 //! mutants  known mistakes that a run must notice
 //! ```
 

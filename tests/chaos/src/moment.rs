@@ -1,4 +1,4 @@
-//! Moments that everybody on this machine agrees about.
+//! Moments on a clock that all processes of this machine share.
 
 use std::time::Duration;
 

@@ -148,9 +148,9 @@ pub enum What {
     Cut(Member, Server),
     /// Postgres ends a tenth of its sessions.
     EndSessions,
-    /// Somebody locks the table of open calls for so long.
+    /// Another session locks the table of open calls for so long.
     LockTable(u32),
-    /// Somebody takes every connection that Postgres has left, for so long.
+    /// Another program takes every free connection of Postgres for so long.
     Exhaust(u32),
     /// Every tool outside fails for so long.
     BreakTools(u32),

@@ -147,7 +147,7 @@ fn promised(tool: &Tool, mode: Mode) -> (&'static str, usize) {
     let repeats = tool.effect != Effect::Once;
     match mode {
         Mode::Business => ("failed", 0),
-        // It is ended while it writes: nobody saw it succeed.
+        // It is ended while it writes, before it has succeeded.
         Mode::Huge if tool.executor == Executor::Process => ("in_doubt", 1),
         Mode::Ok | Mode::Slow | Mode::Refuse | Mode::Garbage | Mode::Huge | Mode::Escape => {
             ("succeeded", 1)
@@ -166,7 +166,7 @@ fn promised(tool: &Tool, mode: Mode) -> (&'static str, usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_way_to_behave_ends_as_the_docs_promise() {
     let world = World::start().await;
-    // Its probe settles what nobody knows, in a test of its own.
+    // Another test covers its probe.
     let writes = |tool: &&Tool| tool.effect != Effect::Read && tool.name != "book";
     let cases = TOOLS.iter().filter(writes).flat_map(|tool| {
         let modes = tool.modes.iter().filter(|_| tool.modes.len() > 1);
@@ -348,7 +348,7 @@ fn lingering(file: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A port on which nobody listens.
+/// A port without a listener.
 async fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     listener.local_addr().unwrap().port()

@@ -63,7 +63,7 @@ impl HeldModel {
         true
     }
 
-    /// Publishes with the permit, which that uses; or closes the queue to those who come next.
+    /// Publishes with the permit, which uses it up; or closes the queue to later calls.
     pub(crate) fn announce(&self, s: &mut HeldState, call: usize) -> bool {
         let Request::Committed { dispatcher, permit } = s.requests[call] else {
             return false;

@@ -1,4 +1,4 @@
-//! The rows of calls, as far as somebody waits for them.
+//! The rows of calls, for the callers that wait for them.
 
 use std::{
     collections::BTreeMap,

@@ -14,7 +14,7 @@ use super::{
     time::{Duration, timeout},
 };
 
-/// What was done, for good.
+/// What was committed.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     /// A statement is under way.
@@ -97,7 +97,7 @@ impl PgConnection {
     }
 }
 
-/// A statement. Dropped without an answer, it may have been done or not, and nobody knows.
+/// A statement. Dropped without an answer, whether it was done is unknown.
 pub(crate) struct UnderWay<'a> {
     connection: &'a mut PgConnection,
     rows: Vec<u32>,

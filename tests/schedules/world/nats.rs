@@ -1,4 +1,4 @@
-//! A NATS that hands every message to whoever subscribes when it is published, at once and in order.
+//! A NATS that hands every message to all present subscribers, at once and in order.
 
 use std::{
     pin::Pin,
@@ -117,7 +117,7 @@ impl Client {
         format!("_INBOX.{}", broker.last)
     }
 
-    /// Hands a message to everybody who subscribes to its subject, and says whether that was anybody.
+    /// Hands a message to all subscribers of its subject, and returns whether there were any.
     pub(crate) fn hand_out(&self, message: Message) -> bool {
         let whom: Vec<_> = self
             .broker()

@@ -26,7 +26,7 @@ struct Clock {
     now: Duration,
     sleepers: BTreeMap<(Duration, u64), Waker>,
     last: u64,
-    /// The task that lets time pass, while nobody sleeps.
+    /// The task that lets time pass, while no other task runs.
     idle: Option<Waker>,
 }
 

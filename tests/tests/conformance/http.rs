@@ -85,7 +85,7 @@ impl Server {
         let url = format!("http://{}/run", listener.local_addr().unwrap());
         let seen = Arc::<Seen>::default();
         let mut accepting = JoinSet::new();
-        // Otherwise the listener goes, and with it whoever could be reached.
+        // Otherwise the listener goes, and with it the service.
         if behaviour != Behaviour::ProvesNotStarted {
             let seen = Arc::clone(&seen);
             accepting.spawn(async move {

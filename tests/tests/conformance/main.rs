@@ -96,6 +96,6 @@ fn show(report: &Report) {
         return;
     }
     let table = format!("\n{}\n", conformance::table(&reports));
-    // The macros' output is kept from whoever runs a test that passes, and the table is what one runs it for.
+    // Written directly: the macros' output is hidden when a test passes, and the table is what this test is run for.
     io::stdout().write_all(table.as_bytes()).unwrap();
 }

@@ -87,7 +87,7 @@ impl Rig for Nats {
         })
     }
 
-    // The server knows that a service has gone, and tells nobody who waits for its answer.
+    // The server knows that a service has gone, and does not tell its waiting clients.
     fn hears_of_crashes(&self) -> bool {
         false
     }

@@ -8,7 +8,7 @@ use worker::{
     executors::{Executor, native::NativeExecutor},
 };
 
-/// Adds up all numbers below one; whoever holds a token of the tracker is at work.
+/// Adds up all numbers below one. A task that holds a token of the tracker is running.
 struct Sum(TaskTracker);
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -60,7 +60,7 @@ impl Sql {
         let (folder, secrets) = super::secrets();
         let begun = folder.path().join("begun");
         fs::create_dir(&begun).unwrap();
-        // The server writes there, as whoever it runs as.
+        // The server writes there, as its own user.
         for path in [folder.path(), &begun] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         }

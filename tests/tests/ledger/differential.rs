@@ -138,7 +138,7 @@ impl Dice {
     }
 }
 
-/// What somebody might do to this call now: mostly what its state allows, often what it does not.
+/// What may be done to this call now: mostly what its state allows, often what it does not.
 fn choose(dice: &mut Dice, call: &Model, world: &World) -> Op {
     let row = &call.row;
     let right = match row.attempt {

@@ -229,7 +229,7 @@ async fn a_claim_that_never_arrived_is_nobodys() {
         worker.claiming.claim(claim_of(call)),
         cut_once_swallowed(&proxy)
     );
-    // Not ours as far as anybody can tell; it might still be on its way.
+    // Not ours as far as can be told; it might still be on its way.
     assert!(!matches!(claimed, Ok(Some(_))), "{claimed:?}");
     assert_eq!(ledger.state(call).await, State::Queued);
     assert!(worker.tries(call).await.is_some(), "the lane works again");
@@ -307,7 +307,7 @@ async fn a_wire_that_falls_silent_is_given_up() {
     let accepting = Accepting::start(&postgres, &mut ledger.lanes);
     assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
     let call = ledger.queued().await;
-    // Nobody closes anything: this is a cable that was pulled.
+    // No end closes the connection: this is a cable that was pulled.
     proxy.swallow(From::Server);
     let patience = Postgres::STATEMENT_TIMEOUT * 5;
     let (accepted, claimed) = tokio::time::timeout(patience, async {
@@ -378,7 +378,7 @@ async fn the_first_row_after_a_quiet_time_does_not_meet_a_broken_connection() {
     kill_all(&ledger.database).await;
     // Unused for longer than a connection is believed.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    // Without a key nobody could find out what became of it.
+    // Without a key, its outcome could not be found out.
     let reply = ledger.accepting.accept(new_call()).await;
     assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
     let claimed = worker.claiming.claim(claim_of(queued)).await;
@@ -394,7 +394,7 @@ async fn an_idle_lane_whose_backend_was_killed_works_on() {
     let worker = ledger.worker().await;
     let (call, attempt) = ledger.running(&worker).await;
     kill_all(&ledger.database).await;
-    // Nobody knows of a statement that met a dead connection, so it is not simply sent again.
+    // The outcome of a statement on a dead connection is unknown, so it is not simply sent again.
     let ending = succeeded(call, attempt);
     let answer = ledger.completing.complete(&ending, wait::LONG).await;
     assert!(answer.unwrap().is_some());
@@ -443,7 +443,7 @@ async fn however_often_the_wire_is_cut_a_call_runs_for_one_attempt_at_a_time() {
         let claim = claim_of(call);
         let attempt = claim.attempt_id;
         worker.claiming.claim(claim).await.ok().flatten()?;
-        // None: this completion was repeated after one that nobody heard of.
+        // None: this completion was repeated after one whose answer was lost.
         let ended = completing
             .complete(&succeeded(call, attempt), wait::LONG)
             .await
@@ -579,7 +579,7 @@ async fn large_arguments_that_wait_hold_up_no_small_ones() {
     let ledger = Ledger::fresh().await;
     ledger.queued().await;
     let key = new_key();
-    // Somebody takes the same key and does not commit.
+    // Another session takes the same key and does not commit.
     let mut rival = ledger.database.connect().await;
     run(&mut rival, "BEGIN").await;
     sqlx::query(

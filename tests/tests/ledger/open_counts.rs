@@ -1,4 +1,4 @@
-//! How many open calls a tenant has: the counts say what the table would, whoever ends calls, whatever happens meanwhile.
+//! How many open calls a tenant has: the counts say what the table would, whatever ends calls and whatever happens meanwhile.
 
 use std::process::Command;
 

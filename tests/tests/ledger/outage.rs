@@ -19,7 +19,7 @@ async fn a_server_that_forgets_what_it_commits_is_refused() {
     let ledger = Ledger::on(cluster.database().await);
     let refused = ledger.database.postgres.connect().await.unwrap_err();
     assert!(
-        matches!(&refused, StoreError::UnsafeGround(why) if why.contains("fsync")),
+        matches!(&refused, StoreError::UnsafeServer(why) if why.contains("fsync")),
         "{refused}"
     );
     let reply = ledger.accepting.accept(new_call()).await;

@@ -1,16 +1,17 @@
-//! Ground that has lost writes: who notices, what is put in doubt, and that it is done once.
+//! A Postgres that has lost writes: which process notices, what is put in doubt, and that it is done once.
 
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Source, State},
     ids::CallId,
+    lost_writes::{Comparison, Watermark},
     outcome::OutcomeWord,
-    standing::{Mark, Standing},
     store::{
         PgConnection, StoreError,
         accept::NewCall,
         complete::{EndedAttempt, Ending, EndingKind, Guard},
+        quarantine,
         session::Postgres,
-        standing,
+        watermark,
     },
 };
 use secrecy::SecretString;
@@ -21,16 +22,16 @@ use crate::support::{
 };
 
 /// A process that has asked what the fleet remembers outside Postgres.
-fn process(ledger: &Ledger, remembers: Option<Mark>) -> Postgres {
+fn process(ledger: &Ledger, remembers: Option<Watermark>) -> Postgres {
     let url = SecretString::from(ledger.database.url.clone());
     let postgres = Postgres::new(&url, "process").unwrap();
     postgres.recalled(remembers);
     postgres
 }
 
-async fn connects(postgres: &Postgres) -> Mark {
+async fn connects(postgres: &Postgres) -> Watermark {
     let mut connection = postgres.connect().await.unwrap();
-    standing::mark(&mut connection).await.unwrap().unwrap()
+    watermark::read(&mut connection).await.unwrap().unwrap()
 }
 
 /// As if the ledger had been written by another server.
@@ -40,12 +41,12 @@ async fn moved(ledger: &Ledger) {
     assert_eq!(moved.unwrap().rows_affected(), 1);
 }
 
-/// As if everything since this mark had been lost.
-async fn set_back(ledger: &Ledger, mark: &Mark) {
+/// As if everything since this watermark had been lost.
+async fn set_back(ledger: &Ledger, watermark: &Watermark) {
     let back = "UPDATE toolfleet.fleet SET wal_lsn = $1::pg_lsn, quarantines = $2";
     let back = sqlx::query(back)
-        .bind(mark.wal_lsn.to_string())
-        .bind(mark.quarantines);
+        .bind(watermark.wal_lsn.to_string())
+        .bind(watermark.quarantines);
     back.execute(&ledger.database.pool).await.unwrap();
 }
 
@@ -96,9 +97,9 @@ async fn what_may_have_run_unseen_is_in_doubt_and_nothing_else() {
     }
 
     moved(&ledger).await;
-    let mark = connects(&process(&ledger, None)).await;
+    let watermark = connects(&process(&ledger, None)).await;
 
-    assert_eq!(mark.quarantines, 1);
+    assert_eq!(watermark.quarantines, 1);
     let doubt = "in_doubt".to_owned();
     for (effect, queued, running) in open {
         let (queued, running) = (told(&ledger, queued).await, told(&ledger, running).await);
@@ -240,8 +241,13 @@ async fn many_who_find_it_at_once_do_it_once() {
     }
     let call = queued(&ledger, Effect::Once).await;
     moved(&ledger).await;
-    let marks = futures_util::future::join_all(processes.iter().map(connects)).await;
-    assert!(marks.iter().all(|mark| mark.quarantines == 1), "{marks:?}");
+    let watermarks = futures_util::future::join_all(processes.iter().map(connects)).await;
+    assert!(
+        watermarks
+            .iter()
+            .all(|watermark| watermark.quarantines == 1),
+        "{watermarks:?}"
+    );
     assert_eq!(told(&ledger, call).await.1, 1, "moved once");
 }
 
@@ -270,7 +276,7 @@ async fn an_old_copy_is_noticed_by_whoever_remembers_more_and_accepted_by_all_ot
 }
 
 #[tokio::test]
-async fn a_mark_that_moves_while_somebody_connects_is_not_taken_for_a_loss() {
+async fn a_watermark_that_moves_while_somebody_connects_is_not_taken_for_a_loss() {
     let ledger = Ledger::fresh().await;
     let process = process(&ledger, None);
     connects(&process).await;
@@ -289,8 +295,8 @@ async fn a_mark_that_moves_while_somebody_connects_is_not_taken_for_a_loss() {
     assert_eq!(connects(&process).await.quarantines, 0);
 }
 
-async fn advanced(connection: &mut PgConnection) -> Mark {
-    standing::advance(connection).await.unwrap().unwrap()
+async fn advanced(connection: &mut PgConnection) -> Watermark {
+    watermark::advance(connection).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -303,8 +309,8 @@ async fn a_ledger_in_another_cluster_is_noticed_without_any_memory() {
     restored.unwrap();
     let mut connection = ledger.database.connect().await;
     assert!(
-        standing::advance(&mut connection).await.unwrap().is_none(),
-        "nobody marks unjudged ground as seen"
+        watermark::advance(&mut connection).await.unwrap().is_none(),
+        "no connection advances the watermark of a server that was not checked"
     );
     assert_eq!(connects(&process(&ledger, None)).await.quarantines, 1);
     assert_eq!(ledger.state(call).await, State::InDoubt);
@@ -324,7 +330,7 @@ async fn another_ledger_in_the_place_of_the_known_one_is_refused_and_nothing_is_
     let refused = known.connect().await.unwrap_err();
     let expected = here.ledger_id.unwrap().to_string();
     assert!(
-        matches!(&refused, StoreError::UnsafeGround(why) if why.contains("another ledger") && why.contains(&expected)),
+        matches!(&refused, StoreError::UnsafeServer(why) if why.contains("another ledger") && why.contains(&expected)),
         "{refused}"
     );
     assert!(known.refuses());
@@ -339,14 +345,14 @@ async fn whoever_cannot_know_what_the_fleet_remembers_refuses_and_changes_nothin
     let ledger = Ledger::fresh().await;
     let command = ledger.database.postgres.clone();
     command.connect().await.unwrap();
-    let mark = standing::mark(&mut ledger.database.connect().await).await;
-    assert_eq!(mark.unwrap(), None, "a command adopts nothing");
+    let watermark = watermark::read(&mut ledger.database.connect().await).await;
+    assert_eq!(watermark.unwrap(), None, "a command adopts nothing");
     connects(&process(&ledger, None)).await;
     let call = queued(&ledger, Effect::Once).await;
     moved(&ledger).await;
     let refused = command.connect().await.unwrap_err();
     assert!(
-        matches!(&refused, StoreError::UnsafeGround(why) if why.contains("lost writes")),
+        matches!(&refused, StoreError::UnsafeServer(why) if why.contains("lost writes")),
         "{refused}"
     );
     assert!(command.refuses());
@@ -357,7 +363,7 @@ async fn whoever_cannot_know_what_the_fleet_remembers_refuses_and_changes_nothin
 }
 
 #[tokio::test]
-async fn a_pool_gives_out_no_connection_to_ground_that_lost_writes() {
+async fn a_pool_gives_out_no_connection_to_a_server_that_lost_writes() {
     let ledger = Ledger::fresh().await;
     let process = process(&ledger, None);
     connects(&process).await;
@@ -421,9 +427,9 @@ async fn nobody_writes_while_calls_are_put_in_doubt() {
     connects(&process(&ledger, None)).await;
     let call = queued(&ledger, Effect::Once).await;
     let mut judge = ledger.database.connect().await;
-    let seen = standing::look(&mut judge).await.unwrap().unwrap();
+    let seen = watermark::look(&mut judge).await.unwrap().unwrap();
     let mut quarantine = judge.begin().await.unwrap();
-    let done = standing::quarantine(&mut quarantine, &seen, None, Standing::Behind).await;
+    let done = quarantine::doubt_open_calls(&mut quarantine, &seen, None, Comparison::Behind).await;
     assert_eq!(done.unwrap(), Some(1));
     let committing = async {
         until_blocked(&ledger.database, 1).await;

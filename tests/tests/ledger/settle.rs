@@ -122,7 +122,7 @@ async fn applied_settles_a_doubt_at_once_and_is_told_whole() {
         assert_eq!(envelope[field], value, "{field} of {envelope}");
     }
     assert_eq!(envelope["result"].to_string(), DONE);
-    // A late completion that looks again must not find its own name on somebody else's decision.
+    // A late completion that looks again must not find its own name on another decision.
     assert_eq!(row.attempt_id(), None);
     let event = last_event(&ledger.database, call).await;
     assert_eq!(
@@ -272,7 +272,7 @@ async fn whoever_proves_the_attempt_gone_makes_not_applied_possible() {
     );
     let event = last_event(&ledger.database, call).await;
     assert_eq!(event["details"]["by_time_only"], false, "{event}");
-    // After lost writes nobody knows which attempts there were.
+    // After lost writes it is unknown which attempts there were.
     let (call, _) = ledger.in_doubt(&worker).await;
     ledger.meddle(call, PAST).await;
     ledger

@@ -1,4 +1,4 @@
-//! What the sweep reads: each call that is due once, each that waits or has expired, each that nobody runs.
+//! What the sweep reads: each call that is due once, each that waits or has expired, each without a worker.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -78,7 +78,7 @@ async fn a_call_handed_out_and_then_forgotten_is_found_by_its_age() {
     let (call, attempt) = ledger.running(&worker).await;
     ledger.ends(repeated(call, attempt)).await;
     assert_eq!(take_due(&ledger.database.pool).await.len(), 1);
-    // Nobody published it.
+    // It was not published.
     assert!(walk(&ledger).await.waiting.is_empty(), "it may still come");
     ledger
         .meddle(

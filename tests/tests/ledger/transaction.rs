@@ -154,7 +154,7 @@ async fn only_the_attempt_that_holds_the_call_ends_it() {
         assert_eq!(refused(&mut connection, call, attempt, "1").await, NOT_OURS);
         run(&mut connection, "ROLLBACK TO s").await;
     }
-    // A call of another class is not ended like this, whoever asks.
+    // A call of another class is never ended like this.
     let (once, its) = ledger.running(&worker).await;
     assert_eq!(refused(&mut connection, once, its, "1").await, NOT_OURS);
     run(&mut connection, "ROLLBACK TO s").await;
@@ -378,7 +378,7 @@ async fn the_role_of_the_tools_reaches_one_function() {
     assert_eq!(
         may,
         [
-            // Granted to whoever may read the views that ask them; without the schema nobody can name them.
+            // Granted to every role that may read the views that use them; without the schema they cannot be named.
             "function below(text[],text)",
             "function held_why(boolean,text)",
             "function is_fenced(uuid)",

@@ -108,7 +108,7 @@ async fn step(ledger: &Ledger, worker: &Worker, call: CallId, dice: &mut Dice) -
         State::Queued => ledger.ends(ending(call, guard, again())).await,
         State::InDoubt => ledger.ends(ending(call, guard, doubt())).await,
         over => {
-            // Whoever settles a doubt that no attempt caused uses a guard of its own.
+            // Settling a doubt that no attempt caused has a guard of its own.
             if row.state() == State::InDoubt && row.attempt_id().is_none() {
                 return false;
             }

@@ -186,7 +186,7 @@ async fn what_passes_by_itself_is_tried_again() {
     let client = fleet.client.clone();
     let sending = bulk(&fleet, &file, &["--wait-all", "60"]);
     let (ran, ()) = tokio::join!(run(sending), async {
-        // A dispatcher that has its hands full, then nobody.
+        // A dispatcher that is overloaded, then none.
         let request = heard.next().await.unwrap();
         let full = json!({"state": "refused", "error": {"code": "overloaded", "message": "full"}});
         let reply = request.reply.unwrap();

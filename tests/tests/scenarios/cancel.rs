@@ -1,4 +1,4 @@
-//! A caller takes a call back: before it ran, while it runs, and when nobody knows any more whether it does.
+//! A caller cancels a call: before it ran, while it runs, and when it is unknown whether it runs.
 
 use std::{
     path::Path,
@@ -24,7 +24,7 @@ async fn ask(connection: &mut PgConnection, call: CallId) -> (String, Option<Uui
     asked.await.unwrap()
 }
 
-/// Asks, and rings nobody's bell.
+/// Asks, and rings no bell.
 async fn cancel_silently(fleet: &Fleet, call: CallId) -> String {
     ask(&mut fleet.database.connect().await, call).await.0
 }

@@ -65,7 +65,7 @@ async fn a_run_deadline_caps_every_call_of_its_run() {
     let attempts = fleet.attempts(runs.call_id()).await;
     let (_, might) = took(&attempts[0]);
     assert!(might <= 2.0, "{attempts:?}");
-    // Whoever pulls from that queue finds nothing to do.
+    // A worker that pulls from that queue finds nothing to do.
     fleet.add_worker(&["--queues", "nobody"]).await;
     invariants::hold(&fleet, &witness).await;
 }
@@ -102,7 +102,7 @@ async fn a_pointer_that_comes_after_the_deadline_starts_nothing() {
         fleet.pointers().await == Some(1)
     })
     .await;
-    // Nobody sweeps: the claim alone has to notice.
+    // No sweep runs: the claim alone has to notice.
     fleet.dispatchers.remove(0).kill().await;
     until_so("the deadline to have passed", async || {
         1 == fleet

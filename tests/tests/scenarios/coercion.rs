@@ -1,4 +1,4 @@
-//! What a model got slightly wrong is mended before its tool sees it, and everybody can read what was changed.
+//! What a model got slightly wrong is mended before its tool sees it, and the changes can be read.
 //!
 //! Every rule, and what no rule touches, is in `arguments/src/coerce` and `arguments/tests/coercion`; here is what a
 //! fleet makes of it.
@@ -302,7 +302,7 @@ async fn what_was_sent_of_sensitive_arguments_is_not_shown() {
         )
     };
     let fleet = Fleet::start(Spec::with([secret("mask", "mask"), secret("omit", "omit")])).await;
-    // Whoever wraps the arguments moves what is sensitive to another place.
+    // A wrapper around the arguments moves sensitive values to another place.
     let sent = r#"{"arguments":{"city":"4111-1111","count":"5"}}"#;
     for (tool, word) in [("mask", "[masked]"), ("omit", "[omitted]")] {
         let answer = fleet.submit_bytes(tool, sent).key(tool).wait().await;

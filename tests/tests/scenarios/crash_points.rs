@@ -97,7 +97,7 @@ async fn a_dispatcher_stops_at(point: Checkpoint) {
     for what in ["first", "charge", "put", "look", "later"] {
         assert_eq!(states(&fleet, what).await, ["succeeded"], "{what}, {point}");
     }
-    // Nobody can send it again; it is there or it is not.
+    // It cannot be sent again; it is there or it is not.
     let unheard = states(&fleet, "no key").await;
     assert!(
         unheard.is_empty() || unheard == ["succeeded"],
@@ -210,7 +210,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
     witness.always("doomed charge", Reply::DoneThenHang);
     witness.first("doomed look", [Reply::Hang]);
     witness.first("put", [Reply::Status(503)]);
-    // Nobody hears that it was done, and its probe finds out.
+    // The report that it was done is lost, and its probe finds out.
     witness.always("asked", Reply::DoneThenHang);
     witness.always("was asked", Reply::Body(json!({"found": true}).to_string()));
     let doomed = [
@@ -254,7 +254,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
             fleet.sql(DOOMED_IS_DEAD).await;
             fleet.add_worker(&["--queues", "doomed,late"]).await;
             until_all_are_decided(&fleet).await;
-            // Takes the pointer away that nobody wanted.
+            // Takes the pointer away that no worker had pulled.
             fleet.add_worker(&["--queues", "nobody"]).await;
         }
     );

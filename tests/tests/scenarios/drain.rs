@@ -136,7 +136,7 @@ async fn processes_stop_when_nats_is_gone() {
     fleet.dispatchers[0].drain().await;
 }
 
-/// The must-show of draining: each process of a fleet is stopped and replaced in turn, and nobody notices.
+/// The must-show of draining: each process of a fleet is stopped and replaced in turn, and no caller notices.
 #[tokio::test]
 async fn every_process_is_replaced_in_turn_under_load_and_nothing_is_in_doubt_or_tried_twice() {
     const ROUNDS: usize = 3;
@@ -168,7 +168,7 @@ async fn every_process_is_replaced_in_turn_under_load_and_nothing_is_in_doubt_or
 }
 
 /// The servers too. What a worker claims while Postgres goes is taken back before anything is started: it costs the tool
-/// nothing, so attempts that nobody spent may be there.
+/// nothing, so attempts that no tool has spent may be there.
 #[tokio::test]
 async fn servers_are_restarted_in_turn_under_load_and_nothing_is_in_doubt_or_spent_twice() {
     let mut cluster = Cluster::alone(true).await;
@@ -241,7 +241,7 @@ async fn attempts_made(fleet: &Fleet, answers: &[Answer]) -> Made {
     made
 }
 
-/// The end of a drain's patience is honest: what a `once` call did by then, nobody knows.
+/// The end of a drain's patience is honest: what a `once` call did by then is unknown.
 #[tokio::test]
 async fn a_drain_whose_time_is_over_stops_what_runs_and_says_what_it_left_unknown() {
     let witness = Witness::start().await;

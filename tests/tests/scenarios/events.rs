@@ -1,4 +1,4 @@
-//! What somebody who follows a session hears of its calls.
+//! What a follower of a session hears of its calls.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -223,7 +223,7 @@ async fn what_is_decided_without_a_worker_is_told_as_well() {
     let late = late.header("Toolfleet-Session", "s").wait().await;
     let told = heard(&mut events, late.call_id()).await;
     assert_eq!(told.last().unwrap()["state"], "expired");
-    // Somebody has to take the pointers of calls that were decided without one.
+    // A worker has to take the pointers of calls that were decided without one.
     fleet.add_worker(&[]).await;
     invariants::hold(&fleet, &witness).await;
 }

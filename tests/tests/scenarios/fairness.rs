@@ -60,7 +60,7 @@ async fn flood_with(
     }
 }
 
-/// A tool that takes as long as `what` is told to, and nobody's key is required.
+/// A tool that takes as long as `what` is told to, and no key is required.
 fn look(witness: &Witness, what: &str, takes: Duration) -> String {
     witness.always(what, Reply::DoneAfter(takes));
     witness.tool("look", "read")

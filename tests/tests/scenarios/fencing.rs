@@ -360,7 +360,7 @@ async fn a_worker_has_not_left_and_is_not_fenced_while_something_it_started_live
         .await;
     let main = pid_in(&folder.path().join("main")).await;
     let detached = Ended(pid_in(&folder.path().join("detached")).await);
-    // Without its guard nobody here can know what the tool had started.
+    // Without its guard it cannot be known here what the tool had started.
     kill(parent(main), Signal::SIGKILL).unwrap();
     fleet.until_state(accepted.call_id(), "in_doubt").await;
     let fenced = "SELECT count(*) FROM toolfleet.in_doubt WHERE worker_fenced";

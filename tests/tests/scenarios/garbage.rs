@@ -60,7 +60,7 @@ async fn messages_that_point_nowhere_are_thrown_away() {
     assert_eq!(witness.look(|seen| seen.requests.len()), 1);
 }
 
-/// Accepts a call and puts a forged pointer in the place of its own, before anybody can run it.
+/// Accepts a call and puts a forged pointer in the place of its own, before any worker can run it.
 async fn with_forged(fleet: &Fleet, tool: &str, version: i32, args: Value) -> CallId {
     let call = fleet
         .submit("charge", &json!({"what": "a"}))

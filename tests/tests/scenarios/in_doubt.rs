@@ -1,4 +1,4 @@
-//! Nobody knows whether it happened: said so, never run again, settled only by evidence.
+//! Whether it happened is unknown: the answer says so, it never runs again, and only evidence settles it.
 
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ async fn a_missing_secret_is_told_by_name_until_the_call_expires() {
         .map(|event| (&event["details"]["why"], &event["details"]["worker"]))
         .collect();
     assert_eq!(told, [(&json!(why), &json!("worker-1"))]);
-    // The worker says so too, before anybody calls; of the other tool it says nothing.
+    // The worker reports it too, before any call comes; of the other tool it reports nothing.
     let unable = "SELECT cannot_run FROM toolfleet.workers WHERE $1::uuid IS NOT NULL";
     let unable = fleet.rows(unable, call).await.remove(0);
     let tools = unable["cannot_run"].as_array().expect("a list").clone();

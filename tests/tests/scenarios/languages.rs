@@ -21,7 +21,7 @@ fn is_chinese(text: &str) -> bool {
     text.ends_with('。')
 }
 
-/// What an endpoint other than `call` answers to someone who asks for Chinese.
+/// What an endpoint other than `call` answers to a caller who asks for Chinese.
 async fn ask_in_chinese(fleet: &Fleet, endpoint: &str, body: &str) -> (Value, HeaderMap) {
     let mut headers = HeaderMap::new();
     headers.insert(LANGUAGE, "zh");
@@ -56,7 +56,7 @@ async fn a_refusal_heeds_the_language_whatever_else_is_wrong() {
         ("pay", &[], true),
         ("pay", &[(LANGUAGE, "en")], false),
         ("charge", &[(LANGUAGE, "zh")], true),
-        // Nobody knows the tool.
+        // The tool is unknown.
         ("nothing", &[], false),
         ("nothing", &[(LANGUAGE, "zh")], true),
         // Another header is what is wrong, or this one.
@@ -140,7 +140,7 @@ async fn what_is_stored_of_a_call_is_in_its_language() {
         "SELECT count(*) FROM toolfleet.attempts WHERE error->>'message' ~ '[a-z]{3} [a-z]{3} '";
     assert_eq!(fleet.count(attempts).await, 0);
 
-    // Whoever asks in another language gets what is stored.
+    // A caller who asks in another language gets what is stored.
     let again = submit("look", "busy").header(LANGUAGE, "en").wait().await;
     assert_eq!(again.first_bytes().as_bytes(), exhausted.bytes);
 

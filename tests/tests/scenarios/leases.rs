@@ -1,4 +1,4 @@
-//! Silence that is nobody's death: of Postgres, of nats-server, and of a worker that only cannot be heard.
+//! Silence that is no death: of Postgres, of nats-server, and of a worker that only cannot be heard.
 
 use std::{fs, time::Duration};
 
@@ -138,7 +138,7 @@ async fn a_postgres_that_stands_still_kills_nobody_and_doubles_nothing() {
         .fetch_one(&fleet.database.pool)
         .await;
     let paused = Paused::server_of(backend.unwrap());
-    // Half of the answers come while nobody can write them down.
+    // Half of the answers come while they cannot be recorded.
     for (_, what) in calls.iter().step_by(2) {
         witness.release(what);
     }
@@ -161,7 +161,7 @@ async fn a_postgres_that_stands_still_kills_nobody_and_doubles_nothing() {
             "{what}"
         );
     }
-    // Everybody is observed for another lease, and beats.
+    // Every worker is observed for another lease, and beats.
     let alive = "SELECT count(*) FROM toolfleet.workers WHERE state = 'live' AND beat_at > now() - interval '4 seconds'";
     tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
     until_so("both workers to beat", async || {

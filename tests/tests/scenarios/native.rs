@@ -231,7 +231,7 @@ async fn a_call_waits_for_a_worker_that_has_its_handler() {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// The tool `look` as somebody changed it who forgot to raise its version.
+/// The tool `look` after a change without a new version.
 struct Changed;
 
 impl Tool for Changed {

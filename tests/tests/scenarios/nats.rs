@@ -132,7 +132,7 @@ fn fox() -> Value {
     json!({"term": "fox", "to": "fr", "is": "renard"})
 }
 
-/// Hears what the services are asked. Whoever holds it listens too, so that it is never said that nobody does.
+/// Hears what the services are asked. It also keeps a subscription open, so that the server never says that there is none.
 async fn overhear(fleet: &Fleet, subject: &'static str) -> Subscriber {
     let heard = fleet.client.subscribe(subject).await.unwrap();
     // The answer to a question comes after the server has read what stands before it.

@@ -168,7 +168,7 @@ async fn a_ledger_that_is_far_behind_gets_no_more_calls() {
     for caller in 0..40_u64 {
         let (call, refused, slowest) = (call.clone(), Arc::clone(&refused), Arc::clone(&slowest));
         callers.spawn(async move {
-            // Spread, so that somebody always waits.
+            // Spread, so that some request always waits.
             tokio::time::sleep(Duration::from_millis(caller * 100)).await;
             let asked = Instant::now();
             let answer = call.asynchronous().await;

@@ -1,4 +1,4 @@
-//! An executor of a kind that only one program has: its tools are accepted by everybody, run by that program's workers, and put
+//! An executor of a kind that only one program has: its tools are accepted by every dispatcher, run by that program's workers, and put
 //! back by others.
 
 use std::{fs, path::Path};

@@ -6,8 +6,8 @@ use async_nats::jetstream;
 use fleet::{
     bus::{BusError, connect::Bus, prefix::PrefixClaim},
     ids::{CallId, LedgerId},
+    lost_writes::{WalPosition, Watermark},
     owner::LedgerName,
-    standing::{Mark, WalPosition},
 };
 use fleet_tests::{
     fleet::{Fleet, Spec, built},
@@ -24,7 +24,7 @@ use tokio::process::Command;
 use uuid::Uuid;
 use worker::Worker;
 
-/// Where the mark lies under the default prefix.
+/// Where the watermark lies under the default prefix.
 const STREAM: &str = "TOOLFLEET_GROUND";
 const SUBJECT: &str = "toolfleet.ground";
 const LONG: Duration = Duration::from_secs(600);
@@ -62,27 +62,29 @@ async fn with_waiting(witness: &Witness, dispatchers: usize) -> (Fleet, Vec<Call
     (fleet, waiting)
 }
 
-/// The mark in NATS, and its place in the stream.
+/// The watermark in NATS, and its place in the stream.
 async fn left(fleet: &Fleet) -> Option<(u64, Value)> {
     let jetstream = jetstream::new(fleet.client.clone());
     let stream = jetstream.get_stream(STREAM).await.ok()?;
     let message = stream.get_last_raw_message_by_subject(SUBJECT).await.ok()?;
-    let mark = serde_json::from_slice(&message.payload).unwrap();
-    Some((message.sequence, mark))
+    let watermark = serde_json::from_slice(&message.payload).unwrap();
+    Some((message.sequence, watermark))
 }
 
 /// Leaves this in NATS in the place of whatever is there.
-async fn leave(fleet: &Fleet, mark: &Value) -> u64 {
+async fn leave(fleet: &Fleet, watermark: &Value) -> u64 {
     let jetstream = jetstream::new(fleet.client.clone());
-    let leaving = jetstream.publish(SUBJECT, mark.to_string().into()).await;
+    let leaving = jetstream
+        .publish(SUBJECT, watermark.to_string().into())
+        .await;
     leaving.unwrap().await.unwrap().sequence
 }
 
-/// Waits until a mark comes that was left after this one.
+/// Waits until a watermark comes that was left after this one.
 async fn until_left_anew(fleet: &Fleet, after: u64) -> Value {
-    until("another mark in NATS", async || {
-        let (sequence, mark) = left(fleet).await?;
-        (sequence > after).then_some(mark)
+    until("another watermark in NATS", async || {
+        let (sequence, watermark) = left(fleet).await?;
+        (sequence > after).then_some(watermark)
     })
     .await
 }
@@ -109,7 +111,7 @@ async fn another_ledger_is_refused_and_the_first_one_starts_again_without_a_doub
     let (mut fleet, waiting) = with_waiting(&witness, 1).await;
     let other = another_ledger().await;
 
-    // While the fleet runs, and while only its mark is there.
+    // While the fleet runs, and while only its watermark is there.
     let mut running = fleet.dispatcher_of(&other, &[]).await;
     let beside = running.starts().await;
     fleet.dispatchers[0].drain().await;
@@ -118,8 +120,8 @@ async fn another_ledger_is_refused_and_the_first_one_starts_again_without_a_doub
     let mut worker = fleet.worker_of(&other, Worker::builder(), &[]).await;
     let worker = worker.starts().await;
     if after.is_ok() {
-        // As it was once: the stranger's mark is there when the fleet comes back.
-        until_so("the stranger to leave its mark", async || {
+        // As it was once: the stranger's watermark is there when the fleet comes back.
+        until_so("the stranger to leave its watermark", async || {
             left(&fleet).await.is_some()
         })
         .await;
@@ -240,16 +242,16 @@ async fn of_two_ledgers_that_start_at_the_same_moment_one_gets_the_prefix() {
 #[tokio::test]
 async fn of_many_ledgers_that_claim_a_prefix_at_once_one_gets_it_and_keeps_it() {
     let fleet = Fleet::start(Spec::with([]).dispatchers(0).workers(0, &[])).await;
-    let mark = Mark {
+    let watermark = Watermark {
         ledger_id: None,
         system_identifier: "7001".to_owned(),
         timeline: 1,
         quarantines: 0,
         wal_lsn: WalPosition(100),
     };
-    let later = Mark {
+    let later = Watermark {
         wal_lsn: WalPosition(200),
-        ..mark.clone()
+        ..watermark.clone()
     };
     for round in 0..20 {
         let prefix = format!("round-{round}").parse().unwrap();
@@ -261,7 +263,7 @@ async fn of_many_ledgers_that_claim_a_prefix_at_once_one_gets_it_and_keeps_it() 
                 PrefixClaim::new(bus.clone(), LedgerName { id, place: None })
             })
             .collect();
-        let first = join_all(claims.iter().map(|claim| claim.hold(&mark))).await;
+        let first = join_all(claims.iter().map(|claim| claim.hold(&watermark))).await;
         let again = join_all(claims.iter().map(|claim| claim.hold(&later))).await;
         let holds = |said: &[Result<(), BusError>]| -> Vec<bool> {
             let refused = |said: &Result<(), BusError>| match said {
@@ -278,18 +280,18 @@ async fn of_many_ledgers_that_claim_a_prefix_at_once_one_gets_it_and_keeps_it() 
 }
 
 #[tokio::test]
-async fn a_mark_of_the_release_before_is_adopted_and_named() {
+async fn a_watermark_of_the_release_before_is_adopted_and_named() {
     let witness = Witness::start().await;
     let (mut fleet, waiting) = with_waiting(&witness, 1).await;
-    let (sequence, mut mark) = left(&fleet).await.unwrap();
-    let object = mark.as_object_mut().unwrap();
+    let (sequence, mut watermark) = left(&fleet).await.unwrap();
+    let object = watermark.as_object_mut().unwrap();
     assert_eq!(
         object.remove("ledger_id"),
         Some(json!(identity(&fleet.database).await.to_string()))
     );
     object.remove("place");
     // Beside a dispatcher of this release, which goes on and names it again.
-    let nameless = leave(&fleet, &mark).await;
+    let nameless = leave(&fleet, &watermark).await;
     assert!(nameless > sequence);
     let named = until_left_anew(&fleet, nameless).await;
     assert_eq!(
@@ -298,7 +300,7 @@ async fn a_mark_of_the_release_before_is_adopted_and_named() {
     );
     // Before one of this release starts.
     fleet.dispatchers[0].drain().await;
-    leave(&fleet, &mark).await;
+    leave(&fleet, &watermark).await;
     fleet.add_dispatcher().await;
     fleet.add_worker(&[]).await;
     let (_, named) = left(&fleet).await.unwrap();
@@ -314,7 +316,7 @@ async fn a_mark_of_the_release_before_is_adopted_and_named() {
 }
 
 #[tokio::test]
-async fn who_finds_itself_on_the_prefix_of_another_ledger_stops_and_leaves_its_mark_alone() {
+async fn who_finds_itself_on_the_prefix_of_another_ledger_stops_and_leaves_its_watermark_alone() {
     let witness = Witness::start().await;
     let (mut fleet, waiting) = with_waiting(&witness, 2).await;
     fleet.add_worker(&[]).await;
@@ -336,9 +338,9 @@ async fn who_finds_itself_on_the_prefix_of_another_ledger_stops_and_leaves_its_m
         says_whose_it_is(&said, &strange.database, &fleet.database).await;
     }
     assert_eq!(fleet.dispatchers_heard().await, 0);
-    let (_, mark) = left(&fleet).await.unwrap();
+    let (_, watermark) = left(&fleet).await.unwrap();
     assert_eq!(
-        mark["ledger_id"],
+        watermark["ledger_id"],
         json!(identity(&strange.database).await.to_string())
     );
     assert_eq!(quarantines(&fleet.database).await, 0);
@@ -346,7 +348,7 @@ async fn who_finds_itself_on_the_prefix_of_another_ledger_stops_and_leaves_its_m
 }
 
 #[tokio::test]
-async fn a_mark_that_cannot_be_read_lets_nobody_start_and_stays() {
+async fn a_watermark_that_cannot_be_read_lets_nobody_start_and_stays() {
     let witness = Witness::start().await;
     let (mut fleet, waiting) = with_waiting(&witness, 1).await;
     let other = another_ledger().await;

@@ -9,7 +9,7 @@ use fleet_tests::{
 };
 use serde_json::{Value, json};
 
-/// A write that nobody can be sure of, and the tool that is asked what became of it.
+/// A write whose outcome may be unknown, and the tool that is asked what became of it.
 fn tools(witness: &Witness, probe: &str) -> [String; 2] {
     let mut charge = witness.tool("charge", "once");
     charge.push_str(
@@ -150,7 +150,7 @@ async fn a_no_while_the_worker_may_still_act_settles_nothing() {
         .await;
     let call = submitting.call_id();
     witness.until_asked("c3", 1).await;
-    // Killed: nobody has seen the attempt end, and nobody on its machine can prove it gone.
+    // Killed: no worker has seen the attempt end, and no process on its machine can prove it gone.
     fleet.add_worker(&[]).await;
     drop(fleet.workers.remove(0));
     fleet.sql("UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test' \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet::{ids::CallId, standing::WalPosition};
+use fleet::{ids::CallId, lost_writes::WalPosition};
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
@@ -21,11 +21,11 @@ struct Scene {
     fleet: Fleet,
     witness: Witness,
     finished: CallId,
-    /// Run when the copy is made, and end on the ground that is lost.
+    /// Run when the copy is made, and end on the server that is lost.
     running: Vec<(String, CallId)>,
     /// Run when the copy is made, and still when it takes over.
     lasting: (String, CallId),
-    /// Wait when the copy is made, and are run on the ground that is lost.
+    /// Wait when the copy is made, and are run on the server that is lost.
     queued: Vec<CallId>,
     /// As these, but may be sent again.
     again: Vec<CallId>,
@@ -88,7 +88,7 @@ async fn charged(fleet: &Fleet, what: impl AsRef<str>) -> CallId {
 }
 
 impl Scene {
-    /// Everything that the copy knows as running or queued happens now, on ground that is about to be lost.
+    /// Everything that the copy knows as running or queued happens now, on the server that is about to be lost.
     async fn run_on(&self) {
         for (what, _) in &self.running {
             self.witness.release(what);
@@ -114,13 +114,13 @@ impl Scene {
         known
     }
 
-    /// Waits until the ledger's mark, which dispatchers also leave in NATS, has moved on.
-    async fn until_marked(&self) {
+    /// Waits until the ledger's watermark, which dispatchers also leave in NATS, has moved on.
+    async fn until_watermark_moves(&self) {
         // Of three steps two are by one dispatcher, which had left its first in NATS before it made the second.
         for _ in 0..3 {
-            let from = mark(&self.fleet).await;
-            until_so("the mark to move on", async || {
-                mark(&self.fleet).await > from
+            let from = watermark(&self.fleet).await;
+            until_so("the watermark to move on", async || {
+                watermark(&self.fleet).await > from
             })
             .await;
         }
@@ -154,7 +154,7 @@ impl Scene {
         self.witness.release(what);
         self.fleet.until_state(*call, "succeeded").await;
 
-        // The fleet works on, old processes and new ones, and nobody finds a loss again.
+        // The fleet works on, old processes and new ones, and no process finds a loss again.
         self.fleet.add_dispatcher().await;
         self.fleet.add_worker(&[]).await;
         let after = charged(&self.fleet, "after").await;
@@ -177,7 +177,7 @@ impl Scene {
         invariants::hold_for(&self.fleet, &self.witness, &known).await;
     }
 
-    /// What an operator finds, for whoever looks at this test's output.
+    /// What an operator finds, for readers of this test's output.
     #[expect(clippy::print_stdout, reason = "it is what the test shows")]
     async fn show(&self) {
         let sql = "SELECT tool, why, worker, worker_fenced, quarantined, error->>'message' AS message \
@@ -191,10 +191,10 @@ impl Scene {
     }
 }
 
-async fn mark(fleet: &Fleet) -> WalPosition {
+async fn watermark(fleet: &Fleet) -> WalPosition {
     let asking = sqlx::query_scalar("SELECT wal_lsn::text FROM toolfleet.fleet");
-    let mark: String = asking.fetch_one(&fleet.database.pool).await.unwrap();
-    mark.parse().unwrap()
+    let watermark: String = asking.fetch_one(&fleet.database.pool).await.unwrap();
+    watermark.parse().unwrap()
 }
 
 /// `None` while Postgres does not answer.
@@ -227,7 +227,7 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
     scene.cluster.kill().await;
     scene.cluster.put_copy_in_place_as_standby();
     scene.cluster.start().await;
-    // A standby takes no writes, and nobody pretends otherwise.
+    // A standby takes no writes, and reports that.
     until_so("every process to be unready", async || {
         unready(&scene.fleet).await
     })
@@ -245,7 +245,7 @@ async fn a_backup_promoted_in_place_of_the_primary_runs_no_once_call_twice() {
     }
 
     scene.show().await;
-    // What the copy never heard of is gone, and with it its key: nobody can know that it was done.
+    // What the copy never heard of is gone, and with it its key: it cannot be known that it was done.
     let told = scene
         .fleet
         .get(&json!({"call_id": unknown.to_string()}))
@@ -288,7 +288,7 @@ async fn an_old_copy_started_again_is_noticed_by_those_who_remember() {
     scene.cluster.copy_cold();
     scene.cluster.start().await;
     scene.run_on().await;
-    scene.until_marked().await;
+    scene.until_watermark_moves().await;
     scene.cluster.kill().await;
     scene.cluster.put_copy_in_place();
     scene.cluster.start().await;
@@ -303,8 +303,8 @@ async fn an_old_copy_started_again_is_noticed_by_those_who_start_later() {
     scene.cluster.copy_cold();
     scene.cluster.start().await;
     scene.run_on().await;
-    scene.until_marked().await;
-    // Nobody is left who remembers, but NATS.
+    scene.until_watermark_moves().await;
+    // Only NATS remembers now.
     let (what, _) = &scene.lasting;
     scene.witness.release(what);
     scene.fleet.until_state(scene.lasting.1, "succeeded").await;
@@ -335,7 +335,7 @@ async fn a_server_that_crashes_and_recovers_has_lost_nothing() {
     let mut scene = scene().await;
     let load = load(&scene.fleet);
     for _ in 0..3 {
-        scene.until_marked().await;
+        scene.until_watermark_moves().await;
         scene.cluster.kill().await;
         scene.cluster.start().await;
     }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls WHERE tenant = 'acme'";
 const KEYS: &str = "SELECT count(*) FROM toolfleet.idempotency_keys WHERE tenant = 'acme'";
 
-/// Dispatchers with a quota of a hundred open calls, and nobody who runs them.
+/// Dispatchers with a quota of a hundred open calls, and no worker.
 async fn with_quota(witness: &Witness, dispatchers: usize) -> Fleet {
     let spec = Spec::with([witness.tool("charge", "once")]).dispatchers(0);
     let mut fleet = Fleet::start(spec.workers(0, &[])).await;
@@ -226,7 +226,7 @@ const REFUSED_AT_ONCE: usize = 50;
 const CORRECTED: &str = "toolfleet_corrected_permits_total";
 
 /// `acme` has as many open calls as it may have, in a queue that no worker serves; its further calls would go to the queue
-/// that everybody uses.
+/// that all tests use.
 async fn at_its_quota(witness: &Witness, dispatchers: usize) -> Fleet {
     let elsewhere = witness.tool("elsewhere", "once") + "queue: nobody\n";
     let spec = Spec::with([witness.tool("look", "read"), elsewhere]);

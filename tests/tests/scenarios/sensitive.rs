@@ -1,4 +1,4 @@
-//! What is nobody's business is shown to nobody but the tool and its caller; and what came of an answer's shape.
+//! Sensitive values are shown only to the tool and its caller; and what follows from an answer's shape.
 
 use fleet_tests::{
     fleet::{Fleet, Spec},

@@ -1,4 +1,4 @@
-//! A doubt that somebody settles, and calls that are taken back: what callers, waiters and replays are told.
+//! A doubt that a person settles, and calls that are cancelled: what callers, waiters and replays are told.
 
 use fleet::ids::CallId;
 use fleet_tests::{
@@ -47,7 +47,7 @@ async fn applied_with_its_result_is_the_answer_for_ever_and_everywhere() {
     }
     assert_eq!(settled["result"], json!({"id": 7}));
 
-    // The same bytes for whoever says it again, asks, or repeats the call; at either dispatcher.
+    // The same bytes for a client that settles again, asks, or repeats the call; at either dispatcher.
     for _ in 0..4 {
         let again = fleet.ask(SETTLE, &body).await;
         assert_eq!(again.bytes, settled.bytes);
@@ -90,7 +90,7 @@ async fn not_applied_is_refused_until_it_can_be_known() {
     refused(&running, "conflict", "409");
     assert_eq!(running["error"]["details"]["state"], "running");
 
-    // The worker is killed, and somebody declares it dead: that alone proves nothing.
+    // The worker is killed, and a person declares it dead: that alone proves nothing.
     fleet.workers.remove(0).kill().await;
     fleet
         .sql("UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'test'")
@@ -194,7 +194,7 @@ async fn what_is_taken_back_before_it_runs_never_runs_and_its_waiters_know_at_on
     });
     let cancelled_now = json!({"call_id": call, "state": "cancelled", "result": "cancelled"});
     assert_eq!(*cancelled, cancelled_now);
-    // Whoever waits is told the whole answer, at whichever dispatcher.
+    // Every waiting caller is told the whole answer, at any dispatcher.
     let word = tokio::time::timeout(LONG, words.next()).await.unwrap();
     let got = fleet.get(&json!({"call_id": call})).await;
     assert_eq!(word.unwrap().payload, got.bytes);

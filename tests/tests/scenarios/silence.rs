@@ -1,4 +1,4 @@
-//! The ledger refuses or falls silent in the middle: nothing is run twice, and nobody is told that nothing happened.
+//! The ledger refuses or falls silent in the middle: nothing is run twice, and no caller is told that nothing happened.
 
 use std::time::Duration;
 

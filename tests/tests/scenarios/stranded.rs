@@ -1,4 +1,5 @@
-//! What nats-server refuses as there and gives to nobody: its index still counts a message that it lost or cannot read.
+//! Pointers that nats-server refuses as duplicates and never delivers: its index still counts a message that it lost or cannot
+//! read.
 
 use std::{collections::BTreeSet, fs, path::Path, process::ExitCode, time::Duration};
 
@@ -173,7 +174,7 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
         is_stranded(&fleet, &stream, call).await;
     }
     fleet.add_worker(&["--concurrency", "1"]).await;
-    // What would take half a minute: nobody looks at a young pointer of a busy queue.
+    // What would take half a minute: a young pointer of a busy queue is not looked at.
     let age = "UPDATE toolfleet.open_calls SET accepted_at = accepted_at - interval '25 seconds', \
                not_before = not_before - interval '25 seconds'";
     sqlx::query(age)
@@ -200,7 +201,7 @@ async fn calls_whose_messages_cannot_be_read_are_run_in_a_busy_queue() {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// The consumer remembers a future that the stream has lost, as in `stream`; here nobody but the test looks.
+/// The consumer remembers a future that the stream has lost, as in `stream`; here only the test looks.
 #[tokio::test]
 async fn a_message_that_its_consumer_passed_over_is_found_and_removed() {
     let witness = Witness::start().await;

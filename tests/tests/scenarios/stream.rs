@@ -61,7 +61,7 @@ fn submit(fleet: &Fleet, witness: &Witness, calls: std::ops::Range<usize>) -> Jo
     callers
 }
 
-/// Whether somebody accepted it.
+/// Whether a connection was accepted.
 async fn sent(submission: &Submission) -> bool {
     let answer = submission.clone().try_wait().await;
     answer.is_some_and(|answer| answer["call_id"].is_string())
@@ -243,7 +243,7 @@ async fn messages_that_no_worker_would_get_are_purged_and_published_again() {
     fleet.start_nats().await;
     let stream = fleet.stream().await.unwrap();
     let info = stream.consumer_info("q_default").await.unwrap();
-    // This is what the test is about: the messages are there, and nobody would ever get them.
+    // This is what the test is about: the messages are there, and no worker would ever get them.
     assert_eq!((info.num_pending, info.num_ack_pending), (0, 0));
     assert_eq!(fleet.pointers().await, Some(40));
     fleet.add_worker(&[]).await;

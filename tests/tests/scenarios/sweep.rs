@@ -212,7 +212,7 @@ async fn a_call_whose_first_attempt_does_not_start_in_time_expires() {
         "{}",
         *answer
     );
-    // Its pointer is thrown away by whoever gets it.
+    // The worker that gets its pointer throws it away.
     fleet.add_worker(&[]).await;
     invariants::hold(&fleet, &witness).await;
     assert_eq!(witness.asked("a"), 0);

@@ -1,4 +1,4 @@
-//! Nobody waits for what is slow, large or over: quick calls beside slow and large ones, and the time after an outage.
+//! No call waits for a slow, large or finished one: quick calls beside slow and large ones, and the time after an outage.
 //!
 //! Times are compared with times of the same run, for machines differ.
 
@@ -221,7 +221,7 @@ impl Busy {
     }
 }
 
-/// How long a server is gone: longer than the first, short pauses of whoever tries to reach it.
+/// How long a server is gone: longer than the first, short pauses of the processes that try to reach it.
 const OUTAGE: Duration = Duration::from_secs(4);
 /// Callers at a time, and how long the tool takes: the load is the same on every machine that is not far too slow.
 const CALLERS: usize = 16;

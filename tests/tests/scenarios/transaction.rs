@@ -181,7 +181,7 @@ async fn one_that_takes_too_long_is_tried_again_and_fails_without_a_doubt() {
     end(&fleet).await;
 }
 
-/// Before the COMMIT and right after it: the next attempt does it, or nobody needs to.
+/// Before the COMMIT and right after it: the next attempt does it, or none needs to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_may_die_around_it() {
     for (point, attempts) in [

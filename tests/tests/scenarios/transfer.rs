@@ -307,7 +307,7 @@ async fn check(fleet: &Fleet, plan: &Plan, answers: &[Answer]) -> String {
 async fn insist(fleet: &Fleet, n: u64) -> Answer {
     let (from, to) = (n * 7 % ACCOUNTS, (n * 13 + 5) % ACCOUNTS);
     let to = if from == to { (to + 1) % ACCOUNTS } else { to };
-    // Now and then more than anybody can have.
+    // Now and then more than any account has.
     let amount = if n.is_multiple_of(50) {
         1_000_000
     } else {
@@ -355,7 +355,7 @@ async fn kill_workers(fleet: &Fleet, wire: &Proxy, plan: &Plan, stop: &Cancellat
         next.ready().await;
         workers.push(next);
     }
-    // They go on until nothing is left to do, and nothing that a dead one held and nobody else would take.
+    // They go on until nothing is left to do, and nothing that a dead one held and no other would take.
     until_within(
         Duration::from_secs(120),
         "every call to be over",

@@ -79,7 +79,7 @@ async fn a_fleet_goes_on_while_a_newer_release_adds_to_the_schema() {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// Takes back a call that nobody can run yet, through the function; returns its verdict.
+/// Cancels a call that no worker can run yet, through the function; returns its verdict.
 async fn cancel_one(fleet: &Fleet, session: &mut sqlx::PgConnection) -> String {
     let call = Uuid::now_v7();
     sqlx::query(

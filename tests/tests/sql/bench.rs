@@ -120,7 +120,7 @@ impl Bench {
     }
 }
 
-/// A manifest that nobody has checked.
+/// A manifest that was not checked.
 pub(crate) fn manifest(effect: &str, statement: &str, params: &Value) -> Manifest {
     let manifest = json!({
         "name": "tool", "version": 1, "description": "a tool", "effect": effect,

@@ -161,6 +161,6 @@ async fn a_repetition_that_finds_fewer_rows_after_an_unknown_attempt_proves_noth
     assert_eq!(word(&first).0, "applied");
     let second = run(&bench, "idempotent", again, json!({"min": 1})).await;
     assert_eq!(word(&second), ("definite_failure", "tool_error"));
-    // Where nobody knows of the first one that it was applied.
+    // Where it is unknown whether the first one was applied.
     assert_eq!(word(&second.after_unknown()), ("unknown", "unavailable"));
 }

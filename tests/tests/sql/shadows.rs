@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, answer, context, manifest as unchecked, word};
 
-/// Each of them fails whoever is led to it.
+/// Each of them fails when it is called.
 const TRAPS: &str = "
     CREATE FUNCTION @tool.caught() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'led astray'; END $$;
     DO $do$
@@ -213,7 +213,7 @@ async fn a_tool_cannot_end_a_call_by_itself() {
             assert_eq!(ended(&mut bench, call).await, None, "{what}");
         }
     }
-    // Nobody is told the id of an attempt. One who knew that of its own would have ended it before its time, and that
+    // No tool is told the id of an attempt. A tool that knew its own would have ended it before its time, and that
     // undoes itself; twice is once too often already.
     for twice in [false, true] {
         let context = context(Duration::from_secs(10));

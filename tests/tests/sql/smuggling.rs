@@ -1,4 +1,4 @@
-//! Attempts to smuggle something through a SQL tool: each is refused when it is applied, and when nobody looked at it then,
+//! Attempts to smuggle something through a SQL tool: each is refused when it is applied, and when it was not checked then,
 //! by the server, or does no harm.
 
 use fleet::manifest;
@@ -131,7 +131,7 @@ async fn nothing_can_be_smuggled_through_a_statement() {
             passed.push(statement);
         }
     }
-    // Reads of catalogues that everybody may read, a setting that ends with the connection's use, a lock that does too.
+    // Reads of catalogues that every role may read, a setting that ends with the connection's use, a lock that does too.
     for statement in &passed {
         assert!(
             HARMLESS.contains(statement),
@@ -184,7 +184,7 @@ async fn what_stands_in_a_parameter_arrives_as_data() {
 const HARMLESS: [&str; 2] = [
     // The lock ends with DISCARD ALL.
     "SELECT pg_advisory_lock(1)",
-    // Everybody may read pg_class; resolving the name needs the schema, so it may be refused as well.
+    // Every role may read pg_class; resolving the name needs the schema, so it may be refused as well.
     "SELECT sum(reltuples) FROM pg_class WHERE oid = 'toolfleet.open_calls'::regclass",
 ];
 

@@ -1,10 +1,10 @@
-//! What is said of a question to a dispatcher that has no answer.
+//! The error of a question to a dispatcher that got no answer.
 
 use anyhow::anyhow;
 use fleet::bus::BusError;
 use fleet_client::AskError;
 
-/// Why there is no answer, with what to do where it is unknown whether the request was taken.
+/// Why there is no answer; with the advice where it is unknown whether the request was accepted.
 pub(super) fn unanswered(problem: AskError, advice: &str) -> anyhow::Error {
     match problem {
         AskError::Denied { what } => {

@@ -1,6 +1,6 @@
-//! What processes of ours will read from the environment, looked at before anything is started for them.
+//! Checks the environment for processes that this program starts, before it starts anything for them.
 //!
-//! A variable that they do not understand would end each of them three times, and be found in a log.
+//! A variable that they do not understand would end each of them three times, and be found only in a log.
 
 use std::ffi::OsString;
 
@@ -23,26 +23,26 @@ enum ChildCommand {
     Worker(Box<worker::Config>),
 }
 
-/// Addresses that are ones: theirs are not known yet.
+/// Valid addresses in place of the real ones, which are not known yet.
 const PLACES: [&str; 4] = [
     "--database-url",
     "postgres://nobody@localhost/nothing",
     "--nats-url",
     "nats://localhost",
 ];
-/// As [`PLACES`], for what workers alone are told.
+/// The same for flags of workers.
 const TOOLS: [&str; 2] = ["--tool-database-url", PLACES[1]];
 
 /// Whether a dispatcher would start in this environment.
 ///
 /// # Errors
 ///
-/// A variable says something that it cannot use.
+/// A dispatcher cannot use the value of a variable.
 pub(super) fn check_dispatcher() -> anyhow::Result<()> {
     check(&["dispatcher", "--http", "127.0.0.1:0"])
 }
 
-/// Whether a worker would start in this environment that is told this, too.
+/// Whether a worker would start in this environment with these flags.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The way to the two servers for a command that asks something and ends.
+//! Connections to the two servers, for a command that asks something and ends.
 
 use std::{io, time::Duration};
 
@@ -12,17 +12,17 @@ use fleet_client::FleetClient;
 use secrecy::SecretString;
 use sqlx::{PgConnection, PgPool};
 
-/// How this program names itself to the servers.
+/// The name of this program at the servers.
 const NAME: &str = "toolfleet";
 /// How long looking at the schema may take, the connection included.
 const SCHEMA_MAX: Duration = Duration::from_secs(10);
 
-/// The ledger, if the URL is one.
+/// The ledger, if the URL is valid.
 pub(super) fn postgres(url: &SecretString) -> Result<Postgres, ConfigError> {
     process::ledger(url, NAME)
 }
 
-/// A connection that may write: to a server that keeps what it commits, and a schema that we know.
+/// A connection that may write: the server keeps what it commits, and this program knows the schema.
 pub(super) async fn writer(url: &SecretString) -> anyhow::Result<PgConnection> {
     let postgres = postgres(url)?;
     let connection = postgres.connect().await?;
@@ -34,34 +34,34 @@ pub(super) async fn writer(url: &SecretString) -> anyhow::Result<PgConnection> {
 pub(super) async fn reader(store: &StoreArgs) -> anyhow::Result<PgPool> {
     let postgres = postgres(&store.database_url)?;
     match known_schema(&postgres).await {
-        // A role that may read the views and nothing else, as docs/history.md has it. They are a promise whatever the schema is.
+        // A role that may only read the views, as in docs/history.md. The views are a promise, whatever the schema is.
         Err(StoreError::Refused { source, .. }) if is_denied(&source) => {}
         checked => checked?,
     }
     Ok(postgres.pool_for_reading(1))
 }
 
-/// Whether our role may not do that (SQLSTATE 42501).
+/// Whether the role lacks the right (SQLSTATE 42501).
 fn is_denied(source: &sqlx::Error) -> bool {
     let answer = source.as_database_error().and_then(|answer| answer.code());
     answer.is_some_and(|code| code == "42501")
 }
 
-/// NATS, if it is one that we can use.
+/// NATS, if the server is fit.
 pub(super) async fn bus(args: &BusArgs) -> Result<Bus, BusError> {
     process::check_bus_url(args)?;
     Bus::connect(&args.nats_url, NAME, args.prefix.clone()).await
 }
 
-/// Whom to ask, over NATS.
+/// A client of the fleet, over NATS.
 pub(super) async fn client(args: &BusArgs) -> anyhow::Result<FleetClient> {
     let bus = bus(args).await?;
     Ok(FleetClient::of(&bus).await?)
 }
 
-/// Whether the schema is the one we know. Bounded in time.
+/// Whether this program knows the schema. Bounded in time.
 pub(super) async fn known_schema(postgres: &Postgres) -> Result<(), StoreError> {
-    // Dropping it closes its own connection; nothing else uses that one.
+    // Dropping it closes its own connection, which nothing else uses.
     let checked = tokio::time::timeout(SCHEMA_MAX, check_schema(postgres)).await;
     checked.unwrap_or_else(|elapsed| {
         let late = io::Error::new(io::ErrorKind::TimedOut, elapsed);

@@ -1,15 +1,15 @@
-//! Which servers a command line and its environment lead to, and how each setting was given: for what is said when one is wrong.
+//! Which servers a command's settings lead to, and where each setting comes from: for messages when one is wrong.
 
 use clap::{ArgMatches, Command, parser::ValueSource};
 use fleet::explain::{Destination, Origin, Servers};
 use secrecy::SecretString;
 
-/// How settings were given, where not by the variable that messages name them with.
+/// Where settings come from, if not from the variable that messages name.
 #[derive(Debug, Default)]
 pub struct Named(Vec<(String, String)>);
 
 impl Named {
-    /// Those that the innermost command has from its command line; addresses may be those of a `dev`.
+    /// Those on the command line of the innermost command; addresses may come from a `dev`.
     pub(super) fn of(command: &Command, matches: &ArgMatches, dev: Option<&str>) -> Self {
         let (command, matches) = innermost(command, matches);
         let names = command.get_arguments().filter_map(|arg| {
@@ -25,7 +25,7 @@ impl Named {
         Self(names.collect())
     }
 
-    /// The text with every setting named as it was given.
+    /// The text with every setting under the name by which it was given.
     pub(super) fn rename(&self, text: &str) -> String {
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let mut renamed = String::with_capacity(text.len());
@@ -42,7 +42,7 @@ impl Named {
     }
 }
 
-/// Those that the innermost command was told of, or that a `dev` told it of.
+/// The servers in the settings of the innermost command, or in the file of a `dev`.
 pub(super) fn servers(command: &Command, matches: &ArgMatches, dev: Option<&str>) -> Servers {
     let (_, matches) = innermost(command, matches);
     Servers {
@@ -69,14 +69,14 @@ fn place(
     dev: Option<&str>,
     of: fn(String, &SecretString) -> Option<Destination>,
 ) -> Option<Destination> {
-    // An error: this command has no such setting.
+    // An error means that this command has no such setting.
     let url = command.try_get_one::<SecretString>(id).ok().flatten()?;
     let (setting, origin) = match (command.value_source(id), dev) {
         (Some(ValueSource::CommandLine), _) => {
             (format!("--{}", id.replace('_', "-")), Origin::Given)
         }
         (Some(ValueSource::DefaultValue), Some(file)) => (file.to_owned(), Origin::Dev),
-        // Only the bus has a usual place.
+        // Only the bus has a default address.
         (Some(ValueSource::DefaultValue), None) => (
             "no address is given".to_owned(),
             Origin::Usual {

@@ -1,4 +1,4 @@
-//! `toolfleet dev`: what it leaves to the rest of the program.
+//! `toolfleet dev`: its connections to the rest of the program.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::dev::{self, DevHooks, DevOptions, Screen};
 
-/// How often another program may take the version that we were about to apply.
+/// How often another program may take the version that this one is about to apply.
 const RACES_MAX: usize = 5;
 
 /// Runs until it is told to stop.
@@ -43,7 +43,7 @@ pub(super) async fn run(options: DevOptions) -> anyhow::Result<ExitCode> {
     children::check_dispatcher()?;
     if options.workers > 0 {
         let concurrency = options.concurrency.to_string();
-        // As the workers of a `dev` are told, whatever the environment says.
+        // With the flags that the workers of a `dev` get, whatever the environment says.
         children::check_worker(&[
             "--concurrency",
             &concurrency,
@@ -78,7 +78,7 @@ fn ports_differ(options: &DevOptions) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// What `dev` leaves to this program.
+/// The functions of this program that `dev` calls.
 pub(super) fn hooks() -> DevHooks {
     DevHooks {
         migrate: |url| Box::pin(migrate_all(url)),
@@ -95,9 +95,9 @@ async fn migrate_all(url: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies a file under its own version, or as the next one when it was edited since this file was last applied.
+/// Applies a file under its own version, or as the next version if it was edited since it was last applied.
 ///
-/// With a fleet at `nats_url`, it is told, and the answer comes when a dispatcher offers the version.
+/// With a fleet at `nats_url`, rings its bell and returns when a dispatcher offers the version.
 async fn apply_file(
     url: String,
     nats_url: Option<String>,
@@ -153,7 +153,7 @@ async fn apply_file(
     )
 }
 
-/// The bus as the processes of the fleet find it, which have `TOOLFLEET_PREFIX` from us.
+/// The bus as the fleet's processes see it; they inherit `TOOLFLEET_PREFIX`.
 fn bus_at(nats_url: &str) -> anyhow::Result<BusArgs> {
     #[derive(Parser)]
     struct Flags {
@@ -165,9 +165,9 @@ fn bus_at(nats_url: &str) -> anyhow::Result<BusArgs> {
     Ok(flags.context("read TOOLFLEET_PREFIX")?.bus)
 }
 
-/// The version under which this file's content belongs; none if it is there.
+/// The version under which the content of this file must be applied; `None` if it is applied already.
 ///
-/// What the same file said last time counts, so that an edit taken back is a change too, and two files that hold
+/// It is compared with the last content of the same file. So an edit that is taken back is a change too, and two files with
 /// versions of one tool do not overwrite each other at every start.
 fn next_version(manifest: &Manifest, there: &Versions) -> anyhow::Result<Option<i32>> {
     let (wanted, _own_version) = content(&serde_json::to_string(manifest)?)?;

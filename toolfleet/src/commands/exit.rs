@@ -1,4 +1,5 @@
-//! Exit codes: a promise to scripts. An error is sorted by its whole chain, so the kind of trouble decides, not its place.
+//! Exit codes: a promise to scripts. The whole chain of an error's causes is searched, so the kind of a cause decides, not its
+//! place.
 
 use std::error::Error;
 
@@ -18,11 +19,11 @@ use crate::{dev::DevEnded, servers::ServerError};
 pub const OK: u8 = 0;
 pub(super) const FAILED: u8 = process::FAILED;
 const USAGE: u8 = 2;
-/// Its settings are wrong, or a server is not one to work with.
+/// Its settings are wrong, or a server is unfit.
 pub(super) const CONFIGURATION: u8 = process::CONFIGURATION;
 pub(super) const UNREACHABLE: u8 = process::UNREACHABLE;
 
-/// What the process ends with after this error.
+/// The exit code for this error.
 pub fn exit_code(problem: &anyhow::Error) -> u8 {
     let any = |is_so: fn(&(dyn Error + 'static)) -> bool| problem.chain().any(is_so);
     if any(is_reader_gone) {
@@ -40,20 +41,20 @@ pub fn exit_code(problem: &anyhow::Error) -> u8 {
     }
 }
 
-/// The error for a person: what is wrong, where, and what to do, with settings named as they were given. Further lines, such as
-/// those of a server's log, are indented.
+/// The error for a person: what is wrong, where, and what to do, with settings under the names by which they were given.
+/// Further lines, such as those of a server's log, are indented.
 pub fn describe(problem: &anyhow::Error, servers: &Servers, named: &Named) -> String {
     let told = named.rename(&explain(problem.as_ref(), servers).to_string());
     let lines: Vec<String> = told.lines().map(plain).collect();
     lines.join("\n  ")
 }
 
-/// The reader of our output has enough of it, as in `toolfleet calls list | head -1`.
+/// The reader of our output has closed it, as in `toolfleet calls list | head -1`.
 fn is_reader_gone(cause: &(dyn Error + 'static)) -> bool {
     matches!(cause.downcast_ref(), Some(OutputError::ReaderGone))
 }
 
-/// The machine has no program of a server that we can run, a variable names another one, or this user may not have its port.
+/// This machine has no fit server program, a variable names an unfit one, or this user may not have its port.
 fn is_no_server(cause: &(dyn Error + 'static)) -> bool {
     matches!(
         cause.downcast_ref(),
@@ -126,7 +127,7 @@ mod tests {
                 CONFIGURATION,
             ),
             (
-                anyhow!(StoreError::UnsafeGround("fsync is off".into())),
+                anyhow!(StoreError::UnsafeServer("fsync is off".into())),
                 CONFIGURATION,
             ),
             (
@@ -148,7 +149,7 @@ mod tests {
                 UNREACHABLE,
             ),
             (anyhow!(OutputError::ReaderGone), OK),
-            // A broken pipe to a server is not the reader of our output.
+            // A broken pipe to a server is not a closed output.
             (anyhow!(io::Error::from(io::ErrorKind::BrokenPipe)), FAILED),
         ];
         for (problem, expected) in cases {

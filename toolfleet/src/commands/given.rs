@@ -1,4 +1,4 @@
-//! What stands on the command line itself, in a file, or on standard input: `TEXT`, `@FILE`, `@-`.
+//! Text from the command line, from a file, or from standard input: `TEXT`, `@FILE`, `@-`.
 
 use std::{
     error::Error,
@@ -11,10 +11,10 @@ use fleet::{config::ConfigError, explain::chain};
 
 use super::usage::UsageError;
 
-/// No dispatcher takes more; one that does not fit is refused there, with the limit.
+/// No dispatcher accepts more; a dispatcher refuses what is too large, and names the limit.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// The bytes that this option means.
+/// The bytes that this option refers to.
 pub(super) fn bytes(option: &str, text: &str) -> anyhow::Result<Vec<u8>> {
     match text.strip_prefix('@') {
         None => Ok(text.as_bytes().to_vec()),
@@ -22,7 +22,7 @@ pub(super) fn bytes(option: &str, text: &str) -> anyhow::Result<Vec<u8>> {
         Some(path) => {
             let unreadable = |problem: &(dyn Error + 'static)| unreadable(option, path, problem);
             let mut file = File::open(path).map_err(|problem| unreadable(&problem))?;
-            // A folder can be opened, and not be read.
+            // A folder can be opened, but not read.
             let is_folder = file.metadata().is_ok_and(|found| found.is_dir());
             if is_folder {
                 let problem = io::Error::from(io::ErrorKind::IsADirectory);
@@ -33,7 +33,7 @@ pub(super) fn bytes(option: &str, text: &str) -> anyhow::Result<Vec<u8>> {
     }
 }
 
-/// What is said of a file that an option names, and that is none to read.
+/// The error for a file that an option names and that cannot be read.
 pub(super) fn unreadable(option: &str, path: &str, problem: &(dyn Error + 'static)) -> ConfigError {
     ConfigError(vec![format!(
         "{option} names {path}, which cannot be read: {}; name a file that this user may read",

@@ -1,7 +1,7 @@
-//! JSON for people: laid out token by token, so that numbers keep their digits and members their order.
+//! JSON for people: formatted token by token, so that numbers keep their digits and members their order.
 //!
-//! JSON may carry a bidirectional override or a C1 control as it stands; here they become `\u` escapes, which mean
-//! the same to a program and nothing to a terminal.
+//! JSON may contain a bidirectional override or a C1 control; here they become `\u` escapes, which mean the same to a program
+//! and nothing to a terminal.
 
 use std::{fmt::Write, str::Chars};
 
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use super::plain::steers;
 
-/// Deeper levels stay on the line of the last one that is broken.
+/// Deeper levels stay on the line of the deepest level that is broken into lines.
 const LEVELS_MAX: usize = 32;
 
-/// Valid JSON, a member per line.
+/// Valid JSON, one member per line.
 pub(super) fn pretty(json: &str) -> String {
     layout(json, true)
 }
@@ -28,7 +28,7 @@ pub(super) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(text).expect("JSON stays JSON without its white space")
 }
 
-/// Pretty JSON whose lines after the first are pushed to the right.
+/// Pretty JSON, with all lines but the first indented.
 pub(super) fn indented(json: &str, by: usize) -> String {
     pretty(json).replace('\n', &format!("\n{:by$}", ""))
 }

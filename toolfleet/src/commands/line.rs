@@ -1,4 +1,4 @@
-//! The command line: every subcommand, and what each of them does.
+//! The command line: every subcommand, and what it does.
 
 use std::process::ExitCode;
 
@@ -61,11 +61,11 @@ A line with \"idempotency_key\": null has none and is a new call every time. Exi
 --wait-all found a call that did not succeed. docs/batches.md has more.";
 
 impl Command {
-    /// Does it.
+    /// Runs the subcommand.
     ///
     /// # Errors
     ///
-    /// It could not be done; [`exit_code`](super::exit_code) says what kind of trouble it is.
+    /// It failed; [`exit_code`](super::exit_code) says what kind of failure it is.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Dev(options) => Box::pin(dev::run(options)).await,

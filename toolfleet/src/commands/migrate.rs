@@ -32,8 +32,8 @@ pub struct Migrate {
 impl Migrate {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let postgres = connect::postgres(&self.store.database_url)?;
-        // Reachable, and worth a schema: a server that forgets what it commits is refused before it has one.
-        // Whether it lost writes is for dispatchers, which may need the schema before they can start.
+        // Before there is a schema: the server is refused if it may lose what it commits. Whether it lost writes is for
+        // dispatchers, which may need the schema before they can start.
         postgres.check_server().await?;
         let applied = migrate::migrate(&postgres).await?;
         if let Some(name) = &self.tool_role {
@@ -57,7 +57,7 @@ impl Migrate {
     }
 }
 
-/// Grants the role of the tools what it needs, if it is fit for it.
+/// Grants the tools' role what it needs, if the role is fit.
 async fn admit(postgres: &Postgres, name: &str) -> anyhow::Result<()> {
     let role = ToolRole::look(&mut postgres.connect_to_look().await?, name).await?;
     let wrong: Vec<String> = role.findings().iter().map(ToString::to_string).collect();

@@ -1,8 +1,8 @@
-//! The command line, a file per subcommand. `--help` is its reference, a promise together with the exit codes.
+//! The command line, one file per subcommand. `--help` is its reference, and a promise together with the exit codes.
 //!
-//! `line` is the whole of it, and `parse` reads what was given. A subcommand answers with an exit code when it did its work,
-//! whatever came of it, and with an error when it could not; `exit` turns errors into exit codes, `plain`, `output` and `json`
-//! keep what was stored from steering a terminal.
+//! `line` is the whole of it, and `parse` reads it. A subcommand returns an exit code when it did its work, whatever the
+//! result, and an error when it could not. `exit` turns errors into exit codes; `plain`, `output` and `json` keep stored text
+//! from steering a terminal.
 
 mod line;
 

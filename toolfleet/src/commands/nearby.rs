@@ -1,4 +1,4 @@
-//! The fleet of a client command that was told no address: that of the nearest `.toolfleet/dev.json`.
+//! The fleet of a client command without an address: that of the nearest `.toolfleet/dev.json`.
 
 use std::{
     fs::{self, OpenOptions},
@@ -19,14 +19,14 @@ const BYTES_MAX: u64 = 64 * 1024;
 /// Far more than a process id has.
 const PID_BYTES_MAX: u64 = 32;
 
-/// The nearest fleet, and why nearer ones were passed over.
+/// The nearest fleet, and why nearer files were skipped.
 #[derive(Debug, Default)]
 pub(super) struct NearestFleet {
     pub(super) fleet: Option<(PathBuf, Result<DevState, DevEnded>)>,
     pub(super) passed_over: Vec<String>,
 }
 
-/// Looks in this folder and in those above it.
+/// Looks in this folder and in every folder above it.
 pub(super) fn nearest(here: &Path) -> NearestFleet {
     let mut found = NearestFleet::default();
     for folder in here.ancestors() {
@@ -57,9 +57,9 @@ pub(super) fn nearest(here: &Path) -> NearestFleet {
     found
 }
 
-/// What the file says; none when it is not there.
+/// The content of the file; `None` when it does not exist.
 fn read(data: &Path, file: &Path) -> Result<Option<DevState>, String> {
-    // Another user's `.toolfleet` may be a link to a folder of ours: what is asked about is the name.
+    // Another user's `.toolfleet` may be a link to a folder of ours, so the name itself is checked.
     match fs::symlink_metadata(data) {
         Ok(folder) if folder.is_dir() => trusted("its folder", &folder)?,
         Ok(_other) => return Err("its folder is no real folder".to_owned()),
@@ -73,9 +73,9 @@ fn read(data: &Path, file: &Path) -> Result<Option<DevState>, String> {
     state.map(Some).map_err(|reason| reason.to_string())
 }
 
-/// What a regular file of ours has, its first `bytes_max` bytes; none when it is not there.
+/// The first `bytes_max` bytes of a regular file of ours; `None` when it does not exist.
 fn content(file: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, String> {
-    // Opening a FIFO would wait for its writer, and a link leads to wherever its owner wants.
+    // Opening a FIFO would wait for its writer, and a link may lead anywhere.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW;
     let open = OpenOptions::new()
         .read(true)
@@ -86,7 +86,7 @@ fn content(file: &Path, bytes_max: u64) -> Result<Option<Vec<u8>>, String> {
         Err(reason) if is_absent(&reason) => return Ok(None),
         Err(reason) => return Err(reason.to_string()),
     };
-    // Of what is open: another may stand in its place by now.
+    // Of the open file: another file may have its name by now.
     let metadata = open.metadata().map_err(|reason| reason.to_string())?;
     if !metadata.is_file() {
         return Err("it is no regular file".to_owned());
@@ -106,7 +106,7 @@ fn is_absent(reason: &io::Error) -> bool {
     )
 }
 
-/// Another user who may write it could lead our arguments and results elsewhere.
+/// Another user with write access could lead our arguments and results elsewhere.
 fn trusted(what: &str, metadata: &fs::Metadata) -> Result<(), String> {
     if metadata.uid() != geteuid().as_raw() {
         return Err(format!("{what} belongs to another user"));
@@ -187,12 +187,12 @@ mod tests {
         assert!(nearest(&deep).passed_over[0].contains("its folder"));
     }
 
-    /// What is found here; a look that waits for a writer never ends, and fails here.
+    /// The fleet that is found here. A look that waits for a writer never ends, and fails here.
     fn found_in_time(here: &Path) -> NearestFleet {
         let (done, answer) = mpsc::channel();
         let here = here.to_path_buf();
         thread::spawn(move || {
-            // A test that waited too long has gone away.
+            // A test that waited too long is gone.
             done.send(nearest(&here)).unwrap_or_default();
         });
         answer

@@ -1,4 +1,4 @@
-//! What people see. Names, errors and results were written by strangers: nothing of it may steer a terminal.
+//! Output for people. Names, errors and results come from strangers, so none of it may steer a terminal.
 
 use std::{
     fmt::Write as _,
@@ -15,8 +15,8 @@ use super::{json, plain::plain};
 /// Standard output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OutputError {
-    /// Its reader went away, which is no failure of ours.
-    #[error("nobody reads the output")]
+    /// Its reader has closed it, which is no failure of ours.
+    #[error("the output was closed")]
     ReaderGone,
     /// A full disk, for example.
     #[error("write the output")]
@@ -50,9 +50,9 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<(), OutputError> {
     print(&json::compact(&text))
 }
 
-/// Says something on standard error that does not stop us.
+/// Prints a warning on standard error.
 pub(super) fn warn(text: &str) {
-    // Standard error may be closed, and we carry on all the same.
+    // Standard error may be closed; the command goes on all the same.
     writeln!(io::stderr(), "toolfleet: {}", plain(text)).unwrap_or_default();
 }
 

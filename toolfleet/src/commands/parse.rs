@@ -1,8 +1,8 @@
 //! Reading the command line.
 //!
-//! A client command that was told no address takes those of the fleet that is near (`nearby`), and only where neither an option
-//! nor the environment has any address: one of this fleet and one of another would be neither. So the command line is read
-//! twice, first without what is only needed where no `dev` is near.
+//! A client command without an address uses the addresses of a fleet that is near (`nearby`), but only if neither an option nor
+//! the environment has any address: a mixture of two fleets' addresses would be wrong. So the command line is read twice, first
+//! without the settings that are needed only where no `dev` is near.
 
 use std::{env, ffi::OsString};
 
@@ -20,18 +20,17 @@ use super::{
 };
 use crate::dev::DATA_FOLDER;
 
-/// Those that ask something of a fleet; the others make one.
+/// Commands that ask a fleet something; the others run one.
 const CLIENTS: [&str; 6] = ["bench", "call", "calls", "doctor", "tools", "workers"];
 const DATABASE: &str = "database_url";
 const NATS: &str = "nats_url";
 const TOOLS: &str = "tool_database_url";
 
-/// Reads the command line, and which servers it leads to; ends the process as clap does where it makes no sense, or asks for
-/// help.
+/// Reads the command line, and which servers it leads to. Ends the process as clap does where it is wrong or asks for help.
 ///
 /// # Errors
 ///
-/// A variable of the environment is not understood, or a client command has no address, and no `dev` that runs is near.
+/// A variable of the environment is not understood, or a client command has no address and no running `dev` is near.
 pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     let lenient = for_clients(Program::command(), &|arg| without_address(arg));
     let matches = read_line(lenient.clone(), arguments)?;
@@ -59,18 +58,18 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     Ok(parsed)
 }
 
-/// A command line, and what is to be said of it when something is wrong.
+/// A command line, and what messages about it need.
 #[derive(Debug)]
 pub struct Parsed {
     /// What to do.
     pub program: Program,
     /// Where it leads.
     pub servers: Servers,
-    /// How its settings were given.
+    /// Where its settings come from.
     pub named: Named,
 }
 
-/// A bench makes a fleet of its own, or is told of one.
+/// A bench starts a fleet of its own, or is told of one.
 fn one_fleet(bench: &ArgMatches) -> Result<(), UsageError> {
     let given = |id: &&str| bench.value_source(id) == Some(ValueSource::CommandLine);
     let other = [DATABASE, TOOLS, NATS, "prefix"].into_iter().find(given);
@@ -96,7 +95,7 @@ fn told(wanted: Wanted) -> anyhow::Result<(Command, Option<String>)> {
         output::warn(passed);
     }
     let Some((file, state)) = found.fleet else {
-        // Without a database nothing can be looked at; the bus has a usual place.
+        // Without a database nothing can be read; the bus has a default address.
         if wanted.database {
             let what = format!(
                 "no address is given: set DATABASE_URL or --database-url, or run it where `toolfleet dev` runs; \
@@ -117,12 +116,12 @@ fn told(wanted: Wanted) -> anyhow::Result<(Command, Option<String>)> {
         (DATABASE, state.database_url),
         (TOOLS, state.tool_database_url),
     ];
-    // clap keeps defaults for ever, and so does this process, which ends with its command.
+    // clap needs defaults that live for ever, and this process ends with its command.
     let known = known.map(|(id, url)| (id, &*Box::leak(url.into_boxed_str())));
     let command = for_clients(Program::command(), &|arg| {
         let url = known.iter().find(|(id, _)| arg.get_id() == *id);
         match url {
-            // It may have a password, which no help may show.
+            // It may contain a password, which no help may show.
             Some((_, url)) => {
                 let arg = arg.required(false).hide_default_value(true);
                 arg.default_value(*url)
@@ -133,14 +132,14 @@ fn told(wanted: Wanted) -> anyhow::Result<(Command, Option<String>)> {
     Ok((command, Some(file.display().to_string())))
 }
 
-/// Which addresses a command takes that was given none.
+/// Which addresses a command needs that was given none.
 struct Wanted {
     database: bool,
 }
 
 fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
     let (name, mut at) = matches.subcommand()?;
-    // A fleet of its own.
+    // It starts a fleet of its own.
     if !CLIENTS.contains(&name) || (name == "bench" && at.get_flag("dev")) {
         return None;
     }
@@ -152,7 +151,7 @@ fn wanted(lenient: &Command, matches: &ArgMatches) -> Option<Wanted> {
     let has = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
     let is_given = |id: &str| {
         let source = has(id).then(|| at.value_source(id)).flatten();
-        // What the environment gives is not this command's alone, and is looked at as a whole.
+        // The environment is not this command's alone, and is checked as a whole.
         source == Some(ValueSource::CommandLine)
     };
     let given = is_given(DATABASE) || is_given(NATS);
@@ -177,7 +176,7 @@ fn all_below(command: Command, change: &dyn Fn(Arg) -> Arg) -> Command {
         .mut_subcommands(|below| all_below(below, change))
 }
 
-/// An address that need not be given, and says where it is looked for.
+/// An optional address, whose help says where it is looked for.
 fn without_address(arg: Arg) -> Arg {
     if arg.get_id() != DATABASE && arg.get_id() != NATS {
         return arg;

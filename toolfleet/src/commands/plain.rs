@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// The text with everything that could move a cursor, colour, hide or turn around what stands beside it made visible.
+/// The text with every character made visible that could move a cursor, colour, hide or reverse other text.
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

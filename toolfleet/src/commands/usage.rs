@@ -1,4 +1,4 @@
-//! A command line that clap takes and that makes no sense all the same.
+//! A command line that clap accepts and that makes no sense.
 
 /// Arguments that do not make sense together, or in themselves.
 #[derive(Debug, thiserror::Error)]

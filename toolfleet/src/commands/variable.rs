@@ -1,10 +1,10 @@
-//! A variable of the environment whose value is not understood: bad configuration, where a bad flag is bad usage.
+//! A variable of the environment whose value is not understood: a configuration error, where a bad flag is a usage error.
 
 use std::error::Error as _;
 
 use clap::{Arg, Command, error::ContextKind, error::ContextValue, error::ErrorKind};
 
-/// Longest value that is shown.
+/// The most characters of a value that are shown.
 const SHOWN_MAX: usize = 60;
 
 /// What is wrong with a variable, and what to write.
@@ -12,7 +12,7 @@ const SHOWN_MAX: usize = 60;
 #[error("{0}")]
 pub(super) struct BadVariable(String);
 
-/// What to say of a variable, if the error is about one and not about a flag.
+/// The message for a variable, if the error is about one and not about a flag.
 pub(super) fn refusal(problem: &clap::Error, command: &Command) -> Option<BadVariable> {
     if !matches!(
         problem.kind(),
@@ -45,7 +45,7 @@ pub(super) fn refusal(problem: &clap::Error, command: &Command) -> Option<BadVar
     Some(BadVariable(format!("{variable} is {value:?}: {advice}")))
 }
 
-/// What to do about what a parser says.
+/// The advice for a parser's error.
 fn advice(why: &str) -> String {
     match why {
         "invalid digit found in string" | "cannot parse integer from empty string" => {
@@ -60,7 +60,7 @@ fn advice(why: &str) -> String {
     }
 }
 
-/// The variable of a flag, wherever it is.
+/// The variable of a flag of any command.
 fn variable(command: &Command, long: &str) -> Option<String> {
     let is_it = |arg: &&Arg| arg.get_long() == Some(long) && arg.get_env().is_some();
     let own = command.get_arguments().find(is_it).and_then(Arg::get_env);

@@ -1,4 +1,4 @@
-//! Flags that take a word of a closed list, a name, or a sentence.
+//! Flags whose value is a word of a list, a name, or a sentence.
 
 use std::{fmt::Debug, str::FromStr};
 
@@ -20,7 +20,7 @@ where
 /// Reads a person's name, for the history.
 pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        // An empty USER is as good as none.
+        // An empty USER counts as none.
         Ok("cli".to_owned())
     } else if text.chars().count() <= 128 && !text.chars().any(char::is_control) {
         Ok(text.to_owned())

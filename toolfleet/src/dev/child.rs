@@ -1,4 +1,4 @@
-//! A dispatcher or worker of ours: this program again, in a process of its own.
+//! A dispatcher or worker of a `dev`: this program again, in a process of its own.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -19,7 +19,7 @@ use crate::servers::{
     process::{self, Ending, Launch, Process},
 };
 
-/// How long a worker finishes what it runs when it is told to stop.
+/// How long a worker may finish what it runs when it is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Longer than a drain and the end of the tool processes after it.
 const ENDING: Ending = Ending {
@@ -27,23 +27,23 @@ const ENDING: Ending = Ending {
     grace: Duration::from_secs(15),
     at_once: Signal::SIGKILL,
 };
-/// A predecessor's child drains because its pipe is closed; it is not waited for as long.
+/// A predecessor's child drains because its pipe is closed; it gets less time.
 const ORPHAN: Ending = Ending {
     grace: Duration::from_secs(5),
     ..ENDING
 };
 
-/// How one of them is started, each time in the same way.
+/// How one of them is started, the same way each time.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildSpec {
     pub(crate) role: Role,
     pub(crate) program: PathBuf,
     pub(crate) http_port: u16,
-    /// What it names itself with.
+    /// The id with which it identifies itself.
     pub(crate) instance: Uuid,
     pub(crate) nats_url: String,
     pub(crate) database_url: String,
-    /// The same as sql tools reach it; for workers.
+    /// The same for sql tools; for workers.
     pub(crate) tool_database_url: String,
     pub(crate) concurrency: u32,
     pub(crate) secrets: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// How it is told that it is the one.
+    /// How `ready` recognises it.
     pub(crate) fn awaited(&self) -> Awaited {
         Awaited {
             role: self.role,
@@ -104,10 +104,10 @@ impl ChildSpec {
     }
 }
 
-/// Ends what a killed predecessor's `dev.json` names and still runs.
+/// Ends the processes that a killed predecessor's `dev.json` names and that still run.
 ///
-/// A pid may have been given to another program since: a process of ours carries the database's URL, whose password
-/// no other program knows. Where the environment of a process cannot be read, the closed pipe has to do.
+/// A pid may belong to another program by now. A process of ours has the database's URL in its environment, with a password
+/// that no other program knows. Where the environment of a process cannot be read, it ends by its closed pipe.
 pub(crate) async fn end_orphans(left: &DevState) -> anyhow::Result<()> {
     let marker = format!("DATABASE_URL={}", left.database_url);
     let is_ours = |pid: u32| {

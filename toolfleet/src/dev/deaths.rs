@@ -1,6 +1,6 @@
-//! Dead workers: reported at once, and fenced as soon as their locks prove that nothing they started lives.
+//! Dead workers: reported at once, and fenced as soon as their locks prove that none of their processes lives.
 //!
-//! A report may fail because Postgres is being started again at that moment; it is repeated, and nothing waits for it.
+//! A report may fail because Postgres is being restarted at that moment. It is repeated, and nothing waits for it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{hooks::DevHooks, screen::Screen};
 
-/// The way to report; every clone must be gone before [`Reporter::finish`] ends.
+/// Takes reports; every clone must be dropped before [`Reporter::finish`] ends.
 #[derive(Clone)]
 pub(crate) struct Deaths(mpsc::Sender<u32>);
 
@@ -34,7 +34,7 @@ impl Deaths {
     }
 }
 
-/// The one who passes the reports on.
+/// Passes the reports on.
 pub(crate) struct Reporter(JoinSet<()>);
 
 const WAITING_MAX: usize = 256;
@@ -43,13 +43,13 @@ const RECORD_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often a lock is tried.
 const LOOK: Duration = Duration::from_millis(200);
-/// When a person is told that something of a dead worker lives on: its guards end a tool in far less.
+/// When a person is told that a process of a dead worker lives on: its guards end a tool in far less.
 const FENCED_SOON: Duration = Duration::from_secs(10);
-/// When the look for locks ends.
+/// When it stops trying the locks.
 const FENCED_EVER: Duration = Duration::from_secs(600);
 
 impl Reporter {
-    /// `state_dir` is where the workers have their locks.
+    /// `state_dir`: the folder with the workers' locks.
     pub(crate) fn start(
         database_url: String,
         state_dir: StateDir,
@@ -79,7 +79,7 @@ impl Reporter {
     }
 }
 
-/// A worker whose death is reported, and of which something may still live.
+/// A worker whose death is reported, and of which a process may still live.
 struct Unproven {
     worker: WorkerId,
     pid: u32,
@@ -147,7 +147,7 @@ impl Undertaker {
         }
     }
 
-    /// Looks at every lock once.
+    /// Tries every lock once.
     async fn fence(&mut self) {
         for mut dead in std::mem::take(&mut self.unproven) {
             let pid = dead.pid;
@@ -174,7 +174,7 @@ impl Undertaker {
         }
     }
 
-    /// True when there is nothing to do any more: it is fenced, or there is no lock that could prove anything.
+    /// True when nothing is left to do: it is fenced, or there is no lock that could prove anything.
     async fn prove(&self, worker: WorkerId) -> anyhow::Result<bool> {
         let Some(proof) = self.state_dir.prove_gone(worker)? else {
             let there: Result<Vec<WorkerId>, FencingError> = self.state_dir.workers();

@@ -1,4 +1,4 @@
-//! The two servers of a `dev`: started on their ports, and again on the same ones.
+//! The two servers of a `dev`: started on their ports, and restarted on the same ones.
 
 use std::path::PathBuf;
 
@@ -13,18 +13,18 @@ use crate::servers::{
     Nats, NatsOptions, Postgres, PostgresOptions, ServerError, nats::MAX_PAYLOAD, process::Process,
 };
 
-/// Both, up, and how each is started again.
+/// Both servers, and how each is restarted.
 pub(super) struct Engines {
     pub(super) postgres: Postgres,
     pub(super) nats: Nats,
     pub(super) postgres_options: PostgresOptions,
     pub(super) nats_options: NatsOptions,
-    /// What their person should know.
+    /// Notes for the person.
     pub(super) notes: Vec<String>,
 }
 
 impl Engines {
-    /// Starts both at once, on the ports that were asked for, or on those of the last run.
+    /// Starts both at once, on the ports that the options name, or on those of the last run.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Engines {
     }
 }
 
-/// Where another program took the port after we had looked, a free one will do, unless that one was asked for.
+/// If another program took the port meanwhile, a free one is taken, unless an option named this one.
 async fn start_postgres(
     options: &PostgresOptions,
     may_move: bool,
@@ -99,12 +99,12 @@ async fn start_nats(options: &NatsOptions, may_move: bool) -> Result<Nats, Serve
     }
 }
 
-/// What its log says, in a sentence.
+/// What the server's log says, in a sentence.
 fn taken(option: &'static str, port: Option<u16>, problem: ServerError) -> ServerError {
     port.map_or(problem, |port| ServerError::PortTaken { option, port })
 }
 
-/// Never creates a cluster: a new one has another password, and nothing of what was promised to be kept.
+/// Never creates a cluster: a new one would have another password and none of the kept data.
 pub(super) async fn restart_postgres(options: PostgresOptions) -> anyhow::Result<Process> {
     let data: PathBuf = options.data.clone();
     ensure!(

@@ -1,4 +1,4 @@
-//! Keeping one process alive: it dies, everybody is told, it is started again a little later.
+//! Keeps one process alive: when it dies, that is recorded, and it is started again a little later.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ impl Tier {
         self.keepers.spawn(keeper.run(first));
     }
 
-    /// Stops them all and waits until they are gone; bounded by the grace of each.
+    /// Stops all of them and waits until they are gone; bounded by the grace of each.
     pub(crate) async fn stop(&mut self) {
         self.stop.cancel();
         while let Some(ended) = self.keepers.join_next().await {
@@ -56,12 +56,12 @@ impl Tier {
     }
 }
 
-/// What a keeper tells about its process, and what tells it to be quick.
+/// What a keeper reports to, and the signal to hurry.
 #[derive(Clone)]
 pub(crate) struct Around {
     pub(crate) board: Arc<Board>,
     pub(crate) screen: Screen,
-    /// Where a death must be reported; only workers hold calls.
+    /// Takes reports of deaths; only workers hold calls.
     pub(crate) deaths: Option<Deaths>,
     pub(crate) hurry: CancellationToken,
 }
@@ -102,7 +102,7 @@ impl Keeper {
             self.around.screen.line(&format!(
                 "{role} (pid {pid}) ended: {how}; it is started again in {wait:?}"
             ));
-            // Until everything is up, the start itself says so and fails.
+            // Until everything is up, the start itself reports a death and fails.
             if self.around.board.is_published() && is_said(short_lives) {
                 self.around.screen.line(&format!(
                     "{role} has ended {short_lives} times right after its start; its log {} says:\n{}",
@@ -157,12 +157,12 @@ impl Keeper {
     }
 }
 
-/// Which deaths in a row are said with their reason: the third, and then one in a while.
+/// Which deaths in a row are reported with their reason: the third, and then one in a while.
 const fn is_said(short_lives: u32) -> bool {
     short_lives == 3 || (short_lives > 3 && short_lives.is_multiple_of(20))
 }
 
-/// How long to wait before the next start: doubling, and short again after a life of some length.
+/// The pause before the next start: it doubles, and is short again after a longer life.
 struct Pause {
     next: Duration,
 }

@@ -1,4 +1,4 @@
-//! Where `dev` keeps what.
+//! The files of a `dev`.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Layout {
                     .mode(0o700)
                     .create(data.join(private))?;
             }
-            // It stands in a project, as a rule, and passwords and a database are nothing to commit.
+            // The folder is usually in a project, and passwords and a database must not be committed.
             let ignore = data.join(".gitignore");
             if !ignore.exists() {
                 std::fs::write(ignore, "*\n")?;

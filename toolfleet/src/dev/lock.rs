@@ -1,4 +1,4 @@
-//! One `dev` per data folder: a lock that the kernel releases when we end, however we end.
+//! One `dev` per data folder: a lock that the kernel releases when this process ends, however it ends.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,4 +1,4 @@
-//! Logs that do not fill the disk: each file and its predecessor, both bounded.
+//! Bounded logs: each file and its predecessor.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,8 +14,8 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// Moves the content of each log that has grown too long to `<name>.log.1`; runs until it is dropped.
 ///
-/// The writers keep their open file and append, so it is emptied, not replaced; what is written between the copy
-/// and the emptying is lost.
+/// The writers keep their file open and append, so it is emptied, not replaced. Lines that are written between the copy and the
+/// emptying are lost.
 pub(crate) async fn keep_small(folder: PathBuf) {
     loop {
         if let Err(reason) = shorten(&folder, BYTES_MAX) {

@@ -1,12 +1,15 @@
 //! Everything for one person: a private Postgres and nats-server, a dispatcher, workers, tools.
 //!
-//! Start: lock → leftovers of a killed predecessor → Postgres and NATS → migrations → deaths of the predecessor's
-//! workers → tools → dispatchers → workers → `dev.json`. Stop is the reverse.
-//! Ports and passwords are those of the last run (`ports`, `private`); `ways` is how people and their programs get in.
-//! `running` is all of it, and each part has a file.
-//! Dispatchers and workers are this same program in processes of their own; whatever dies is started again
-//! (`keep`), on the same port, and `dev.json` follows; a dead worker is reported and fenced (`deaths`). They end by themselves when we are killed: their standard
-//! input is a pipe whose other end is ours. The two servers do not, so the next `dev` on the same data ends them.
+//! Start: lock → leftovers of a killed predecessor → Postgres and NATS → migrations → deaths of the predecessor's workers →
+//! tools → dispatchers → workers → `dev.json`. Stop is the reverse.
+//!
+//! Ports and passwords are those of the last run (`ports`, `private`); `ways` prints the addresses for people and their
+//! programs. `running` is all of it, and each part has a file.
+//!
+//! Dispatchers and workers are this same program in processes of their own. A process that dies is started again (`keep`), on
+//! the same port, and `dev.json` is rewritten; a dead worker is reported and fenced (`deaths`). They end by themselves when
+//! this process is killed: their standard input is a pipe whose other end it holds. The two servers do not, so the next `dev`
+//! on the same data ends them.
 
 mod hooks;
 mod layout;
@@ -54,11 +57,11 @@ pub(crate) use self::{ready::is_ready, ways::FOUND as DATA_FOLDER};
 
 /// Runs until `shutdown`, then stops everything in order; leaves no process behind.
 ///
-/// A further Ctrl-C or SIGTERM after `shutdown` stops everything at once. A vanished terminal counts as `shutdown`.
+/// A further Ctrl-C or SIGTERM after `shutdown` stops everything at once. A closed terminal counts as `shutdown`.
 ///
 /// # Errors
 ///
-/// Something could not be started; whatever was running is stopped again.
+/// Something could not be started; everything that ran is stopped again.
 pub async fn run(
     options: DevOptions,
     hooks: DevHooks,
@@ -105,7 +108,7 @@ async fn live(
     Ok(())
 }
 
-/// Waits until the terminal goes away; for ever under `nohup`, which asks to outlive it.
+/// Waits until the terminal is closed; for ever under `nohup`, which asks to outlive it.
 async fn terminal_gone() -> anyhow::Result<()> {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

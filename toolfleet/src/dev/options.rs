@@ -1,4 +1,4 @@
-//! What `toolfleet dev` is told.
+//! The flags of `toolfleet dev`.
 
 use std::path::PathBuf;
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::private;
 use crate::servers::{ServerError, free_ports};
 
-/// What the first run on a data folder tries. They lie below the range of outgoing connections, and are not the usual ports
-/// of these servers: a program that was told no address must not find a `dev` by accident.
+/// The ports that the first run on a data folder tries. They are below the range of outgoing connections, and are not the usual
+/// ports of these servers: a program without an address must not find a `dev` by accident.
 const FIRST: Ports = Ports {
     nats_port: 14_222,
     postgres_port: 15_432,
@@ -28,7 +28,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// What the last run wrote down, or what a first run tries; a file that makes no sense is as good as none.
+    /// The ports of the last run, or those that a first run tries; an unreadable file counts as none.
     pub(super) fn kept(file: &Path) -> (Self, IsKept) {
         let read = fs::read(file).ok();
         let kept = read.and_then(|text| serde_json::from_slice(&text).ok());
@@ -47,24 +47,24 @@ impl Ports {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IsKept(bool);
 
-/// The port that a server is to take.
+/// The port for a server.
 #[derive(Debug)]
 pub(super) struct Choice {
     pub(super) port: u16,
-    /// Whether another one would do as well.
+    /// Whether another port may be taken instead.
     pub(super) may_move: bool,
-    /// What its person should know: it is not where it was.
+    /// A note for the person: the port has changed.
     pub(super) note: Option<String>,
-    /// Keeps the port from others until its server is started.
+    /// Keeps other programs from the port until its server is started.
     held: Option<TcpListener>,
 }
 
 impl Choice {
-    /// The port that was asked for; a free one for 0; else the one before, or a free one where that is taken.
+    /// The port that the option names; a free one for 0; without an option the last one, or a free one where that is taken.
     ///
     /// # Errors
     ///
-    /// No port is free, or not the one that was asked for.
+    /// No port is free, or the named one is not.
     pub(super) fn of(
         server: &str,
         option: &'static str,
@@ -97,13 +97,13 @@ impl Choice {
         })
     }
 
-    /// Lets its server have it.
+    /// Frees the port for its server.
     pub(super) fn release(&mut self) {
         self.held = None;
     }
 }
 
-/// Keeps a port from others. What else is wrong with it, its server will say.
+/// Binds a port to keep it. Any other problem with the port, its server will report.
 fn hold(option: &'static str, port: u16) -> Result<Option<TcpListener>, ServerError> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Ok(held) => Ok(Some(held)),
@@ -117,7 +117,7 @@ fn hold(option: &'static str, port: u16) -> Result<Option<TcpListener>, ServerEr
     }
 }
 
-/// What is said of a server that is not where it was.
+/// The note about a server whose port has changed.
 pub(super) fn moved(server: &str, before: u16, now: u16) -> String {
     format!("port {before} is taken by another program: {server} is on port {now} from now on")
 }
@@ -151,7 +151,7 @@ mod tests {
             refused.contains("--nats-port") && refused.contains(&taken_port.to_string()),
             "{refused}"
         );
-        // A first run was nowhere before.
+        // A first run had no ports before.
         let first = Choice::of("NATS", "--nats-port", None, taken_port, IsKept(false)).unwrap();
         assert!(first.note.is_none());
     }

@@ -9,11 +9,11 @@ use std::{
 
 use uuid::Uuid;
 
-/// Replaces the file, with mode 0600. Readers see the old content or the new, also after a power cut.
+/// Replaces the file, with mode 0600. Readers see the old content or the new, also after a power failure.
 pub(super) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     let mut next = file.as_os_str().to_owned();
     next.push(".new");
-    // One that was left by a crash may have another mode.
+    // A file that a crash left may have another mode.
     match fs::remove_file(&next) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(reason),
         _ => {}
@@ -30,14 +30,14 @@ pub(super) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// The password in this file; a new one, 32 hexadecimal digits, where there is none yet.
+/// The password in this file; where there is none, a new one of 32 hexadecimal digits.
 pub(super) fn password(file: &Path) -> io::Result<String> {
     let kept = match fs::read_to_string(file) {
         Ok(text) => Some(text.trim().to_owned()),
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => None,
         Err(reason) => return Err(reason),
     };
-    // It becomes a part of SQL and of a URL.
+    // It becomes part of SQL and of a URL.
     let is_one = |text: &String| text.len() >= 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
     if let Some(kept) = kept.filter(is_one) {
         return Ok(kept);
@@ -47,8 +47,8 @@ pub(super) fn password(file: &Path) -> io::Result<String> {
     Ok(new)
 }
 
-/// Takes the right to write from the group and from others, whatever the umask left them: client commands believe nothing that
-/// another user could have written.
+/// Takes write access from the group and from others, whatever the umask left: client commands trust no file that another user
+/// could have written.
 pub(super) fn only_ours_to_write(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,4 +1,4 @@
-//! Waiting until dispatchers and workers say that they are ready.
+//! Waits until dispatchers and workers report that they are ready.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::state::{Board, Role};
 use crate::servers::process;
 
-/// How long everything together may take to get ready.
+/// How long all of them together may take to be ready.
 const READY_MAX: Duration = Duration::from_secs(30);
 /// A process that has ended this often before it was ready will not get ready.
 const DEATHS_MAX: u32 = 3;
@@ -25,11 +25,11 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Awaited {
     pub(crate) role: Role,
     pub(crate) address: SocketAddr,
-    /// What it was told to name itself with.
+    /// The id with which it identifies itself.
     pub(crate) instance: Uuid,
 }
 
-/// Waits until each of them answers at `/readyz` that it is ready, and that it is the one.
+/// Waits until each answers at `/readyz` that it is ready, with its own id.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub(crate) async fn wait_for_all(
     Ok(())
 }
 
-/// Whether the process of this name answers at `/readyz` that it is ready; others may listen there, too.
+/// Whether the process with this id answers at `/readyz` that it is ready; another program may listen there.
 pub(crate) async fn is_ready(address: SocketAddr, instance: Uuid) -> bool {
     let answer = timeout(Duration::from_secs(2), head(address)).await;
     matches!(answer, Ok(Ok(head)) if says_ready(&head, instance))
@@ -83,7 +83,7 @@ fn says_ready(head: &str, instance: Uuid) -> bool {
         })
 }
 
-/// The beginning of the answer: its headers are a few lines.
+/// The head of the answer: a few lines.
 async fn head(address: SocketAddr) -> std::io::Result<String> {
     let mut connection = TcpStream::connect(address).await?;
     let request = format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The running whole: started in order, kept alive, stopped in the reverse order.
+//! A whole `dev`: started in order, kept alive, stopped in the reverse order.
 
 use std::{
     path::PathBuf,
@@ -30,14 +30,14 @@ use super::{
     tools::ToolFolder,
     ways::Ways,
 };
-use crate::servers::{self, Nats, Postgres, find::Ground, free_ports};
+use crate::servers::{self, Nats, Postgres, find::SearchPaths, free_ports};
 
 /// How long the migrations may take.
 const MIGRATE_MAX: Duration = Duration::from_secs(300);
 /// How long the last dead workers may take to be reported and fenced when everything stops.
 const REPORTS_MAX: Duration = Duration::from_secs(3);
 
-/// Everything, up and kept alive. Stop it with [`Dev::stop`]: dropping it only sends signals and does not wait.
+/// Everything that runs, kept alive. Stop it with [`Dev::stop`]: dropping it only sends signals and does not wait.
 pub struct Dev {
     layout: Layout,
     screen: Screen,
@@ -58,11 +58,11 @@ pub struct Dev {
 }
 
 impl Dev {
-    /// Starts everything and waits until it is ready; none when `stop` came first.
+    /// Starts everything and waits until it is ready; `None` when `stop` came first.
     ///
     /// # Errors
     ///
-    /// Something does not start; whatever was running is stopped again.
+    /// Something does not start; everything that ran is stopped again.
     pub async fn start(
         options: &DevOptions,
         hooks: DevHooks,
@@ -110,12 +110,12 @@ impl Dev {
         }
     }
 
-    /// Where everything is and who runs it at this moment; what `dev.json` says.
+    /// The addresses and the pids of this moment, as in `dev.json`.
     pub fn state(&self) -> DevState {
         self.board.state()
     }
 
-    /// What a person wants to know once it is up.
+    /// Lines for the person, once everything is up.
     pub fn summary(&self) -> Vec<String> {
         let state = self.state();
         let data = self.layout.path();
@@ -216,7 +216,7 @@ impl Dev {
         self.board.publish().context("write dev.json")
     }
 
-    /// Writes down what the next run begins with, and the ways in.
+    /// Writes the files for the next run, and the addresses.
     fn keep_ways(&self) -> anyhow::Result<()> {
         let state = self.state();
         let data = self.layout.path();
@@ -232,13 +232,13 @@ impl Dev {
         write().with_context(|| format!("write down ports and ways in {}", data.display()))
     }
 
-    /// Ends what a killed predecessor left running; what it had written down is what is left of it.
+    /// Ends what a killed predecessor left running; returns what its `dev.json` said.
     async fn clear_leftovers(&self) -> anyhow::Result<Option<DevState>> {
         let (file, aside) = (
             self.layout.at("dev.json"),
             self.layout.at("dev.json.previous"),
         );
-        // Out of the way at once, so that client commands do not take it for ours; kept until its workers' deaths are reported.
+        // Renamed at once, so that client commands do not take it for this one's; kept until its workers' deaths are reported.
         if file.exists() {
             std::fs::rename(&file, &aside).context("put the previous dev.json aside")?;
         }
@@ -253,7 +253,7 @@ impl Dev {
         Ok(left)
     }
 
-    /// Ends servers on this data without a `dev`; what they were, for people.
+    /// Ends servers on this data without a `dev`; returns lines about them for the person.
     async fn end_servers(&self) -> anyhow::Result<Vec<String>> {
         let (store, data) = (self.layout.at("nats"), self.layout.at("postgres"));
         let (nats, postgres) =
@@ -278,7 +278,7 @@ impl Dev {
             notes,
         } = Engines::start(&self.layout, options, kept).await?;
         self.notes.extend(notes);
-        self.postgres_bin = servers::find::postgres_bin(&Ground::of_this_process())
+        self.postgres_bin = servers::find::postgres_bin(&SearchPaths::of_this_process())
             .await
             .ok();
         let (database_url, nats_url) = (postgres.url(), nats.url());
@@ -307,7 +307,7 @@ impl Dev {
         Ok((database_url, nats_url, deaths))
     }
 
-    /// Its workers are gone: ended by us, or not among the living when we looked.
+    /// Its workers are gone: this process ended them, or they did not run any more.
     fn report_predecessors(&self, left: Option<DevState>, deaths: &Deaths) -> anyhow::Result<()> {
         let Some(left) = left else { return Ok(()) };
         left.worker_pids

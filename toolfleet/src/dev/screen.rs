@@ -1,11 +1,11 @@
-//! Where `dev` prints.
+//! The output of `dev`.
 
 use std::{
     io::Write,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Where `dev` prints. A reader who went away does not stop it.
+/// The output of `dev`. A reader that closes it does not stop `dev`.
 #[derive(Clone)]
 pub struct Screen(Arc<Mutex<dyn Write + Send>>);
 
@@ -17,7 +17,7 @@ impl Screen {
 
     pub(crate) fn line(&self, text: &str) {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The reader of our output may be gone; the fleet lives on.
+        // The reader may have closed it; the fleet lives on.
         let _written = writeln!(writer, "{text}").and_then(|()| writer.flush());
     }
 }

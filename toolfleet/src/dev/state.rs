@@ -1,4 +1,4 @@
-//! `dev.json`: where everything is and who runs it, for scripts. Replaced as a whole on every change.
+//! `dev.json`: the addresses and pids of a `dev`, for scripts. Replaced as a whole on every change.
 
 use std::{
     collections::BTreeMap,
@@ -14,11 +14,11 @@ use super::private;
 /// The content of `dev.json`: a promise to scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DevState {
-    /// Where clients of the bus connect.
+    /// The address for clients of the bus.
     pub nats_url: String,
-    /// Where the history is, password included: hence the file's mode 0600.
+    /// The address of the database with its password; hence the file's mode 0600.
     pub database_url: String,
-    /// The same as sql tools reach it: by a role that may not touch the history.
+    /// The same for sql tools, with a role that may not touch the history.
     #[serde(default)]
     pub tool_database_url: String,
     /// `/healthz`, `/readyz` and `/metrics` of the first dispatcher.
@@ -27,9 +27,9 @@ pub struct DevState {
     pub dispatcher_pids: Vec<u32>,
     /// The workers that run.
     pub worker_pids: Vec<u32>,
-    /// The nats-server, unless it is being started again.
+    /// The nats-server, unless it is being restarted.
     pub nats_pid: Option<u32>,
-    /// The postmaster, unless it is being started again.
+    /// The postmaster, unless it is being restarted.
     pub postgres_pid: Option<u32>,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Where everything is.
+/// The addresses.
 #[derive(Debug)]
 pub(crate) struct Urls {
     pub(crate) nats: String,
@@ -70,7 +70,7 @@ pub(crate) struct Urls {
     pub(crate) http: String,
 }
 
-/// Who runs at the moment, and the file that tells it once everything is up.
+/// The pids of this moment, and the file with them once everything is up.
 #[derive(Debug)]
 pub(crate) struct Board {
     file: PathBuf,
@@ -94,7 +94,7 @@ impl Board {
         }
     }
 
-    /// Sets the URLs; they stay the same from then on.
+    /// Sets the addresses; they do not change after that.
     pub(crate) fn locate(&self, urls: Urls) {
         self.lock().urls = DevState {
             nats_url: urls.nats,
@@ -118,7 +118,7 @@ impl Board {
         self.write(&inner)
     }
 
-    /// How often this one has ended so far.
+    /// How often this process has ended so far.
     pub(crate) fn deaths(&self, role: Role) -> u32 {
         self.lock().deaths.get(&role).copied().unwrap_or_default()
     }
@@ -181,7 +181,7 @@ impl Inner {
     }
 }
 
-/// What a predecessor left; none when it stopped cleanly or the file makes no sense.
+/// What a predecessor left; `None` when it stopped cleanly or the file is unreadable.
 pub(crate) fn read(file: &Path) -> Option<DevState> {
     serde_json::from_slice(&fs::read(file).ok()?).ok()
 }

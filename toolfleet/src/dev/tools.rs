@@ -1,4 +1,4 @@
-//! The folder of tool manifests: what is new or changed is applied, what is wrong is shown, the rest goes on.
+//! The folder of tool manifests: a new or changed file is applied, a wrong one is reported, and the others go on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,42 +16,42 @@ use tokio::time::{sleep, timeout};
 
 use super::{hooks::DevHooks, screen::Screen};
 
-/// Files beyond these bounds are no manifests.
+/// Larger files are no manifests, and further files are not read.
 const FILES_MAX: usize = 1_000;
 const BYTES_MAX: u64 = 1024 * 1024;
 /// How long one file may take to be applied.
 const APPLY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
-/// A file that failed may have failed for a passing reason: it is tried again every so many polls.
+/// A file may fail for a reason that passes: it is tried again every so many polls.
 const RETRY_POLLS: u32 = 10;
 
 /// A watched folder.
 pub(crate) struct ToolFolder {
     folder: PathBuf,
     database_url: String,
-    /// Of the fleet that is told; none before its dispatchers are up, which read all tools when they start.
+    /// The fleet to tell; `None` before its dispatchers are up, which read all tools when they start.
     nats_url: Option<String>,
     hooks: DevHooks,
     screen: Screen,
     seen: BTreeMap<PathBuf, FileState>,
     applied: BTreeSet<PathBuf>,
-    /// Files that are not applied as they stand, with what was last said about them.
+    /// Files whose present content is not applied, with the last message about them.
     failing: BTreeMap<PathBuf, String>,
-    /// What was last said about the folder.
+    /// The last message about the folder.
     said: Option<String>,
 }
 
-/// What is remembered of a file.
+/// The state of a file.
 struct FileState {
     stamp: Stamp,
-    /// It looked the same twice: it is not being written.
+    /// It looked the same twice, so it is not being written.
     settled: bool,
     hash: Option<[u8; 32]>,
     /// The tool in it, if it is a manifest.
     tool: Option<ToolName>,
 }
 
-/// What changes with every write, in whatever way an editor writes.
+/// Changes with every write, however an editor writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -80,7 +80,7 @@ impl ToolFolder {
         }
     }
 
-    /// Applies every file that is there.
+    /// Applies every file.
     pub(crate) async fn apply_all(&mut self) {
         // The first look sees the files, the second finds them settled.
         let mut found = self.look();
@@ -101,7 +101,7 @@ impl ToolFolder {
         )
     }
 
-    /// Applies what changes, and tells the fleet at this NATS server; runs until it is dropped.
+    /// Applies changes, and tells the fleet at this NATS server; runs until it is dropped.
     pub(crate) async fn watch(mut self, nats_url: String) {
         self.nats_url = Some(nats_url);
         for poll in 1_u32.. {
@@ -142,7 +142,7 @@ impl ToolFolder {
             .collect()
     }
 
-    /// Takes note of how a file looks now; true when it is settled with a content not seen before.
+    /// Records how a file looks now; true when it is settled with a new content.
     fn is_new(&mut self, path: &Path, stamp: Stamp) -> bool {
         let Some(seen) = self.seen.get_mut(path).filter(|seen| seen.stamp == stamp) else {
             let before = self.seen.remove(path);
@@ -161,7 +161,7 @@ impl ToolFolder {
         if std::mem::replace(&mut seen.settled, true) {
             return false;
         }
-        // Applying an unreadable file tells its person why.
+        // Applying an unreadable file reports the reason.
         let hash = hash(path).ok();
         let is_new = hash.is_none() || seen.hash != hash;
         if is_new {
@@ -190,7 +190,7 @@ impl ToolFolder {
         }
     }
 
-    /// Applies these files; again and again while it helps, because one may need another to be there first.
+    /// Applies these files; again while one succeeds, because one may need another.
     async fn apply(&mut self, mut pending: BTreeSet<PathBuf>) {
         let mut problems = BTreeMap::new();
         loop {
@@ -248,7 +248,7 @@ impl ToolFolder {
         }
     }
 
-    /// Another file has the same tool: which of them is meant, only their person knows.
+    /// Another file has the same tool: only the person knows which of them is meant.
     fn twin(&self, path: &Path) -> Option<ManifestProblem> {
         let tool = self.seen.get(path)?.tool.as_ref()?;
         let (other, _) = self
@@ -266,7 +266,7 @@ impl ToolFolder {
     }
 }
 
-/// The manifests of a folder, hidden files left out: editors keep their drafts there.
+/// The manifests of a folder, without hidden files: editors keep drafts there.
 fn manifests(folder: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     let is_manifest = |path: &Path| {
         let known = path
@@ -277,7 +277,7 @@ fn manifests(folder: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        // A file may go between the listing and this look at it.
+        // A file may be removed between the listing and this.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -320,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// Applies what is text, after what it needs: `needs: <file>` must have been applied before.
+    /// Applies every text after those that it needs: `needs: <file>` must have been applied before.
     static APPLIED: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
     fn hooks() -> DevHooks {
@@ -461,7 +461,7 @@ mod tests {
         tools.apply(waiting).await;
         assert_eq!(paper.take(), "tools: b.yaml: version of 10 bytes\n");
 
-        // What was applied stays, and a copy of it is not.
+        // The applied file keeps its tool, and a copy of it is not applied.
         write("c.yaml", "tool: look");
         assert!(tools.look().is_empty());
         let found = tools.look();

@@ -1,6 +1,6 @@
-//! Ways into a running `dev` for people and their programs: lines to copy, and the private files behind them.
+//! The addresses of a running `dev` for people and their programs: lines to copy, and the private files behind them.
 //!
-//! No line has a password: `pgpass` and `env`, which only their owner may read, have it instead.
+//! No line contains a password: `pgpass` and `env`, which only their owner may read, contain it.
 
 use std::{
     env, io,
@@ -9,14 +9,14 @@ use std::{
 
 use super::{private, state::DevState};
 
-/// The way to `psql` without a password on the command line or on the screen.
+/// For `psql` without a password on the command line or on the screen.
 const PGPASS: &str = "pgpass";
 /// Addresses for programs that read them from the environment.
 const ENV: &str = "env";
 /// The name of a data folder that client commands find by themselves.
 pub(crate) const FOUND: &str = ".toolfleet";
 
-/// Where they are kept, and what they lead to.
+/// The folder for them, and the addresses.
 #[derive(Debug)]
 pub(super) struct Ways<'a> {
     data: &'a Path,
@@ -25,13 +25,13 @@ pub(super) struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// `postgres_bin` has a `psql` where the `PATH` has none.
+    /// `postgres_bin` is used for `psql` where the `PATH` has none.
     pub(super) fn new(data: &'a Path, state: &'a DevState, postgres_bin: Option<&Path>) -> Self {
         let psql = psql(env::var_os("PATH").as_deref(), postgres_bin);
         Self { data, state, psql }
     }
 
-    /// Writes the files; they hold until the next run, which begins with the same ports and passwords.
+    /// Writes the files. They stay valid in the next run, which uses the same ports and passwords.
     pub(super) fn write(&self) -> io::Result<()> {
         let logins = [&self.state.database_url, &self.state.tool_database_url];
         let pgpass: String = logins
@@ -49,7 +49,7 @@ impl<'a> Ways<'a> {
         private::replace(&self.data.join(ENV), lines.concat().as_bytes())
     }
 
-    /// What to copy, each with what it is for.
+    /// The lines to copy, each with its purpose.
     pub(super) fn lines(&self) -> Vec<String> {
         let (nats, http) = (&self.state.nats_url, &self.state.http_url);
         let env = quoted(&self.data.join(ENV));
@@ -107,7 +107,7 @@ impl<'a> Login<'a> {
     }
 }
 
-/// `psql` where a shell finds it, else with its folder.
+/// `psql` if the shell finds it, else with its folder.
 fn psql(path: Option<&std::ffi::OsStr>, postgres_bin: Option<&Path>) -> String {
     let mut on_path = path.into_iter().flat_map(env::split_paths);
     let beside: Option<PathBuf> = postgres_bin.map(|bin| bin.join("psql"));
@@ -117,7 +117,7 @@ fn psql(path: Option<&std::ffi::OsStr>, postgres_bin: Option<&Path>) -> String {
     }
 }
 
-/// The path as a shell reads it.
+/// The path in the form of a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);

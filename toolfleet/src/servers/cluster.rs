@@ -1,4 +1,4 @@
-//! Creating a cluster of Postgres, with the password that is its only way in.
+//! Creates a cluster of Postgres, with the password that is its only login.
 
 use std::{
     fs::{self, OpenOptions},
@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "toolfleet";
 /// How long a new cluster may take.
 const INITDB_MAX: Duration = Duration::from_secs(60);
 
-/// Creates the cluster if it is new; the password either way.
+/// Creates the cluster if it is new; returns the password either way.
 pub(crate) async fn open_or_create(
     bin: &Path,
     place: &Place,
@@ -45,7 +45,7 @@ pub(crate) async fn open_or_create(
     remove_folder(&unfinished)?;
     place.create(&unfinished)?;
     initdb(bin, place, &unfinished, &secret, fsync).await?;
-    // An empty folder gives way; anything else is not ours to replace.
+    // An empty folder is replaced; anything else is not ours to replace.
     fs::rename(&unfinished, &place.folder).map_err(ServerError::prepare(format!(
         "put the new cluster into {}",
         place.folder.display()
@@ -53,23 +53,23 @@ pub(crate) async fn open_or_create(
     Ok(password)
 }
 
-/// A Postgres program as the cluster's user, without our environment: it may hold secrets, or `PG…` settings.
+/// A Postgres program as the cluster's user, without our environment: that may contain secrets, or `PG…` settings.
 pub(crate) fn program(program: &Path, place: &Place, folder: &Path) -> Command {
     let mut command = Command::new(program);
-    // Its messages are compared with what we know, so they are in English.
+    // In English, for its messages are compared with known ones.
     command
         .env_clear()
         .env("LC_ALL", "C")
         .env("TZ", "UTC")
         .current_dir(folder);
     if let Some(owner) = &place.owner {
-        // The standard library drops root's other groups as well.
+        // The standard library drops root's other groups too.
         command.uid(owner.uid).gid(owner.gid);
     }
     command
 }
 
-/// Removes a folder, which may not be there.
+/// Removes a folder, if it exists.
 pub(crate) fn remove_folder(folder: &Path) -> Result<(), ServerError> {
     match fs::remove_dir_all(folder) {
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => {

@@ -1,8 +1,8 @@
-//! Why a server cannot be had.
+//! Why a server cannot be started.
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// A server that cannot be had.
+/// A server that cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The program is not on this machine, or too old.
@@ -11,26 +11,26 @@ pub enum ServerError {
     /// A file, folder or process could not be prepared.
     #[error("{doing}")]
     Prepare {
-        /// What was being done, with the path.
+        /// What the process was doing, with the path.
         doing: String,
         /// Why it failed.
         #[source]
         source: io::Error,
     },
-    /// Another program has the port that was asked for.
+    /// Another program has the port that the option names.
     #[error(
         "port {port} of 127.0.0.1 ({option}) is taken; end what listens there, or name another port; 0 takes a free one"
     )]
     PortTaken {
-        /// Which option asked for it.
+        /// The option.
         option: &'static str,
         /// The port.
         port: u16,
     },
-    /// This user may not have the port that was asked for.
+    /// This user may not have the port that the option names.
     #[error("this user may not listen on port {port} ({option}); name a port above 1023")]
     PortDenied {
-        /// Which option asked for it.
+        /// The option.
         option: &'static str,
         /// The port.
         port: u16,
@@ -55,9 +55,9 @@ pub enum ServerError {
     Silent {
         /// Which server.
         server: String,
-        /// How long we waited.
+        /// How long this process waited.
         waited: Duration,
-        /// What the last try came to.
+        /// The error of the last try.
         last: String,
         /// Its log file.
         log: PathBuf,
@@ -67,7 +67,7 @@ pub enum ServerError {
     /// The server answers, but a statement that prepares it failed.
     #[error("{doing}")]
     Database {
-        /// What was being done.
+        /// What the process was doing.
         doing: &'static str,
         /// Why it failed.
         #[source]

@@ -13,9 +13,9 @@ use tokio::process::Command;
 
 use super::error::ServerError;
 
-/// What the search looks at. Only [`Ground::of_this_process`] reads the environment.
+/// Where the search looks. Only [`SearchPaths::of_this_process`] reads the environment.
 #[derive(Debug, Clone, Default)]
-pub struct Ground {
+pub struct SearchPaths {
     /// `TOOLFLEET_NATS_SERVER`: the program itself.
     pub nats_server: Option<PathBuf>,
     /// `TOOLFLEET_POSTGRES_BIN`: the folder with `postgres` and `initdb`.
@@ -26,7 +26,7 @@ pub struct Ground {
     pub starts: Vec<PathBuf>,
 }
 
-impl Ground {
+impl SearchPaths {
     /// The environment, the current folder and the executable's folder of this process.
     pub fn of_this_process() -> Self {
         let program = env::current_exe().ok();
@@ -65,8 +65,8 @@ pub const POSTGRES_MIN: Version = Version([15, 0, 0]);
 /// # Errors
 ///
 /// None is found, or none is new enough; the message says what to do.
-pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
-    let candidates = match &ground.nats_server {
+pub async fn nats_server(paths: &SearchPaths) -> Result<PathBuf, ServerError> {
+    let candidates = match &paths.nats_server {
         Some(told) if !told.is_file() => {
             return Err(ServerError::Program(format!(
                 "TOOLFLEET_NATS_SERVER is {}, which is not a program; \
@@ -75,7 +75,7 @@ pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
             )));
         }
         Some(told) => vec![told.clone()],
-        None => nats_candidates(ground),
+        None => nats_candidates(paths),
     };
     let advice = "run `make setup` in a clone of Toolfleet and `. ./.tools/env` there, \
                   or set TOOLFLEET_NATS_SERVER to the program";
@@ -87,8 +87,8 @@ pub async fn nats_server(ground: &Ground) -> Result<PathBuf, ServerError> {
 /// # Errors
 ///
 /// None is found, or none is new enough; the message says what to do.
-pub async fn postgres_bin(ground: &Ground) -> Result<PathBuf, ServerError> {
-    let folders = match &ground.postgres_bin {
+pub async fn postgres_bin(paths: &SearchPaths) -> Result<PathBuf, ServerError> {
+    let folders = match &paths.postgres_bin {
         Some(told) if !told.join("initdb").is_file() => {
             return Err(ServerError::Program(format!(
                 "TOOLFLEET_POSTGRES_BIN is {}, which is not a folder with `postgres` and `initdb`; \
@@ -97,7 +97,7 @@ pub async fn postgres_bin(ground: &Ground) -> Result<PathBuf, ServerError> {
             )));
         }
         Some(told) => vec![told.clone()],
-        None => postgres_candidates(ground),
+        None => postgres_candidates(paths),
     };
     let with_initdb = folders
         .into_iter()
@@ -110,20 +110,20 @@ pub async fn postgres_bin(ground: &Ground) -> Result<PathBuf, ServerError> {
     Ok(program)
 }
 
-fn nats_candidates(ground: &Ground) -> Vec<PathBuf> {
-    let tools = ground
+fn nats_candidates(paths: &SearchPaths) -> Vec<PathBuf> {
+    let tools = paths
         .starts
         .iter()
         .flat_map(|start| start.ancestors())
         .map(|folder| folder.join(".tools/bin"));
     tools
-        .chain(ground.on_path())
+        .chain(paths.on_path())
         .map(|folder| folder.join("nats-server"))
         .collect()
 }
 
-fn postgres_candidates(ground: &Ground) -> Vec<PathBuf> {
-    let mut folders = ground.on_path();
+fn postgres_candidates(paths: &SearchPaths) -> Vec<PathBuf> {
+    let mut folders = paths.on_path();
     folders.extend(versioned("/usr/lib/postgresql", "", "bin"));
     folders.extend(versioned("/usr", "pgsql-", "bin"));
     for homebrew in ["/opt/homebrew/opt", "/usr/local/opt"] {
@@ -178,7 +178,7 @@ async fn first_good(
     )))
 }
 
-/// How many unfit programs are asked for their version before giving up.
+/// How many unfit programs are tried before the search gives up.
 const UNFIT_MAX: usize = 8;
 
 async fn version_of(program: &Path) -> Option<Version> {
@@ -195,7 +195,7 @@ async fn version_of(program: &Path) -> Option<Version> {
     Version::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// A server's version; parts it does not tell are zero.
+/// A server's version; parts that it does not state are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub [u32; 3]);
 
@@ -273,19 +273,19 @@ mod tests {
             "nats-server",
             "nats-server: v2.12.6",
         );
-        let mut ground = Ground {
+        let mut paths = SearchPaths {
             path: Some(old.into_os_string()),
-            ..Ground::default()
+            ..SearchPaths::default()
         };
 
-        let refusal = nats_server(&ground).await.unwrap_err().to_string();
+        let refusal = nats_server(&paths).await.unwrap_err().to_string();
         assert!(
             refusal.contains("2.9.10") && refusal.contains("make setup"),
             "{refusal}"
         );
 
-        ground.starts = vec![folder.path().join("project/deep/down")];
-        assert_eq!(nats_server(&ground).await.unwrap(), good);
+        paths.starts = vec![folder.path().join("project/deep/down")];
+        assert_eq!(nats_server(&paths).await.unwrap(), good);
     }
 
     #[tokio::test]
@@ -293,11 +293,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let told = fake(folder.path(), "postgres", "postgres (PostgreSQL) 14.2");
         fake(folder.path(), "initdb", "");
-        let ground = Ground {
+        let paths = SearchPaths {
             postgres_bin: Some(folder.path().to_path_buf()),
-            ..Ground::of_this_process()
+            ..SearchPaths::of_this_process()
         };
-        let refusal = postgres_bin(&ground).await.unwrap_err().to_string();
+        let refusal = postgres_bin(&paths).await.unwrap_err().to_string();
         assert!(
             refusal.contains(told.to_str().unwrap()) && refusal.contains("14.2"),
             "{refusal}"

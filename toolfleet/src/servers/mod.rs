@@ -1,9 +1,9 @@
 //! Real servers, started for one person or one test run: Postgres and nats-server.
 //!
-//! `find` says where the programs are, `process` is what both have in common, `ports` is where they listen, `place` is where a
-//! cluster may lie when we are root, `cluster` creates it, `tools` makes room for sql tools in it; `postgres` and `nats` start one
-//! server each and wait until it answers.
-//! Every wait is bounded, and an error quotes the last lines of the server's own log.
+//! `find` finds the programs, `process` is shared by both servers, `ports` finds free ports, `place` is the folder of a cluster
+//! when this user is root, `cluster` creates it, `tools` makes a role and a schema for sql tools in it; `postgres` and `nats`
+//! start one server each and wait until it answers. Every wait is bounded, and an error quotes the last lines of the server's
+//! own log.
 
 mod error;
 pub mod find;

@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::ServerError,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
 
-/// What to start.
+/// The options of a start.
 #[derive(Debug, Clone)]
 pub struct NatsOptions {
-    /// Its folder: streams, configuration, pid; created when new.
+    /// Its folder: streams, configuration, pid; created if it is missing.
     pub store: PathBuf,
     /// The port on 127.0.0.1; a free one when none is given.
     pub port: Option<u16>,
@@ -59,13 +59,13 @@ const PID: &str = "nats-server.pid";
 impl Nats {
     /// Starts it and waits, at most 30 s, until it greets a connection.
     ///
-    /// Dropping the future ends whatever was started.
+    /// Dropping the future ends everything that it started.
     ///
     /// # Errors
     ///
-    /// No fitting nats-server is installed, or it does not come up; the message quotes its log.
+    /// No fit nats-server is installed, or it does not start; the message quotes its log.
     pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
-        let server = find::nats_server(&Ground::of_this_process()).await?;
+        let server = find::nats_server(&SearchPaths::of_this_process()).await?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -108,12 +108,12 @@ impl Nats {
         Ok(Self { process, port })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// The port on 127.0.0.1; give it to the next start, so that clients find their way back.
+    /// The port on 127.0.0.1; give it to the next start, so that clients can reconnect.
     pub const fn port(&self) -> u16 {
         self.port
     }
@@ -128,12 +128,12 @@ impl Nats {
         self.process.stop(&CancellationToken::new()).await
     }
 
-    /// The process alone, for an owner who keeps it alive.
+    /// The process alone, for an owner that keeps it alive.
     pub fn into_process(self) -> Process {
         self.process
     }
 
-    /// Ends a nats-server that runs on this store and has lost its owner; its pid, if there was one.
+    /// Ends a nats-server that runs on this store and whose owner is gone; returns its pid, if there was one.
     ///
     /// # Errors
     ///

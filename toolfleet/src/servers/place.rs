@@ -1,7 +1,7 @@
-//! Where a cluster lies and who runs it.
+//! The folder of a cluster, and the user who runs it.
 //!
-//! Postgres refuses to run as root, so root's clusters belong to another user, who must be able to reach them.
-//! Below a folder that is closed to him (`/root`), the cluster moves to `/var/tmp` and a link takes its place.
+//! Postgres refuses to run as root, so root's clusters belong to another user, who must be able to reach them. Below a folder
+//! that this user may not enter (`/root`), the cluster is put into `/var/tmp`, and a link takes its place.
 
 use std::{
     fs::{self, DirBuilder, Metadata},
@@ -20,29 +20,29 @@ use super::error::ServerError;
 pub struct Place {
     /// The data folder, absolute, links resolved.
     pub folder: PathBuf,
-    /// The user who must run the server; this user when none.
+    /// The user who must run the server; `None`: this user.
     pub owner: Option<Owner>,
-    /// What its person should know.
+    /// A note for the person.
     pub note: Option<String>,
-    /// The folder holds a cluster that no link points to any more.
+    /// The folder has a cluster that no link points to any more.
     pub abandoned: bool,
 }
 
-/// The user who runs a server in root's stead.
+/// The user who runs a server for root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// His id.
+    /// The user's id.
     pub uid: u32,
-    /// His group.
+    /// The user's group.
     pub gid: u32,
 }
 
 impl Place {
-    /// The place of the cluster that its person knows as `data`; creates the folder above it.
+    /// The place of the cluster that the person calls `data`; creates the folder above it.
     ///
     /// # Errors
     ///
-    /// A folder cannot be created, or belongs to a stranger.
+    /// A folder cannot be created, or belongs to another user.
     pub fn of(data: &Path) -> Result<Self, ServerError> {
         let at = |what: &str| format!("{what} {}", data.display());
         let data =
@@ -78,7 +78,7 @@ impl Place {
             None => servant()?,
         };
         match link {
-            // An existing cluster stays where it is: its folder's owner is the one who runs it.
+            // An existing cluster stays where it is: the owner of its folder runs it.
             Some(target) if existing.is_some() => Ok(stays(&target, Some(owner))),
             Some(_) => moved(
                 &data,
@@ -100,7 +100,7 @@ impl Place {
         self.give(folder).map_err(doing())
     }
 
-    /// Hands a file or folder to the server's user.
+    /// Gives a file or folder to the server's user.
     pub(crate) fn give(&self, path: &Path) -> io::Result<()> {
         match &self.owner {
             Some(owner) => Ok(chown(
@@ -168,7 +168,7 @@ fn moved(data: &Path, owner: Owner, also: &str) -> Result<Place, ServerError> {
         note: Some(note),
     };
     match fs::symlink_metadata(&home) {
-        // Everybody may write to /var/tmp: only a folder that was made here before is ours.
+        // Every user may write to /var/tmp: only a folder that was made here before is ours.
         Ok(found) if found.is_dir() && (found.uid() == owner.uid || found.uid() == 0) => {
             place
                 .give(&home)
@@ -176,7 +176,7 @@ fn moved(data: &Path, owner: Owner, also: &str) -> Result<Place, ServerError> {
         }
         Ok(_) => {
             let problem = format!(
-                "{} belongs to somebody else: remove it, or use another data folder",
+                "{} belongs to another user: remove it, or use another data folder",
                 home.display()
             );
             return Err(ServerError::Data(problem));

@@ -8,8 +8,8 @@ use super::error::ServerError;
 
 /// Ports on 127.0.0.1 that were free a moment ago, all different.
 ///
-/// They lie below the range from which the kernel serves outgoing connections: a client that reconnects to a
-/// port of that range while its server restarts can be given that very port, and the server never gets it back.
+/// They are below the range that the kernel uses for outgoing connections. A client that reconnects to a port of that range
+/// while its server restarts can be given that very port, and the server never gets it back.
 ///
 /// # Errors
 ///

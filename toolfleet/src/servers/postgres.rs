@@ -1,8 +1,8 @@
 //! A private Postgres: its cluster is created when new, it listens on 127.0.0.1 only, and asks for a password.
 //!
-//! The server is our direct child, not `pg_ctl`'s: we own its pid and see its end.
-//! A stale `postmaster.pid` is Postgres's own business; backends that outlive a killed postmaster for a moment
-//! make the next start fail with a shared-memory message, and that start is repeated.
+//! The server is our direct child, not `pg_ctl`'s: this process owns its pid and sees its end. Postgres itself handles a stale
+//! `postmaster.pid`. Backends that outlive a killed postmaster for a moment make the next start fail with a shared-memory
+//! message, and that start is repeated.
 
 use std::{
     fs, io,
@@ -23,24 +23,24 @@ use tokio_util::sync::CancellationToken;
 use super::{
     cluster::{self, NAME},
     error::ServerError,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     place::Place,
     ports::free_ports,
     process::{self, Ending, Launch, Process, Stopped},
 };
 
-/// What to start.
+/// The options of a start.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// The data folder; created when new. Its neighbour `postgres.password` is the way in.
+    /// The data folder; created if it is missing. The file `postgres.password` beside it has the password.
     pub data: PathBuf,
     /// The port on 127.0.0.1; a free one when none is given.
     pub port: Option<u16>,
     /// The server's log, appended to.
     pub log: PathBuf,
-    /// Off only where losing everything at a power cut is fine.
+    /// Off only where losing everything at a power failure is acceptable.
     pub fsync: bool,
-    /// What stands in its environment besides; ours is not handed on.
+    /// Further variables of its environment; ours is not passed on.
     pub variables: Vec<(String, String)>,
 }
 
@@ -55,9 +55,9 @@ pub struct Postgres {
 
 /// How long a start may take, crash recovery included.
 const START_MAX: Duration = Duration::from_secs(30);
-/// How long a start that failed for a passing reason is repeated.
+/// For how long a start that fails for a passing reason is repeated.
 const REPEAT_MAX: Duration = Duration::from_secs(15);
-/// How long a wrong password may be a stranger's server on the same port, about to make ours fail.
+/// For how long a wrong password may mean another server on the same port, which will make ours fail.
 const STRANGER_MAX: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(20);
 /// Fast shutdown; after the grace SIGKILL, which the next start recovers from.
@@ -70,13 +70,13 @@ const ENDING: Ending = Ending {
 impl Postgres {
     /// Starts it and waits until its database `toolfleet` answers; at most about a minute, and two for a new cluster.
     ///
-    /// Dropping the future ends whatever was started.
+    /// Dropping the future ends everything that it started.
     ///
     /// # Errors
     ///
-    /// No fitting Postgres is installed, or it does not come up; the message quotes its log.
+    /// No fit Postgres is installed, or it does not start; the message quotes its log.
     pub async fn start(options: PostgresOptions) -> Result<Self, ServerError> {
-        let bin = find::postgres_bin(&Ground::of_this_process()).await?;
+        let bin = find::postgres_bin(&SearchPaths::of_this_process()).await?;
         let place = Place::of(&options.data)?;
         if place.abandoned {
             clear_abandoned(&place).await?;
@@ -119,7 +119,7 @@ impl Postgres {
         }
     }
 
-    /// Where its database is, password included.
+    /// The address of its database, with the password.
     pub fn url(&self) -> String {
         self.url.clone()
     }
@@ -134,7 +134,7 @@ impl Postgres {
         self.process.pid()
     }
 
-    /// What its person should know: the cluster lies elsewhere.
+    /// A note for the person: the cluster is elsewhere.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -144,12 +144,12 @@ impl Postgres {
         self.process.stop(&CancellationToken::new()).await
     }
 
-    /// The process alone, for an owner who keeps it alive.
+    /// The process alone, for an owner that keeps it alive.
     pub fn into_process(self) -> Process {
         self.process
     }
 
-    /// Ends a Postgres that runs on this data folder and has lost its owner; its pid, if there was one.
+    /// Ends a Postgres that runs on this data folder and whose owner is gone; returns its pid, if there was one.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ async fn create_database(connection: &mut PgConnection) -> Result<(), sqlx::Erro
     Ok(())
 }
 
-/// A failure that is over in a moment: the last backends of a killed server; a port taken between look and use.
+/// Whether a failure passes in a moment: the last backends of a killed server; a port taken between look and use.
 fn passes(log: &str, port_is_ours_to_choose: bool) -> bool {
     log.contains("pre-existing shared memory block")
         || (port_is_ours_to_choose && log.contains("could not bind"))
@@ -292,7 +292,7 @@ async fn end_orphan_on(folder: &Path) -> Result<Option<u32>, ServerError> {
     )))
 }
 
-/// Its person removed the data folder, and with it the link: what the link pointed to goes as well.
+/// The person removed the data folder, and with it the link: the cluster that it pointed to is removed too.
 async fn clear_abandoned(place: &Place) -> Result<(), ServerError> {
     end_orphan_on(&place.folder).await?;
     cluster::remove_folder(&place.folder)

@@ -1,4 +1,4 @@
-//! One process that we started and own: its log, its end, and the ends of those that outlived their owner.
+//! A process that this one started and owns: its log, its end; and the end of processes whose owner is gone.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -29,17 +29,17 @@ pub struct Ending {
     pub ask: Signal,
     /// How long it may take after that; then SIGKILL.
     pub grace: Duration,
-    /// The signal when there is no time: on drop, and when the person is in a hurry.
+    /// The signal when there is no time: on drop, and when the person hurries.
     pub at_once: Signal,
 }
 
 /// How long a process may take after `Ending::at_once` before SIGKILL.
 const AT_ONCE_GRACE: Duration = Duration::from_secs(2);
 
-/// What is to be started.
+/// The options of a start.
 #[derive(Debug)]
 pub struct Launch {
-    /// What people call it: `postgres`, `dev-worker-1`.
+    /// Its name for people: `postgres`, `dev-worker-1`.
     pub name: String,
     /// The program and its arguments.
     pub command: Command,
@@ -47,13 +47,13 @@ pub struct Launch {
     pub log: PathBuf,
     /// How it is asked to end.
     pub ending: Ending,
-    /// Whether its standard input is a pipe that closes when we die, however we die.
+    /// Whether its standard input is a pipe that closes when this process dies, however it dies.
     pub parent_pipe: bool,
 }
 
 /// A running process. Dropping it signals `Ending::at_once` and does not wait.
 ///
-/// It has its own process group: the terminal's Ctrl-C reaches its owner only, who ends things in order.
+/// It has its own process group: the terminal's Ctrl-C reaches only its owner, which ends things in order.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -121,7 +121,7 @@ impl Process {
         self.pid
     }
 
-    /// What people call it.
+    /// Its name for people.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -144,7 +144,7 @@ impl Process {
         self.child.wait().await
     }
 
-    /// Ends it and waits until it is gone; `hurry` cuts the grace short. Says how it went.
+    /// Ends it and waits until it is gone; `hurry` cuts the grace short. Returns how it ended.
     ///
     /// Not cancel-safe: a dropped future leaves a process that was asked to end.
     pub async fn stop(&mut self, hurry: &CancellationToken) -> Stopped {
@@ -166,17 +166,17 @@ impl Process {
             }
         }
         self.signal(Signal::SIGKILL);
-        // A process that SIGKILL does not end sits in the kernel: nothing here could do more about it.
+        // A process that SIGKILL does not end hangs in the kernel: nothing more can be done here.
         let _gone = timeout(AT_ONCE_GRACE, self.child.wait()).await;
         Stopped::Killed
     }
 
-    /// Where it logs.
+    /// Its log file.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// What it has logged since it was started, the last lines of it.
+    /// The last lines that it has logged since its start.
     pub fn log_tail(&self) -> String {
         tail(&self.log, self.log_from)
     }
@@ -204,7 +204,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // Once awaited, the pid may be another process's.
+        // After `wait`, the pid may be another process's.
         if self.child.id().is_some() {
             send(self.pid, signal);
         }
@@ -217,7 +217,7 @@ impl Drop for Process {
     }
 }
 
-/// How a process went when it was stopped.
+/// How a process ended when it was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// By itself, within its grace.
@@ -257,7 +257,7 @@ pub fn command_line(pid: u32) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Whether `program`, whatever follows in its name, runs under this pid with the argument `value` after `flag`.
+/// Whether `program`, with any suffix of its name, runs under this pid with the argument `value` after `flag`.
 pub fn runs_as(pid: u32, program: &str, flag: &str, value: &str) -> bool {
     let words = command_line(pid);
     let named = words.first().is_some_and(|first| {
@@ -271,9 +271,9 @@ pub fn runs_as(pid: u32, program: &str, flag: &str, value: &str) -> bool {
             .any(|pair| pair[0] == flag && pair[1] == value)
 }
 
-/// Ends a process that is not our child: `ending.ask`, the grace, SIGKILL. Says whether it is gone.
+/// Ends a process that is not our child: `ending.ask`, the grace, SIGKILL. Returns whether it is gone.
 ///
-/// `is_ours` is asked again before every signal, so that a pid given to another process is left alone.
+/// `is_ours` is called again before every signal, so that a pid that was given to another process is left alone.
 pub async fn end_orphan(pid: u32, ending: Ending, is_ours: impl Fn(u32) -> bool) -> bool {
     for (signal, grace) in [(ending.ask, ending.grace), (Signal::SIGKILL, AT_ONCE_GRACE)] {
         if !is_ours(pid) {

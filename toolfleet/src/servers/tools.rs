@@ -1,4 +1,4 @@
-//! A place for the tools of a private Postgres: a role of theirs, and a schema where a person puts tables for them.
+//! The tools' part of a private Postgres: a role of their own, and a schema for their tables.
 
 use fleet::store::{session, tool_role};
 use secrecy::SecretString;
@@ -6,10 +6,11 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// The role that sql tools log in as.
 pub const ROLE: &str = "toolfleet_tool";
-/// Where a person puts tables for them. What the owner creates there the role may read and change, and nothing else.
+/// The schema where a person puts tables for tools. The role may read and change what the owner creates there, and nothing
+/// else.
 pub const SCHEMA: &str = "tools";
 
-/// Why it could not be made ready.
+/// Why it could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvisionError {
     /// The server refused, or does not answer.
@@ -20,8 +21,8 @@ pub enum ProvisionError {
     Store(#[from] fleet::store::StoreError),
 }
 
-/// Makes the role with this password, the schema, and the grants, in the migrated database of this URL, which is its
-/// superuser's. Safe to repeat. Returns the URL of the tools.
+/// Makes the role with this password, the schema, and the grants, in the migrated database of this superuser's URL. Safe to
+/// repeat. Returns the URL of the tools.
 ///
 /// # Errors
 ///
@@ -49,7 +50,7 @@ pub async fn provision(url: &str, password: &str) -> Result<String, ProvisionErr
     Ok(url_of(url, password))
 }
 
-/// The same database as the tools reach it.
+/// The same database with the tools' role.
 pub fn url_of(url: &str, password: &str) -> String {
     let place = url.rsplit_once('@').map_or(url, |(_, place)| place);
     format!("postgres://{ROLE}:{password}@{place}")

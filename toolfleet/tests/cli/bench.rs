@@ -97,7 +97,7 @@ fn a_short_run_loses_and_doubles_nothing_and_says_what_it_measured() {
                 "{process}: {one}"
             );
         }
-        // Calls of the queue that nobody serves are still there.
+        // Calls of the queue without workers are still there.
         assert_eq!(one["sizes"]["open_calls_rows"], 20, "{one}");
     }
     assert_eq!(said["servers"]["postgres"]["fsync"], "on");

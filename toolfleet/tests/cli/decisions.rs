@@ -225,7 +225,7 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     postgres.stop().await;
 }
 
-/// What happens while somebody looks is printed, a line each, and Ctrl-C is an orderly end.
+/// Events that happen while the command runs are printed, a line each, and Ctrl-C is an orderly end.
 async fn tail(here: &Where, connection: &mut PgConnection) {
     let mut command = here.command(&["calls", "tail", "--json", "--tool", "charge"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -64,7 +64,7 @@ async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
     let ledger = ledger(&postgres.url());
     migrate(&ledger).await.unwrap();
     let mut connection = ledger.connect().await.unwrap();
-    // Ground for a fleet that was not started yet.
+    // Servers for a fleet that was not started yet.
     let ran = examine(&["--json"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert_eq!(ran.json()["status"], "warn");
@@ -149,14 +149,14 @@ async fn lost_writes_are_explained_and_no_command_writes_before_they_are_dealt_w
         .unwrap();
     let ran = run(doctor(&postgres.url(), &nats.url(), &["--json"]));
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
-    let ground = said(&ran, "ground");
+    let found = said(&ran, "ground");
     for part in [
         "fail: ",
         "restored into another cluster",
         "timeline 3",
         "NATS remembers nothing",
     ] {
-        assert!(ground[0].contains(part), "{part}: {ground:?}");
+        assert!(found[0].contains(part), "{part}: {found:?}");
     }
     let tool = folder.path().join("tool.yaml");
     let manifest = "name: look\nversion: 1\ndescription: Looks.\neffect: read\ninput_schema: {type: object}\n\
@@ -198,7 +198,7 @@ async fn a_prefix_of_another_ledger_is_found_left_alone_and_taken_only_by_word()
 
     // As a dispatcher of another ledger left it.
     let theirs = "11111111-2222-4333-8444-555555555555 (db.example:5432/other)";
-    let mark = json!({
+    let watermark = json!({
         "ledger_id": "11111111-2222-4333-8444-555555555555", "place": "db.example:5432/other",
         "system_identifier": "7001", "timeline": 9, "quarantines": 3, "wal_lsn": "FF/0",
     });
@@ -210,7 +210,7 @@ async fn a_prefix_of_another_ledger_is_found_left_alone_and_taken_only_by_word()
         ..Config::default()
     };
     jetstream.create_stream(stream).await.unwrap();
-    let leaving = jetstream.publish("toolfleet.ground", mark.to_string().into());
+    let leaving = jetstream.publish("toolfleet.ground", watermark.to_string().into());
     leaving.await.unwrap().await.unwrap();
 
     let ran = examine(&["--json"]);
@@ -319,18 +319,18 @@ async fn dispatchers_of_another_ledger_are_not_counted_as_ours() {
 }
 
 #[tokio::test]
-async fn unsafe_ground_is_explained_with_what_to_do_and_the_rest_is_looked_at_all_the_same() {
+async fn an_unsafe_server_is_explained_with_what_to_do_and_the_rest_is_looked_at_all_the_same() {
     let folder = folder();
     let postgres = postgres(folder.path(), false).await;
     let ran = run(doctor(&postgres.url(), NO_NATS, &[]));
     assert_eq!((ran.code, ran.err.as_str()), (64, ""), "{}", ran.out);
     let line = |begin: &str| ran.out.lines().find(|line| line.starts_with(begin));
-    let ground = line("FAIL  postgres").unwrap();
+    let found = line("FAIL  postgres").unwrap();
     assert!(
-        ground.contains("fsync is off") && ground.contains("Set fsync = on"),
-        "{ground}"
+        found.contains("fsync is off") && found.contains("Set fsync = on"),
+        "{found}"
     );
-    // Nobody listens there.
+    // Nothing listens there.
     assert!(line("FAIL  nats").unwrap().contains("correct NATS_URL"));
     assert!(line("ok    clock").is_some(), "{}", ran.out);
     postgres.stop().await;

@@ -69,7 +69,7 @@ async fn a_worker_that_was_killed_is_said_to_be_silent_within_its_lease() {
         "SELECT EXISTS (SELECT FROM toolfleet.workers WHERE state = 'live')",
     )
     .await;
-    // With it goes whoever would find the worker dead: it counts as live from here on.
+    // No process is left that would find the worker dead: it counts as live from here on.
     drop(dispatcher);
     drop(worker);
     let waiting = queued(&mut connection).await.to_string();
@@ -170,7 +170,7 @@ async fn a_call_that_is_over_says_why_from_its_history() {
     apply(&here, folder.path());
     let dispatcher = here.dispatcher();
 
-    // Nobody pulls from its queue: this worker has another one, and this one left before.
+    // No worker pulls from its queue: this worker has another one, and this one left before.
     running(&mut connection, &["elsewhere"], 1).await;
     let submit = [
         "call",

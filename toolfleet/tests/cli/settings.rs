@@ -436,7 +436,7 @@ fn a_call_without_any_address_is_told_all_the_ways() {
     let mut call = program(&["call", "look"]);
     call.current_dir(folder.path());
     let ran = run(call);
-    // Somebody may run a nats-server on the usual port of this machine; then there is nothing to be told.
+    // A nats-server may run on the usual port of this machine; then there is no error.
     if std::net::TcpStream::connect("127.0.0.1:4222").is_err() {
         assert_eq!(ran.code, 69, "{}", ran.err);
         for way in [

@@ -121,7 +121,7 @@ async fn a_version_is_applied_once_and_never_changed() {
         other.out
     );
 
-    // Nobody to tell is a warning: the fleet looks by itself.
+    // No fleet to tell is a warning: dispatchers look by themselves.
     write(
         &LOOK
             .replace("Looks", "Glances")

@@ -123,7 +123,7 @@ async fn servers_that_lost_their_owner_are_found_and_ended() {
     assert_eq!(Postgres::end_orphan(&options.data).await.unwrap(), None);
     assert!(is_gone(postgres.pid()));
 
-    // A pid file that names somebody else must not end him.
+    // A pid file that names another process must not end that process.
     let store = folder.path().join("nats");
     fs::create_dir(&store).unwrap();
     fs::write(

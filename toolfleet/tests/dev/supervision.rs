@@ -39,7 +39,7 @@ async fn a_child_that_cannot_start_fails_the_start_with_its_log_and_nothing_stay
     assert!(postgres.is_err(), "Postgres was shut down: {postgres:?}");
 }
 
-/// A tool that detaches a process which nobody finds by its family or its environment, and says who is who.
+/// A tool that detaches a process that cannot be found by its family or its environment, and says who is who.
 const DETACHES: &str = "
 import os, sys, time
 def note(name):
@@ -95,7 +95,7 @@ async fn a_killed_worker_is_dead_at_once_and_fenced_when_nothing_of_it_lives() {
         .await
         .unwrap();
 
-    // Guard and worker die together, so that nobody ends what the tool has started.
+    // Guard and worker die together, so that no process ends what the tool has started.
     send(guard, Signal::SIGSTOP);
     send(state.worker_pids[0], Signal::SIGKILL);
     send(guard, Signal::SIGKILL);

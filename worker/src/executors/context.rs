@@ -27,7 +27,7 @@ pub struct AttemptContext {
     pub tool_version: i32,
     /// Constant over all attempts of the call; what a tool uses to recognise a repetition.
     pub idempotency_key: String,
-    /// When this attempt must have answered, on Postgres's clock. For telling; [`Self::until`] is for measuring.
+    /// When this attempt must have answered, on Postgres's clock: to be told to others. [`Self::until`] is for measuring.
     pub deadline_at: OffsetDateTime,
     /// When this attempt must have answered, on this process's monotonic clock.
     pub until: Instant,
@@ -43,11 +43,11 @@ pub struct AttemptContext {
     pub language: Language,
     /// The trace context of this attempt.
     pub trace: TraceContext,
-    /// Tells when the attempt must end now: the caller took the call back, or the worker's grace is over.
+    /// Resolves when the attempt must end now: the caller cancelled the call, or the worker's drain time is over.
     pub stop: Stop,
-    /// Where a tool says how far it is.
+    /// Where a tool reports its progress.
     pub progress: Progress,
-    /// What the answer is held against, for an executor that has to know before it commits.
+    /// The schema of the answer, for an executor that must check it before it commits.
     pub promise: Promise,
 }
 

@@ -1,7 +1,7 @@
 //! **An executor**: what runs one kind of tool.
 //!
-//! Running is split in two so that everything that can fail without touching the world fails *before* the claim:
-//! [`Executor::prepare`] renders the request and resolves secrets, [`Prepared::run`] does it.
+//! A run has two parts, so that everything that can fail without an effect fails *before* the claim: [`Executor::prepare`]
+//! renders the request and resolves secrets, [`Prepared::run`] sends it.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -19,18 +19,18 @@ use super::{context::AttemptContext, redact::missing_secret};
 
 /// How one kind of tool is run. One value serves every attempt of a worker, many of them at a time.
 pub trait Executor: Send + Sync {
-    /// Opens what is shared by all attempts: connections, a server. Called once, before the worker takes its first call, after
-    /// the executors that were registered earlier. At most 30 s.
+    /// Opens what all attempts share: connections, a server. Called once, before the worker takes its first call, and after the
+    /// start of executors that were registered earlier. At most 30 s.
     ///
     /// # Errors
     ///
-    /// The worker does not start. What may come back by itself is not an error here: let [`Self::check`] say it.
+    /// The worker does not start. A lack that may pass by itself is not an error here: report it in [`Self::check`].
     fn start<'a>(&'a self, _worker: &'a StartContext) -> BoxFuture<'a, Result<(), BoxError>> {
         std::future::ready(Ok(())).boxed()
     }
 
-    /// Whether this worker could run the tool at all, whatever its arguments are. Asked of every tool of the worker's queues, every
-    /// ten seconds; must neither wait nor touch anything outside this process.
+    /// Whether this worker can run the tool, whatever the arguments are. Called for every tool of the worker's queues, every
+    /// ten seconds. Must neither wait nor touch anything outside this process.
     ///
     /// # Errors
     ///
@@ -39,8 +39,8 @@ pub trait Executor: Send + Sync {
         has_secrets(manifest, secrets)
     }
 
-    /// What an attempt depends on outside the fleet, such as an origin or a program: failures are counted by it. No secret, no
-    /// argument.
+    /// What an attempt depends on outside the fleet, such as an origin or a program. Failures are counted by it. It must
+    /// contain no secret and no argument.
     fn target(&self, manifest: &Manifest) -> String {
         manifest.executor.target()
     }
@@ -54,8 +54,8 @@ pub trait Executor: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The failure is final for this attempt and proves that nothing started. `tool_error`, `tool_gone` and
-    /// `payload_too_large` end the call, for it would fail the same way everywhere; after any other code it waits for another worker.
+    /// The failure is final for this attempt and proves that nothing started. `tool_error`, `tool_gone` and `payload_too_large`
+    /// end the call, for it would fail the same way on every worker. After any other code the call waits for another worker.
     fn prepare(
         &self,
         manifest: &Manifest,
@@ -63,8 +63,8 @@ pub trait Executor: Send + Sync {
         secrets: &Secrets,
     ) -> Result<Box<dyn Prepared>, ToolFailure>;
 
-    /// Closes what [`Self::start`] has opened. Called once, when every attempt has ended or was given up, before the
-    /// executors that were registered earlier. At most 5 s; the executor is dropped then. A process that is killed or panics
+    /// Closes what [`Self::start`] opened. Called once, after every attempt has ended or was given up, and before the stop of
+    /// executors that were registered earlier. At most 5 s; then the executor is dropped. A process that is killed or panics
     /// does not call it.
     fn stop(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
@@ -74,17 +74,17 @@ pub trait Executor: Send + Sync {
 /// Why an executor cannot start.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What an executor is told of its worker when it starts.
+/// What an executor knows of its worker when it starts.
 #[derive(Debug, Clone)]
 pub struct StartContext {
     /// The worker's name, a label for people.
     pub worker: String,
-    /// The lock that proves, once it is free, that nothing of the worker lives. What can act for a tool outside this
-    /// process holds a share: a child that was started within [`WorkerLock::lend`] has one.
+    /// The lock whose release proves that nothing of the worker lives. Everything that can act for a tool outside this process
+    /// must hold a share of it: a child that was started within [`WorkerLock::lend`] has one.
     pub lock: Arc<WorkerLock>,
 }
 
-/// Whether every secret that the tool names can be had here.
+/// Whether this worker has every secret that the tool names.
 pub(super) fn has_secrets(manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
     let spec = serde_json::to_value(&manifest.executor).unwrap_or_default();
     let mut open = vec![&spec];
@@ -105,8 +105,8 @@ pub(super) fn has_secrets(manifest: &Manifest, secrets: &Secrets) -> Result<(), 
 
 /// A rendered request, ready to go out once.
 pub trait Prepared: Send {
-    /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`. What it started
-    /// is gone then; if that is not certain, it returns `left_behind`.
+    /// Runs the tool once. Ends at the latest [`LINGER_MAX`] after `context.until` or after `context.stop`. By then everything
+    /// that it started is gone; where that is not certain, it returns `left_behind`.
     ///
     /// Not cancel-safe: a dropped future may leave an effect that is not recorded. Use `context.stop`.
     fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned>;
@@ -117,10 +117,9 @@ pub trait Prepared: Send {
 pub struct Returned {
     /// What is known of the tool's effect, and its answer.
     pub outcome: Outcome,
-    /// Whether something that was started for the attempt may outlive it. Until that is proven gone, it cannot be known that an
-    /// effect did not take place.
+    /// Whether something that the attempt started may outlive it. Until that is proven gone, an effect cannot be ruled out.
     pub left_behind: bool,
-    /// How the call ended, where that was committed in the same transaction as the tool's effect.
+    /// How the call ended, where the executor committed that in the same transaction as the tool's effect.
     pub committed: Option<Box<Moved>>,
 }
 
@@ -135,5 +134,5 @@ impl From<Outcome> for Returned {
     }
 }
 
-/// How long after its deadline an attempt may take to be gone: TERM, two seconds, KILL, and a little for the kernel.
+/// How long an attempt may take to be gone after its deadline: TERM, two seconds, KILL, and a little for the kernel.
 pub const LINGER_MAX: Duration = Duration::from_millis(3_000);

@@ -1,4 +1,4 @@
-//! What every request carries besides the arguments, as headers: the same for each kind of tool that has headers.
+//! The headers that every request carries besides the arguments, the same for all kinds of tools that have headers.
 
 use fleet::{
     outcome::ToolFailure,
@@ -7,14 +7,14 @@ use fleet::{
 
 use super::AttemptContext;
 
-/// The header of the key that is constant over a call's attempts.
+/// The header of the idempotency key, which all attempts of a call share.
 pub(crate) const KEY: &str = "Idempotency-Key";
 
 /// Names and values in a stable order: the key first, then the facts, then the trace. Values are one line of ASCII.
 ///
 /// # Errors
 ///
-/// `unavailable` when the key cannot stand in a header.
+/// `unavailable` when the key is not a valid header value.
 pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>, ToolFailure> {
     let key = &context.idempotency_key;
     if !is_line(key) {
@@ -34,7 +34,7 @@ pub(crate) fn headers(context: &AttemptContext) -> Result<Vec<(String, String)>,
         ("tracestate", &trace.tracestate),
         ("baggage", &trace.baggage),
     ] {
-        // A trace that cannot be carried is dropped: it is no reason not to act.
+        // A trace that is no valid header is left out: it is no reason not to act.
         if let Some(value) = value.as_ref().filter(|value| is_line(value)) {
             headers.push((name.to_owned(), value.clone()));
         }
@@ -55,8 +55,8 @@ fn is_line(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// A fact as header text. Only the caller's meta can hold more than ASCII: it is JSON, where white space between
-/// values means nothing and every other character has an escape.
+/// A fact as header text. Only the caller's meta may hold more than ASCII. It is JSON: white space between values means nothing
+/// there, and every other character has an escape.
 fn one_line(fact: &str) -> String {
     let mut line = String::with_capacity(fact.len());
     for character in fact.chars() {

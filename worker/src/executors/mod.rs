@@ -1,7 +1,7 @@
-//! How a tool is run: a folder or file per kind, one trait, one list of promises.
+//! How a tool is run: a folder or file for each kind, one trait, one list of promises.
 //!
-//! [`Executor`] is what each kind implements, `registry` has them by kind, [`AttemptContext`] is what a tool is told,
-//! [`Returned`] what came of it. `redact`, `output`, `refusal` and `headers` are for whatever kind has a use for them.
+//! Each kind implements [`Executor`], and `registry` finds it by the kind's name. A tool is told an [`AttemptContext`]; a run
+//! returns [`Returned`]. `redact`, `output`, `refusal` and `headers` are shared by the kinds that need them.
 
 pub(crate) mod context;
 pub(crate) mod executor;

@@ -1,4 +1,4 @@
-//! Turns what a tool printed or sent into one JSON value that everything behind us can read.
+//! Reads a tool's output as one JSON value that every later reader accepts.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use serde_json::value::{RawValue, to_raw_value};
 /// How deep a tool's answer may be nested: readers usually stop at 128, and envelopes are put around it.
 pub const DEPTH_MAX: usize = 100;
 
-/// The most bytes that are kept of an answer that is too large.
+/// The most bytes that are kept of a too large answer.
 const BEGINNING_MAX: usize = 16 * 1024;
 
-/// One JSON value, with numbers and everything else exactly as sent; with a mark if it had to be mended.
+/// One JSON value, with numbers and all else exactly as sent, and a flaw if characters had to be replaced.
 ///
-/// What is mended: bytes that are not UTF-8 and raw NULs become U+FFFD, and so do the escapes `\u0000` and of half a
-/// surrogate pair, because Postgres stores them as `json` and then fails every query that reads the text.
+/// Bytes that are not UTF-8 and raw NULs become U+FFFD, and so do the escapes `\u0000` and of half a surrogate pair: Postgres
+/// stores those as `json` and then fails every query that reads the text.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub fn json(bytes: &[u8]) -> Result<(Box<RawValue>, Option<ToolFailure>), Messag
     }
 }
 
-/// What a tool said as text, without NUL; `true` if characters had to be replaced.
+/// A tool's output as text without NUL; `true` if characters had to be replaced.
 pub fn text(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) if !text.contains('\0') => (Cow::Borrowed(text), false),
@@ -55,12 +55,12 @@ pub fn text(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// The beginning of an answer that is larger than `limit`, as one string that ends in a mark: `… [cut]`.
+/// The beginning of an answer that is larger than `limit`, as one string that ends in `… [cut]`.
 ///
 /// For a write it may be the only trace of what was done.
 pub fn beginning(bytes: &[u8], limit: usize) -> Box<RawValue> {
     let kept = &bytes[..bytes.len().min(limit).min(BEGINNING_MAX)];
-    // A character that the cut halves is left out; one that was broken before is replaced.
+    // A character that the cut divides is left out; one that was invalid before is replaced.
     let whole = match std::str::from_utf8(kept) {
         Err(error) if error.error_len().is_none() => error.valid_up_to(),
         Ok(_) | Err(_) => kept.len(),
@@ -89,7 +89,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Valid JSON without the escapes that Postgres cannot turn into text; `None` if there are none.
+/// Valid JSON without the escapes that Postgres cannot read as text; `None` if there are none.
 fn mend(text: &str) -> Option<String> {
     const REPLACEMENT: &str = "\\ufffd";
     let mut mended = String::new();
@@ -118,7 +118,7 @@ fn mend(text: &str) -> Option<String> {
     (copied > 0).then(|| mended + &text[copied..])
 }
 
-/// The UTF-16 unit of the escape `\uXXXX` that starts at `at`, if one does.
+/// The UTF-16 unit of the escape `\uXXXX` at `at`, if there is one.
 fn unit(text: &str, at: usize) -> Option<u32> {
     let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok()

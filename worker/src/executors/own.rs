@@ -1,4 +1,4 @@
-//! Reading what a manifest says to a kind of one's own.
+//! Reads the `spec` of a tool whose kind is the program's own.
 
 use fleet::{
     manifest::{ExecutorSpec, Manifest},
@@ -9,15 +9,15 @@ use fleet::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The `spec` of a tool of a kind of one's own, read as a type.
+/// The `spec` of a tool of the program's own kind, read as a type.
 ///
 /// For [`check`](super::Executor::check) and [`prepare`](super::Executor::prepare). With `#[serde(deny_unknown_fields)]` on the
-/// type, a field that is not known is refused.
+/// type, an unknown field is refused.
 ///
 /// # Errors
 ///
-/// The manifest is not of such a kind, or its `spec` is not of this type: `unavailable`, for a worker with another version of
-/// the executor may take it. No value is quoted.
+/// The manifest is not of such a kind, or its `spec` does not fit the type: `unavailable`, for a worker with another version of
+/// the executor may accept it. The message quotes no value.
 pub fn own_spec<T: DeserializeOwned>(manifest: &Manifest) -> Result<T, ToolFailure> {
     let ExecutorSpec::Own(own) = &manifest.executor else {
         let what = Message::fixed(
@@ -37,7 +37,7 @@ pub fn own_spec<T: DeserializeOwned>(manifest: &Manifest) -> Result<T, ToolFailu
     })
 }
 
-/// What serde says, without the values that it quotes.
+/// The error of serde without the values that it quotes.
 fn without_values(error: &str) -> String {
     let names_fields = ["missing field ", "unknown field "];
     if names_fields.iter().any(|begin| error.starts_with(begin)) {

@@ -1,11 +1,11 @@
-//! Tools repeat the secret that they were given or refuse: it is taken out of what is told of a failure.
+//! Masks secrets in messages about failures: a tool may repeat the secret that it was given.
 
 use fleet::{
     obstacle::Obstacle, outcome::ToolFailure, said, secrets::SecretError, wire::code::Code,
 };
 use secrecy::{ExposeSecret, SecretString};
 
-/// The failure of a tool whose secret cannot be had: another worker may have it.
+/// The failure of a tool whose secret this worker lacks; another worker may have it.
 pub fn missing_secret(error: &SecretError) -> ToolFailure {
     let what = said!("{error}", "工具需要的密钥不可用：{error}");
     let failure = ToolFailure::new(Code::Unavailable, what);
@@ -15,7 +15,8 @@ pub fn missing_secret(error: &SecretError) -> ToolFailure {
     }
 }
 
-/// The text with every one of these secrets in it replaced; `None` where there is none. For [`Outcome::reworded`](fleet::outcome::Outcome::reworded).
+/// The text with each of these secrets masked; `None` where there is none. For
+/// [`Outcome::reworded`](fleet::outcome::Outcome::reworded).
 pub fn redact(text: &str, secrets: &[SecretString]) -> Option<String> {
     let found: Vec<&str> = secrets
         .iter()

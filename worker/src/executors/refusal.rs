@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::output;
 
-/// What is told where a tool said no and nothing else.
+/// The message where a tool said no without a reason.
 pub(crate) const NO_REASON: Message = Message::fixed(
     "the tool said no and gave no reason",
     "工具拒绝了请求，但没有说明原因",
@@ -14,7 +14,7 @@ pub(crate) const NO_REASON: Message = Message::fixed(
 /// The most bytes of a tool's own error code.
 const CODE_MAX: usize = 128;
 
-/// The message, and the code if there is one. `None` when the tool said something else, or nothing.
+/// The message, and the code if there is one; `None` when the tool said something else, or nothing.
 pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
     #[derive(Deserialize)]
     struct RefusalBody {
@@ -23,7 +23,7 @@ pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
     #[derive(Deserialize)]
     struct RefusalReason {
         message: String,
-        /// As it stands: a parsed value could turn into something that was never checked.
+        /// Kept as text: a parsed value could become something that was never checked.
         #[serde(default)]
         code: Option<Box<RawValue>>,
     }
@@ -38,7 +38,7 @@ pub(crate) fn read(answer: &[u8]) -> Option<(String, Option<String>)> {
     });
     let bounded = |mut code: String| {
         code.truncate(code.floor_char_boundary(CODE_MAX));
-        // The escape for NUL was replaced; the character cannot stand in JSON by itself.
+        // The escape for NUL was replaced before; the character itself cannot occur in JSON.
         code
     };
     Some((message, code.map(bounded)))

@@ -1,4 +1,4 @@
-//! **The executors of a worker**, by the kind of tool that each runs: the only place where a manifest is sorted by kind.
+//! **The executors of a worker**, by the kind of tool that each runs: the only place that looks at a manifest's kind.
 
 use std::{fmt, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) struct Executors(Vec<RegisteredExecutor>);
 
 struct RegisteredExecutor {
     kind: String,
-    /// Whether it is of the worker's own program: such a kind may have any name.
+    /// Whether it belongs to the worker's own program: such a kind may have any name.
     is_own: bool,
     executor: Box<dyn Executor>,
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for Executors {
 }
 
 impl Executors {
-    /// Registers a kind of Toolfleet's own.
+    /// Registers a built-in kind.
     #[must_use]
     pub(crate) fn with(mut self, kind: &str, executor: impl Executor + 'static) -> Self {
         self.0.push(RegisteredExecutor {
@@ -62,7 +62,7 @@ impl Executors {
     ///
     /// # Errors
     ///
-    /// A sentence: it has no name that a manifest can write, or is there already.
+    /// A sentence: its name is not one that a manifest can write, or is registered already.
     pub(crate) fn add_own(
         &mut self,
         kind: &str,
@@ -90,7 +90,7 @@ impl Executors {
     ///
     /// # Errors
     ///
-    /// This worker has none. Another worker may have it: the call waits for that one.
+    /// This worker has none. Another worker may have it, so the call waits.
     pub(crate) fn of(&self, manifest: &Manifest) -> Result<&dyn Executor, ToolFailure> {
         let spec = &manifest.executor;
         let (kind, is_own) = (spec.kind(), matches!(spec, ExecutorSpec::Own(_)));
@@ -107,7 +107,7 @@ impl Executors {
     ///
     /// # Errors
     ///
-    /// Those of [`Executor::prepare`]; or there is no such executor here.
+    /// Those of [`Executor::prepare`]; or this worker has no such executor.
     pub(crate) fn prepare(
         &self,
         manifest: &Manifest,
@@ -117,11 +117,11 @@ impl Executors {
         self.of(manifest)?.prepare(manifest, arguments, secrets)
     }
 
-    /// Starts one after the other, and stops those that have started when one of them does not. Not cancel-safe.
+    /// Starts one after the other; if one fails, stops those that have started. Not cancel-safe.
     ///
     /// # Errors
     ///
-    /// One did not start in its time.
+    /// One did not start in time.
     pub(crate) async fn start(&self, worker: &StartContext) -> Result<(), ExecutorStartError> {
         for (at, RegisteredExecutor { kind, executor, .. }) in self.0.iter().enumerate() {
             let started = timeout(START_MAX, executor.start(worker)).await;
@@ -135,7 +135,7 @@ impl Executors {
         Ok(())
     }
 
-    /// Stops the last first; one that takes too long is left.
+    /// Stops them in reverse order. One that takes too long is left.
     pub(crate) async fn stop(&self) {
         stop(&self.0).await;
     }
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what becomes of it.
+    /// Records what was called.
     struct Noted {
         name: &'static str,
         notes: Arc<Mutex<Vec<String>>>,

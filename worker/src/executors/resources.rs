@@ -1,10 +1,10 @@
-//! Whether this machine, and not the tool, is why something could not be started.
+//! Whether this machine, and not the tool, is the reason that something could not be started.
 
 use std::io;
 
 use nix::errno::Errno;
 
-/// Whether the system says that it has no process, thread, descriptor or memory left. Another time it may have.
+/// Whether the system has no process, thread, descriptor or memory left. Later it may have some.
 pub(crate) fn lacks_resources(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(

@@ -1,4 +1,4 @@
-//! Telling an attempt that it must end now, and why.
+//! Tells an attempt that it must end now, and why.
 
 use fleet::{
     outcome::ToolFailure,
@@ -20,9 +20,9 @@ pub struct Stop {
 /// Why an attempt must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     Cancelled,
-    /// The worker's grace is over.
+    /// The worker's drain time is over.
     Drained,
 }
 
@@ -35,7 +35,7 @@ impl Stop {
         }
     }
 
-    /// The caller took the call back.
+    /// The caller cancelled the call.
     pub fn cancel(&self) {
         self.call.cancel();
     }
@@ -60,7 +60,7 @@ impl Stop {
 }
 
 impl StopReason {
-    /// The code of an attempt that ended because of it.
+    /// The error code of an attempt that ended because of it.
     pub const fn code(self) -> Code {
         match self {
             Self::Cancelled => Code::Cancelled,
@@ -76,7 +76,7 @@ impl StopReason {
         }
     }
 
-    /// Why the platform ended an attempt because of it.
+    /// Why the platform took the attempt back because of it.
     pub const fn taken_back(self) -> TakenBack {
         match self {
             Self::Cancelled => TakenBack::CancelledBefore,
@@ -84,7 +84,7 @@ impl StopReason {
         }
     }
 
-    /// The failure of an attempt that ended because of it before it had sent anything.
+    /// The failure of an attempt that ended because of it and had sent nothing.
     pub fn before_anything_was_sent(self) -> ToolFailure {
         let word = self.word();
         let what = said!(

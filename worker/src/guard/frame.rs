@@ -1,8 +1,8 @@
-//! What worker and guard say to each other on the control socket.
+//! The messages between worker and guard on the control socket.
 //!
-//! Worker to guard, once: the length of a JSON head (four bytes, big endian), the head, the tool's stdin.
-//! Guard to worker, at most once: one line of JSON. The environment is not in here: the guard is started with the
-//! tool's environment and passes it on, so that secrets are in no message and on no command line.
+//! Worker to guard, once: the length of a JSON head (four bytes, big endian), the head, the tool's stdin. Guard to worker, at
+//! most once: one line of JSON. The environment is not part of it: the guard is started with the tool's environment and passes
+//! it on, so no message and no command line contains a secret.
 
 use std::io::{self, Read};
 
@@ -22,11 +22,11 @@ pub(crate) struct Start {
     pub(crate) input_bytes: u32,
 }
 
-/// What the guard has to say about the tool.
+/// The guard's report about the tool.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GuardReport {
-    /// It ended by itself, before anybody asked for that.
+    /// It ended by itself, before the worker asked for that.
     Exited(Ending),
     /// It was never started.
     NotStarted(NotStarted),
@@ -37,7 +37,7 @@ pub(crate) enum GuardReport {
 pub(crate) struct NotStarted {
     /// For people.
     pub(crate) why: String,
-    /// Where it was not the tool's fault.
+    /// Why the attempt is taken back, where it was not the tool's fault.
     pub(crate) taken_back: Option<TakenBack>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Ending {
 
 /// The most bytes a head may have. Linux allows a command line of about 2 MiB; a manifest is far smaller.
 const HEAD_MAX: u32 = 1024 * 1024;
-/// The most bytes of stdin: arguments are at most 256 KiB at the door, and may grow a little on the way.
+/// The most bytes of stdin: arguments have at most 256 KiB at the door, and may grow a little on the way.
 const INPUT_MAX: u32 = 4 * 1024 * 1024;
 
 /// The message that starts a tool. `None` when it is too large to be one.

@@ -5,23 +5,23 @@
 //!    └── control: a socket pair ──┘
 //! ```
 //!
-//! - The guard is a *child subreaper*: whatever the tool forks, detaches (`setsid`) and orphans becomes the guard's
-//!   child. Its descendants are therefore exactly what the tool started, and "no child left" is a fact that the
-//!   kernel tells (`ECHILD`), not a guess.
-//! - The control socket is the leash. End of file on it means that the worker asks for the end, or died by whatever
-//!   means: the kernel closes a dead process's files. Either way the guard ends the tree: TERM, two seconds, KILL.
-//! - The guard reports once: the tool exited by itself, or never started. It says nothing about a tool that it had
-//!   to end. Its own exit code says whether the tree is empty: 0 yes, anything else no or unknown.
-//! - A guard that is itself killed leaves orphans. The worker is a subreaper too ([`adopt_orphans`]) and ends them;
-//!   see `orphans`.
-//! - A guard does not end before its tree is empty. What it cannot kill, because it has taken another user's rights or
-//!   hangs in the kernel, it waits for. A living worker waits for less, kills its guard and goes on by itself.
-//! - The guard has a share in the worker's lock ([`fleet::fencing`]), and the tool another one, so that it cannot release
-//!   the guard's: a process that can take the lock knows that no guard and no tool of that worker is left.
+//! - The guard is a *child subreaper*: a process that the tool forks, detaches (`setsid`) and orphans becomes the guard's
+//!   child. So its descendants are exactly what the tool started, and "no child left" is a fact from the kernel (`ECHILD`), not
+//!   a guess.
+//! - The control socket is the leash. End of file on it means that the worker asks for the end or is dead, for the kernel
+//!   closes a dead process's files. Either way the guard ends the tree: TERM, two seconds, KILL.
+//! - The guard reports once: the tool exited by itself, or never started. It reports nothing about a tool that it had to end.
+//!   Its own exit code says whether the tree is empty: 0 yes, anything else no or unknown.
+//! - A guard that is itself killed leaves orphans. The worker is a subreaper too ([`adopt_orphans`]) and ends them; see
+//!   `orphans`.
+//! - A guard does not end before its tree is empty. It waits for a process that it cannot kill, because that has another user's
+//!   rights or hangs in the kernel. A living worker waits for less, kills its guard and goes on by itself.
+//! - The guard has a share of the worker's lock ([`fleet::fencing`]). The tool has another share, so it cannot release the
+//!   guard's. A process that can take the lock knows that no guard and no tool of that worker is left.
 //!
-//! What this cannot do: if the worker *and* the guard are killed with KILL, their tool lives on; and if
-//! that tool had closed the descriptor of the lock, no other process sees it.
-//! Outside Linux there is neither a subreaper nor `/proc`: only the tool's process group is ended.
+//! Limits: if the worker *and* the guard are killed with KILL, their tool lives on; and if that tool had closed the descriptor
+//! of the lock, no other process can tell. Outside Linux there is neither a subreaper nor `/proc`: only the tool's process
+//! group is ended.
 
 mod frame;
 mod orphans;

@@ -1,9 +1,8 @@
-//! The second line: what a guard left behind because it was killed itself, or because it gave up.
+//! The second line of defence: processes that a guard left behind because it was killed, or because it gave up.
 //!
-//! A process belongs to a lost guard if it is in the guard's session, or carries the attempt's id in its
-//! environment, or, in a worker that adopts orphans, was handed to us without being ours: it is our child, sits in
-//! a foreign session, and is no guard. The last rule catches what has left the session *and* wiped its environment.
-//! Whatever descends from one that belongs, belongs too.
+//! A process belongs to a lost guard if one of these holds: it is in the guard's session; it carries the attempt's id in its
+//! environment; or, in a worker that adopts orphans, it is our child, is in a foreign session, and is no guard. The last rule
+//! finds a process that has left the session *and* wiped its environment. A descendant of a process that belongs, belongs too.
 
 use std::{
     collections::BTreeSet,
@@ -30,10 +29,10 @@ use super::tree::{self, Process};
 static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 static ADOPTING: AtomicBool = AtomicBool::new(false);
 
-/// Makes this process the heir of what a killed guard leaves behind. A worker calls it once, when it starts.
+/// Makes this process inherit the processes of a killed guard. A worker calls it once, when it starts.
 ///
-/// Only for a process whose other children stay in its own session: a daemon of another kind that ends up as our
-/// child would be taken for an orphan and killed.
+/// Only for a process whose other children stay in its own session: an unrelated daemon that becomes our child would be taken
+/// for an orphan and killed.
 ///
 /// # Errors
 ///
@@ -42,19 +41,19 @@ pub fn adopt_orphans() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         nix::sys::prctl::set_child_subreaper(true)?;
-        // Tools run with our user id: without this they could read our environment, which holds the ledger's password.
+        // Tools have our user id: without this they could read our environment, which holds the ledger's password.
         nix::sys::prctl::set_dumpable(false)?;
         ADOPTING.store(true, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Whether what a lost guard leaves behind is handed to us: otherwise we cannot know that we have found all of it.
+/// Whether the processes of a lost guard are handed to us: otherwise we cannot know that we have found all of them.
 pub(crate) fn is_adopting() -> bool {
     ADOPTING.load(Ordering::Relaxed)
 }
 
-/// A guard that we started; forgotten when dropped, which must not be before it was waited for.
+/// A guard that we started. Dropping it forgets the guard, so it must be waited for before.
 #[derive(Debug)]
 pub(crate) struct Registered(i32);
 
@@ -87,10 +86,10 @@ pub(crate) fn register<T>(
     Ok((guard, Registered(pid)))
 }
 
-/// Kills what belongs to a lost guard until nothing is left; false if that takes longer than `limit`.
+/// Kills every process of a lost guard until none is left; false if that takes longer than `limit`.
 ///
-/// Blocks. The guard's pid stays taken while anybody is in its session.
-/// `marker` is an environment entry that only this attempt has.
+/// Blocks. The guard's pid stays taken while any process is in its session. `marker` is an environment entry that only this
+/// attempt has.
 pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
     let since = Instant::now();
     let own_session = getsid(None).ok();
@@ -102,7 +101,7 @@ pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
         for orphan in orphans {
             tree::signal(orphan.pid, SIGKILL);
             if orphan.parent == Pid::this() {
-                // Still dying or not ours: the next round sees it again.
+                // It is still dying, or is not our child: the next round sees it again.
                 let _buried = waitpid(orphan.pid, Some(WaitPidFlag::WNOHANG));
             }
         }
@@ -114,7 +113,7 @@ pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
 }
 
 fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
-    // Looked at on both sides of the scan: a guard that comes or goes meanwhile is not an orphan.
+    // Read before and after the scan: a guard that comes or goes meanwhile is not an orphan.
     let known = || {
         GUARDS
             .lock()
@@ -140,7 +139,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
         .collect();
     let roots: Vec<Pid> = orphans.iter().map(|process| process.pid).collect();
     orphans.extend(tree::descendants(&roots, &all));
-    // The dead of others are not ours to bury.
+    // Another parent waits for its own dead.
     orphans.retain(|process| !process.zombie || process.parent == Pid::this());
     orphans
 }

@@ -1,4 +1,4 @@
-//! The guard process itself: start the tool, watch it and the worker, leave nothing behind.
+//! The guard process: starts the tool, watches it and the worker, and leaves no process behind.
 
 use std::{
     io::{self, Read, Write},
@@ -31,16 +31,17 @@ use crate::executors::resources::lacks_resources;
 
 /// How long a tool that is asked to end may take before it is killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);
-/// The same for what a tool left behind when it had ended by itself. Shorter: its answer waits for this.
+/// The same for processes that a tool left behind when it ended by itself. Shorter, because the answer waits for it.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
-/// The whole life of a guard process; what the program calls for its hidden `guard` command, before anything else.
+/// The whole life of a guard process. The program calls it for its hidden `guard` command, before anything else.
 ///
-/// Its only argument after that is the number of the descriptor that holds the worker's lock. The exit code is 0 when no process of the tool is left.
+/// The one argument after that is the number of the descriptor that holds the worker's lock. The exit code is 0 when no process
+/// of the tool is left.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a message: stderr belongs to the tool, and the worker looks at the exit code.
+        // No message: stderr belongs to the tool, and the worker reads the exit code.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -57,9 +58,9 @@ enum Event {
     AllGone,
 }
 
-/// Events waiting to be looked at; who has more to tell waits.
+/// The most events that wait; further senders block.
 const EVENTS_MAX: usize = 64;
-/// How long the kernel may need to say that a tool left nothing behind, before we look for ourselves.
+/// How long the kernel may take to say that a tool left nothing behind, before we scan ourselves.
 const SETTLE: Duration = Duration::from_millis(3);
 /// Enough for a thread that only reads, writes or waits.
 const THREAD_STACK: usize = 64 * 1024;
@@ -70,13 +71,13 @@ const KILL_PAUSE: Duration = Duration::from_millis(5);
 const KILL_SOON: Duration = Duration::from_secs(30);
 const KILL_PAUSE_LATER: Duration = Duration::from_secs(1);
 
-/// Runs one tool, until nothing of it is left.
+/// Runs one tool until none of its processes is left.
 fn serve() -> io::Result<()> {
     let kept = close_inherited(worker_lock());
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let started = kept.map_err(NotStarted::from).and_then(|lock| {
         isolate()?;
-        // The tool gets the lent one, and may let go of it; this one lasts until the kernel takes it.
+        // The tool gets the lent share and may close it. This one lasts until the process ends.
         std::mem::forget(fencing::own_share(lock)?);
         begin(&mut control)
     });
@@ -89,9 +90,9 @@ fn serve() -> io::Result<()> {
         finish(tool, &inbox, TERM_GRACE);
         return Ok(());
     };
-    // A worker that died meanwhile hears nothing; what the tool left behind is to be ended all the same.
+    // A worker that died meanwhile reads nothing; the tool's processes are ended all the same.
     drop(report(&mut control, &GuardReport::Exited(ending)));
-    // What is left must not write into the answer when it is told to end, so the worker reads that first.
+    // Processes that are left must not write into the answer when they are told to end, so the worker reads it first.
     if !all_gone_or_let_go_within(&inbox, READ_MAX) && !all_gone_within(&inbox, SETTLE) {
         tree::term(tool);
         finish(tool, &inbox, LEFTOVER_GRACE);
@@ -99,13 +100,13 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor of the share in the worker's lock that the tool is to inherit.
+/// The descriptor of the share of the worker's lock that the tool inherits.
 fn worker_lock() -> Option<i32> {
     std::env::args_os().nth(2)?.to_str()?.parse().ok()
 }
 
-/// Closes what the worker had from its own parent and did not mark as private: no tool is to hold that one's lock
-/// or pipe. Comes first, when this process has opened nothing itself. What is left is that share.
+/// Closes the descriptors that the worker inherited without close-on-exec: no tool is to hold a lock or a pipe of the worker's
+/// parent. Comes first, while this process has opened nothing itself. Only the share of the lock stays open.
 fn close_inherited(lock: Option<i32>) -> io::Result<i32> {
     let open: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
         .flatten()
@@ -124,17 +125,17 @@ fn is_open(fd: i32) -> bool {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok()
 }
 
-/// Makes this process the root of all that the tool will start, and deaf to signals meant for the tool or the worker.
+/// Makes this process the root of all that the tool starts, and ignores signals that are meant for the tool or the worker.
 fn isolate() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         nix::sys::prctl::set_child_subreaper(true)?;
-        // The tool has our user id: without this it could take our descriptors, and unlock what it has no share in.
+        // The tool has our user id: without this it could take our descriptors and release a lock that is not its own.
         nix::sys::prctl::set_dumpable(false)?;
     }
     nix::unistd::setsid()?;
-    // Handlers, because an ignored or blocked signal would stay so in the tool, while exec resets a handler.
-    // Tokio installs them without unsafe code of ours, and for good: they outlive the runtime that is dropped here.
+    // As handlers: an ignored or blocked signal would stay so in the tool, while exec resets a handler. Tokio installs them
+    // without unsafe code of ours. They stay after the runtime is dropped here.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()?;
@@ -149,7 +150,7 @@ fn isolate() -> io::Result<()> {
     Ok(())
 }
 
-/// What the guard itself cannot do is not the tool's fault.
+/// A failure of the guard itself is not the tool's fault.
 impl From<io::Error> for NotStarted {
     fn from(error: io::Error) -> Self {
         let lacking = lacks_resources(&error);
@@ -164,14 +165,14 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// Starts the tool and those who watch it.
+/// Starts the tool and the threads that watch it.
 fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted> {
     let order_taken_back = || NotStarted {
         why: "the worker took its order back before the program was started".to_owned(),
         taken_back: Some(TakenBack::OrderTakenBack),
     };
     let (start, input) = frame::read(&mut *control).map_err(|_incomplete| order_taken_back())?;
-    // On a busy machine this guard may be as late as that: what is not wanted any more is not started.
+    // On a busy machine the guard may come this late: the worker may have given up already, and then nothing is started.
     if has_let_go(control)? {
         return Err(order_taken_back());
     }
@@ -179,7 +180,7 @@ fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted>
     let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
     let (to_feeder, stdin) = mpsc::sync_channel(1);
     let (to_reaper, go) = mpsc::sync_channel(1);
-    // The threads come first and wait: once the tool runs, nothing here may fail any more.
+    // The threads start first and wait: once the tool runs, nothing here may fail any more.
     spawn(move || feed(&stdin, &input))?;
     spawn({
         let events = events.clone();
@@ -192,7 +193,7 @@ fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted>
     Ok((tool, inbox))
 }
 
-/// Whether the worker has let go of its leash already. It writes nothing behind its order.
+/// Whether the worker has released its leash already. It writes nothing after its order.
 fn has_let_go(control: &mut UnixStream) -> io::Result<bool> {
     control.set_nonblocking(true)?;
     let read = control.read(&mut [0]);
@@ -214,7 +215,7 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 fn start_tool(start: &Start) -> Result<(Pid, ChildStdin), NotStarted> {
     if let Some(folder) = &start.cwd {
-        // Here and not in the child, so that a relative program and a relative PATH mean what they say.
+        // Here and not in the child, so that a relative program and a relative PATH keep their meaning.
         let missing = |err| NotStarted {
             why: format!("its folder {folder} cannot be entered: {err}"),
             taken_back: None,
@@ -247,18 +248,18 @@ fn why_not(program: &str, err: &io::Error) -> String {
     }
 }
 
-/// Writes the tool's stdin. A tool may leave it unread and may close it: both are its own affair.
+/// Writes the tool's stdin. A tool may leave it unread and may close it.
 fn feed(stdin: &Receiver<ChildStdin>, input: &[u8]) {
     if let Ok(mut pipe) = stdin.recv() {
         drop(pipe.write_all(input));
     }
 }
 
-/// Holds the worker's leash until it is let go.
+/// Watches the worker's leash until it is released.
 fn watch(mut leash: UnixStream, events: &SyncSender<Event>) {
     let mut ignored = [0; 64];
     while leash.read(&mut ignored).is_ok_and(|read| read > 0) {}
-    // There is nothing to tell the worker: the guard is on its way out.
+    // There is nothing to tell the worker: the guard is ending.
     drop(events.send(Event::EndAsked));
 }
 
@@ -285,7 +286,7 @@ fn reap(go: &Receiver<()>, events: &SyncSender<Event>) {
     }
 }
 
-/// How the tool ended by itself; `None` when the end was asked for first.
+/// How the tool ended by itself; `None` when the worker asked for the end first.
 fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
     loop {
         match inbox.recv().expect("the reaper outlives the tool") {
@@ -301,8 +302,9 @@ fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
 
 /// After the TERM: gives the rest `grace`, then kills until none is left, however long that takes.
 ///
-/// Some cannot be killed: by us, who have taken another user's rights, or by anybody, while they wait for a disk. To leave
-/// them would be to let go of the worker's lock, and they would be taken for gone. A living worker waits for less.
+/// Some processes cannot be killed: by us, because they have another user's rights, or by any process, while they wait for a
+/// disk. If the guard left them, it would release the worker's lock and they would be taken for gone. A living worker waits for
+/// less.
 fn finish(tool: Pid, inbox: &Receiver<Event>, grace: Duration) {
     if all_gone_within(inbox, grace) {
         return;
@@ -321,7 +323,7 @@ fn finish(tool: Pid, inbox: &Receiver<Event>, grace: Duration) {
     }
 }
 
-/// Waits until the worker has let go of its leash, which it does when it has read the answer; true if no descendant is left.
+/// Waits until the worker has released its leash, which it does after it has read the answer; true if no descendant is left.
 fn all_gone_or_let_go_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     loop {

@@ -1,8 +1,8 @@
-//! Who descends from whom, as `/proc` has it, and how to end them.
+//! The process tree as `/proc` shows it, and how to end it.
 
 use nix::unistd::Pid;
 
-/// One process at the time of looking.
+/// One process when it was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
@@ -13,7 +13,7 @@ pub(super) struct Process {
     pub(super) zombie: bool,
 }
 
-/// Every process there is. Not an instant's picture: who forks meanwhile may be missed, so callers look again.
+/// Every process. No snapshot: a process that is forked meanwhile may be missing, so callers look again.
 #[cfg(target_os = "linux")]
 pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -26,19 +26,19 @@ pub(super) fn all() -> Vec<Process> {
         .collect()
 }
 
-/// Every process there is: unknown here.
+/// Every process: unknown on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn all() -> Vec<Process> {
     Vec::new()
 }
 
-/// Those of `all` whose chain of parents leads to one of `roots`, without the roots.
+/// The processes of `all` that descend from one of `roots`, without the roots.
 pub(super) fn descendants(roots: &[Pid], all: &[Process]) -> Vec<Process> {
     let mut found: Vec<Process> = Vec::new();
     let mut parents = roots.to_vec();
     while let Some(parent) = parents.pop() {
         for process in all.iter().filter(|process| process.parent == parent) {
-            // A pid that was given anew while we looked could close a circle.
+            // A pid that was reused while we looked could close a circle.
             if !found.contains(process) && !roots.contains(&process.pid) {
                 found.push(*process);
                 parents.push(process.pid);
@@ -48,7 +48,7 @@ pub(super) fn descendants(roots: &[Pid], all: &[Process]) -> Vec<Process> {
     found
 }
 
-/// Asks every descendant of this process to end. Each one once: some take a second TERM for impatience.
+/// Asks every descendant of this process to end, once each: some programs take a second TERM as an order to end at once.
 pub(super) fn term(tool: Pid) {
     use nix::sys::signal::Signal::{SIGCONT, SIGTERM};
     if cfg!(not(target_os = "linux")) {
@@ -59,12 +59,12 @@ pub(super) fn term(tool: Pid) {
         .filter(|process| !process.zombie)
     {
         signal(process.pid, SIGTERM);
-        // A stopped process hears nothing until it goes on.
+        // A stopped process handles no signal until it continues.
         signal(process.pid, SIGCONT);
     }
 }
 
-/// Kills every descendant of this process, whole groups first: a group dies in one stroke, forks included.
+/// Kills every descendant of this process, whole groups first: a group dies at once, forks included.
 pub(super) fn kill(tool: Pid) {
     use nix::sys::signal::Signal::SIGKILL;
     if cfg!(not(target_os = "linux")) {
@@ -85,7 +85,7 @@ pub(super) fn kill(tool: Pid) {
         .for_each(|process| signal(process.pid, SIGKILL));
 }
 
-/// Sends a signal. That the process is gone, or that we may not, shows when the caller looks again.
+/// Sends a signal. A process that is gone, or that we may not signal, shows when the caller looks again.
 pub(super) fn signal(pid: Pid, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(pid, signal).unwrap_or(());
 }

@@ -6,29 +6,29 @@ use futures_util::future::BoxFuture;
 
 use crate::{executors::AttemptContext, stage::Execution};
 
-/// One thing that stands around the executor, for one attempt.
+/// A part that wraps the executor, for one attempt.
 pub(super) trait Interceptor: Send {
-    /// What it is called.
+    /// Its name, for tests.
     fn name(&self) -> &'static str;
 
-    /// The executor is about to be asked.
+    /// Called before the executor runs.
     fn before(&mut self, _context: &mut AttemptContext) {}
 
-    /// What it does as long as the executor is at work. Dropped when the executor comes back.
+    /// Runs beside the executor. Dropped when the executor returns.
     fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
         None
     }
 
-    /// The executor has answered; it did not panic, and came back in time.
+    /// Called when the executor has answered, not when it panicked or did not return in time.
     fn after(&mut self, execution: Execution) -> After<'_> {
         After::Now(execution)
     }
 
-    /// The attempt is over, however it ended. Changes nothing.
+    /// Called when the attempt is over, however it ended. Changes nothing.
     fn over(&mut self, _execution: &Execution) {}
 }
 
-/// What an interceptor makes of an answer: most need not wait, and cost no allocation.
+/// What an interceptor makes of an answer. Most need not wait, and then cost no allocation.
 pub(super) enum After<'a> {
     Now(Execution),
     Later(BoxFuture<'a, Execution>),

@@ -1,4 +1,4 @@
-//! What stands around the executor of an attempt: one list of interceptors, in one order, each with the same four hooks.
+//! What wraps the executor of an attempt: one list of interceptors, in one order, each with the same four hooks.
 //!
 //! | interceptor | before the executor | beside it | after it answered | when it is over |
 //! |---|---|---|---|---|
@@ -8,9 +8,10 @@
 //! | `news` | tells that the attempt has started | tells what the tool reports | tells the last report | |
 //! | `redact` | | | masks sensitive values in what is told of a failure | |
 //!
-//! The first is the outermost: `before` goes down the list, `after` comes up. Each hook runs at most once per attempt. An
-//! attempt that was not begun passes none of them. No interceptor can make an attempt that had its effect, or may have had
-//! it, one that had none: what it may change is the outcome as the executor told it, and `repetition` only takes certainty away.
+//! The first is the outermost: `before` goes down the list, `after` comes up. Each hook runs at most once per attempt, and none
+//! runs for an attempt that was not started. No interceptor can turn an attempt that had its effect, or may have had it, into
+//! one that had none. An interceptor may change the outcome as the executor reported it; `repetition` only makes it less
+//! certain.
 //!
 //! A new interceptor is a file here and a line in [`Around::in_order`].
 
@@ -55,17 +56,17 @@ impl Around {
         ]
     }
 
-    /// The executor is about to be asked.
+    /// Before the executor runs.
     pub(crate) fn before(&mut self, context: &mut AttemptContext) {
         before(&mut self.in_order(), context);
     }
 
-    /// Awaits `work`, and beside it what the interceptors do meanwhile.
+    /// Awaits `work`, and runs `meanwhile` of each interceptor beside it.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         beside(&mut self.in_order(), work).await
     }
 
-    /// What comes of the executor's answer.
+    /// The outcome after every interceptor has seen the executor's answer.
     pub(crate) async fn after(&mut self, answered: Execution) -> Execution {
         after(&mut self.in_order(), answered).await
     }

@@ -1,6 +1,6 @@
-//! News: followers of a session are told that an attempt has started, and how far its tool is.
+//! News: tells the followers of a session that an attempt has started, and how far its tool is.
 //!
-//! What leaves is bounded: at most ten events a second for each attempt, each of them small.
+//! Bounded: at most ten events a second for each attempt, each of them small.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -23,25 +23,25 @@ use crate::{
 /// The pause between two events of one attempt.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tells of one attempt; `None`: the call has no session, and nothing is told.
+/// Publishes events of one attempt; `None`: the call has no session, and nothing is published.
 #[derive(Default)]
 pub(crate) struct News(pub(crate) Option<Teller>);
 
-/// Tells the followers of a session of one attempt.
+/// Publishes events of one attempt to the followers of its session.
 pub(crate) struct Teller {
     pub(crate) events: Events,
     pub(crate) tenant: Label,
     pub(crate) session: Label,
     pub(crate) call: CallId,
-    /// Which revision of the call its claim is.
+    /// The revision of the call that its claim made.
     pub(crate) rev: i32,
     pub(crate) attempt: u32,
-    /// When it was claimed, on Postgres's clock and on ours.
+    /// When it was claimed, by Postgres's clock and by ours.
     pub(crate) claimed_at: OffsetDateTime,
     pub(crate) claim_sent: Instant,
-    /// How many reports of the tool were told.
+    /// How many reports of the tool were published.
     pub(crate) told: u32,
-    /// Where they are heard, once the attempt has started.
+    /// Receives the tool's reports, once the attempt has started.
     pub(crate) heard: Option<ProgressReports>,
 }
 

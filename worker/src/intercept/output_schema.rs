@@ -1,4 +1,4 @@
-//! Output schema: whether the tool's answer is what its manifest promises.
+//! Output schema: checks the tool's answer against its manifest.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::interceptor::{After, Interceptor};
 use crate::{answer::Promise, stage::Execution};
 
-/// Holds the answer against the tool's `output_schema`.
+/// Checks the answer against the tool's `output_schema`.
 pub(crate) struct OutputSchema {
     pub(crate) tool: Arc<Tool>,
 }
@@ -21,7 +21,7 @@ impl Interceptor for OutputSchema {
         "output_schema"
     }
 
-    /// What has committed was held against it before.
+    /// An answer that was committed was checked before.
     fn after(&mut self, execution: Execution) -> After<'_> {
         let Execution::Ran(Outcome::Applied { result, flaw }) = execution else {
             return After::Now(execution);
@@ -41,10 +41,10 @@ impl Interceptor for OutputSchema {
     }
 }
 
-/// The outcome of a tool that did it, with the flaw of its answer. That the tool did it stands all the same.
+/// The outcome of a tool that succeeded, with the flaw of its answer. The success stands.
 ///
-/// A write's answer is kept beside its flaw, for it may be the only trace of what was done; not where it may hold sensitive
-/// values, for in an answer of another shape their places are not known.
+/// A write's answer is kept beside its flaw, for it may be the only trace of what was done. It is not kept where it may hold
+/// sensitive values: in an answer of another shape their places are not known.
 fn judged(result: Box<RawValue>, flaw: Option<ToolFailure>, tool: &Tool) -> Execution {
     let useless = flaw.as_ref().is_some_and(|flaw| !flaw.is_mended());
     let result = if useless && tool.manifest.sensitive.is_some() {

@@ -1,4 +1,4 @@
-//! Redact: the interceptor next to the executor, so that no other sees a sensitive value in a failure.
+//! Redact: the interceptor next to the executor, so that no other one sees a sensitive value in a failure.
 
 use super::interceptor::{After, Interceptor};
 use crate::{redact::RedactedFailures, stage::Execution};

@@ -1,11 +1,11 @@
-//! Repetition: what a tool's "no" says when an earlier attempt may have had the effect.
+//! Repetition: what a tool's "no" means when an earlier attempt may have had the effect.
 
 use super::interceptor::{After, Interceptor};
 use crate::stage::Execution;
 
-/// Takes the certainty out of answers to a repeated request that the earlier one explains.
+/// Makes an answer uncertain that the earlier attempt would explain.
 pub(crate) struct Repetition {
-    /// Whether an attempt before, under the same key, may have had its effect.
+    /// Whether an earlier attempt, with the same key, may have had its effect.
     pub(crate) earlier_unknown: bool,
 }
 

@@ -17,7 +17,7 @@ use tracing::Span;
 
 use super::*;
 
-/// Writes down which of its hooks was run.
+/// Records which of its hooks ran.
 struct Noted<'a> {
     name: &'static str,
     log: &'a Mutex<Vec<String>>,
@@ -104,7 +104,7 @@ async fn without_anything_beside_it_the_executor_is_awaited_alone() {
     assert!(log.lock().unwrap().is_empty());
 }
 
-/// Around an attempt at a tool whose answers are numbers and whose argument `card` is sensitive.
+/// The interceptors around an attempt of a tool whose answers are numbers and whose argument `card` is sensitive.
 fn around(earlier_unknown: bool) -> Around {
     let manifest = manifest::parse(
         r#"
@@ -193,7 +193,7 @@ async fn an_answer_is_held_against_the_output_schema_however_long_it_is() {
         };
         let code = flaw.map(|flaw| flaw.code);
         assert_eq!(code, (!fits).then_some(Code::OutputInvalid));
-        // Where sensitive values stand in an answer of another shape is not known.
+        // In an answer of another shape, the places of sensitive values are not known.
         assert_eq!(result.get(), if fits { "7" } else { "null" });
     }
 }

@@ -10,17 +10,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::error::ToolError;
 use crate::executors::AttemptContext;
 
-/// What a tool is told about the call it runs for, and how it talks back. Clones are of the same attempt.
+/// What a tool is told about the call it runs for, and how it answers. Clones belong to the same attempt.
 #[derive(Clone)]
 pub struct ToolContext {
     attempt: Arc<AttemptContext>,
     cancelled: CancellationToken,
     blocking: TaskTracker,
-    /// Goes with whatever may still act: the worker cannot be proven gone before it.
+    /// Held by everything that may still act: the worker cannot be proven gone before it is dropped.
     share: Option<Arc<WorkerLock>>,
 }
 
-// The rest may be sensitive and does not belong into a log.
+// The rest may be sensitive and must not be logged.
 impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext")
@@ -55,12 +55,12 @@ impl ToolContext {
         self.attempt.attempt
     }
 
-    /// The same for every attempt of the call, and for no other call: what to send along so that a repetition is recognised.
+    /// The same for every attempt of the call, and for no other call. Send it along so that a repetition is recognised.
     pub fn idempotency_key(&self) -> &str {
         &self.attempt.idempotency_key
     }
 
-    /// When the attempt must have answered, on the fleet's clock. For telling others; [`Self::remaining`] is for measuring.
+    /// When the attempt must have answered, by the fleet's clock: to be told to others. [`Self::remaining`] is for measuring.
     pub fn deadline(&self) -> OffsetDateTime {
         self.attempt.deadline_at
     }
@@ -71,7 +71,7 @@ impl ToolContext {
         self.attempt.until.saturating_duration_since(now)
     }
 
-    /// Who asked.
+    /// The tenant of the caller.
     pub fn tenant(&self) -> &str {
         self.attempt.tenant.as_str()
     }
@@ -93,7 +93,7 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// There is one, and it is not of this type: a business error that says so.
+    /// The meta is there and does not fit this type: a business error that says so.
     pub fn meta<T: DeserializeOwned>(&self) -> Result<Option<T>, ToolError> {
         let Some(meta) = &self.attempt.meta else {
             return Ok(None);
@@ -114,7 +114,7 @@ impl ToolContext {
         self.attempt.trace.traceparent.as_deref()
     }
 
-    /// Done when the attempt must end: its time is over, the caller took the call back, or the worker stops.
+    /// Resolves when the attempt must end: its time is over, the caller cancelled the call, or the worker stops.
     ///
     /// The tool then has two seconds to put things in order and to return what it knows. Cancel-safe.
     pub async fn cancelled(&self) {
@@ -126,11 +126,11 @@ impl ToolContext {
         self.cancelled.is_cancelled()
     }
 
-    /// Lets others run, and fails when the attempt must end: for the inside of a long computation, as often as you like.
+    /// Yields to other tasks, and fails when the attempt must end: for the inside of a long computation, as often as you like.
     ///
     /// # Errors
     ///
-    /// The attempt must end, and its effect is unknown. A tool that knows better says so itself.
+    /// The attempt must end, and its effect is unknown. A tool that knows better returns its own error.
     pub async fn proceed(&self) -> Result<(), ToolError> {
         tokio::task::yield_now().await;
         if self.is_cancelled() {
@@ -139,18 +139,18 @@ impl ToolContext {
         Ok(())
     }
 
-    /// Says how much is done, from 0 to 1 (`None` where that is not known), and a word about it.
+    /// Reports how much is done, from 0 to 1 (`None` where that is not known), and a message.
     ///
-    /// Followers of the caller's session see it; a call without a session has none. Say it as often as you like:
-    /// it never waits and never fails, a few a second are sent on, and the last one always is. Messages have at most 512 bytes.
+    /// Followers of the caller's session see it; a call without a session has none. Report as often as you like: it never waits
+    /// and never fails, at most ten reports a second are sent on, and the last one always is. Messages have at most 512 bytes.
     pub fn progress(&self, fraction: impl Into<Option<f64>>, message: &str) {
         self.attempt.progress.report(fraction.into(), message);
     }
 
-    /// Runs what blocks its thread on a thread that no other attempt needs.
+    /// Runs code that blocks its thread on a thread that no other attempt needs.
     ///
-    /// It cannot be interrupted: look at [`Self::is_cancelled`] in it. Until it has returned, the worker does not say of the
-    /// attempt that it is over.
+    /// It cannot be interrupted: look at [`Self::is_cancelled`] in it. Until it has returned, the worker does not say that the
+    /// attempt is over.
     ///
     /// # Errors
     ///

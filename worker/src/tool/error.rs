@@ -1,4 +1,4 @@
-//! Why a tool did not do what it was asked.
+//! Why a tool failed.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fleet::{
 };
 use serde_json::json;
 
-/// Why a tool did not do what it was asked, and what that says about its effect.
+/// Why a tool failed, and what that says about its effect.
 ///
 /// The texts are stored and shown to models and people: no secrets, no arguments.
 ///
@@ -127,7 +127,7 @@ fn unavailable(message: String, retry_after: Option<Duration>) -> ToolFailure {
     ToolFailure::new(Code::Unavailable, Message::verbatim(message)).with_retry_after(retry_after)
 }
 
-// For this, it is not itself an error: the two would overlap.
+// This is why it is not itself an error: the two would overlap.
 impl<E: std::error::Error> From<E> for ToolError {
     fn from(error: E) -> Self {
         Self::unknown(error.to_string())

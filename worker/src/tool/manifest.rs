@@ -13,7 +13,7 @@ use super::{Tool, schema};
 pub(crate) fn manifest<T: Tool>(tool: &T) -> Result<Manifest, Vec<ManifestProblem>> {
     let settings = tool.settings();
     let mut fields = settings.fields;
-    // What the worker can do by itself anybody may override, but not what the type says.
+    // A default of the worker may be overridden by the settings, but not a field that the type defines.
     fields.entry("queue").or_insert_with(|| T::NAME.into());
     fields.insert("name".to_owned(), T::NAME.into());
     fields.insert("version".to_owned(), T::VERSION.into());
@@ -28,7 +28,7 @@ pub(crate) fn manifest<T: Tool>(tool: &T) -> Result<Manifest, Vec<ManifestProble
     manifest::parse(&Value::Object(fields).to_string())
 }
 
-/// The name under which calls find the tool: with its version, for a call stays with the version it was accepted with.
+/// The name under which calls find the tool. It has the version, for a call stays with the version it was accepted with.
 pub(crate) fn handler<T: Tool>() -> String {
     format!("{}.v{}", T::NAME, T::VERSION)
 }

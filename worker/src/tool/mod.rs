@@ -1,7 +1,7 @@
 //! Tools written in Rust, as part of the worker's own program.
 //!
-//! A tool is a type: its arguments and its result are types as well, and their JSON Schemas are derived. What reaches
-//! [`Tool::call`] fits the schema already, and what it returns is a claim about the world, with the same certainty as
+//! A tool is a type. Its arguments and its result are types as well, and their JSON Schemas are derived. The arguments of
+//! [`Tool::call`] fit the schema already. What it returns is a claim about the world, with the same degrees of certainty as for
 //! every other kind of tool:
 //!
 //! | returned | means | then |
@@ -65,7 +65,7 @@ pub use self::{context::ToolContext, error::ToolError, settings::Settings};
 /// ```
 pub trait Tool: Send + Sync + 'static {
     /// The arguments, an object: a struct with named fields. Properties that it does not name are refused, unless it says
-    /// otherwise, as with a flattened map. Comments on the fields are what a model reads.
+    /// otherwise, as with a flattened map. A model reads the comments on the fields.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The result, anything that JSON can hold.
     type Output: Serialize + JsonSchema + Send + 'static;
@@ -86,13 +86,13 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Runs it once.
     ///
-    /// Many calls run at a time, on the worker's own threads: what blocks a thread belongs into [`ToolContext::blocking`].
-    /// When the time is over or the caller takes the call back, [`ToolContext::cancelled`] is done; two seconds later the
-    /// future is dropped, wherever it waits.
+    /// Many calls run at a time, on the worker's own threads: code that blocks a thread belongs in [`ToolContext::blocking`].
+    /// When the time is over or the caller cancels the call, [`ToolContext::cancelled`] resolves. Two seconds later the future
+    /// is dropped, wherever it waits.
     ///
     /// # Errors
     ///
-    /// What is known of the effect when it did not do what was asked; see [`ToolError`].
+    /// What is known of the effect when it did not succeed; see [`ToolError`].
     fn call(
         &self,
         args: Self::Args,

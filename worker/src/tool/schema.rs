@@ -1,7 +1,7 @@
 //! The JSON Schema of a type, as a manifest takes it.
 //!
-//! What schemars derives is adapted in three ways. Formats that JSON Schema does not know (`uint32`) become the bounds that
-//! they stand for, so that what fits the schema also fits the type. Objects are closed. And the name of the dialect is left out.
+//! The schema that schemars derives is adapted in three ways. Formats that JSON Schema does not know (`uint32`) become bounds,
+//! so that a value that fits the schema also fits the type. Objects are closed. And the name of the dialect is left out.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Number, Value};
@@ -21,7 +21,7 @@ pub(super) fn of_args<T: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema of a result. A reader of results ignores what it does not know, so it stays open.
+/// The schema of a result. It stays open, for a reader of results ignores members that it does not know.
 pub(super) fn of_output<T: JsonSchema>() -> Value {
     derive::<T>(SchemaSettings::draft2020_12().for_serialize())
 }
@@ -33,7 +33,7 @@ fn derive<T: JsonSchema>(settings: SchemaSettings) -> Value {
     schema
 }
 
-/// Replaces a format that only Rust knows by what it says of the value.
+/// Replaces a format that only Rust knows by the bounds that it stands for.
 fn bound(schema: &mut Map<String, Value>) {
     let Some(format) = schema.get("format").and_then(Value::as_str) else {
         return;
@@ -72,8 +72,8 @@ fn each(schema: &mut Value, visit: &mut impl FnMut(&mut Map<String, Value>)) {
 
 /// Refuses properties that are not declared, in every object that declares some.
 ///
-/// Where several schemas describe one object, as with a flattened enum, none of them knows the properties of the others:
-/// the outermost one is closed, by what all of them have seen.
+/// Where several schemas describe one object, as with a flattened enum, none of them knows the properties of the others. Then
+/// the outermost one is closed, over the properties of all of them.
 fn close(schema: &mut Value, within: bool) {
     let Value::Object(keywords) = schema else {
         return;

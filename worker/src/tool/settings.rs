@@ -34,20 +34,20 @@ impl Settings {
         self.field("deadline", format_duration(deadline))
     }
 
-    /// How long its first attempt may be waited for; as long as the call may take if not set.
+    /// How long the call may wait for its first attempt; as long as the call may take if not set.
     #[must_use]
     pub fn max_queue_wait(self, wait: Duration) -> Self {
         self.field("max_queue_wait", format_duration(wait))
     }
 
-    /// How many attempts may run at a time over the whole fleet, 1 to 1000; as many as workers have places if not set.
+    /// How many attempts may run at a time over the whole fleet, 1 to 1000; as many as workers have slots if not set.
     #[must_use]
     pub fn concurrency(self, limit: u32) -> Self {
         self.field("concurrency", limit)
     }
 
-    /// The queue of its calls. If not set, a queue of its own, named like the tool: only workers that pull it get its calls,
-    /// and those are the ones that have it.
+    /// The queue of its calls. If not set, it is named like the tool, so that only workers that pull it, which are those that
+    /// have the tool, get its calls.
     #[must_use]
     pub fn queue(self, queue: &str) -> Self {
         self.field("queue", queue)
@@ -115,7 +115,7 @@ impl Settings {
         self
     }
 
-    /// Without a schema of the result, for types whose schema is too large.
+    /// Leaves out the schema of the result, for types whose schema is too large.
     #[must_use]
     pub fn without_output_schema(mut self) -> Self {
         self.without_output_schema = true;

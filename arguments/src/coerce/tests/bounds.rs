@@ -1,4 +1,4 @@
-//! Hostile inputs are refused soon.
+//! Hostile inputs are refused quickly.
 
 use std::time::{Duration, Instant};
 

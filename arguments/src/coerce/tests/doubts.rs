@@ -1,4 +1,4 @@
-//! What could be mended, but may have been meant otherwise.
+//! Arguments that could be mended, but may have been meant otherwise.
 
 use serde_json::json;
 
@@ -183,7 +183,7 @@ fn a_union_is_mended_in_the_branches_that_take_such_a_value() {
             ("[true]", NO.0, ""),
         ],
     );
-    // What only a rule for reading could make of it makes it uncertain for every tool.
+    // A reading that only `read` tools may use makes the value uncertain for every tool.
     let x = json!({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "integer"}]});
     check_x(Level::Safe, x, &[(r#""5""#, NO.0, "")]);
     let x = json!({"type": ["integer", "array"]});
@@ -338,7 +338,7 @@ fn what_was_sent_as_nothing_may_be_where_another_value_belongs() {
                 (r#"{"zip":null,"other":{"flag":"true"}}"#, NO),
                 (r#"{"names":"","ids":["7"]}"#, NO),
                 (r#"{"filter":null,"other":{"flag":"true"}}"#, NO),
-                // Of numbers it is none, and the text of an object is no other text.
+                // A number is no such text, and the text of an object is no other text.
                 (
                     r#"{"radius":null,"ids":["7"]}"#,
                     (
@@ -355,7 +355,7 @@ fn what_was_sent_as_nothing_may_be_where_another_value_belongs() {
                 ),
             ],
         );
-        // Without it, the call would not be one.
+        // Without it, this would not be a call.
         check(
             level,
             schema(json!(["radius"])),
@@ -401,7 +401,7 @@ fn a_list_may_be_swapped_as_its_text_and_across_levels() {
             (r#"{"tags":"bob","filter":{"name":"[\"urgent\"]"}}"#, NO),
             (r#"{"tags":"bob","filter":{"name":["urgent"]}}"#, NO),
             (r#"{"n":[7],"filter":{"ids":5}}"#, NO),
-            // Of its other items, `contains` says nothing.
+            // `contains` says nothing of its other items.
             (r#"{"name":null,"odd":[7,"x"]}"#, NO),
             (
                 r#"{"tags":"bob","name":"[urgent]"}"#,

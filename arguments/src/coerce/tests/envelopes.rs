@@ -1,11 +1,11 @@
-//! Calls in the formats of model APIs, where the arguments alone were to be sent.
+//! Calls in the formats of model APIs, where only the arguments should have been sent.
 
 use serde_json::{Value, json};
 
 use super::{NO, check};
 use crate::{Coercing, Level, Schema};
 
-/// Open to any name, nothing required, and a default that would run in the place of what was sent.
+/// Open to any name, nothing required, and a default that would run instead of what was sent.
 fn open() -> Value {
     json!({
         "type": "object",
@@ -16,7 +16,7 @@ fn open() -> Value {
 const UNWRAPPED: (&str, &str) = (r#"{"account":"a","cents":9}"#, " unwrap");
 const UNWRAPPED_TWICE: (&str, &str) = (r#"{"account":"a","cents":9}"#, " unwrap,  unwrap");
 
-/// Whether open or closed, for tools that write and for tools that read.
+/// Open or closed, for tools that write and for tools that read.
 fn check_all(rows: &[(&str, (&str, &str))]) {
     let mut closed = open();
     closed["additionalProperties"] = json!(false);
@@ -67,7 +67,7 @@ fn the_envelope_of_a_call_of_this_tool_is_taken_off() {
     ]);
 }
 
-/// Each as its vendor publishes it, with everything that it may have.
+/// Each as its vendor publishes it, with every member that it may have.
 #[test]
 fn the_published_formats_of_calls_are_taken_off_whole() {
     let chat = [
@@ -153,7 +153,7 @@ fn a_detail_of_a_format_is_one_only_in_that_format() {
     as_it_is(&open, r#"{"caller":{"name":"ann"},"input":{"cents":9}}"#);
     as_it_is(&open, r#"{"args":{"cents":9},"index":1}"#);
     as_it_is(&open, r#"{"status":"completed"}"#);
-    // A tool that has such a word itself gets it as it is, and an envelope of its call is one all the same.
+    // A tool that declares such a word gets it as it is, and an envelope of its call is still one.
     open["properties"]["status"] = json!({"type": "string"});
     as_it_is(&open, r#"{"cents":9,"status":"completed"}"#);
     let whole = r#"{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{\"cents\":9}","status":"completed"}"#;
@@ -177,7 +177,7 @@ fn an_envelope_that_may_be_of_something_else_is_refused() {
             NO,
         ),
         (r#"{"id":[1],"name":"get_weather","input":{"cents":9}}"#, NO),
-        // Nothing says that the number is that of a call.
+        // Nothing says that the number is the id of a call.
         (r#"{"id":7,"input":{"account":"a"}}"#, NO),
         (r#"{"Arguments":{"cents":9}}"#, NO),
         (r#"{"Name":"get_weather","ARGUMENTS":{"cents":9}}"#, NO),
@@ -239,7 +239,7 @@ fn what_the_tool_declares_and_what_holds_no_arguments_is_no_envelope() {
     as_it_is(&map, r#"{"input":{"a":1},"type":"tool_use"}"#);
 }
 
-/// Open tools that declare what an envelope has as well.
+/// Open tools that also declare members of an envelope.
 fn declaring(properties: Value, required: Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required})
 }

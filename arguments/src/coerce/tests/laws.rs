@@ -1,4 +1,4 @@
-//! What holds for every schema and every input.
+//! Laws that hold for every schema and every input.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ fn whole(properties: Map<String, Value>, open: bool) -> Schema {
     Schema::compile_input(&schema).unwrap()
 }
 
-/// Every key of every object in a value, with those in text that looks like JSON.
+/// Every key of every object in a value, including those in a text that looks like JSON.
 fn keys(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| keys(item, into)),
@@ -151,7 +151,7 @@ proptest! {
         prop_assert_eq!(&twice.args, &fitted.args, "not stable");
         prop_assert!(twice.coercions.is_empty(), "not stable");
 
-        // What may be done less freely comes out the same when more is allowed.
+        // A change that a stricter level allows gives the same result at a freer one.
         if level == Level::Safe {
             let freely = schema.fit(sent, Coercing { level: Level::Read, tool: "d" });
             prop_assert_eq!(freely, Ok(fitted));

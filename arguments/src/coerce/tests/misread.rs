@@ -1,10 +1,10 @@
-//! What was once made of arguments that meant something else, or run as it was.
+//! Arguments that were once changed into something else than they meant, or run as they were.
 
 use serde_json::json;
 
 use super::{super::*, NO, check, check_x, fit};
 
-/// As catalogues have them: flat, and nearly all of it optional.
+/// As in catalogues: flat, and nearly all of it optional.
 fn restaurants(closed: bool) -> Value {
     let mut schema = json!({
         "type": "object",
@@ -267,7 +267,7 @@ fn a_text_with_a_separator_or_for_nothing_is_no_item() {
         &[
             (r#""vegan""#, r#"["vegan"]"#, "value_to_array"),
             (r#""order_id""#, r#"["order_id"]"#, "value_to_array"),
-            // In other scripts nothing stands between words.
+            // Other scripts have no space between words.
             (r#""北京""#, NO.0, ""),
         ],
     );
@@ -355,7 +355,7 @@ fn a_wrapper_never_runs_as_it_is() {
             ),
         )],
     );
-    // What the schema says of such names is what it means by them.
+    // The schema says what such names mean.
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
     check(
         Level::Safe,

@@ -1,4 +1,4 @@
-//! Every way in which a call ends, as an operator reads it: one snapshot.
+//! Every way in which a call ends, in the words for an operator: one snapshot.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{explain, tests::merge};
 
-/// A call of one attempt that ended a second after that began; `change` says what is otherwise.
+/// A call of one attempt that ended a second after its begin, with these changes.
 fn told(change: &Value) -> String {
     let mut facts = json!({
         "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
@@ -25,7 +25,7 @@ fn told(change: &Value) -> String {
     format!("{}\n  {}\n  {}\n", found.reason, found.because, found.next)
 }
 
-/// What makes a call one that expired at its deadline without an attempt.
+/// The changes that make a call one that expired at its deadline without an attempt.
 fn expired(more: &Value) -> Value {
     let mut change = json!({
         "state": "expired", "attempts": 0, "error_code": "deadline_exceeded",

@@ -60,7 +60,7 @@ impl Strict<'_> {
     }
 }
 
-/// A schema that is no union, with null beside what it takes.
+/// Adds null to the values of a schema that is no union.
 fn or_null(mut strict: Keywords) -> Keywords {
     let kind = strict
         .get("type")

@@ -1,16 +1,16 @@
-//! The schema that is converted, and what is said of a place in it.
+//! The schema that is converted, and the text about a place in it.
 
 use serde_json::{Map, Value};
 
 use crate::manifest::Manifest;
 
-/// The schema that a model is shown, and the tool that it is of.
+/// The schema that a model is shown, and its tool.
 pub(super) struct Strict<'a> {
     pub(super) root: &'a Value,
     pub(super) tool: &'a Manifest,
 }
 
-/// The keywords of a schema, converted as far as it has come.
+/// The keywords of a schema, converted so far.
 pub(super) type Keywords = Map<String, Value>;
 
 pub(super) fn at(place: &str, what: &str) -> String {

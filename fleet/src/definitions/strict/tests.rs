@@ -341,7 +341,7 @@ fn what_strict_mode_sends_is_what_the_tool_would_have_got() {
 
 #[test]
 fn a_reference_leads_to_a_definition_and_not_into_one() {
-    // What stands inside is written anew: an optional property takes null there, and a oneOf is an anyOf.
+    // Nested schemas change: an optional property takes null, and a oneOf becomes an anyOf.
     let kept = object(json!({"to": {"$ref": "#/$defs/place"}}), json!(["to"]));
     let with_defs = |mut schema: Value, target: &str| {
         schema["properties"]["to"]["$ref"] = target.into();

@@ -1,4 +1,4 @@
-//! What the schema of a manifest says of each of its places.
+//! What the schema of a manifest says of each place.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) fn node<'s>(schema: &'s Value, path: &str) -> Option<&'s Value> {
     Some(follow(schema, at))
 }
 
-/// What a reference leads to; our schema has none to references that say something themselves.
+/// The target of a reference; our schema has no references with other keywords beside them.
 pub(super) fn follow<'s>(schema: &'s Value, node: &'s Value) -> &'s Value {
     let target = node["$ref"].as_str().and_then(|at| at.strip_prefix('#'));
     target.and_then(|at| schema.pointer(at)).unwrap_or(node)
@@ -51,7 +51,7 @@ pub(super) fn example(schema: &Value, node: &Value) -> Option<Value> {
     })
 }
 
-/// Where else the schema has a field of this name.
+/// Other places where the schema has a field of this name.
 pub(super) fn homes_of(
     name: &str,
     schema: &Value,

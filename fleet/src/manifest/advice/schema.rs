@@ -1,4 +1,4 @@
-//! What to write instead of a type or a pattern that is none, in the schemas of a manifest.
+//! Advice for the schemas in a manifest: what to write instead of an invalid type or pattern.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ const TYPES: [(&str, &str); 14] = [
     ("none", "null"),
 ];
 
-/// What is wrong with a schema, with what to write for a type or a pattern that is none.
+/// What is wrong with a schema, with the advice for an invalid type or pattern.
 pub(in crate::manifest) fn sentence(schema: &Value, problem: &SchemaProblem) -> String {
     let found = schema.pointer(&problem.path).and_then(Value::as_str);
     match (problem.path.rsplit('/').next(), found) {

@@ -15,7 +15,7 @@ fn told(manifest: &Value) -> Vec<String> {
     told.collect()
 }
 
-/// Every place of the schema, with its path; `*` for what may have any name.
+/// Every place of the schema, with its path; `*` for a place that may have any name.
 fn places<'s>(
     schema: &'s Value,
     node: &'s Value,

@@ -19,7 +19,7 @@ const KEYS: [&str; 12] = [
     "tooluseid",
 ];
 
-/// Warns of a write whose caller fills in what should tell a repetition from a new call.
+/// Warns of a write whose caller fills in the value that should tell a repetition from a new call.
 pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     if !subject.writes() {
         return;

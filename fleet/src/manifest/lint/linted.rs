@@ -1,4 +1,4 @@
-//! What is looked at of a manifest, whole or in part.
+//! The parts of a manifest that the lint reads.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -8,17 +8,17 @@ use crate::{
     manifest::{executor::ExecutorSpec, policy::KeyPolicy, version::Manifest},
 };
 
-/// What is looked at; `None` where it is not known.
+/// The parts that the lint reads; `None` where one cannot be read.
 pub(super) struct Linted<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) effect: Option<Effect>,
     pub(super) key: Option<KeyPolicy>,
-    /// Whether it has a probe that does not say what proves a no.
+    /// Whether it has a probe without a condition for "not applied".
     pub(super) is_half_probed: bool,
     /// The argument that the fleet fills with the key.
     pub(super) key_argument: Option<&'a str>,
-    /// Whether it is a statement that does not say how many rows it expects.
+    /// Whether it is a statement without an expected number of rows.
     pub(super) takes_any_rows: bool,
     pub(super) input_schema: &'a Value,
 }
@@ -41,7 +41,7 @@ impl<'a> Linted<'a> {
         }
     }
 
-    /// Of the value of a manifest that has problems, as far as it can be read.
+    /// Of a manifest with problems, as far as it can be read.
     pub(super) fn of_value(value: &'a Value) -> Self {
         let word = |name: &str| value.get(name).and_then(Value::as_str);
         let probe = value.get("probe").and_then(Value::as_object);
@@ -68,6 +68,6 @@ impl<'a> Linted<'a> {
 
 fn field<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
     let field = value.get(name)?.clone();
-    // What it should have been is one of the problems.
+    // An unreadable field is reported as one of the problems.
     serde_json::from_value(field).ok()
 }

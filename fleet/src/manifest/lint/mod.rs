@@ -1,6 +1,6 @@
-//! What might be meant otherwise: how a manifest can be clearer to a model. Nothing here refuses one.
+//! Warnings: how a manifest can be clearer to a model. A warning refuses nothing.
 //!
-//! What is refused for another reason is looked at as far as it can be read, so that an author sees everything at once.
+//! A manifest that is refused is linted too, as far as it can be read, so that its author sees everything at once.
 //! `docs/lint.md` lists the rules.
 
 mod linted;
@@ -16,13 +16,13 @@ mod values;
 use self::{linted::Linted, warnings::Warnings};
 use super::{document, problem::ManifestProblem, version::Manifest};
 
-/// What might be meant otherwise; an operator can apply the manifest all the same. At most 50 and how many more there are.
+/// The warnings about a manifest; an operator can apply it all the same. At most 50, and the number of further ones.
 pub fn lint(manifest: &Manifest) -> Vec<ManifestProblem> {
     all(&Linted::of(manifest))
 }
 
-/// The same of the text of a manifest that has problems, as far as it can be read. Nothing of a text that is no manifest
-/// at all.
+/// The warnings about the text of a manifest with problems, as far as it can be read. None for a text that is no manifest at
+/// all.
 pub fn lint_text(text: &str) -> Vec<ManifestProblem> {
     let Ok(value) = document::read(text) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Names that models stumble over, and descriptions that say nothing.
+//! Names that confuse models, and descriptions without content.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::warnings::Warnings;
 use crate::arguments::{WRAPPERS, pointer_segment};
 
-/// The names of the properties of one object; `top` if they are the arguments themselves.
+/// The names of the properties of one object; `top`: they are the arguments themselves.
 pub(super) fn lint(
     properties: &Map<String, Value>,
     place: &str,
@@ -70,7 +70,7 @@ pub(super) fn lint(
     }
 }
 
-/// Whether a description only says the name again, or hardly anything.
+/// Whether a description only repeats the name, or says hardly anything.
 pub(super) fn is_useless(description: &str, name: &str) -> bool {
     weight(description) < 10 || is_name_again(description, name)
 }
@@ -87,7 +87,7 @@ pub(super) fn is_name_again(description: &str, name: &str) -> bool {
         .any(|said| folded(said) == folded(name))
 }
 
-/// How much a text says: its characters, of which one that is a word of its own counts for three.
+/// How much a text says: its number of characters, where a character that is a word of its own counts for three.
 pub(super) fn weight(text: &str) -> usize {
     let letter = |c: char| if c.is_ascii() { 1 } else { c.len_utf8() };
     text.trim().chars().map(letter).sum()
@@ -104,7 +104,7 @@ fn is_plain(name: &str) -> bool {
     name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit())
 }
 
-/// The nearest plain name, empty if nothing of it is left.
+/// The nearest plain name; empty if nothing of it is left.
 fn plain(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let plain: String = name.chars().map(letter).collect();

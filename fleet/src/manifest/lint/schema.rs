@@ -36,7 +36,7 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     linter.schema(schema, ROOT, true, Part::Whole, warnings);
 }
 
-/// Whether a schema says alone what its value may be, or together with the one that it stands in.
+/// Whether a schema describes its value alone, or together with the schema around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Whole,
@@ -48,7 +48,7 @@ struct Linter<'a> {
     tool: &'a str,
     /// Definitions that are part of another schema by allOf.
     parts: BTreeSet<&'a str>,
-    /// Places of what no call can give: a problem, and no warning.
+    /// Places that no call can fill: those are problems, not warnings.
     refused: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl Linter<'_> {
         }
     }
 
-    /// How a schema inside another is to be looked at; `None` for conditions, which no model fills in.
+    /// How a nested schema is linted; `None` for conditions, which no model fills in.
     fn part(&self, outer: &Value, below: &Inner<'_>) -> Option<Part> {
         match below.keyword {
             "properties"
@@ -107,7 +107,7 @@ impl Linter<'_> {
         }
     }
 
-    /// Whether an object says which properties it takes.
+    /// Whether an object declares its properties.
     fn object(&self, schema: &Value, place: &str, top: bool, warnings: &mut Warnings) {
         let is_object = says(schema, "properties") || keywords::types(schema).contains(&"object");
         let closed = ["additionalProperties", "unevaluatedProperties"]
@@ -136,7 +136,7 @@ impl Linter<'_> {
                  additionalProperties: {type: …} what each holds",
             );
         } else if self.writes {
-            // additionalProperties knows nothing of what is declared in those.
+            // additionalProperties does not see the properties that these declare.
             let elsewhere = ["allOf", "anyOf", "oneOf", "$ref"];
             let keyword = match elsewhere.iter().any(|keyword| says(schema, keyword)) {
                 true => "unevaluatedProperties",
@@ -144,7 +144,7 @@ impl Linter<'_> {
             };
             warnings.add(
                 place,
-                format!("a write accepts properties that nobody declared; add {keyword}: false"),
+                format!("a write accepts undeclared properties; add {keyword}: false"),
             );
         }
     }
@@ -198,7 +198,7 @@ fn property(name: &str, schema: &Value, path: &str, required: bool, warnings: &m
     }
     let refers = says(schema, "$ref");
     match schema.get("description").and_then(Value::as_str) {
-        // What a reference leads to is described there, and a constant needs no choice.
+        // The target of a reference has its own description, and a constant needs no choice.
         None if refers || says(schema, "const") => {}
         None => warnings.add(
             path,

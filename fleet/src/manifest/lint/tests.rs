@@ -22,7 +22,7 @@ fn warned(changes: &Value) -> Vec<(String, String)> {
     warnings.into_iter().map(pair).collect()
 }
 
-/// What is said about one property of a tool that changes nothing, or something.
+/// The warnings about one property of a tool with this effect.
 fn about(property: Value, required: bool, effect: &str) -> Vec<(String, String)> {
     let required: &[&str] = if required { &["a"] } else { &[] };
     warned(&json!({"effect": effect, "input_schema": {
@@ -466,9 +466,8 @@ fn a_write_whose_properties_stand_in_parts_is_not_told_to_refuse_them() {
             .filter(|(path, _)| path == "/input_schema");
         about_all.map(|(_, told)| told).collect::<Vec<_>>()
     };
-    let told = |keyword: &str| {
-        format!("a write accepts properties that nobody declared; add {keyword}: false")
-    };
+    let told =
+        |keyword: &str| format!("a write accepts undeclared properties; add {keyword}: false");
     assert_eq!(closing(json!({})), [told("additionalProperties")]);
     assert_eq!(
         closing(json!({"allOf": [{"$ref": "#/$defs/base"}]})),

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{keys, linted::Linted, names, warnings::Warnings};
 use crate::{call::Effect, manifest::policy::KeyPolicy};
 
-/// Characters of a tool's description that every vendor takes.
+/// The most characters of a tool's description that every vendor takes.
 const DESCRIPTION_MAX: usize = 1_024;
 /// Names that say nothing about what a tool does.
 const VAGUE: [&str; 28] = [
@@ -54,7 +54,7 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     if is_derived && subject.effect == Some(Effect::Read) {
         warnings.add(
             "/key",
-            "whoever asks with the same arguments gets the first answer until the key lapses, however old it is; \
+            "a call with the same arguments gets the first answer until the key lapses, however old it is; \
              leave key out unless the answer never changes",
         );
     }
@@ -75,7 +75,7 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     }
 }
 
-/// Whether a key of this name stands anywhere in a value.
+/// Whether a key of this name occurs anywhere in a value.
 fn has_keyword(value: &Value, keyword: &str) -> bool {
     match value {
         Value::Object(entries) => {

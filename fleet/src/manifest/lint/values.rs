@@ -1,4 +1,4 @@
-//! What one value may be: is it bounded, and is a model told how it looks?
+//! What one value may be: whether it is bounded, and whether a model is told its format.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{keyword::says, warnings::Warnings};
 use crate::arguments::keywords;
 
-/// About a schema by itself, wherever it stands.
+/// Warnings about a schema by itself, wherever it is.
 pub(super) fn lint(schema: &Value, place: &str, writes: bool, warnings: &mut Warnings) {
     let types = keywords::types(schema);
     let is = |kind: &str| types.contains(&kind);
@@ -41,7 +41,7 @@ pub(super) fn lint(schema: &Value, place: &str, writes: bool, warnings: &mut War
     }
 }
 
-/// Whether a model sees how a text has to look.
+/// Whether a model sees the format of a text.
 fn shown(schema: &Value, place: &str, warnings: &mut Warnings) {
     let Some(keyword) = ["format", "pattern"]
         .into_iter()
@@ -109,7 +109,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
     match value {
         Value::Null => kind == "null",
         Value::Bool(_) => kind == "boolean",
-        // 5.0 is an integer too, and no enum is worth telling it from 5.5.
+        // 5.0 is an integer too, and for this purpose 5.5 need not be told apart.
         Value::Number(_) => kind == "number" || kind == "integer",
         Value::String(_) => kind == "string",
         Value::Array(_) => kind == "array",

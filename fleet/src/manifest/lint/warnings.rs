@@ -1,10 +1,10 @@
-//! Warnings, at most so many of them.
+//! A bounded list of warnings.
 
 use std::mem;
 
 use crate::manifest::problem::ManifestProblem;
 
-/// Warnings about one manifest.
+/// The most warnings about one manifest.
 pub(super) const WARNINGS_MAX: usize = 50;
 
 /// Warnings in the order in which they were found.
@@ -12,7 +12,7 @@ pub(super) const WARNINGS_MAX: usize = 50;
 pub(super) struct Warnings {
     found: Vec<ManifestProblem>,
     left_out: usize,
-    /// Places of required texts that may be empty: many are alike, and one by one would bury the rest.
+    /// Places of required texts that may be empty. They are reported together, for many alike would bury the rest.
     pub(super) may_be_empty: Vec<String>,
 }
 

@@ -779,7 +779,7 @@ fn every_effect_may_take_its_key_from_the_arguments() {
         changes["key"] = json!("from_arguments");
         let manifest = parse(&with(&changes)).unwrap();
         assert_eq!(manifest.key_policy(), KeyPolicy::FromArguments, "{changes}");
-        // An answer to a question grows old, the outcome of a write does not.
+        // The answer to a question grows old; the outcome of a write does not.
         let warned = lint(&manifest).iter().any(|warning| warning.path == "/key");
         assert_eq!(warned, manifest.effect == Effect::Read, "{changes}");
     }

@@ -1,17 +1,17 @@
-//! Functions that reach beyond a statement: out of the database, out of the transaction, or into text that nobody checked.
+//! Functions that reach beyond a statement: out of the database, out of the transaction, or into text that was not checked.
 //!
-//! The server's privileges are what keeps a tool in; this list tells its author early. `pg_notify` stays: it takes part in
-//! the transaction and only says something. `pg_sleep` stays: it is bounded by the timeout.
+//! The server's privileges confine a tool; this list tells its author early. `pg_notify` is allowed: it takes part in the
+//! transaction and only sends a message. `pg_sleep` is allowed: the timeout bounds it.
 
 const SETTINGS: &str = "it changes the session, which other tools use after it";
 const FILES: &str = "it reaches the files of the server";
 const PROCESSES: &str = "it acts on other sessions or on the server itself";
 const LOCKS: &str = "its lock outlives the transaction; use pg_advisory_xact_lock";
-const TEXTS: &str = "it runs a text as SQL, which nobody can check; write the statement itself";
+const TEXTS: &str = "it runs a text as SQL, which cannot be checked; write the statement itself";
 const ELSEWHERE: &str = "it reaches another database; write a tool for that database";
-const LARGE: &str = "large objects have no schema and belong to nobody; use bytea";
+const LARGE: &str = "large objects belong to no schema; use bytea";
 
-/// Names, or their beginnings where a `*` follows, and why not.
+/// Names, or their beginnings before a `*`, and the reason.
 const REFUSED: [(&str, &str); 58] = [
     ("set_config", SETTINGS),
     ("pg_read_file*", FILES),

@@ -1,8 +1,8 @@
 //! Whether a SQL tool is one statement that a tool may run, and how its placeholders get their types.
 //!
-//! This is the first of three doors. It reads the text alone and gives the operator a sentence; the server's own grammar
-//! (`PREPARE`) refuses the same and more before a statement first runs; and whatever a statement does, it does as the role
-//! of its connection. A function of that database can still do all that its owner may: that cannot be read here.
+//! This is the first of three checks. It reads the text alone and gives the operator a sentence. The server's own grammar
+//! (`PREPARE`) refuses the same and more before a statement first runs. And whatever a statement does, it does with the rights
+//! of its role. A function of that database can still do all that its owner may: the text does not show that.
 
 mod functions;
 mod token;
@@ -62,7 +62,7 @@ pub(super) fn check(spec: &SqlSpec, manifest: &Manifest, problems: &mut Problems
     }
 }
 
-/// That each bound is at most [`SqlSpec::ROWS_MAX`] is in the schema.
+/// The schema checks already that each bound is at most [`SqlSpec::ROWS_MAX`].
 fn check_rows(rows: RowBounds, mut refuse: impl FnMut(String)) {
     match (rows.min, rows.max) {
         (Some(min), Some(max)) if min > max => refuse(format!(
@@ -76,7 +76,7 @@ fn check_rows(rows: RowBounds, mut refuse: impl FnMut(String)) {
     }
 }
 
-/// A literal array or object is sent as it stands.
+/// A literal array or object is sent as it is.
 fn check_literal(path: &str, value: &Value, manifest: &Manifest, problems: &mut Problems) {
     match value {
         Value::String(text)
@@ -238,8 +238,8 @@ fn symbol(token: &Token) -> Option<u8> {
     }
 }
 
-/// Whether it creates a table by `SELECT INTO`, which the server prepares like any other `SELECT`; so does what cannot be
-/// read.
+/// Whether it creates a table by `SELECT INTO`, which the server prepares like any other `SELECT`. True also for a text that
+/// cannot be read.
 pub fn selects_into(statement: &str) -> bool {
     token::tokens(statement).map_or(true, |tokens| Pieces { tokens }.selects_into())
 }

@@ -1,18 +1,18 @@
 //! Reads PostgreSQL text into words, placeholders and symbols, by the rules of its own scanner.
 //!
-//! Strings and comments fall away, so nothing inside them is mistaken for code. It assumes
-//! `standard_conforming_strings`, which every session of ours switches on.
+//! Strings and comments are dropped, so nothing inside them is taken for code. It assumes `standard_conforming_strings`, which
+//! every session of ours switches on.
 
 use std::ops::Range;
 
-/// A piece of a statement, and where it stands.
+/// A piece of a statement, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) place: Range<usize>,
 }
 
-/// What a piece is.
+/// The kind of a piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TokenKind {
     /// A keyword or a name, in small letters as the server reads it.
@@ -193,7 +193,7 @@ impl<'a> Reader<'a> {
         Ok(TokenKind::Text)
     }
 
-    /// Where the server stops reading a number, nothing but another number or a word could go on.
+    /// Where the server stops reading a number, only a number or a word could follow without space, and it takes neither.
     fn number(&mut self) -> TokenKind {
         self.take(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.');
         TokenKind::Number

@@ -5,7 +5,7 @@
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
-    -- Said twice: the list is what the index is asked for, whatever the statistics of an emptied table say.
+    -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
     WHERE o.call_id = ANY($2)
       AND /* claimable */
     ORDER BY o.call_id
@@ -24,7 +24,7 @@
     JOIN toolfleet.tool_slots s USING (tool)
     WHERE t.places IS NOT NULL
 ), free AS MATERIALIZED (
-    -- Of the places behind this one, those that are taken stem from a larger limit; they count until they are free.
+    -- Taken places beyond the limit stem from a larger one; they count until they are free.
     SELECT tool, slot, attempt_id
     FROM (
         SELECT s.*, count(*) FILTER (WHERE live) OVER (
@@ -36,8 +36,8 @@
         SELECT s.slot
         FROM free f
         JOIN toolfleet.tool_slots s USING (tool, slot)
-        -- As it was when it was found free: a place that somebody has taken since is locked in its newest version, and what
-        -- this statement sees of their call is older than that.
+        -- The same attempt as when the place was found free: a place that another claim has taken since is locked in its newest
+        -- version, and this statement sees an older version of that call.
         WHERE f.tool = t.tool AND s.attempt_id IS NOT DISTINCT FROM f.attempt_id
         ORDER BY f.slot
         LIMIT t.wanted
@@ -53,7 +53,7 @@
     FROM decided d
     WHERE s.tool = d.tool AND s.slot = d.slot
 ), held AS (
-    -- Its message is dealt with; a dispatcher hands it over again when there is room.
+    -- Its message is acknowledged; a dispatcher releases the call again when there is room.
     UPDATE toolfleet.open_calls o
     SET held = true, line = 'tool/' || d.tool
     FROM decided d

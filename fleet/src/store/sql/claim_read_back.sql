@@ -1,5 +1,5 @@
 WITH call AS MATERIALIZED (
-    -- Locked whoever has it: a claim under way holds the row, and only its end tells whose the call is.
+    -- Waits for the lock: a claim under way holds the row, and only its end shows which attempt has the call.
     SELECT *
     FROM toolfleet.open_calls
     WHERE call_id = $1

@@ -15,13 +15,13 @@ WITH input AS MATERIALIZED (
            OR (i.by_rev = o.rev AND o.state = 'queued'))
       AND (i.kind <> 'again' OR (o.state = 'running' AND NOT o.cancel_requested))
       AND (i.kind <> 'doubt' OR o.state <> 'in_doubt')
-      -- A doubt ends by evidence, not by a wish; and where attempts may have been forgotten, only success is evidence.
+      -- A doubt ends by evidence, not by a cancellation. Where attempts may have been forgotten, only success is evidence.
       AND (i.kind <> 'end' OR o.state <> 'in_doubt'
            OR i.new_state <> 'cancelled' AND (NOT o.quarantined OR i.new_state = 'succeeded'))
-      -- That this attempt never started, or that there is none, says nothing of one before it.
+      -- That this attempt never started, or that there is none, proves nothing about an earlier one.
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND coalesce(i.attempt_outcome, 'not_started') = 'not_started'
                AND o.effect_unknown AND o.effect IN ('idempotent', 'once'))
-      -- Nor can a call end as not applied of which an attempt has said, if only late, that it did it.
+      -- Nor can a call end as not applied when one of its attempts has reported its effect, even late.
       AND NOT (i.kind = 'end' AND i.effect_known = 'not_applied' AND toolfleet.applied_late(o.call_id))
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */

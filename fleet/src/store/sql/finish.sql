@@ -1,5 +1,5 @@
--- How ended calls get into the history; `toolfleet.finish` and `toolfleet_tool.succeed` do the same for one, and a test compares.
-    -- Each column by name: a newer schema may have one that is called as what an ending brings.
+-- Inserts ended calls into the history. `toolfleet.finish` and `toolfleet_tool.succeed` insert one each; a test compares.
+    -- Each column by name: a newer schema may have a column with the name of an ending's value.
     RETURNING o.call_id, o.rev + 1 AS rev, o.tenant, o.tool, o.tool_version, o.effect, o.queue, o.priority, o.key_hash, o.key_retention_ms,
         o.args, o.kept_args, o.original_args, o.coercions, o.args_hash, o.session, o.run, o.meta, o.language, o.traceparent,
         o.dispatcher_id, o.accepted_at, o.deadline_at, o.first_started_at, o.attempts, o.attempt_id, o.worker_id, o.claim_rev,

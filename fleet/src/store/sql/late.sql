@@ -1,12 +1,12 @@
 WITH open AS MATERIALIZED (
-    -- Whoever settles the call locks it too: then either they see this evidence, or this sees what they decided.
+    -- A settlement locks the call too. So either it sees this evidence, or this statement sees its decision.
     SELECT FROM toolfleet.open_calls WHERE call_id = $1 FOR KEY SHARE
 ), place AS MATERIALIZED (
     SELECT NULL::text AS settled_as FROM open
     UNION ALL
     SELECT effect_known::text FROM toolfleet.finished_calls WHERE call_id = $1
 ), recorded AS MATERIALIZED (
-    -- What this worker itself has recorded about how the attempt ended; then nothing was late.
+    -- This worker's own record of how the attempt ended: with one, nothing was late.
     SELECT FROM toolfleet.call_notes
     WHERE call_id = $1 AND attempt_id = $2 AND actor = $11 AND from_state <> to_state
     UNION ALL
@@ -23,7 +23,7 @@ WITH open AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING outcome
 ), marked AS (
-    -- Whoever ends the call while it waits looks at this: what is said to have happened must not end as if it had not.
+    -- A statement that ends the waiting call reads this: a reported effect must not end as if it had not happened.
     UPDATE toolfleet.open_calls SET effect_unknown = true
     WHERE call_id = $1 AND state IN ('queued', 'running') AND effect <> 'transaction' AND EXISTS (SELECT FROM stored WHERE outcome = 'applied')
 )

@@ -1,4 +1,4 @@
--- A call that this worker cannot run: it waits, and the first time, or when the reason is another one, its history says why.
+-- A call that this worker cannot run waits. The first time, or with another reason, its history says why.
 WITH found AS MATERIALIZED (
     SELECT call_id, obstacle->>'why' IS DISTINCT FROM $4::text::json->>'why' AS is_news
     FROM toolfleet.open_calls

@@ -4,8 +4,8 @@ WITH turn AS MATERIALIZED (
     SELECT o.place
     FROM turn t
     CROSS JOIN LATERAL (
-        -- By when they came and what their priority makes of that: the first of each priority, read in the order of the index.
-        -- What cannot run any more is ended by the walk over open calls and must not be in the way of others until then.
+        -- By their time and their priority's penalty: the first of each priority, read in the order of the index. The walk over
+        -- open calls ends those that cannot run any more; until then they must not delay any call.
         SELECT place
         FROM (
             (SELECT ctid AS place, call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
@@ -24,8 +24,8 @@ WITH turn AS MATERIALIZED (
         LIMIT t.share
     ) o
 ), mine AS MATERIALIZED (
-    -- Looked at once more under the lock: another dispatcher may have released it, somebody may have taken it back.
-    -- Row by row and by its place: joined by their ids, all of the line is read for each where a vacuum saw an empty table last.
+    -- Checked again under the lock: another dispatcher may have released it, a client may have cancelled it.
+    -- Row by row and by ctid: a join by id reads the whole line for each row where the last vacuum saw an empty table.
     SELECT o.*
     FROM next
     CROSS JOIN LATERAL (
@@ -37,9 +37,9 @@ WITH turn AS MATERIALIZED (
     ) o
 ), released AS (
     UPDATE toolfleet.open_calls
-    -- From now on it may run: a pointer that is lost is looked for from this moment.
+    -- From now on it may run: the sweep counts its age, for a lost pointer, from this moment.
     SET held = false, publish_n = publish_n + 1, not_before = now()
-    -- Who was changed before it was locked has another place, which this statement does not see: its turn is the next one.
+    -- A row that was changed before it was locked has another ctid, which this statement does not see: the next turn finds it.
     WHERE ctid = ANY(ARRAY(SELECT place FROM mine)) AND state = 'queued'
     RETURNING /* pointer */
 )

@@ -1,8 +1,8 @@
-//! **What now?** What a caller is told to do next, and under which key: one table of code and of where the request stands.
+//! **What now?** What a caller should do next, and with which key: one table of the code and the stage of the request.
 //!
-//! A key names one call. A refusal at the door leaves it free, so the same key may and should be used again. A call that has
-//! ended answers its key with the same bytes for as long as the key lives, so trying again takes a new one; and where the effect
-//! may be there, nothing may be sent again at all. `docs/errors/` says the same of each code; a test holds the two together.
+//! A key names one call. A refusal at the door leaves the key free, so it can and should be used again. A call that has ended
+//! answers its key with the same bytes for as long as the key lives, so a new try takes a new key. Where the effect may have
+//! happened, nothing may be sent again at all. `docs/errors/` says the same of each code; a test compares the two.
 
 use super::suggestion::Suggestion;
 use crate::{
@@ -10,54 +10,54 @@ use crate::{
     wire::{code::Code, message::Message},
 };
 
-/// Where a request stands when its caller reads the error.
+/// The stage of a request when its caller reads the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestStage {
-    /// It was turned away: there is no call of it, and its key is free.
+    /// It was refused: it made no call, and its key is free.
     Refused,
     /// Its call has ended, or is in doubt, and this is known of the effect.
     Ended(EffectKnown),
 }
 
-/// Under which key a call may be sent again.
+/// With which key a call may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Under the same: it is still free, or names the very call that is meant.
+    /// The same: it is still free, or names the very call that is meant.
     Same,
-    /// Under a new one: the same key only repeats the answer.
+    /// A new one: the same key only repeats the answer.
     New,
-    /// Under none: it may have happened.
+    /// None: the effect may have happened.
     Never,
-    /// Sending it again solves nothing, or was not asked about.
+    /// No advice: sending it again does not help, or the request was about something else.
     Unsaid,
 }
 
-/// What a caller does next.
+/// What a caller should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// The arguments are at fault, and nothing was stored.
+    /// The arguments are wrong, and nothing was stored.
     CorrectArguments,
     /// The request is too large, and nothing was stored.
     SendLess,
-    /// There is no room, or no ledger.
+    /// The dispatcher has no room, or the ledger does not answer.
     SendLater,
-    /// The ledger may have taken it; the key settles it.
+    /// The ledger may have stored it; sending it again with its key finds out.
     SendAgain,
-    /// It names a tool or a version that is not there.
+    /// It names a tool or a version that does not exist.
     ChooseTool,
     /// The tool takes no new calls.
     UseOtherTool,
-    /// What the program says beside the arguments is at fault.
+    /// Another part of the request than the arguments is wrong.
     CorrectProgram,
     /// The program sends no key.
     SendKey,
     /// The key names another call.
     LookAtKey,
-    /// No such call is there.
+    /// There is no such call.
     LookForCall,
-    /// The id is none.
+    /// The id is not valid.
     CorrectId,
-    /// What was asked of a call does not fit where it stands.
+    /// The request does not fit the state of the call.
     CheckState,
     /// It failed, had no effect, and might work another time.
     TryAnew,
@@ -65,11 +65,11 @@ pub enum Advice {
     ChangeAnew,
     /// Its arguments or its answer are too large.
     AskLessAnew,
-    /// It was taken back, or was found out not to have happened.
+    /// It was cancelled, or turned out not to have happened.
     AskIfWanted,
-    /// The effect is there, or may be.
+    /// The effect has happened, or may have.
     CheckAndLeave,
-    /// The answer is there, but for some characters.
+    /// The answer is there, except for some characters.
     UseAnswer,
     /// Whether it happened is unknown.
     DoNotRepeat,
@@ -149,7 +149,7 @@ impl Advice {
             (Code::Cancelled | Code::NotApplied, EffectKnown::None | EffectKnown::NotApplied) => {
                 Self::AskIfWanted
             }
-            // The tool is at fault, or it is a code with which no call ends.
+            // The tool has a fault, or it is a code with which no call ends.
             (_, EffectKnown::None | EffectKnown::NotApplied) => Self::TellUser,
         }
     }
@@ -174,7 +174,7 @@ impl Advice {
         }
     }
 
-    /// Under which key it may be sent again.
+    /// With which key it may be sent again.
     pub const fn key(self) -> Key {
         match self {
             Self::CorrectArguments

@@ -42,7 +42,7 @@ pub struct ErrorBody {
 }
 
 impl ErrorBody {
-    /// A refusal at the door: nothing was stored, and the key is free. Of what was asked about a call: it stays as it is.
+    /// A refusal at the door: nothing was stored, and the key is free. For a request about a call: the call stays as it is.
     pub fn refused(code: Code, what: &Message, language: Language) -> Self {
         let advice = Advice::of(code, RequestStage::Refused);
         let message = match known_at_the_door(code) {
@@ -56,7 +56,7 @@ impl ErrorBody {
         }
     }
 
-    /// What was asked about a call is refused only until then.
+    /// A request about a call that is refused only until then.
     pub fn too_early(code: Code, what: &Message, retry_after_ms: u64, language: Language) -> Self {
         let later = said!(
             "ask again in {retry_after_ms} ms",
@@ -71,7 +71,7 @@ impl ErrorBody {
         }
     }
 
-    /// The ledger did not say whether it took the call: it may have, and then it will be run.
+    /// The ledger did not say whether it stored the call: it may have, and then the call will run.
     pub fn unconfirmed(has_key: bool, language: Language) -> Self {
         let advice = if has_key {
             Advice::SendAgain
@@ -85,7 +85,7 @@ impl ErrorBody {
         }
     }
 
-    /// The ledger cannot be read: nothing is known from here.
+    /// The ledger cannot be read, so the state of the call is unknown.
     pub fn unreadable(language: Language) -> Self {
         Self {
             code: Code::StoreUnavailable,
@@ -98,7 +98,7 @@ impl ErrorBody {
         }
     }
 
-    /// What a failed attempt means for the caller.
+    /// The error of a failed attempt, for its caller.
     pub fn failed(failure: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
         let advice = if failure.is_mended() {
             Advice::UseAnswer
@@ -126,7 +126,7 @@ impl ErrorBody {
         }
     }
 
-    /// The effect may have happened: `failure` is why it is unknown.
+    /// The effect may have happened: `failure` says why it is unknown.
     pub fn in_doubt(failure: &ToolFailure, language: Language) -> Self {
         let cause = serde_json::json!({ "cause": failure.told(language) });
         let doubt = ToolFailure {
@@ -138,21 +138,21 @@ impl ErrorBody {
         Self::failed(&doubt, EffectKnown::Unknown, language)
     }
 
-    /// With the argument that is to blame.
+    /// Names the argument that is wrong.
     #[must_use]
     pub fn at(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
     }
 
-    /// With more for programs and people.
+    /// Adds details for programs and people.
     #[must_use]
     pub fn with_details(mut self, details: serde_json::Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// Whether who sent a refused request can mend it: the outcome is then `business_error`.
+    /// Whether the sender can correct a refused request: the outcome is then `business_error`.
     pub const fn is_callers_to_mend(&self) -> bool {
         !matches!(
             Advice::of(self.code, RequestStage::Refused),

@@ -11,9 +11,9 @@ words! {
         RetryLater = "retry_later",
         /// Ask for less.
         Simplify = "simplify",
-        /// A person has to decide, or to mend the program that calls.
+        /// A person has to decide, or to correct the program that calls.
         AskUser = "ask_user",
-        /// Look before acting: at the list of tools, at a call, at the world.
+        /// Look before acting: at the list of tools, at the call, at the outside world.
         CheckState = "check_state",
         /// It must not be sent again.
         DoNotRepeat = "do_not_repeat",

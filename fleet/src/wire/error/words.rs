@@ -1,4 +1,4 @@
-//! The sentences that stand in the messages of many codes, and how a message is made of sentences.
+//! Sentences that the messages of many codes share, and how a message is made of sentences.
 
 use crate::{
     call::{EffectKnown, Language},
@@ -15,7 +15,7 @@ pub(super) const fn known(effect: EffectKnown) -> &'static Message {
     }
 }
 
-/// What is known of the effect of a request that was refused; nothing where it asked for a call that is not there.
+/// What is known of the effect of a refused request; `None` where it asked for a call that does not exist.
 pub(super) fn known_at_the_door(code: Code) -> Option<&'static Message> {
     match code {
         Code::NotFound => None,
@@ -36,10 +36,10 @@ pub(super) fn told(parts: &[&Message], language: Language) -> String {
     })
 }
 
-/// The text as a sentence: in English a word at its beginning gets a capital; its end is marked once.
+/// The text as a sentence: in English its first word gets a capital; its end is marked once.
 fn sentence(text: &str, language: Language) -> String {
     let text = text.trim().trim_end_matches(['.', '。', ' ', '\n']);
-    // A tool's own words may end as they like.
+    // A tool's own words may end in any way.
     let is_marked = text.ends_with(['!', '?', '！', '？', '…']);
     let mark = match language {
         Language::En | Language::Zh if is_marked => "",
@@ -52,7 +52,7 @@ fn sentence(text: &str, language: Language) -> String {
     }
 }
 
-/// With a capital at the beginning, unless what stands there is no word but a name, such as a URL or a field.
+/// With a capital at the beginning, unless the text begins with a name, such as a URL or a field.
 fn capitalised(text: &str) -> String {
     let word = text.split(char::is_whitespace).next().unwrap_or_default();
     let is_name = word

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     match run(verb) {
         Ok(code) => code,
         Err(problem) => {
-            // Nobody reads it: the exit code has to do.
+            // Standard error is closed; then only the exit code tells.
             writeln!(io::stderr(), "{problem:#}").unwrap_or_default();
             ExitCode::FAILURE
         }

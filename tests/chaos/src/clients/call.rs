@@ -1,4 +1,4 @@
-//! What the clients' n-th call is: a function of the seed and of n, whoever makes it and whenever.
+//! The clients' n-th call: a function of the seed and of n, whatever client makes it and whenever.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -177,7 +177,7 @@ fn headers(seed: u64, n: u64) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// An id that looks like a call's, and is nobody's: its time is that of the first UUIDs.
+/// An id that looks like a call's and belongs to none: its time is that of the first UUIDs.
 pub(super) fn nobodys_id(seed: u64, n: u64) -> String {
     let mut digits = String::new();
     for salt in ["first half of an id", "second half of an id"] {

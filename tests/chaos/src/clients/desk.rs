@@ -54,7 +54,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// About a call whose id nobody knows yet.
+    /// About a call whose id is not known yet.
     pub(super) fn new(op: Op, call: &Call) -> Self {
         Self {
             op,
@@ -101,7 +101,7 @@ const PING: Duration = Duration::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// A connection as anybody makes one, but for less patience than a day of production has.
+/// A connection as any program makes one, but with less patience than a day of production has.
 pub(super) async fn connect(url: &str) -> anyhow::Result<async_nats::Client> {
     let options = ConnectOptions::new()
         .retry_on_initial_connect()
@@ -254,7 +254,7 @@ impl Desk {
         }
     }
 
-    /// Writes out what was kept back, for those who read it.
+    /// Writes out what was kept back, for its readers.
     pub(super) fn flush(&self) {
         if let Err(error) = self.history.flush() {
             self.lost(error);
@@ -264,7 +264,7 @@ impl Desk {
     fn lost(&self, error: io::Error) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.get_or_insert(error);
-        // What nobody can read proves nothing.
+        // A line that cannot be read proves nothing.
         self.stop.cancel();
     }
 

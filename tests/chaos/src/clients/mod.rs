@@ -1,6 +1,6 @@
 //! Programs that submit, wait, cancel and settle, and write down what they were told.
 //!
-//! Each is what anybody would write: a plain NATS client that keeps its key until it has an answer.
+//! Each is a program as a user would write it: a plain NATS client that keeps its key until it has an answer.
 //!
 //! ```text
 //! call      what the n-th call is, by the seed

@@ -159,7 +159,7 @@ impl Client {
         self.attach(call, &id).await
     }
 
-    /// Asks for calls that nobody made.
+    /// Asks for calls that do not exist.
     async fn ask_for_nothing(&self, call: &Call) {
         let id = nobodys_id(self.desk.seed, call.n);
         debug_assert!(id.parse::<CallId>().is_ok(), "{id}");

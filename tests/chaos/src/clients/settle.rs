@@ -22,7 +22,7 @@ const LOOKS: u32 = 4;
 const BETWEEN: Duration = Duration::from_secs(3);
 
 impl Client {
-    /// Settles a call if this answer says that it is in doubt. Most of the time; some are left for good.
+    /// Settles a call if this answer says that it is in doubt. Most of the time; some are never settled.
     pub(super) async fn settle_doubt(&self, call: &Call, answer: &Value) {
         let Some(id) = id_of(answer).filter(|_| answer["state"] == "in_doubt") else {
             return;

@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Longer after each try, and not at the same moment as everybody else.
+    /// Longer after each try, and not at the same moment as other clients.
     pub(super) async fn pause(&self, call: &Call, attempt: u32) {
         let jitter = call.below(self.desk.seed, &format!("pause {attempt}"), 50);
         let pause = PAUSE_MIN * 2_u32.pow(attempt) + Duration::from_millis(jitter);

@@ -16,7 +16,7 @@ pub struct Places {
     pub effects_program: PathBuf,
     /// The file of effects.
     pub effects_file: PathBuf,
-    /// A port on which nobody listens.
+    /// A port without a listener.
     pub refused_port: u16,
 }
 

@@ -17,7 +17,7 @@
 //! An effect is on disk before the tool answers. What a tool does is decided by its arguments and by the attempt that it is
 //! told, so a call behaves the same wherever and whenever it runs.
 //!
-//! A tool of mode [`Mode::Late`] applies [`LATE`] after the end of its attempt: whoever settles by the file of effects
+//! A tool of mode [`Mode::Late`] applies [`LATE`] after the end of its attempt: a client that settles by the file of effects
 //! looks at it later than that.
 
 mod file;
@@ -76,11 +76,11 @@ pub enum Mode {
     HangBefore,
     /// Does it and says nothing. Its first attempt only.
     HangAfter,
-    /// Does it when nobody waits any more: after its own timeout. Its first attempt only.
+    /// Does it after its own timeout, when no worker waits any more. Its first attempt only.
     Late,
     /// Does it and answers with what is no answer.
     Garbage,
-    /// Does it and answers with more than anybody wants.
+    /// Does it and answers with more than the limit.
     Huge,
     /// Does it, and leaves a process behind that ignores SIGTERM in a session of its own. Process tools only.
     Escape,

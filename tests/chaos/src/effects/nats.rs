@@ -23,7 +23,7 @@ use super::{
 const GROUP: &str = "effects";
 /// How long connecting may take, each time.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// The subjects that are listened to. Nobody listens to `tools.nats_nobody`.
+/// The subjects that are listened to. Nothing listens to `tools.nats_nobody`.
 const SUBJECTS: [&str; 3] = ["tools.nats_charge", "tools.nats_put", "tools.nats_look"];
 
 /// Listens, and returns when requests arrive; what it returns serves them. It outlives every server: the client connects
@@ -70,7 +70,7 @@ async fn serve(world: &Arc<World>, client: &Client, request: &Message) -> anyhow
         .context("nobody waits for an answer")?;
     let deadline = header("Toolfleet-Deadline-Ms").context("it was not told its deadline")?;
     let deadline = Duration::from_millis(deadline.parse().context("read the deadline")?);
-    // It may have lain in a wire for a while, and nobody waits for it any more.
+    // It may have been held in a wire for a while, and no worker waits for it any more.
     told.remaining = deadline.saturating_sub(since_1970());
     if told.remaining.is_zero() {
         return refuse(client, inbox, 503, "too late: nothing was done").await;

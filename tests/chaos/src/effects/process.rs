@@ -35,7 +35,7 @@ use super::{
 const NO: u8 = 10;
 /// What broke.
 const BROKEN: u8 = 1;
-/// A gigabyte, if nobody stops it.
+/// A gigabyte, if it is not stopped.
 const PIECES_MAX: u32 = 4096;
 /// Much longer than anything of an attempt may live on.
 const LINGER: Duration = Duration::from_secs(20);
@@ -98,14 +98,14 @@ pub async fn run(name: &str, path: &Path) -> anyhow::Result<ExitCode> {
         Says::Broken => (String::new(), BROKEN),
         Says::Garbage => ("{\"n\": ".to_owned(), 0),
     };
-    // Whoever reads may have had enough.
+    // The reader may have closed its end.
     io::stdout()
         .write_all(answer.as_bytes())
         .unwrap_or_default();
     Ok(ExitCode::from(code))
 }
 
-/// Writes and does not stop: one that came to an end might have succeeded before anybody noticed how much it was.
+/// Writes and does not stop: one that came to an end might have succeeded before it was noticed how much it was.
 fn pour_out() {
     let piece = vec![b'x'; HUGE];
     for _ in 0..PIECES_MAX {

@@ -36,7 +36,7 @@ pub(super) enum Says {
     Nothing,
     /// Something that is no answer.
     Garbage,
-    /// More than anybody wants.
+    /// More than the limit.
     Huge,
 }
 

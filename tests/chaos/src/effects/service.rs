@@ -48,7 +48,7 @@ pub(super) struct World {
     /// Tool and key of everything that took place.
     done: Mutex<HashSet<(String, String)>>,
     failing: AtomicBool,
-    /// Those that apply when nobody waits any more.
+    /// Those that apply when no worker waits any more.
     pub(super) late: TaskTracker,
 }
 
@@ -119,7 +119,7 @@ impl World {
     }
 
     fn apply(&self, told: &Told, effect: Effect) -> anyhow::Result<()> {
-        // Held until the effect is on disk: whoever comes with the same key finds all of it or nothing.
+        // Held until the effect is on disk: a request with the same key finds all of it or nothing.
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let new = done.insert((told.tool.clone(), told.key.clone()));
         match effect {
@@ -140,11 +140,11 @@ impl World {
 
 /// Says what went wrong where the run's log has it. A tool that cannot note what it does must not seem to be well.
 pub(super) fn complain(problem: &anyhow::Error) {
-    // Nobody reads it if even this fails.
+    // If even this fails, it cannot be reported.
     writeln!(io::stderr(), "{problem:#}").unwrap_or_default();
 }
 
-/// Done when the standard input has ended: whoever started us is gone.
+/// Done when the standard input has ended: the process that started this one is gone.
 async fn parent_gone() -> anyhow::Result<()> {
     let (gone, mut told) = tokio::sync::mpsc::channel::<()>(1);
     // A thread of its own: reading the standard input cannot be called off, and would keep a runtime from ending.
@@ -158,5 +158,5 @@ async fn parent_gone() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Longer than any tool's timeout, so that whoever hangs is given up and not answered.
+/// Longer than any tool's timeout, so that a request that hangs is given up and not answered.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(60);

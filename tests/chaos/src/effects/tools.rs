@@ -35,7 +35,7 @@ pub enum Executor {
 }
 
 impl Tool {
-    /// Whether a first attempt in this mode leaves nobody certain of the effect, though nothing else goes wrong: a `once`
+    /// Whether a first attempt in this mode leaves the effect uncertain, though nothing else goes wrong: a `once`
     /// call goes in doubt by it.
     pub const fn may_leave_doubt(&self, mode: Mode) -> bool {
         match mode {
@@ -180,7 +180,7 @@ const QUERY: &[(Mode, u64)] = &[
     (Mode::Huge, 2),
 ];
 
-/// Texts that have been somebody's bug.
+/// Texts that have been a bug in some program.
 const MEMOS: [&str; 6] = [
     "plain",
     "Übung – 测试 – 🚢",
@@ -208,7 +208,7 @@ pub fn args(tool: &Tool, n: u64, mode: Mode, seed: u64) -> Value {
             args["to"] = ((from + apart) % ACCOUNTS).into();
             args["amount"] = (1 + seed::below(seed, n, "amount", 40)).into();
         }
-        // Nobody's: a probe asks for the others.
+        // No call has this key: a probe asks for the others.
         "was_booked" => args["key"] = format!("nobody-{n}").into(),
         _ => {}
     }

@@ -6,7 +6,7 @@
 //!   own deadline; what it does before that is the only attempt of a `once` call, recognised by its key, or rolled back.
 //! - *A late report settles any doubt, whatever its attempt.* What a tool says of a key holds for every attempt with the key,
 //!   so a report of another attempt is no lie. That a report ends another *running* attempt is `finish_without_attempt_guard`.
-//! - *`succeed` of a transaction asks for no attempt.* Whoever comes first ends the call with the only effect there is.
+//! - *`succeed` of a transaction asks for no attempt.* The first attempt to succeed ends the call with the only effect there is.
 //! - *"Not applied" is settled before the attempt's time is over.* What could still act then has not ended, so the fence holds.
 
 use super::{
@@ -134,7 +134,7 @@ pub static ALL: &[Mutant] = &[
         rule: "what_started_was_claimed",
         needs: "claims cut before they arrive",
         edits: &[
-            // What a row that nobody has claimed lacks is made up; the worker would refuse to read it otherwise.
+            // The columns that an unclaimed row lacks are made up; the worker would refuse to read it otherwise.
             Edit {
                 statement: "claim_read_back",
                 find: "FROM call o\n",
@@ -203,7 +203,7 @@ pub static ALL: &[Mutant] = &[
     // Its outcome is recorded.
     Mutant {
         name: "finish_without_attempt_guard",
-        mistake: "whoever reports an attempt ends whichever attempt the call is in",
+        mistake: "a report about one attempt ends whichever attempt the call is in",
         rule: "attempts_are_numbered_without_gaps",
         needs: "workers paused for longer than a lease over slow calls, or completions whose answers are cut: a report comes \
                 while the next attempt runs",
@@ -230,7 +230,7 @@ pub static ALL: &[Mutant] = &[
     },
     Mutant {
         name: "zero_rows_are_late",
-        mistake: "a completion that moved nothing is believed to have come too late: nobody looks again",
+        mistake: "a completion that moved nothing is taken for too late, and the row is not read again",
         rule: "nothing_is_stuck",
         needs: "cancels that meet the end of an attempt which is to be followed by another, and a verdict within half a minute: then \
                 the sweep takes the attempt for lost",
@@ -337,7 +337,7 @@ pub static ALL: &[Mutant] = &[
     },
     Mutant {
         name: "cancelled_call_queued_again",
-        mistake: "a call that is to stop is queued again; nobody claims it, and nobody ends it",
+        mistake: "a cancelled call is queued again; no worker claims it, and nothing ends it",
         rule: "nothing_is_stuck",
         needs: "cancels that the worker has not heard of when its attempt ends: NATS cut, workers paused; and a verdict before \
                 the deadlines of their calls have passed",
@@ -366,7 +366,7 @@ pub static ALL: &[Mutant] = &[
     // Callers are told.
     Mutant {
         name: "answers_crossed",
-        mistake: "whoever waits is told what came of another call",
+        mistake: "a waiting caller is told the outcome of another call",
         rule: "answers_belong_to_their_questions",
         sources: &[
             Source {

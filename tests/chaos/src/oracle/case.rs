@@ -50,7 +50,7 @@ pub struct Asked<'a> {
     pub submitted: bool,
     /// Whether its key was sent with other arguments.
     pub misused: bool,
-    /// Whether somebody wanted it stopped.
+    /// Whether a client cancelled it.
     pub cancelled: bool,
     /// Submissions that were neither answered with a call nor certainly refused.
     pub uncertain: bool,

@@ -1,4 +1,4 @@
-//! What is known when a run is over: plain data. Whoever judges asks nobody.
+//! What is known when a run is over: plain data, so that judging it needs no server.
 //!
 //! All moments are milliseconds of the machine's monotonic clock, like those of the file of effects: what clients, tools,
 //! faults and Postgres say can be put in one order.
@@ -39,7 +39,7 @@ pub struct Facts {
     pub secret_marker: Option<String>,
     /// When the last fault was over, where clients went on after that.
     pub healed_at: Option<Moment>,
-    /// Processes that ended although nobody had killed them or told them to leave.
+    /// Processes that ended although they were neither killed nor told to leave.
     pub exits: Vec<Exit>,
     /// Processes that did not leave in order when they were told to, after everything had healed.
     pub stayed: Vec<String>,
@@ -245,7 +245,7 @@ pub struct Exit {
 /// A fault that struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Struck {
-    /// Whom; nobody in particular where it is a server that was struck.
+    /// Whom; none where a server was struck.
     pub member: Option<Member>,
     /// The process, where it is one that was struck.
     pub pid: Option<u32>,

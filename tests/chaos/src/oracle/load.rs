@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{effects::Mark, history::Entry};
 
-/// What a run leaves behind, and whoever made the run knows.
+/// What a run leaves behind, and what its runner knows.
 #[derive(Debug, Clone, Default)]
 pub struct Ends {
     /// The file of the clients' history.
@@ -45,7 +45,7 @@ pub struct Ends {
     pub clock_moves: Vec<ClockMove>,
     /// When the last fault was over, where clients went on after that.
     pub healed_at: Option<Moment>,
-    /// Processes that ended although nobody had killed them or told them to leave.
+    /// Processes that ended although they were neither killed nor told to leave.
     pub exits: Vec<Exit>,
     /// Processes that did not leave in order when they were told to, after everything had healed.
     pub stayed: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Ends {
 ///
 /// # Errors
 ///
-/// A file cannot be read, Postgres does not answer, or says what nobody understands.
+/// A file cannot be read, Postgres does not answer, or its answer is not understood.
 pub async fn load(ends: Ends, pool: &PgPool, monotonic_ms: impl Fn() -> Moment) -> Result<Facts> {
     let clock = Clock::new(ahead(pool, monotonic_ms).await?, &ends.clock_moves);
     Ok(Facts {
@@ -403,7 +403,7 @@ mod tests {
                 .any(|session| session.application.starts_with("toolfleet"))
         );
 
-        // Nobody wrote a history, so only those rules can say something that ask clients; and whatever has no cause here.
+        // There is no history, so only rules about clients can find a breach, and rules about events without a cause.
         let broken = judge(&facts).rules();
         let expected = [
             "known_was_asked",

@@ -30,7 +30,7 @@ pub use verdict::{Breach, Verdict};
 
 use case::Case;
 
-/// Judges a run. It asks nobody: the same facts have the same verdict.
+/// Judges a run. It asks no server: the same facts have the same verdict.
 pub fn judge(facts: &Facts) -> Verdict {
     let case = Case::of(facts);
     let mut breaches: Vec<Breach> = rules::ALL

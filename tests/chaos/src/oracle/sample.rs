@@ -349,7 +349,7 @@ pub(crate) fn everything_happened() -> Facts {
         fenced_at: Some(at(40)),
         ..facts.ledger.workers[0].clone()
     });
-    // A dispatcher died between a question and the moment when nobody waited any more; somebody was told later.
+    // A dispatcher died between a question and the end of its wait; another client was told later.
     say(
         &mut facts,
         10,

@@ -66,15 +66,15 @@ counters! {
         |case| decided(case, |event| event.actor.starts_with("worker "));
     late_evidence_kept: "an attempt said what it did when that decided nothing any more", "view attempts",
         |case| len(case.facts.ledger.attempts.iter().filter(|attempt| attempt.late));
-    settled_applied_by_a_person: "somebody settled a doubt as applied", "view call_events",
+    settled_applied_by_a_person: "a person settled a doubt as applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_applied" && !event.actor.starts_with("probe "));
-    settled_not_applied_by_a_person: "somebody settled a doubt as not applied", "view call_events",
+    settled_not_applied_by_a_person: "a person settled a doubt as not applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_not_applied" && !event.actor.starts_with("probe "));
     settled_applied_by_a_probe: "a probe settled a doubt as applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_applied" && event.actor.starts_with("probe "));
     settled_not_applied_by_a_probe: "a probe settled a doubt as not applied", "view call_events",
         |case| decided(case, |event| event.reason == "settled_not_applied" && event.actor.starts_with("probe "));
-    settling_refused_before_the_fence: "somebody wanted to settle as not applied while something might still act", "history",
+    settling_refused_before_the_fence: "a person tried to settle as not applied while something might still act", "history",
         |case| answers(case, |told| told.code == Some("worker_not_fenced"));
     retried_by_a_new_process: "another attempt ran on a worker that was started after the one before had ended", "views attempts, workers",
         retried_by_a_new_process;
@@ -90,7 +90,7 @@ counters! {
         |case| len(case.calls.values().filter(|call| call.state == State::Expired));
     cancel_won: "a call was taken back before it ran", "history",
         |case| cancels(case, "cancelled");
-    cancel_lost: "a call was over when somebody wanted it stopped", "history",
+    cancel_lost: "a call was over when its cancellation came", "history",
         |case| cancels(case, "already_terminal");
     cancel_of_a_running_call: "a running call was to stop", "view call_events",
         |case| moves(case, "cancel_requested");

@@ -47,7 +47,7 @@ pub enum Cause {
     Mode,
     /// A fault struck it.
     Struck(How),
-    /// Somebody wanted it stopped.
+    /// A client cancelled it.
     Cancelled,
     /// The tool had not answered when its time was over.
     TooSlow,
@@ -350,7 +350,7 @@ fn too_slow(case: &Case<'_>) -> Vec<Breach> {
     Vec::new()
 }
 
-/// Calls whose tool does what it should and that nobody took back.
+/// Calls whose tool behaves and that no client cancelled.
 fn undisturbed<'a>(case: &Case<'a>) -> Vec<&'a Call> {
     let calls = case.calls.values().copied().filter(|call| {
         let asked = call.n.and_then(|n| case.asked.get(&n));

@@ -118,7 +118,7 @@ impl Outlet {
 
     async fn put(&self, piece: Piece) {
         if self.queue.send(piece).await.is_err() {
-            // The connection is over, and so is whoever waits here.
+            // The connection is over, and so is the wait here.
             pending().await
         }
     }

@@ -39,14 +39,14 @@ pub trait Protocol: std::fmt::Debug + Default + Send + Sync + 'static {
     /// What happens to it.
     type Fault: std::fmt::Debug + Copy + Send;
 
-    /// Carries what both ends say. Returns when the connection is to be cut; whoever ends it in order tells the other end.
+    /// Carries what both ends say. Returns when the connection is to be cut; an end that closes in order tells the other.
     fn converse(line: &Line<Self>, ends: Ends<'_>) -> impl Future<Output = ()> + Send;
 
     /// No faults any more.
     fn heal(&self) {}
 }
 
-/// A wire to one server on this machine, for one process or several. It is cut for good when it is dropped.
+/// A wire to one server on this machine, for one process or several. Dropping it cuts it.
 #[derive(Debug)]
 pub struct Wire<P: Protocol> {
     port: u16,
@@ -157,7 +157,7 @@ impl<P: Protocol> Wire<P> {
         self.line.switches.refuses.store(on, Ordering::SeqCst);
     }
 
-    /// No faults any more, for good: nothing armed strikes, nobody is refused, slow or silent.
+    /// No faults any more: nothing armed strikes, no connection is refused, slow or silent.
     pub fn healed(&self) {
         self.line.armed.heal();
         self.line.protocol.heal();

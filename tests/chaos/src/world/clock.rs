@@ -37,7 +37,7 @@ impl Library {
     }
 }
 
-/// A clock of somebody's own.
+/// A clock of a process's own.
 #[derive(Debug)]
 pub struct Clock {
     file: PathBuf,
@@ -80,7 +80,7 @@ impl Clock {
     pub fn jump(&mut self, seconds: i64) -> Result<()> {
         self.moved_by += seconds;
         let mut file = fs::OpenOptions::new();
-        // The same file: whoever goes by it has it mapped.
+        // The same file: the processes that use it have it mapped.
         let file = file
             .write(true)
             .create(true)

@@ -1,4 +1,4 @@
-//! Somebody else in the same Postgres, who is in everybody's way for a while.
+//! Another program in the same Postgres, which delays every other session for a while.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const CONNECTIONS_MAX: usize = 200;
 
 /// Keeps the table of open calls locked.
 ///
-/// Best effort: a server that is down, or a lock that is not to be had, is in nobody's way.
+/// Best effort: with a server that is down, or a lock that cannot be had, it delays nothing.
 pub(super) async fn lock_table(url: String, while_: Duration) {
     let Ok(mut connection) = PgConnection::connect(&url).await else {
         return;

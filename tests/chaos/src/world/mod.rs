@@ -60,7 +60,7 @@ pub struct World {
     /// Processes that ended without our doing.
     pub exits: Vec<Left>,
     started: BTreeMap<Member, Moment>,
-    /// When everybody was looked after last.
+    /// When the processes were last looked after.
     looked: Moment,
     /// How Postgres's time of day was moved, in the order of time.
     pub clock_moves: Vec<ClockMove>,
@@ -131,7 +131,8 @@ impl World {
         &self.seats
     }
 
-    /// Looks after everybody: who is gone is started again, who was stopped goes on, what lasted long enough is undone.
+    /// Looks after all processes: starts those that are gone, continues those that are stopped, and undoes faults whose time is
+    /// over.
     ///
     /// # Errors
     ///
@@ -296,7 +297,7 @@ impl World {
         sums
     }
 
-    /// Remembers what was done to somebody.
+    /// Remembers what was done to a process.
     fn note(&mut self, member: Option<Member>, how: How, from: Moment, lasts_ms: u32) {
         // A wire stays when its process is another.
         let is_wire = matches!(how, How::Ledger | How::Bus);

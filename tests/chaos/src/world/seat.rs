@@ -99,7 +99,7 @@ pub enum Found {
 }
 
 impl Seat {
-    /// A seat with nobody on it yet.
+    /// A seat without a process yet.
     pub const fn new(
         member: Member,
         postgres: postgres::Wire,
@@ -189,7 +189,7 @@ impl Seat {
             return Ok(Found::StoppedAtCheckpoint(pause));
         }
         if stopped {
-            // It stopped where it was to, and nobody wants it to any more.
+            // It stopped where it was to, and it is not to stop any more.
             self.resume();
         }
         Ok(Found::Running)

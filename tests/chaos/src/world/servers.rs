@@ -211,7 +211,7 @@ impl Servers {
         Ok(())
     }
 
-    /// Kills both, for good.
+    /// Kills both.
     pub async fn end(mut self) {
         self.resume(Server::Postgres);
         self.resume(Server::Nats);

@@ -18,7 +18,7 @@ use crate::{
 
 /// The stream of pointers under the default prefix.
 const STREAM: &str = "TOOLFLEET_JOBS";
-/// How long the servers may take to do somebody's will.
+/// How long the servers may take to carry out a fault.
 const HOG_MAX: Duration = Duration::from_secs(2);
 /// How many files a process may have open when nothing is wrong.
 const FILES: u32 = 4_096;
@@ -153,7 +153,7 @@ impl World {
                 }
             }
             What::EndSessions => {
-                // A server that is stopped ends nothing, and is not waited for: nobody else would let it go on.
+                // A server that is stopped ends nothing, and is not waited for: nothing else would continue it.
                 let ending = hog::end_sessions(&self.servers.database);
                 drop(timeout(HOG_MAX, ending).await);
             }
@@ -241,7 +241,7 @@ impl World {
         let files = files.unwrap_or(FILES);
         // The hard limit stays, so that it can be raised again.
         let limit = format!("--nofile={files}:");
-        // A process that has just died has no limits: what comes of it matters to nobody.
+        // A process that has just died has no limits: the result does not matter.
         drop(
             Command::new("prlimit")
                 .args(["--pid", &pid.to_string(), &limit])

@@ -1,4 +1,4 @@
-//! The wire to NATS. What passed is seen by somebody who is connected by another way.
+//! The wire to NATS. Messages are observed over another connection.
 //!
 //! The messages are numbers, told to a dispatcher that is not there.
 

@@ -409,7 +409,7 @@ async fn a_wire_refuses_and_is_slow_until_it_is_healed() {
 
 #[tokio::test]
 async fn a_wire_whose_server_is_away_closes_its_connections() {
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     let wire = Wire::to(1).await.unwrap();
     let url = format!("postgres://postgres@127.0.0.1:{}/postgres", wire.port());
     let connecting = timeout(LONG, PgConnection::connect(&url)).await;

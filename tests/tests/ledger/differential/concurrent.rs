@@ -144,7 +144,7 @@ async fn accept(accepting: &Accepting) -> CallId {
     id
 }
 
-/// One of those who do it.
+/// One of the actors.
 struct Hand {
     worker: WorkerId,
     claiming: Claiming,

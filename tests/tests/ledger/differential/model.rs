@@ -8,7 +8,7 @@ use fleet::{
     store::{complete::AttemptCost, probe::ProbeState, settle::SettledAs},
 };
 
-/// What may be done to a call. Guards are what somebody believes, right or wrong.
+/// What may be done to a call. A guard is what an actor believes, right or wrong.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Claim {

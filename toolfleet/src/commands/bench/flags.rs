@@ -1,4 +1,4 @@
-//! What `toolfleet bench` is told.
+//! The flags of `toolfleet bench`.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct BenchArgs {
     /// Put so many finished calls into the history before anything is measured
     #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
     pub(super) history: u64,
-    /// Let so many calls of another tenant stay open meanwhile, in a queue that nobody serves
+    /// Let so many calls of another tenant stay open meanwhile, in a queue without workers
     #[arg(long, value_name = "N", default_value_t = 0, requires = "dev", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(super) held: u64,
     /// Before each workload, submit so many reads of another tenant to the same queue, which are run meanwhile
@@ -104,7 +104,7 @@ Examples:
   toolfleet bench --dev --effect once --rate 5000 --seconds 60 --json
   toolfleet bench --dev --effect idempotent --mode batch --batch 1000
 
-Without --dev it loads the fleet of --nats-url and --database-url: use one that nobody depends on. It applies tools named
+Without --dev it loads the fleet of --nats-url and --database-url: use one that no program depends on. It applies tools named
 bench_…, starts workers for their queue, and keeps effects of transactions in the table toolfleet_bench.effects. What it
 leaves behind are those tools, that table, empty, and the history of its calls.
 
@@ -117,5 +117,5 @@ fn in_flight(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes of the arguments of one batch, of the 8 MiB that a batch may have with all that is around them.
+/// The most bytes of the arguments of one batch: a batch may have 8 MiB with everything around them.
 pub(super) const BATCH_BYTES: u32 = 6 * 1024 * 1024;

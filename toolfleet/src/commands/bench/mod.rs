@@ -1,7 +1,7 @@
-//! `toolfleet bench`: load against a fleet, what it came to, and whether every effect happened exactly once.
+//! `toolfleet bench`: load against a fleet, the results, and whether every effect happened exactly once.
 //!
-//! What is measured and how is the crate `toolfleet-load`. Here are its `flags`, the `stage`, which starts servers and workers, and
-//! the `text` for people.
+//! The crate `toolfleet-load` measures. Here are its `flags`, the `stage`, which starts servers and workers, and the `text` for
+//! people.
 
 mod flags;
 
@@ -42,13 +42,13 @@ use super::{
     output,
     usage::UsageError,
 };
-use crate::servers::find::{self, Ground};
+use crate::servers::find::{self, SearchPaths};
 
 fn no_database() -> UsageError {
     UsageError("say which fleet: DATABASE_URL, or --dev for one of its own".to_owned())
 }
 
-/// Whether a picture can be put there; what is there stays until there is one.
+/// Checks that a picture can be written there. A file that exists stays until a new one is ready.
 fn can_be_drawn(file: &Path) -> Result<(), ConfigError> {
     let was_there = file.exists();
     let opened = OpenOptions::new().append(true).create(true).open(file);
@@ -88,7 +88,7 @@ impl BenchArgs {
         running.await
     }
 
-    /// Whether everything that it was told can be used, before anything is started.
+    /// Checks every flag before anything is started.
     async fn check(&self) -> anyhow::Result<()> {
         let mut wrong = Vec::new();
         let mut note = |checked: Result<(), ConfigError>| {
@@ -121,7 +121,7 @@ impl BenchArgs {
             return Err(ConfigError(wrong).into());
         }
         let prefix = self.bus.prefix.as_str();
-        // As its workers are told, whatever the environment says.
+        // With the flags that its workers get, whatever the environment says.
         children::check_worker(&[
             "--queues",
             toolfleet_load::QUEUE,
@@ -132,16 +132,16 @@ impl BenchArgs {
         ])?;
         if self.dev {
             children::check_dispatcher()?;
-            let ground = Ground::of_this_process();
-            find::nats_server(&ground).await?;
-            find::postgres_bin(&ground).await?;
+            let paths = SearchPaths::of_this_process();
+            find::nats_server(&paths).await?;
+            find::postgres_bin(&paths).await?;
         } else {
             process::check_bus_url(&self.bus)?;
         }
         Ok(())
     }
 
-    /// Sets the stage, measures, and clears it whatever came of that.
+    /// Sets the stage, measures, and clears the stage whatever the result.
     async fn on_stage(
         &self,
         floor: Option<PathBuf>,
@@ -222,7 +222,7 @@ impl BenchArgs {
         toolfleet_load::measure(&plan, &site, ledger, floor, progress).await
     }
 
-    /// What can be measured here.
+    /// The effect classes that can be measured here.
     fn effects(&self, stage: &Stage) -> anyhow::Result<Vec<Effect>> {
         let mut effects = self.effect.clone();
         if stage.place.tool_database_url.is_none() {

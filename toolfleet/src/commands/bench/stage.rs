@@ -1,5 +1,5 @@
-//! What is measured: a fleet that runs, or one of its own in a temporary folder; and the bench's workers, processes of this
-//! very program.
+//! The fleet that is measured: one that runs, or one of the bench's own in a temporary folder. And the bench's workers,
+//! processes of this very program.
 
 use std::{
     fs::Permissions,
@@ -37,7 +37,7 @@ use crate::{
 /// How long workers may take until they are ready.
 const READY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
-/// A worker drains what it runs, which is a moment.
+/// A worker drains what it runs, which takes a moment.
 const ENDING: Ending = Ending {
     ask: Signal::SIGTERM,
     grace: Duration::from_secs(15),
@@ -48,7 +48,7 @@ const ENDING: Ending = Ending {
 #[derive(Debug, Clone)]
 pub(super) struct FleetPlace {
     pub(super) database_url: SecretString,
-    /// The same as sql tools reach it; without it there are no transactions.
+    /// The same for sql tools; without it there are no transactions.
     pub(super) tool_database_url: Option<SecretString>,
     pub(super) bus: BusArgs,
 }
@@ -74,7 +74,7 @@ impl Stage {
             tools: None,
             workers: 0,
             dispatchers,
-            // It is one of several on this machine, perhaps, and gone in a minute.
+            // It may be one of several on this machine, and is gone in a minute.
             nats_port: Some(0),
             postgres_port: Some(0),
             http_port: Some(0),
@@ -110,7 +110,7 @@ impl Stage {
         Ok(Some(Self::new(place, watched, Some(dev), folder)))
     }
 
-    /// A fleet that runs already; what of it is on this machine is watched.
+    /// A fleet that runs already; its processes on this machine are measured.
     pub(super) async fn that_runs(place: FleetPlace, ledger: &mut Ledger) -> anyhow::Result<Self> {
         let mut watched = Vec::new();
         let programs = processes::all().into_iter();
@@ -123,7 +123,7 @@ impl Stage {
         }
         let servers =
             programs.filter(|pid| processes::program(*pid).as_deref() == Some("nats-server"));
-        // With several it cannot be told which is meant.
+        // With several servers it cannot be told which is meant.
         if let [pid] = servers.collect::<Vec<_>>()[..] {
             watched.push(watch("nats", pid, false));
         }
@@ -157,7 +157,7 @@ impl Stage {
         self.dev.is_some()
     }
 
-    /// Where effects are noted.
+    /// The folder for notes about effects.
     pub(super) fn effects(&self) -> PathBuf {
         self.folder.path().join("effects")
     }
@@ -229,7 +229,7 @@ impl Stage {
         })?)
     }
 
-    /// Ends what runs for the bench and removes what it left.
+    /// Ends everything that was started for the bench and removes its files.
     pub(super) async fn stop(self) {
         let go_on = CancellationToken::new();
         for mut worker in self.workers {
@@ -242,7 +242,7 @@ impl Stage {
         if let Ok(moved) = std::fs::read_link(self.folder.path().join("fleet/postgres"))
             && let Some(home) = moved.parent()
         {
-            // It is a temporary folder's own, and empty folders are no harm.
+            // It belongs to this temporary folder, and an empty folder that stays does no harm.
             std::fs::remove_dir_all(home).unwrap_or_default();
         }
         if let Err(problem) = self.folder.close() {
@@ -251,7 +251,7 @@ impl Stage {
     }
 }
 
-/// Passed through by the user who runs Postgres for root.
+/// The user who runs Postgres for root must be able to pass through it.
 fn folder() -> anyhow::Result<TempDir> {
     tempfile::Builder::new()
         .prefix("toolfleet-bench-")

@@ -1,4 +1,4 @@
-//! What the bench says to people in the end: tables.
+//! The tables that the bench prints for people at the end.
 
 use std::collections::BTreeMap;
 

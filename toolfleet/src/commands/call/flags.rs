@@ -1,4 +1,4 @@
-//! What `toolfleet call` is told.
+//! The flags of `toolfleet call`.
 
 use fleet::{
     call::{Language, Priority},

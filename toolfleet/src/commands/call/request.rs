@@ -1,4 +1,4 @@
-//! What is sent for a call: the arguments, and what is asked for beside them.
+//! The request of a call: the arguments, and the headers.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,7 +8,7 @@ use fleet_client::Options;
 use super::{flags::Call, pair::Pair};
 use crate::commands::{given, json, usage::UsageError};
 
-/// The arguments: from the pairs, or from wherever `--args` says, byte for byte.
+/// The arguments, byte for byte: from the pairs, or from where `--args` says.
 pub(super) fn body(call: &Call) -> anyhow::Result<Vec<u8>> {
     match call.args.as_deref() {
         None => from_pairs(&call.pairs),
@@ -28,7 +28,7 @@ fn from_pairs(pairs: &[Pair]) -> anyhow::Result<Vec<u8>> {
     Ok(format!("{{{}}}", members.join(",")).into_bytes())
 }
 
-/// Everything that was asked for beside the arguments.
+/// The headers, from the flags.
 pub(super) fn options(call: &Call) -> Options {
     let prefer = match (call.detach, call.wait) {
         (true, _) => Some(Prefer::RespondAsync),

@@ -53,7 +53,7 @@ impl Cancel {
     }
 }
 
-/// Whether this request took something back, as far as it can be known now.
+/// Whether this request cancelled something, as far as that can be known now.
 fn is_taken_back(answer: &CancelAnswer) -> bool {
     match answer.result {
         CancelResult::Cancelled | CancelResult::CancelRequested => true,
@@ -69,7 +69,7 @@ fn sentence(answer: &CancelAnswer) -> String {
         }
         CancelResult::AlreadyTerminal => format!("it was over before, {}", answer.state),
         CancelResult::InDoubt => {
-            "it will not run again, but nobody knows whether it had its effect; \
+            "it will not run again, but whether it had its effect is unknown; \
              look it up, then use `toolfleet calls settle`"
                 .to_owned()
         }

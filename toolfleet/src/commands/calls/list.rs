@@ -79,7 +79,7 @@ impl ListCalls {
     }
 }
 
-/// The moments that are meant, by Postgres's clock.
+/// The moments of the flags, by Postgres's clock.
 async fn span(
     pool: &PgPool,
     since: Option<Moment>,

@@ -1,4 +1,4 @@
-//! `toolfleet calls`: the history, read from the documented views; and what can be done about a call, over NATS.
+//! `toolfleet calls`: the history, read from the documented views; and decisions about a call, over NATS.
 
 mod cancel;
 mod explain;

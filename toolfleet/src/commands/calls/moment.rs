@@ -1,11 +1,11 @@
-//! A moment, as it is given on the command line.
+//! A moment on the command line.
 
 use std::{str::FromStr, time::Duration};
 
 use fleet::manifest::parse_duration;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// A moment, or how long before now it was.
+/// A moment, or a time before now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     At(OffsetDateTime),
@@ -13,7 +13,7 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// When it is or was. What is further back than a calendar goes is the first moment of 1970, before every call.
+    /// The moment. A time longer ago than the calendar reaches is the first moment of 1970, before every call.
     pub(super) fn at(self, now: OffsetDateTime) -> OffsetDateTime {
         match self {
             Self::At(moment) => moment,
@@ -30,12 +30,12 @@ impl Moment {
 impl FromStr for Moment {
     type Err = String;
 
-    /// Accepts RFC 3339 with its offset, and durations as manifests have them.
+    /// Accepts RFC 3339 with its offset, and durations as in manifests.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(moment) = OffsetDateTime::parse(text, &Rfc3339) {
             return Ok(Self::At(moment));
         }
-        // What has a date in it was not meant to be a duration.
+        // A text that begins with a year was not meant as a duration.
         if text.get(..5).is_some_and(|year| year.ends_with('-')) {
             return Err(
                 "a moment has a date, a time and an offset; write one such as 2026-11-23T08:00:00Z \

@@ -1,4 +1,5 @@
-//! `toolfleet calls retry`: a *new* call with what an old one asked for. Never of one that may still have its effect.
+//! `toolfleet calls retry`: a *new* call with the tool and arguments of an old one. Never for a call that may still have its
+//! effect.
 
 use std::process::ExitCode;
 
@@ -69,7 +70,7 @@ impl Retry {
         Ok(ExitCode::from(u8::from(head.is_error)))
     }
 
-    /// Whether a new call may be made of it at all.
+    /// Whether a new call may be made from it at all.
     fn check(&self, asked: &Original) -> anyhow::Result<()> {
         let state: State = asked.state.parse().context("read the call's state")?;
         let effect: Effect = asked

@@ -53,7 +53,7 @@ impl ShowCall {
     }
 }
 
-/// The columns that are shown, in this order; those without a value are left out.
+/// The columns that are shown, in this order; a column without a value is left out.
 const COLUMNS: [(&str, &str); 31] = [
     ("call", "call_id"),
     ("tool", "tool"),
@@ -119,7 +119,7 @@ fn read(story: &Story) -> serde_json::Result<String> {
     Ok(text + "\n" + &table(&["MOVE", "AT", "FROM", "TO", "BY", "WHY", "NOTE"], &rows))
 }
 
-/// What need not be said: no value, or that the call is not held.
+/// Whether a value is left out: none, or that the call is not held.
 fn is_nothing(value: &RawValue) -> bool {
     matches!(value.get(), "null" | "false")
 }
@@ -135,7 +135,7 @@ fn shown(value: &RawValue) -> String {
     }
 }
 
-/// A line about the attempt's worker, where that was proven gone.
+/// A line about the attempt's worker, if it was fenced.
 fn fenced(attempt: &Attempt) -> Option<String> {
     let (at, by) = (
         attempt.worker_fenced_at?,

@@ -1,5 +1,5 @@
-//! `toolfleet calls tail`: what happens, as it happens. There is no order over all calls, so each call is followed by its own
-//! revisions: those that are open, and those that came within the last minute.
+//! `toolfleet calls tail`: events as they happen. Calls have no common order, so each call is followed by its own revisions:
+//! open calls, and those that came within the last minute.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -40,7 +40,7 @@ pub struct Tail {
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Calls that are followed at a time.
+/// The most calls that are followed at a time.
 const FOLLOWED_MAX: i64 = 2000;
 
 impl Tail {
@@ -62,7 +62,7 @@ impl Tail {
         }
     }
 
-    /// Runs until it is dropped, or something cannot be read or printed.
+    /// Runs until it is dropped, or reading or printing fails.
     async fn follow(&self, pool: &PgPool, filter: &Filter) -> anyhow::Result<ExitCode> {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,7 +84,7 @@ impl Tail {
                 .map(|moved| self.line(moved, followed.tool(moved.call_id)))
                 .collect::<Result<_, _>>()?;
             followed.learn(&current, &moves);
-            // What has happened before is not news.
+            // Events from before the start are not printed.
             if !first && !text.is_empty() {
                 output::print(&text)?;
             } else if first {

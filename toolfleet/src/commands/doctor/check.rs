@@ -1,8 +1,8 @@
-//! One thing that was looked at, and what it came to.
+//! One check, and its result.
 
 use fleet::{
     explain::{Servers, explain},
-    store::ground::Finding,
+    store::server_check::Finding,
 };
 use serde::Serialize;
 
@@ -11,12 +11,12 @@ use crate::commands::{
     plain::plain,
 };
 
-/// How it is.
+/// The result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     Ok,
-    /// Somebody should look, the fleet works.
+    /// A person should look; the fleet works.
     Warn,
     /// The fleet does not work, or not as promised.
     Fail,
@@ -25,7 +25,7 @@ pub(super) enum Status {
 /// The line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
-    /// What was looked at: a name for scripts.
+    /// The name of the check, for scripts.
     pub(super) check: &'static str,
     pub(super) status: Status,
     /// What was found.
@@ -72,7 +72,7 @@ impl Check {
         }
     }
 
-    /// It is such that the processes refuse to start on it, with the same exit code.
+    /// The processes refuse to start with this finding, with the same exit code.
     pub(super) fn unfit(
         check: &'static str,
         found: impl Into<String>,
@@ -84,7 +84,7 @@ impl Check {
         }
     }
 
-    /// It could not be looked at: the trouble says what kind of failure that is, and what to do.
+    /// The check could not be made. The error says what kind of failure that is, and what to do.
     pub(super) fn error(
         check: &'static str,
         problem: impl Into<anyhow::Error>,
@@ -101,7 +101,7 @@ impl Check {
     }
 }
 
-/// What the program ends with: whoever is turned away hears that first, then who finds nobody, then who found a fault.
+/// The exit code: a refusal by a server comes first, then a server that does not answer, then any other fault.
 pub(super) fn exit_code(checks: &[Check]) -> u8 {
     let codes = [exit::CONFIGURATION, exit::UNREACHABLE, FAILED];
     let has = |code: &u8| checks.iter().any(|check| check.code == *code);
@@ -128,7 +128,7 @@ pub(super) fn lines(checks: &[Check]) -> String {
     checks.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How long something has been so, as people say it.
+/// A length of time, in the words of people.
 pub(super) fn age(seconds: f64) -> String {
     let seconds = seconds.max(0.0);
     let (amount, unit) = match seconds {
@@ -140,14 +140,14 @@ pub(super) fn age(seconds: f64) -> String {
     format!("{amount:.0} {unit}")
 }
 
-/// The text as the beginning of a sentence.
+/// The text with a capital at the beginning.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// A number of things.
+/// A number and its noun.
 pub(super) fn count(number: usize, one: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {one}{s}")

@@ -1,4 +1,4 @@
-//! Who works, what waits for nobody, and what only a person can settle. Judged from what the ledger says.
+//! Workers, queues without workers, and doubts that only a person can settle. Judged from what the ledger says.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     postgres::{Ledger, OfferedTool},
 };
 
-/// Names that one line lists at most.
+/// The most names in one line.
 const LISTED_MAX: usize = 5;
 
 pub(super) fn judge(ledger: &Ledger) -> Vec<Check> {
@@ -100,12 +100,13 @@ fn judge_queue(
     Some(Check::warn(name, found, advice))
 }
 
-/// Whether nobody should count on it: two of its heartbeats are missing. It is dead for certain only after a whole lease.
+/// Whether the worker should not be counted on: two of its heartbeats are missing. It is dead for certain only after a whole
+/// lease.
 fn is_silent(worker: &Worker) -> bool {
     worker.silent_s > LATE.as_secs_f64()
 }
 
-/// A tool that no living worker of its queue could run, and what they lack. One without workers is told of with its queue.
+/// A tool that no living worker of its queue can run, and what they lack. A queue without workers is reported as a queue.
 fn judge_tools(queues: &BTreeMap<QueueName, Vec<OfferedTool>>, workers: &[Worker]) -> Vec<Check> {
     let name = "tools";
     let mut found = Vec::new();
@@ -118,14 +119,14 @@ fn judge_tools(queues: &BTreeMap<QueueName, Vec<OfferedTool>>, workers: &[Worker
         for tool in tools {
             let of_tool = |told: &Vec<Inability>| {
                 let mut told = told.iter();
-                // What it said of another version says nothing of this one; it looks every ten seconds.
+                // What a worker lacked for another version says nothing about this one; it looks every ten seconds.
                 let of_tool = |told: &&Inability| {
                     told.tool.as_str() == tool.name && told.version == tool.version
                 };
                 told.find(of_tool)
                     .map(|inability| inability.obstacle.clone())
             };
-            // Of each living worker: what it lacks, and none where it lacks nothing.
+            // What each living worker lacks; `None` as soon as one lacks nothing.
             let all: Option<Vec<Obstacle>> = lacking.iter().map(of_tool).collect();
             if let Some([first, others @ ..]) = all.as_deref() {
                 found.push(judge_tool(&tool.name, first, others.len()));
@@ -171,7 +172,7 @@ fn listed(names: &[impl AsRef<str>]) -> String {
     names.join(", ") + &more
 }
 
-/// Dead is not gone: what a dead worker had started may still act.
+/// A dead worker is not a fenced one: processes that it started may still act.
 fn judge_dead(workers: &[Worker]) -> Vec<Check> {
     let dead = workers.iter().filter(|worker| worker.state == "dead");
     let judge = |worker: &Worker| {
@@ -265,7 +266,7 @@ mod tests {
             check.found,
             "queue q has no worker for look; 3 calls may run, the oldest since 60 s"
         );
-        // One that missed two heartbeats may be dead, although its lease is not over.
+        // A worker that missed two heartbeats may be dead, although its lease is not over.
         let silent = judge_queue("q", &tools, None, &of("live", "q", 7.0)).unwrap();
         assert_eq!(
             silent.found,
@@ -307,7 +308,7 @@ mod tests {
                  TOOLFLEET_SECRET_TOKEN"
             )
         );
-        // One that can is enough; one that is gone cannot, and says nothing.
+        // One worker that can run it is enough; a worker that is gone does not count.
         for workers in [
             vec![lacks("a"), worker("live", "q", 1.0)],
             vec![worker("live", "q", 1.0)],
@@ -318,7 +319,7 @@ mod tests {
         }
         let checks = judge(&[lacks("a"), worker("live", "q", 60.0)]);
         assert_eq!(checks[0].status, Status::Warn);
-        // The version that lacked a secret is not offered any more, and of this one no worker has said that it lacks anything.
+        // The version that lacked a secret is no longer offered, and no worker has reported a lack for this one.
         let newer = OfferedTool {
             version: 2,
             ..tool("pay")

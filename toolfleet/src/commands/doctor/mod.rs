@@ -1,12 +1,13 @@
-//! `toolfleet doctor`: checks what the fleet stands on, a line each; rebuilds the stream or takes the prefix when it is told to.
+//! `toolfleet doctor`: checks the servers and the fleet, one line each; rebuilds the stream or takes the prefix when it is told
+//! to.
 //!
-//! `check` is a line; `postgres`, `nats`, `prefix`, `ground`, `stream`, `fleet` and `tools` look and judge, in this order, each look bounded in time: a
-//! server that hangs is a finding. What is judged is apart from how it was read. `rebuild` and `take` are those that
+//! `check` is a line. `postgres`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet` and `tools` read and judge, in this order.
+//! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `rebuild` and `take`
 //! change something.
 
 mod check;
 mod fleet;
-mod ground;
+mod lost_writes;
 mod nats;
 mod postgres;
 mod prefix;
@@ -38,7 +39,7 @@ pub struct Doctor {
     /// Costs time, never a call; safe while the fleet runs, and to repeat
     #[arg(long)]
     rebuild_stream: bool,
-    /// Give the prefix to this ledger although it belongs to another one, which is gone for good. Refused while a dispatcher of
+    /// Give the prefix to this ledger although it belongs to another one, which will not come back. Refused while a dispatcher of
     /// that one is seen to live
     #[arg(long, requires = "note", conflicts_with = "rebuild_stream")]
     take_prefix: bool,
@@ -55,7 +56,7 @@ pub struct Doctor {
     /// Print JSON: the worst status, and what was checked
     #[arg(long)]
     json: bool,
-    /// How the addresses were given.
+    /// Where the addresses come from.
     #[arg(skip)]
     pub(super) servers: Option<Servers>,
 }
@@ -70,7 +71,7 @@ impl Doctor {
             return rebuild::run(&self.store, &self.bus, self.json).await;
         }
         if let Some(note) = self.note.filter(|_| self.take_prefix) {
-            let reason = take::Testimony { by: self.by, note };
+            let reason = take::TakeReason { by: self.by, note };
             return take::run(&self.store, &self.bus, &reason, self.json).await;
         }
         let servers = self
@@ -98,7 +99,7 @@ async fn examine(
     let connected = nats::look(bus, seen.ledger.as_ref(), servers, &mut checks).await;
     let mut foreign = None;
     if seen.ledger.is_some() {
-        let (found, theirs) = ground::look(&postgres, connected.as_ref()).await;
+        let (found, theirs) = lost_writes::look(&postgres, connected.as_ref()).await;
         checks.extend(found);
         foreign = theirs;
     }
@@ -106,7 +107,7 @@ async fn examine(
     if let Some(bus) = &connected {
         let heard = nats::dispatchers(bus).await;
         match (&foreign, &seen.ledger) {
-            // What is under the prefix of another ledger is that one's, its dispatchers included.
+            // Everything under another ledger's prefix is that ledger's, its dispatchers included.
             (Some(theirs), _) => {
                 checks.push(prefix::unseen(bus.subjects.prefix(), theirs));
                 checks.push(prefix::heard(heard, theirs));

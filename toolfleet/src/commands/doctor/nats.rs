@@ -1,4 +1,4 @@
-//! NATS: its server, what it may carry and keep, and who hears callers.
+//! NATS: its server, its limits, and whether dispatchers answer.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use super::{
 };
 use crate::commands::connect;
 
-/// How long silence has to last until nobody more is expected to answer.
+/// How long it must be silent before no further answer is expected.
 const SILENCE: Duration = Duration::from_millis(500);
-/// Answers at most that are counted.
+/// The most answers that are counted.
 const DISPATCHERS_MAX: usize = 1_000;
-/// The largest arguments that the contract allows, and what travels around them.
+/// The largest arguments that the contract allows, and what is sent around them.
 const ARGUMENTS_MAX: usize = (256 + 64) * 1024;
-/// What travels around a result.
+/// What is sent around a result.
 const AROUND_A_RESULT: usize = 64 * 1024;
-/// How full the account may be before somebody should look, in percent.
+/// How full the account may be before a person should look, in percent.
 const FULL: u64 = 90;
 
-/// Connects, and looks at the server.
+/// Connects, and checks the server.
 pub(super) async fn look(
     args: &BusArgs,
     ledger: Option<&Ledger>,
@@ -120,7 +120,7 @@ pub(super) async fn dispatchers(bus: &Bus) -> Option<usize> {
         let asked = bus.client.publish_with_reply(question, inbox, "".into());
         asked.await.ok()?;
         let mut heard = 0;
-        // Nobody knows how many will answer: silence ends it.
+        // The number of answers is unknown, so silence ends the wait.
         while heard < DISPATCHERS_MAX
             && let Ok(Some(answer)) = timeout(SILENCE, answers.next()).await
         {
@@ -140,7 +140,7 @@ pub(super) fn heard(dispatchers: Option<usize>) -> Check {
     match dispatchers {
         None => {
             let advice = "Let this user publish to $SRV.> and read its inbox";
-            Check::fail(name, "nobody can be asked", advice)
+            Check::fail(name, "no dispatcher can be asked", advice)
         }
         Some(0) => {
             let advice = "Start one: until then nothing is accepted, published again or swept";

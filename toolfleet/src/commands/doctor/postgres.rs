@@ -1,4 +1,4 @@
-//! The ledger: its server, its ground, its schema, and what stands in it.
+//! The ledger: its server, its schema, and its contents.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,8 +8,9 @@ use fleet::{
     manifest::ExecutorSpec,
     registry::Registry,
     store::{
-        PgPool, StoreError, ground,
+        PgPool, StoreError,
         health::{self, Doubts, Partitions, Server, Waiting, Worker},
+        server_check::{self, ServerFacts},
         session::{Postgres, within},
         snapshot::{self, HolderKind, SnapshotHolder},
     },
@@ -19,20 +20,20 @@ use time::OffsetDateTime;
 use super::check::{Check, age, capital, count};
 use crate::commands::connect;
 
-/// What the other checks go on from.
+/// What the other checks need to know.
 #[derive(Debug, Default)]
 pub(super) struct PostgresState {
     pub(super) server: Option<Server>,
     pub(super) ledger: Option<Ledger>,
 }
 
-/// What stands in the ledger.
+/// The contents of the ledger.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) pool: PgPool,
     /// The tools of every queue.
     pub(super) queues: BTreeMap<QueueName, Vec<OfferedTool>>,
-    /// Tools that are statements on this very database.
+    /// Tools that are statements on this database.
     pub(super) on_the_fleet: Vec<String>,
     /// The largest answer that a tool may give, in bytes.
     pub(super) output_max: usize,
@@ -41,7 +42,7 @@ pub(super) struct Ledger {
     pub(super) doubts: Doubts,
 }
 
-/// A tool that is offered, in the version that is.
+/// A tool that is offered, and its version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OfferedTool {
     pub(super) name: String,
@@ -49,20 +50,20 @@ pub(super) struct OfferedTool {
 }
 
 impl Ledger {
-    /// Workers that live, as far as the ledger knows.
+    /// Workers that are alive by the ledger.
     pub(super) fn living(&self) -> impl Iterator<Item = &Worker> {
         self.workers.iter().filter(|worker| worker.state != "dead")
     }
 }
 
-/// How long each look may take.
+/// How long each read may take.
 const LOOK_MAX: Duration = Duration::from_secs(6);
-/// Connections to Postgres that one process may have at a time.
+/// The most connections to Postgres of one process.
 const CONNECTIONS_OF_A_PROCESS: usize = 10;
-/// How far this machine's clock may be off before somebody should look.
+/// How far this machine's clock may be off before a person should look.
 const CLOCK_OFF_MAX_S: f64 = 5.0;
 
-/// Looks at all of it, as far as Postgres answers.
+/// Checks all of it, as far as Postgres answers.
 pub(super) async fn look(postgres: &Postgres, servers: &Servers) -> (Vec<Check>, PostgresState) {
     let (mut checks, mut seen) = (Vec::new(), PostgresState::default());
     let looked = look_into(postgres, &mut checks, &mut seen).await;
@@ -76,7 +77,7 @@ pub(super) async fn look(postgres: &Postgres, servers: &Servers) -> (Vec<Check>,
     (checks, seen)
 }
 
-/// This machine's clock, to compare it with Postgres's.
+/// This machine's clock, to be compared with Postgres's.
 #[expect(
     clippy::disallowed_methods,
     reason = "whether it is wrong is the question"
@@ -91,14 +92,14 @@ async fn look_into(
     seen: &mut PostgresState,
 ) -> Result<(), StoreError> {
     let mut connection = postgres.connect_to_look().await?;
-    let reading = ground::read(&mut connection);
-    let ground = within("check the ground", LOOK_MAX, reading).await?;
+    let reading = server_check::read(&mut connection);
+    let facts = within("check the server", LOOK_MAX, reading).await?;
     drop(connection);
     let pool = postgres.pool_for_reading(1);
     let before = wall_clock();
     let server = health::server(&pool).await?;
     let off = clock_off(before, server.now, wall_clock());
-    checks.extend(standing(&ground, &server));
+    checks.extend(judge(&facts, &server));
     let holder = within(
         "look for old transactions",
         LOOK_MAX,
@@ -147,8 +148,8 @@ async fn look_into(
     Ok(())
 }
 
-fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
-    let found = ground::findings(ground);
+fn judge(facts: &ServerFacts, server: &Server) -> Vec<Check> {
+    let found = server_check::findings(facts);
     if found.is_empty() {
         let found = format!(
             "PostgreSQL {} takes writes and keeps what it commits",
@@ -156,16 +157,16 @@ fn standing(ground: &ground::Ground, server: &Server) -> Vec<Check> {
         );
         return vec![Check::ok("postgres", found)];
     }
-    let fail = |finding: ground::Finding| {
+    let fail = |finding: server_check::Finding| {
         let advice = format!("{}: no process starts before", capital(&finding.advice));
         Check::unfit("postgres", finding.what, advice)
     };
     found.into_iter().map(fail).collect()
 }
 
-/// How long a transaction may be open before somebody should look.
+/// How long a transaction may be open before a person should look.
 const OPEN_MAX: Duration = Duration::from_secs(60);
-/// The same where Postgres does not say how long it has been: so many transactions have begun since.
+/// The same where Postgres does not say how long: so many transactions have begun since.
 const TRANSACTIONS_MAX: u32 = 100_000;
 
 fn transactions(holder: Option<&SnapshotHolder>) -> Check {
@@ -193,10 +194,10 @@ fn transactions(holder: Option<&SnapshotHolder>) -> Check {
     );
     let advice = match holder.kind {
         HolderKind::Session if holder.open_for.is_none() => format!(
-            "End it if nobody needs it: SELECT pg_terminate_backend({pid}). GRANT pg_read_all_stats to this user to see since when"
+            "End it if it is not needed: SELECT pg_terminate_backend({pid}). GRANT pg_read_all_stats to this user to see since when"
         ),
         HolderKind::Session => {
-            format!("End it if nobody needs it: SELECT pg_terminate_backend({pid})")
+            format!("End it if it is not needed: SELECT pg_terminate_backend({pid})")
         }
         HolderKind::Prepared => {
             "COMMIT PREPARED or ROLLBACK PREPARED it (pg_prepared_xacts)".into()
@@ -219,7 +220,7 @@ fn autovacuum(server: &Server) -> Check {
     Check::warn("autovacuum", found, "Set both to on")
 }
 
-/// How far this machine's clock is off, in seconds: what the answer's way cannot explain.
+/// How far this machine's clock is off, in seconds, beyond what the round trip explains.
 fn clock_off(before: OffsetDateTime, postgres: OffsetDateTime, after: OffsetDateTime) -> f64 {
     let ahead = (before - postgres).as_seconds_f64();
     let behind = (postgres - after).as_seconds_f64();
@@ -270,7 +271,7 @@ fn history(partitions: &Partitions) -> Vec<Check> {
     checks
 }
 
-/// Whether there are enough connections for these processes and one of each more, as during an upgrade.
+/// Whether there are enough connections for these processes and one more of each, as during an upgrade.
 pub(super) fn connections(server: &Server, workers: usize, dispatchers: usize) -> Check {
     let needed = (workers + dispatchers + 2) * CONNECTIONS_OF_A_PROCESS;
     let strangers = usize::try_from(server.strangers).unwrap_or_default();

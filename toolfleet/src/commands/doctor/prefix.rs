@@ -1,4 +1,4 @@
-//! Whose the prefix is.
+//! Which ledger has the prefix.
 
 use fleet::{
     ids::Prefix,
@@ -18,7 +18,7 @@ pub(super) fn judge(prefix: &Prefix, ours: &LedgerName, owner: &PrefixOwner) -> 
         }
         PrefixOwner::Unnamed(_) => {
             let found = format!(
-                "{prefix} has a mark without an identity, as the release before leaves it; the next process takes it for {ours}"
+                "{prefix} has a watermark without an identity, as the release before leaves it; the next process takes it for {ours}"
             );
             Check::ok(NAME, found)
         }
@@ -37,7 +37,7 @@ pub(super) fn judge(prefix: &Prefix, ours: &LedgerName, owner: &PrefixOwner) -> 
     }
 }
 
-/// The stream and its consumers under a prefix of another ledger: nothing there is this one's, nor to be mended for it.
+/// The stream and its consumers under another ledger's prefix: they belong to that ledger, and are not checked for this one.
 pub(super) fn unseen(prefix: &Prefix, theirs: &LedgerName) -> Check {
     let found = format!(
         "the stream, the consumers and the pointers under prefix {prefix} are of ledger {theirs}, so nothing of them is looked at"
@@ -45,7 +45,7 @@ pub(super) fn unseen(prefix: &Prefix, theirs: &LedgerName) -> Check {
     Check::warn("stream", found, "Settle first whose the prefix is")
 }
 
-/// Dispatchers that answer under a prefix of another ledger: each that works there is that one's, for one of this ledger stops.
+/// Dispatchers that answer under another ledger's prefix: they belong to that ledger, for a dispatcher of this one stops there.
 pub(super) fn heard(heard: Option<usize>, theirs: &LedgerName) -> Check {
     let found = match heard {
         None => return super::nats::heard(None),

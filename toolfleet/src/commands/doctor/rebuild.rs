@@ -1,7 +1,7 @@
-//! `doctor --rebuild-stream`: the stream made anew from Postgres, which has every call.
+//! `doctor --rebuild-stream`: makes the stream again from Postgres, which has every call.
 //!
-//! Whatever dispatchers and workers do meanwhile is safe: the stream is a set, the claim refuses what is claimed already,
-//! and the sweep publishes what fell between. So it asks nothing, and whoever interrupts it starts it again.
+//! It is safe while dispatchers and workers run: the stream is a set, the claim refuses a call that is claimed already, and the
+//! sweep publishes what is lost in between. So it asks no question, and after an interruption it can simply be started again.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -23,7 +23,7 @@ const READ_MAX: Duration = Duration::from_secs(10);
 pub(super) async fn run(store: &StoreArgs, bus: &BusArgs, json: bool) -> anyhow::Result<ExitCode> {
     let pool = connect::reader(store).await?;
     let bus = connect::bus(bus).await?;
-    // What is another ledger's is not thrown away.
+    // Another ledger's stream is not deleted.
     let ours = connect::postgres(&store.database_url)?.name().await?;
     drop(PrefixClaim::new(bus.clone(), ours).recall().await?);
     let registry = Registry::default();

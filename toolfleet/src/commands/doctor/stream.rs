@@ -1,4 +1,4 @@
-//! The stream of pointers: whether it and its consumers are as wanted, and hold what they should.
+//! The stream of pointers: whether it and its consumers have our settings and hold what they should.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,12 +26,12 @@ use super::{
     postgres::Ledger,
 };
 
-/// What is odd for a moment is looked at again after this long.
+/// The pause before an odd finding is checked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const REBUILD: &str =
     "toolfleet doctor --rebuild-stream makes it anew; it costs time, never a call";
 
-/// Looks at all of it, as far as JetStream answers. `dispatchers` are those that would make what is missing.
+/// Checks all of it, as far as JetStream answers. `dispatchers` would make what is missing.
 pub(super) async fn look(bus: &Bus, ledger: &Ledger, dispatchers: Option<usize>) -> Vec<Check> {
     let mut checks = Vec::new();
     let looked = look_into(bus, ledger, dispatchers, &mut checks).await;
@@ -45,10 +45,10 @@ pub(super) async fn look(bus: &Bus, ledger: &Ledger, dispatchers: Option<usize>)
     checks
 }
 
-/// No call depends on it, so nothing about it is worse than a warning.
+/// No call depends on it, so a problem is a warning at most.
 async fn look_into_events(bus: &Bus, checks: &mut Vec<Check>) -> Result<(), BusError> {
     let name = bus.subjects.events_stream();
-    let without = "without it only those who listen at the moment hear of a session's calls";
+    let without = "without it only followers that listen at the moment hear of a session's calls";
     let check = match events::find(bus).await? {
         Some(stream) => {
             let wanted = events::stream_config(&bus.subjects);
@@ -108,7 +108,7 @@ async fn look_into(
     Ok(())
 }
 
-/// Dispatchers make what is missing within seconds; without one it is no wonder.
+/// Dispatchers make what is missing within seconds; without a dispatcher it is expected to be missing.
 fn missing(name: &'static str, found: &str, dispatchers: Option<usize>) -> Check {
     if dispatchers.unwrap_or_default() == 0 {
         return Check::warn(name, found, "A dispatcher makes it when it starts");
@@ -158,7 +158,7 @@ fn judge_consumers(bus: &Bus, consumers: &BTreeMap<QueueName, consumer::Info>) -
     odd.into_iter().chain(fine).collect()
 }
 
-/// Pointers held against calls: twice, when the first look is odd, because both move.
+/// Compares pointers with calls; twice when the first look is odd, because both change.
 async fn pointers(
     bus: &Bus,
     ledger: &Ledger,
@@ -188,7 +188,7 @@ async fn messages(stream: &mut stream::Stream) -> Result<i64, BusError> {
     Ok(i64::try_from(info.state.messages).unwrap_or(i64::MAX))
 }
 
-/// Queues with messages that no worker will get, as far as this look and the one before say.
+/// Queues with messages that no worker will get, by this look and the one before.
 async fn orphaned_queues(
     bus: &Bus,
     ledger: &Ledger,

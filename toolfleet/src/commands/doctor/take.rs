@@ -1,13 +1,13 @@
-//! `doctor --take-prefix`: the prefix given to this ledger, where the one that it belonged to is gone for good.
+//! `doctor --take-prefix`: gives the prefix to this ledger, where the ledger that had it is gone.
 //!
-//! No process can prove that another ledger is gone, so a person says so, and it is kept who and why. What can be seen is
-//! that it lives: a dispatcher answers, or its mark moves meanwhile. Then nothing is taken.
+//! No process can prove that another ledger is gone. So a person says so, and the record keeps who and why. A process can only
+//! see signs of life: a dispatcher answers, or the watermark moves meanwhile. Then nothing is taken.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
 use fleet::{
-    bus::{mark, prefix::PrefixClaim},
+    bus::{prefix::PrefixClaim, watermark},
     config::{BusArgs, StoreArgs},
     owner::{PrefixOwner, owner},
     store::takeover::{self, Takeover},
@@ -18,7 +18,7 @@ use super::{check::count, nats};
 use crate::commands::{connect, output};
 
 /// Who takes it, and why.
-pub(super) struct Testimony {
+pub(super) struct TakeReason {
     pub(super) by: String,
     pub(super) note: String,
 }
@@ -26,7 +26,7 @@ pub(super) struct Testimony {
 pub(super) async fn run(
     store: &StoreArgs,
     bus: &BusArgs,
-    reason: &Testimony,
+    reason: &TakeReason,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let postgres = connect::postgres(&store.database_url)?;
@@ -34,7 +34,7 @@ pub(super) async fn run(
     let ours = postgres.name().await?;
     let bus = connect::bus(bus).await?;
     let prefix = bus.subjects.prefix();
-    let recalled = mark::recall(&bus).await?;
+    let recalled = watermark::recall(&bus).await?;
     let theirs = match owner(ours.id, recalled.left.clone()) {
         PrefixOwner::Foreign(theirs) => theirs,
         PrefixOwner::Ours(_) => {
@@ -66,11 +66,11 @@ pub(super) async fn run(
             count(heard, "dispatcher")
         ),
     }
-    // As a process that starts: NATS remembers nothing of this ledger.
+    // Like a process that starts: NATS has no watermark of this ledger.
     postgres.recalled(None);
     let mut connection = postgres.connect().await?;
-    let mark = postgres.mark();
-    let mark = mark.expect("a process that has connected knows a mark");
+    let watermark = postgres.watermark();
+    let watermark = watermark.expect("a process that has connected knows a watermark");
     let takeover = Takeover {
         prefix,
         former: &theirs,
@@ -79,9 +79,9 @@ pub(super) async fn run(
     };
     let record = takeover::asked(&mut connection, takeover).await?;
     let claim = PrefixClaim::new(bus.clone(), ours.clone());
-    if !claim.take_over(&recalled, &mark).await? {
+    if !claim.take_over(&recalled, &watermark).await? {
         bail!(
-            "prefix {prefix} belongs to ledger {theirs}, and its mark moves: stop its processes first"
+            "prefix {prefix} belongs to ledger {theirs}, and its watermark moves: stop its processes first"
         );
     }
     takeover::taken(&mut connection, record).await?;

@@ -1,9 +1,9 @@
-//! The roles that sql tools log in as: what keeps their statements from the ledger.
+//! The roles of sql tools: whether they keep the tools' statements from the ledger.
 
 use fleet::{
     explain::Servers,
     store::{
-        StoreError, ground,
+        StoreError, server_check,
         session::Postgres,
         tool_role::{self, ToolRole},
     },
@@ -24,13 +24,13 @@ pub(super) async fn look(postgres: &Postgres, ledger: &Ledger) -> Vec<Check> {
 async fn roles(
     postgres: &Postgres,
     ledger: &Ledger,
-) -> Result<Vec<(String, Vec<ground::Finding>)>, StoreError> {
+) -> Result<Vec<(String, Vec<server_check::Finding>)>, StoreError> {
     let mut connection = postgres.connect_to_look().await?;
     let mut roles = Vec::new();
     for name in tool_role::granted(&ledger.pool).await? {
         let found = if name == "PUBLIC" {
-            vec![ground::Finding {
-                what: "everybody may use schema toolfleet_tool".to_owned(),
+            vec![server_check::Finding {
+                what: "every role may use schema toolfleet_tool".to_owned(),
                 advice: "REVOKE ALL ON FUNCTION toolfleet_tool.succeed FROM PUBLIC".to_owned(),
             }]
         } else {
@@ -41,8 +41,8 @@ async fn roles(
     Ok(roles)
 }
 
-/// `tools`: those that need such a role.
-fn judge(tools: &[String], roles: &[(String, Vec<ground::Finding>)]) -> Vec<Check> {
+/// `tools`: the tools that need such a role.
+fn judge(tools: &[String], roles: &[(String, Vec<server_check::Finding>)]) -> Vec<Check> {
     let unfit = roles.iter().flat_map(|(_, found)| found);
     let unfit: Vec<Check> = unfit
         .map(|finding| Check::unfit(NAME, finding.what.clone(), finding.advice.clone()))
@@ -77,7 +77,7 @@ mod tests {
         let status = |tools: &[&str], roles: &[(&str, bool)]| {
             let tools: Vec<String> = tools.iter().map(ToString::to_string).collect();
             let found = |fit: bool| {
-                let finding = ground::Finding {
+                let finding = server_check::Finding {
                     what: "it reaches the ledger".to_owned(),
                     advice: "take that away".to_owned(),
                 };

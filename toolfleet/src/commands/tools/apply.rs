@@ -50,7 +50,7 @@ impl Apply {
         if manifests.len() < files.len() {
             return self.refuse(&files);
         }
-        // A probe's tool has to be there before the tool that is asked about.
+        // Before the tools that name it as their probe.
         manifests.sort_by_key(|(_, manifest)| manifest.probe.is_some());
         let mut connection = connect::writer(&self.store.database_url).await?;
         let mut done = Vec::new();
@@ -89,7 +89,7 @@ impl Apply {
         Ok(())
     }
 
-    /// Says everything that is wrong with the files; nothing was applied.
+    /// Reports everything that is wrong with the files; nothing was applied.
     fn refuse(&self, files: &[ManifestFile]) -> anyhow::Result<ExitCode> {
         let wrong = files
             .iter()
@@ -140,7 +140,7 @@ impl Apply {
     }
 }
 
-/// Says of each new version what a model may not understand; it is applied all the same.
+/// Reports what a model may not understand of each new version; the version is applied all the same.
 fn hint(done: &[Done<'_>]) {
     let new = done
         .iter()
@@ -156,7 +156,7 @@ fn hint(done: &[Done<'_>]) {
     }
 }
 
-/// Says which of these versions are there and not offered: applying one of them again does not take a retirement back.
+/// Reports which of these versions exist and are retired: applying one again does not undo a retirement.
 async fn name_retired(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
     for (_path, manifest, _) in done {
         let (tool, version) = (&manifest.name, manifest.version);
@@ -170,7 +170,7 @@ async fn name_retired(done: &[Done<'_>], connection: &mut PgConnection) -> anyho
     Ok(())
 }
 
-/// A file, its manifest, and what became of it.
+/// A file, its manifest, and the result.
 type Done<'a> = (&'a str, &'a Manifest, Applied);
 
 const fn word(applied: Applied) -> &'static str {

@@ -1,4 +1,4 @@
-//! Telling the fleet that its tools changed, and seeing that a dispatcher offers a version.
+//! Tells the fleet that its tools changed, and waits until a dispatcher offers a version.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::commands::{connect, output};
 
-/// How long ringing the bell may take; without it the fleet looks by itself every second.
+/// How long ringing the bell may take. Without it dispatchers look by themselves every second.
 const BELL_MAX: Duration = Duration::from_secs(3);
 /// How long a dispatcher may take to offer what was applied.
 const OFFERED_MAX: Duration = Duration::from_secs(5);
-/// Between two looks at what is offered: no event says that a dispatcher has read the tools anew.
+/// The pause between two looks at what is offered: no event says that a dispatcher has read the tools anew.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Tells the fleet to look now, within [`BELL_MAX`]. Where that cannot be done, says so: the fleet looks by itself.
+/// Tells the fleet to look now, within [`BELL_MAX`]. On failure says so: dispatchers look by themselves.
 pub(super) async fn ring(args: &BusArgs) {
     let rung = timeout(BELL_MAX, async {
         let bus = connect::bus(args).await?;
@@ -45,7 +45,7 @@ pub(crate) async fn ring_until_offered(args: &BusArgs, tool: &ToolName, version:
         let bus = connect::bus(args).await?;
         publish(&bus).await?;
         let client = FleetClient::of(&bus).await?;
-        // An answer that does not come, or is a refusal, is asked for again: a dispatcher may be starting.
+        // A missing answer or a refusal is asked for again: a dispatcher may be starting.
         while !is_offered(&client, tool, version).await.unwrap_or(false) {
             sleep(LOOK_EVERY).await;
         }
@@ -61,7 +61,7 @@ async fn publish(bus: &Bus) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is read of an answer of the endpoint `tools`.
+/// The part of the answer of the endpoint `tools` that is read.
 #[derive(Deserialize)]
 struct Listing {
     tools: Vec<Offered>,

@@ -1,4 +1,4 @@
-//! Manifest files: found, read within bounds, and their problems said in one way.
+//! Manifest files: found, read within bounds, and their problems reported in one way.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +16,11 @@ use fleet::{
 
 use crate::commands::{plain::plain, usage::UsageError};
 
-/// Files beyond these bounds are no manifests; a manifest's own limit is lower and says so itself.
+/// Larger files are no manifests. A manifest's own limit is lower, and has its own message.
 const BYTES_MAX: u64 = 1024 * 1024;
 const FILES_MAX: usize = 1_000;
 
-/// A file and what became of reading it.
+/// A file, and its manifest or problems.
 pub(crate) struct ManifestFile {
     pub(super) path: PathBuf,
     pub(super) manifest: Result<Manifest, Vec<ManifestProblem>>,
@@ -59,7 +59,7 @@ pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
     Ok(files)
 }
 
-/// A tool has one file: with two, which one is meant would depend on their names. Both are told of each other.
+/// A tool has one file: with two, their names would decide which one is applied. Both are reported.
 fn refuse_duplicates(files: &mut [ManifestFile]) {
     let mut homes: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for file in files.iter() {
@@ -80,13 +80,13 @@ fn refuse_duplicates(files: &mut [ManifestFile]) {
     }
 }
 
-/// The same file by two paths.
+/// Whether two paths lead to the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Reads one file; whatever prevents it is a problem like others.
+/// Reads one file; an error of reading is a problem like others.
 pub(crate) fn read(path: &Path) -> Result<Manifest, Vec<ManifestProblem>> {
     parse(&text(path)?)
 }
@@ -113,7 +113,7 @@ pub(super) fn text(path: &Path) -> Result<String, Vec<ManifestProblem>> {
         .map_err(|_not_text| whole_file("the file is not UTF-8 text".to_owned()))
 }
 
-/// Refuses tools that would speak where a fleet with this prefix does itself.
+/// Refuses tools whose subject is one of the fleet's own with this prefix.
 pub(super) fn refuse_own_subjects(files: &mut [ManifestFile], prefix: &Prefix) {
     let subjects = Subjects::new(prefix.clone());
     for file in files {
@@ -149,7 +149,7 @@ pub(crate) fn sentences(file: &str, problems: &[ManifestProblem]) -> Vec<String>
     problems.iter().map(sentence).collect()
 }
 
-/// The manifests of a folder, hidden files left out: editors keep their drafts there.
+/// The manifests of a folder, without hidden files: editors keep drafts there.
 fn manifests(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

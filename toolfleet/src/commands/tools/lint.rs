@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::files::{self, ManifestFile};
 use crate::commands::output;
 
-/// What is warned of, for `--help`.
+/// The rules, for `--help`.
 const RULES: &str = "\
 Problems are what `tools apply` refuses. Warnings, at most 50 for each file:
   the tool      a vague name; a short description, one that repeats the name, or one of more than 1,024 characters;
@@ -60,7 +60,7 @@ impl Lint {
     }
 }
 
-/// What there is to say about a file.
+/// The findings about a file.
 struct Found {
     file: String,
     problems: Vec<ManifestProblem>,
@@ -72,7 +72,7 @@ impl Found {
         let (problems, warnings) = match &file.manifest {
             Ok(manifest) => (Vec::new(), lint(manifest)),
             Err(problems) => {
-                // What cannot be read is one of the problems.
+                // An unreadable file is one of the problems.
                 let text = files::text(&file.path).unwrap_or_default();
                 (problems.clone(), lint_text(&text))
             }

@@ -66,9 +66,9 @@ impl Shape {
     }
 }
 
-/// A stored manifest with the fields that it leaves out because they say nothing else than their default.
+/// A stored manifest with its omitted fields, which have their defaults.
 ///
-/// What stands there keeps its tokens. One that another version of this program applied stays as it is.
+/// Fields that are there keep their tokens. A manifest that another version of this program applied stays as it is.
 fn with_defaults(stored: &str) -> anyhow::Result<String> {
     let Ok(manifest) = serde_json::from_str::<Manifest>(stored) else {
         return Ok(stored.to_owned());
@@ -87,7 +87,7 @@ fn with_defaults(stored: &str) -> anyhow::Result<String> {
     serde_json::to_string(&fields).context("write a manifest")
 }
 
-/// What is shown is not offered, which no manifest says.
+/// Warns that the version is not offered, which the manifest does not say.
 fn warn_of_retirement(tool: &ToolName, found: &ToolVersion) {
     if let (Some(at), Some(by), Some(note)) =
         (found.retired_at, &found.retired_by, &found.retired_note)

@@ -1,4 +1,4 @@
-//! `toolfleet workers`: who is alive, and who is gone.
+//! `toolfleet workers`: lists workers, and declares one gone.
 
 mod fence;
 mod list;

@@ -13,7 +13,7 @@ use sqlx::Connection;
 use tokio::{io::AsyncReadExt, net::TcpStream};
 use toolfleet::servers::{
     Nats, Postgres,
-    find::{self, Ground},
+    find::{self, SearchPaths},
     free_ports, tools,
 };
 
@@ -27,7 +27,7 @@ pub(super) struct World {
     nats: Nats,
     plain: Server,
     strict: Server,
-    /// A port that somebody has and never answers on.
+    /// A port with a listener that never answers.
     silent: TcpListener,
     nobody: u16,
 }
@@ -113,7 +113,9 @@ struct Server {
 
 impl Server {
     async fn start(folder: &Path, name: &str, configuration: &str) -> Self {
-        let program = find::nats_server(&Ground::of_this_process()).await.unwrap();
+        let program = find::nats_server(&SearchPaths::of_this_process())
+            .await
+            .unwrap();
         let port = free_ports(1).unwrap()[0];
         let file = folder.join(format!("{name}.conf"));
         let store = folder.join(name);

@@ -1,8 +1,8 @@
-//! Where a request goes: an RFC 6570 template filled with arguments that cannot lead it anywhere else.
+//! Where a request goes: an RFC 6570 template, filled so that no argument can lead it elsewhere.
 //!
-//! Percent-encoding alone does not keep an argument in its place: `..` has no character to encode, `{+path}` encodes
-//! nothing reserved, and an empty id turns `DELETE /users/{id}` into `DELETE /users/`. So the rules are checked on the
-//! arguments before, and once more on the finished URL after.
+//! Percent-encoding alone does not keep an argument in its place: `..` has no character to encode, `{+path}` leaves reserved
+//! characters as they are, and an empty id turns `DELETE /users/{id}` into `DELETE /users/`. So the arguments are checked
+//! before, and the finished URL is checked after.
 
 use fleet::{
     manifest::uri_template::{Expression, Operator, Piece, UriTemplate, Variable},
@@ -22,7 +22,7 @@ use super::{
 ///
 /// # Errors
 ///
-/// `tool_error` when an argument cannot stand where the template puts it, `tool_gone` when the template is wrong.
+/// `tool_error` when an argument may not stand where the template puts it, `tool_gone` when the template is wrong.
 pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<Url, ToolFailure> {
     let template = UriTemplate::parse(template).map_err(|_problem| {
         defect(Message::fixed(

@@ -1,8 +1,8 @@
-//! HTTP tools: one request, one answer, and a word about whether the tool may have acted.
+//! HTTP tools: one request, one answer, and whether the tool may have acted.
 //!
-//! What is sent: `request`, built of `part`s and an `address`, which `expand`s a template of the manifest.
-//! What an answer means: `response`, with `words` for people. All of these are pure.
-//! `transport` owns the clients and says what their errors prove. This file sends, bounds and stops.
+//! `request` builds what is sent, of `part`s and an `address`, which `expand`s the manifest's template. `response` says what an
+//! answer means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove.
+//! This file sends the request, bounds it and stops it.
 
 mod address;
 mod expand;
@@ -40,7 +40,7 @@ use super::{AttemptContext, Executor, Prepared, Returned, headers};
 
 pub use self::transport::HttpExecutorError;
 
-/// Of a refusal only the message is wanted.
+/// Only the message of a refusal is read.
 const REFUSAL_MAX: usize = 64 * 1024;
 
 /// Runs HTTP tools.
@@ -104,7 +104,7 @@ impl Executor for HttpExecutor {
     }
 }
 
-/// `Idempotency-Key` goes out with every request anyway; a manifest may name it all the same.
+/// `Idempotency-Key` goes out with every request anyway; a manifest may name it too.
 fn key_header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     if name.eq_ignore_ascii_case("idempotency-key") {
         return Ok(HeaderName::from_static("idempotency-key"));
@@ -112,7 +112,7 @@ fn key_header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     part::header_name(name)
 }
 
-/// A request that is rendered, or that waits for the key that one of its arguments carries.
+/// A request that is rendered, or that lacks only the key that one of its arguments carries.
 enum HttpDraft {
     Ready(Box<HttpRequest>),
     AwaitsKey {
@@ -131,7 +131,7 @@ impl HttpDraft {
         let Some(argument) = key_argument else {
             return Ok(Self::Ready(Box::new(template.render(&arguments)?)));
         };
-        // The key is known only to the attempt. Any visible text shows now what else is wrong, before the claim.
+        // Only the attempt knows the key. Any visible text shows every other mistake now, before the claim.
         arguments.insert(argument.clone(), Value::from("key"));
         template.render(&arguments)?;
         Ok(Self::AwaitsKey {
@@ -195,7 +195,7 @@ impl HttpAttempt {
     }
 }
 
-/// Adds what every request carries; it replaces whatever the manifest may have put there.
+/// Adds the headers that every request carries. They replace what the manifest put there.
 fn carry(
     message: &mut HeaderMap,
     key_header: Option<&HeaderName>,
@@ -212,7 +212,7 @@ fn carry(
     Ok(())
 }
 
-/// Sends the request once and reads what comes back, until `context` ends it. Dropping either closes the connection.
+/// Sends the request once and reads the answer, until `context` ends it. Dropping it closes the connection.
 async fn exchange(
     client: &Client,
     request: HttpRequest,
@@ -266,7 +266,7 @@ fn unanswered(end: BodyEnd, origin: &str) -> Outcome {
     })
 }
 
-/// Reads the body up to its limit. Headers need none of ours: the library stops at 100 of them and about 400 KiB.
+/// Reads the body up to its limit. Headers need no limit of ours: the library stops at 100 of them and about 400 KiB.
 async fn read<F: Future<Output = BodyEnd>>(
     mut response: Response,
     output_limit: usize,

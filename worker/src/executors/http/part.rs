@@ -1,4 +1,4 @@
-//! One place of a request: a text, a secret or an argument, and what may stand there.
+//! One part of a request: a text, a secret or an argument.
 
 use fleet::{
     outcome::ToolFailure,
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::executors::redact::missing_secret;
 
-/// What stands at one place of a header or of the query.
+/// The content of a header or of a query parameter.
 pub(super) enum Part {
     Text(String),
     Secret(SecretString),
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// An argument that is there; null counts as absent wherever it would have to become text.
+/// An argument that is there. Null counts as absent wherever it would become text.
 pub(super) fn given<'a>(arguments: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     arguments.get(name).filter(|value| !value.is_null())
 }
@@ -113,13 +113,13 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// The name in `{name}` standing alone.
+/// The name in a text that is `{name}` and nothing else.
 pub(super) fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
 }
 
-/// A header value without any control character, so that no value can begin another header.
+/// A header value without control characters, so that no value can begin another header.
 pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
     if text.chars().any(char::is_control) {
         return None;
@@ -127,11 +127,11 @@ pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_bytes(text.as_bytes()).ok()
 }
 
-/// A header that a manifest may name.
+/// The name of a header that a manifest may set.
 ///
 /// # Errors
 ///
-/// It is no header name, frames the message, or is one of those that every request carries.
+/// It is not a header name, frames the message, or is a header that every request carries.
 pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     const FRAMING: [&str; 11] = [
         "host",
@@ -163,7 +163,7 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, ToolFailure> {
     Ok(parsed)
 }
 
-/// A failure that only the manifest's author can mend.
+/// A failure that only the author of the manifest can fix.
 pub(super) fn defect(message: Message) -> ToolFailure {
     ToolFailure::new(Code::ToolGone, message)
 }

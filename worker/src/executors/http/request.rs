@@ -1,4 +1,4 @@
-//! What is sent: the manifest's request filled with the arguments. Pure, but for the secrets handed in.
+//! What is sent: the manifest's request, filled with the arguments. Pure: the secrets are arguments.
 
 use fleet::{
     manifest::HttpSpec,
@@ -21,7 +21,7 @@ use super::{
 /// The longest URL that is sent. Servers are asked to take 8,000 bytes; the library stops at 65,534.
 const URL_MAX: usize = 32 * 1024;
 
-/// A request that is complete but for what every attempt carries.
+/// A request without the headers that every attempt carries.
 pub(super) struct HttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
@@ -43,7 +43,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// `tool_gone` when the manifest is wrong, `unavailable` when a secret cannot be had.
+    /// `tool_gone` when the manifest is wrong, `unavailable` when this worker lacks a secret.
     pub(super) fn new(spec: &HttpSpec, secrets: &Secrets) -> Result<Self, ToolFailure> {
         let header =
             |(name, text): (&String, &String)| Ok((header_name(name)?, Part::read(text, secrets)?));
@@ -70,7 +70,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// `tool_error` when an argument cannot stand where the manifest puts it.
+    /// `tool_error` when an argument may not stand where the manifest puts it.
     pub(super) fn render(
         &self,
         arguments: &Map<String, Value>,
@@ -107,7 +107,7 @@ impl Template {
         })
     }
 
-    /// The secrets in this request, so that no message repeats one that a server echoes.
+    /// The secrets in this request. They are masked in messages, for a server may repeat them.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         let parts = self
             .headers
@@ -130,7 +130,7 @@ impl Template {
             }
             None => None,
         };
-        // Our own numbers are decimal texts, so they leave exactly as they came.
+        // Numbers are kept as decimal text, so they are sent exactly as they came.
         body.map(|value| value.to_string().into_bytes())
     }
 }
@@ -149,9 +149,9 @@ fn method(name: &str) -> Result<Method, ToolFailure> {
     }
 }
 
-/// The body with its placeholders replaced; what an absent argument stood for is left out.
+/// The body with its placeholders replaced. A member or item whose argument is absent is left out.
 ///
-/// An argument's own text is never looked at: `{x}` and `secret://X` inside an argument stay what they are.
+/// Placeholders inside an argument are not replaced: `{x}` and `secret://X` in an argument's text stay as they are.
 fn fill(template: &Value, arguments: &Map<String, Value>) -> Option<Value> {
     match template {
         Value::String(text) => match placeholder(text) {

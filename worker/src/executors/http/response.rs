@@ -1,6 +1,6 @@
 //! What an answer means: one pure function from a status and a body to an [`Outcome`].
 //!
-//! The status decides alone. What follows it can only add words, or make a success unusable.
+//! The status alone decides the outcome. The body adds only words, or makes a success unusable.
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
@@ -16,14 +16,14 @@ use serde_json::{
 use super::words;
 use crate::executors::{StopReason, output};
 
-/// What the manifest says about answers.
+/// What the manifest says about answers, and what no message may repeat.
 pub(super) struct StatusRules {
     /// Every effect class but `read`.
     pub(super) write: bool,
     pub(super) business_statuses: Vec<u16>,
     pub(super) not_applied_statuses: Vec<u16>,
     pub(super) output_limit: usize,
-    /// What no message may repeat.
+    /// Masked in every message.
     pub(super) secrets: Vec<SecretString>,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum BodyEnd {
     Stopped(StopReason),
 }
 
-/// What the attempt came to, given that a status arrived.
+/// The outcome of an attempt that got a status.
 pub(super) fn class(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
     let status = answer.status;
     let fail = |code, message: Message| {
@@ -80,7 +80,7 @@ pub(super) fn class(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
     };
     match status {
         200..=299 => success(rules, answer),
-        // Before the business statuses: it is declared tool by tool, while those have a default that it may overlap.
+        // Before the business statuses: this list is declared tool by tool, while those have a default that it may overlap.
         _ if rules.not_applied_statuses.contains(&status) && rules.write => {
             Outcome::NotStarted(unavailable())
         }
@@ -90,7 +90,7 @@ pub(super) fn class(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
         _ if rules.business_statuses.contains(&status) => {
             Outcome::DefiniteFailure(fail(Code::ToolError, said()))
         }
-        // A gateway may say any of these after the tool behind it has acted.
+        // A gateway may send any of these after the tool behind it has acted.
         _ if rules.write => Outcome::Unknown(fail(
             Code::Unavailable,
             said!(
@@ -130,7 +130,7 @@ fn success(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
                 flaw: Some(fail(Code::OutputInvalid, why)),
             },
         },
-        // The success stands, so a write was applied, and what was read of its answer may be the only trace of it.
+        // The success holds, so a write was applied, and this beginning of its answer may be the only trace of it.
         BodyEnd::TooLarge if rules.write => {
             let why = said!(
                 "the tool did it, but its answer is larger than {limit} bytes; only its beginning was kept",
@@ -174,10 +174,10 @@ fn success(rules: &StatusRules, answer: &HttpAnswer) -> Outcome {
     }
 }
 
-/// A value, and a mark where characters of it were replaced.
+/// A value, and a flaw where characters of it were replaced.
 type Usable = (Box<RawValue>, Option<ToolFailure>);
 
-/// The one JSON value that a successful answer is.
+/// Reads the answer of a success as one JSON value.
 fn decode(answer: &HttpAnswer) -> Result<Usable, Message> {
     if answer.status == 204 || answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok((null(), None));
@@ -208,7 +208,7 @@ fn json(body: &[u8]) -> Result<Usable, Message> {
     })
 }
 
-/// Broken characters are replaced only in what calls itself text: anything else may be an image.
+/// Invalid characters are replaced only in a text type: another type may be an image.
 fn text(kind: &str, body: &[u8]) -> Result<Usable, Message> {
     let is_text = kind.to_ascii_lowercase().starts_with("text/");
     if !is_text && std::str::from_utf8(body).is_err() {

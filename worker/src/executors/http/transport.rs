@@ -1,10 +1,9 @@
 //! The clients, and what their errors prove.
 //!
-//! `NotStarted` rests on two facts about the libraries under us. A client that keeps no idle connection never reuses
-//! one, and what is never reused is never sent again: the only silent repetition below us happens when a *pooled*
-//! connection turns out to be closed. And an error of kind *connect* arises while the name is resolved, the socket
-//! opened or TLS negotiated, before the request is handed to the connection. The test
-//! `a_write_is_sent_at_most_once_whatever_the_server_does` holds both to it.
+//! `NotStarted` rests on two facts about the HTTP library. First, the library repeats a request silently only when a *pooled*
+//! connection turns out to be closed; a client that keeps no idle connections never repeats one. Second, an error of kind
+//! *connect* arises while the name is resolved, the socket opened or TLS negotiated, before the request is given to the
+//! connection. The test `a_write_is_sent_at_most_once_whatever_the_server_does` holds both.
 
 use std::{error::Error, io, time::Duration};
 
@@ -24,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const IDLE_MAX: usize = 8;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why there can be no HTTP client.
+/// Why no HTTP client can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpExecutorError {
     /// The program installs one before it starts a worker.
@@ -52,7 +51,7 @@ pub(super) fn writing() -> Result<Client, HttpExecutorError> {
 }
 
 fn bounded() -> Result<ClientBuilder, HttpExecutorError> {
-    // reqwest panics where it could answer.
+    // reqwest panics without a provider, so this is checked first.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         return Err(HttpExecutorError::NoTlsProvider);
     }
@@ -69,7 +68,7 @@ fn build(builder: ClientBuilder) -> Result<Client, HttpExecutorError> {
     builder.build().map_err(HttpExecutorError::Client)
 }
 
-/// What an attempt came to that ended without a status.
+/// The outcome of an attempt that ended without a status.
 pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     // The URL carries arguments and perhaps secrets.
     let error = error.without_url();
@@ -108,7 +107,7 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     Outcome::Unknown(ToolFailure::new(Code::Unavailable, message))
 }
 
-/// What the system said, the outermost first.
+/// The system's errors behind it, the outermost first.
 fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.filter_map(|cause| cause.downcast_ref::<io::Error>())

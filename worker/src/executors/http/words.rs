@@ -1,4 +1,4 @@
-//! What a refusal says besides its status: a message and a pause.
+//! What a refusal contains besides its status: a message and a pause.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::executors::redact::redact;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
-/// A server may ask us to stay away at most this long.
+/// The longest pause that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The tool's own words: `error.message`, `message`, `error`, or `title` and `detail` of RFC 9457.

@@ -56,7 +56,8 @@ impl<T: Tool> Handler for Typed<T> {
     }
 }
 
-/// Arguments that the tool's schema allows and its type does not. Nothing was started, and nothing would be the next time.
+/// The failure for arguments that fit the tool's schema and not its type. Nothing was started, and nothing would be the next
+/// time.
 fn misread(error: &str) -> ToolFailure {
     let message = Message::fixed(
         "the tool's type does not take arguments that its schema allows",
@@ -69,7 +70,7 @@ fn misread(error: &str) -> ToolFailure {
     ToolFailure::new(Code::ToolGone, message)
 }
 
-/// What serde says, without the values that it quotes; `None` where that cannot be told apart.
+/// The error of serde without the values that it quotes; `None` where they cannot be told apart.
 fn without_values(error: &str) -> Option<&str> {
     if error.starts_with("invalid type: ") || error.starts_with("invalid value: ") {
         return error.rfind("expected ").map(|at| &error[at..]);
@@ -77,7 +78,7 @@ fn without_values(error: &str) -> Option<&str> {
     error.starts_with("missing field ").then_some(error)
 }
 
-/// The tool has done it; whether its result can be used is another question.
+/// The tool did it; whether its result can be used is another question.
 fn answered(result: &impl Serialize, limit: usize) -> Outcome {
     let (result, flaw) = written(result, limit);
     Outcome::Applied { result, flaw }
@@ -98,7 +99,7 @@ fn written(result: &impl Serialize, limit: usize) -> (Box<RawValue>, Option<Tool
         let flaw = ToolFailure::new(Code::OutputTooLarge, message);
         return (output::beginning(&bounded.bytes, limit), Some(flaw));
     }
-    // Its message could quote the result.
+    // The error's own message could quote the result.
     let written = written.map_err(|_quotes| Message::fixed("it is not JSON", "它不是 JSON"));
     match written.and_then(|()| output::json(&bounded.bytes)) {
         Ok(answer) => answer,
@@ -114,7 +115,7 @@ fn written(result: &impl Serialize, limit: usize) -> (Box<RawValue>, Option<Tool
     }
 }
 
-/// Takes as many bytes as a result may have, and no more into memory.
+/// A writer that takes at most the bytes that a result may have.
 struct Bounded {
     bytes: Vec<u8>,
     limit: usize,

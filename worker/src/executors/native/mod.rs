@@ -1,6 +1,7 @@
 //! Tools that are handlers in the worker's own program.
 //!
-//! `handler` makes one of a [`Tool`], for which `numbers` spells numbers as Rust reads them; `run` runs it as a task of its own and ends it in time.
+//! `handler` makes one of a [`Tool`], and `numbers` rewrites numbers as Rust reads them. `run` runs it as a task of its own and
+//! ends it in time.
 
 mod handler;
 mod numbers;
@@ -37,7 +38,7 @@ impl std::fmt::Debug for NativeExecutor {
 }
 
 impl NativeExecutor {
-    /// With the lock that says as long as a handler may still act that the worker is not gone for good.
+    /// With the worker's lock. A handler that may still act holds a share, so the worker is not taken for gone.
     #[must_use]
     pub fn holding(mut self, lock: Arc<WorkerLock>) -> Self {
         self.lock = Some(lock);
@@ -48,7 +49,7 @@ impl NativeExecutor {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with the manifest, or that this version of the tool is here already.
+    /// Everything that is wrong with the manifest, or that this version of the tool was added already.
     pub fn add<T: Tool>(&mut self, tool: T) -> Result<Manifest, Vec<ManifestProblem>> {
         let manifest = tool::manifest::manifest(&tool)?;
         let handler: Arc<dyn Handler> = Arc::new(Typed(tool));
@@ -75,7 +76,7 @@ impl NativeExecutor {
             return Err(ToolFailure::new(Code::ToolGone, what));
         };
         self.handlers.get(name).ok_or_else(|| {
-            // Another worker may have it: the call waits for that one.
+            // Another worker may have it, so the call waits.
             let message = said!(
                 "this worker has no handler {name}",
                 "这个 worker 没有处理程序 {name}"
@@ -110,7 +111,7 @@ impl Executor for NativeExecutor {
     }
 }
 
-/// A handler and what it is to be called with.
+/// A handler, and the arguments for it.
 struct PreparedNative {
     handler: Arc<dyn Handler>,
     arguments: Value,

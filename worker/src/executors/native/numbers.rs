@@ -1,11 +1,11 @@
-//! Numbers as Rust types read them. To JSON Schema 5.0 and 5e0 are integers, to serde they are not.
+//! Numbers as Rust types read them: to JSON Schema 5.0 and 5e0 are integers, to serde they are not.
 
 use serde_json::{Number, Value};
 
 /// More digits than any integer type has.
 const DIGITS_MAX: usize = 40;
 
-/// Spells every number that is a whole one as such. Their values stay the same.
+/// Rewrites every whole number without point and exponent. Its value stays the same.
 pub(super) fn whole(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -19,7 +19,7 @@ pub(super) fn whole(value: &mut Value) {
     }
 }
 
-/// The number without point and exponent, if that is possible and not too long.
+/// The number without point and exponent, where that is possible and not too long.
 fn respelled(text: &str) -> Option<Number> {
     if !text.contains(['.', 'e', 'E']) {
         return None;

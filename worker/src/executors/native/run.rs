@@ -1,4 +1,4 @@
-//! Runs a handler as a task of its own, so that its panics and its blocking end no other attempt, and ends it in time.
+//! Runs a handler as a task of its own, so that its panic or a blocked thread ends no other attempt, and ends it in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ use crate::{
     tool::ToolContext,
 };
 
-/// How long a tool that is told to end may take before its future is dropped.
+/// How long a tool may take to end before its future is dropped.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long it is waited for after that. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
+/// How long the dropped future may take to be gone. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
 const DROP_MAX: Duration = Duration::from_millis(400);
 
 /// Why a tool has to end.
@@ -51,7 +51,7 @@ pub(super) async fn run(
     let (stop, until) = (context.stop.clone(), context.until);
     let told = ToolContext::new(context, cancelled.clone(), blocking.clone(), share.clone());
     let called = async move {
-        // Until the task is gone, which one that holds its thread never is.
+        // Held until the task is gone. A task that blocks its thread never is.
         let _share = share;
         handler.call(arguments, output_limit, told).await
     };
@@ -64,7 +64,7 @@ pub(super) async fn run(
         biased;
         ended = &mut task => {
             let outcome = ended.unwrap_or_else(|error| died(&error));
-            // What the tool knows is not held up for what it left behind.
+            // An answer with a certain outcome is not delayed by what the tool left behind.
             let over = if matches!(outcome, Outcome::Unknown(_)) {
                 over(&blocking).await
             } else {
@@ -84,7 +84,7 @@ pub(super) async fn run(
         task.abort();
         ended = timeout(DROP_MAX, &mut task).await.ok();
     }
-    // A task that still holds its thread cannot be taken from it.
+    // A task that still blocks its thread cannot be ended.
     let left_behind = ended.is_none() || !over(&blocking).await;
     let outcome = match ended {
         Some(Ok(Outcome::Unknown(failure))) => late(reason, Some(failure.message)),
@@ -98,13 +98,13 @@ pub(super) async fn run(
     }
 }
 
-/// Whether nothing blocks a thread any more.
+/// Whether no thread is blocked any more.
 async fn over(blocking: &TaskTracker) -> bool {
     blocking.close();
     timeout(DROP_MAX, blocking.wait()).await.is_ok()
 }
 
-/// The panic itself stands on stderr; it may quote anything.
+/// The panic's own message is on stderr; it may quote anything, so it is not repeated here.
 fn died(error: &JoinError) -> Outcome {
     let what = if error.is_panic() {
         Message::fixed("the tool panicked", "工具崩溃了")

@@ -21,34 +21,34 @@ use crate::executors::{AttemptContext, StopReason, headers};
 
 /// What came of a request.
 pub(super) enum Heard {
-    /// It provably never left.
+    /// It was provably not sent.
     NotSent(ToolFailure),
     /// The first reply.
     Reply(Reply),
-    /// It may have left, and no reply came.
+    /// It may have been sent, and no reply came.
     Nothing {
-        /// Why it is not waited for any longer.
+        /// Why the wait ended.
         end: WaitEnd,
-        /// Whether the connection was lost at any time since.
+        /// Whether the connection was lost while it waited.
         lost: bool,
-        /// Whether our client is known to hold nothing of it any more.
+        /// Whether the client has provably sent everything that it was given.
         handed_over: bool,
     },
 }
 
-/// Why a reply is not waited for any longer.
+/// Why the wait for a reply ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WaitEnd {
     TimedOut,
     Stopped(StopReason),
-    /// The connection was lost, and to ask again is better than to wait.
+    /// The connection was lost, and a new request is better than a longer wait.
     Lost,
 }
 
 /// Sends the request once and waits for the first reply, until `context` ends it.
 ///
-/// A reply to an inbox without a connection is lost, but a service that lost its connection too sends it when it has it
-/// back. So who may ask `again` does that, and who may not waits on.
+/// A reply is lost while this client has no connection. But a service that lost its connection too sends its reply when it is
+/// connected again. So a request that may be repeated (`again`) ends here, and any other waits on.
 pub(super) async fn exchange(
     bus: &Bus,
     subject: &str,
@@ -57,7 +57,7 @@ pub(super) async fn exchange(
     context: &AttemptContext,
 ) -> Heard {
     let mut cut = pin!(cut_off(context));
-    // Looked at before the connection, so that losing it afterwards is a change.
+    // Read before the connection's state, so that a later loss is seen as a change.
     let mut epoch = bus.epoch();
     if !bus.is_connected() {
         let what = Message::fixed(
@@ -104,7 +104,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// Tells the service that the request is called off.
+/// Tells the service that the request is cancelled.
 pub(super) async fn call_off(bus: &Bus, context: &AttemptContext) {
     let mut headers = HeaderMap::new();
     let name = headers::fact_name(request::ATTEMPT_ID);
@@ -113,13 +113,13 @@ pub(super) async fn call_off(bus: &Bus, context: &AttemptContext) {
     let telling = bus
         .client
         .publish_with_headers(subject, headers, Bytes::new());
-    // A connection that is down takes a bounded number of messages and then blocks for ever.
+    // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
     if !matches!(timeout(CALL_OFF_MAX, telling).await, Ok(Ok(()))) {
         tracing::debug!("a tool's service was not told that its answer is no longer waited for");
     }
 }
 
-/// Well below the time that an attempt may linger.
+/// How long that may take: well below the time that an attempt may linger.
 const CALL_OFF_MAX: Duration = Duration::from_millis(500);
 
 /// Why a request was not given to the client.
@@ -144,13 +144,13 @@ impl NotTaken {
     }
 }
 
-/// Gives the request to the client, with an inbox of its own that takes one reply. Not sent unless it says so; cancel-safe.
+/// Gives the request to the client, with an inbox of its own that takes one reply. `Err`: not sent. Cancel-safe.
 async fn send(bus: &Bus, subject: &str, request: NatsRequest) -> Result<Subscriber, NotTaken> {
     let client: &Client = &bus.client;
     let inbox = bus.private_inbox();
     let subscribed = client.subscribe(inbox.clone()).await;
     let mut replies = subscribed.map_err(|_gone| NotTaken::Refused)?;
-    // A service that sends many replies is cut off by the server.
+    // The server unsubscribes the inbox after one reply, so a service cannot flood it.
     let bounded = replies.unsubscribe_after(1).await;
     bounded.map_err(|_gone| NotTaken::Refused)?;
     let publishing = client.publish_with_reply_and_headers(

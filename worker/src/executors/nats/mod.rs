@@ -1,12 +1,13 @@
 //! Tools that are a request to a NATS service.
 //!
-//! What is sent: `request`. What a reply means: `reply`. Both are pure. `exchange` sends once and waits; this file puts
-//! them together and says what it means that no reply came.
+//! `request` builds what is sent, `reply` says what a reply means; both are pure. `exchange` sends once and waits. This file
+//! puts them together, and says what a missing reply means.
 //!
-//! Certainty rests on three facts about the client under us. It sends what it was given in order, and says by a flush that
-//! it holds nothing of that any more. What it was given while its connection is down it keeps and sends later, for as long
-//! as the process lives: so nothing is given to it then, and what may be kept all the same is admitted as left behind. And
-//! the server says *no responders* to a request of a client that it hears, after looking for subscribers: then no service got it.
+//! Certainty rests on three facts about the client. First, it sends in the order in which it was given messages, and a flush
+//! says that everything before it has been sent. Second, a message that it is given while its connection is down is kept and
+//! sent later, as long as the process lives. So the executor gives it nothing then; where it may have kept something all the
+//! same, the attempt says `left_behind`. Third, the server answers *no responders* only to a client that it can hear, after it
+//! looked for subscribers: then no service got the request.
 
 mod exchange;
 mod reply;
@@ -43,7 +44,7 @@ pub struct NatsExecutor {
     kept: Kept,
 }
 
-/// Sees to it that a request which our client may still hold is not forgotten while this process lives.
+/// Holds the worker's lock while the client may still send a request.
 #[derive(Debug, Clone, Default)]
 struct Kept {
     lock: Option<Arc<WorkerLock>>,
@@ -51,7 +52,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Keeps a share in the worker's lock until the kernel takes it: until then the worker cannot be proven gone.
+    /// Holds a share of the worker's lock until the process ends: until then the worker cannot be proven gone.
     fn to_the_end(&self) {
         if let Some(lock) = &self.lock
             && !self.held.swap(true, Ordering::SeqCst)
@@ -62,7 +63,7 @@ impl Kept {
 }
 
 impl NatsExecutor {
-    /// Over this connection. Give it one of its own: what a service answers can break it, and the fleet's own messages
+    /// Over this connection. Use one that nothing else uses: a reply of a service can break it, and the fleet's own messages
     /// must not break with it.
     pub fn new(bus: Bus) -> Self {
         Self {
@@ -71,7 +72,7 @@ impl NatsExecutor {
         }
     }
 
-    /// With the lock that says as long as a request may still leave this process that the worker is not gone for good.
+    /// With the worker's lock. A request that may still leave this process holds a share, so the worker is not taken for gone.
     #[must_use]
     pub fn holding(mut self, lock: Arc<WorkerLock>) -> Self {
         self.kept.lock = Some(lock);
@@ -125,7 +126,7 @@ impl Executor for NatsExecutor {
     }
 }
 
-/// A request that lacks only what the attempt knows.
+/// A request without the values that only the attempt knows.
 struct PreparedNats {
     bus: Bus,
     kept: Kept,
@@ -169,7 +170,7 @@ impl Prepared for PreparedNats {
     }
 }
 
-/// What it means that a request went out and nothing came back.
+/// The outcome of a request that got no reply.
 fn silence(end: WaitEnd, lost: bool, subject: &str) -> ToolFailure {
     let meanwhile = if lost {
         Message::fixed(

@@ -1,6 +1,6 @@
 //! What a reply means: one pure function from its headers and body to an [`Outcome`].
 //!
-//! The headers decide alone. The body can only add words, or make a success unusable.
+//! The headers alone decide the outcome. The body adds only words, or makes a success unusable.
 
 use async_nats::{HeaderMap, StatusCode};
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::executors::{output, refusal};
 
-/// As much of a reply as is looked at.
+/// The part of a reply that is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
-    /// What stands in the first line of its headers: NATS itself speaks there.
+    /// The status in the first line of its headers, which NATS itself sets.
     pub(super) status: Option<u16>,
-    /// `Nats-Service-Error-Code`, as it came, or nothing where there is only a text.
+    /// `Nats-Service-Error-Code` as it came; empty where there is only a text.
     pub(super) code: Option<String>,
     /// `Nats-Service-Error`.
     pub(super) text: Option<String>,
@@ -39,7 +39,7 @@ impl Reply {
     }
 }
 
-/// The first value of a header, harmless to a terminal. Some services do not spell it as the others do.
+/// The first value of a header, without control characters. Upper and lower case count alike: some services write it otherwise.
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     let spelled = |known: &&str| known.eq_ignore_ascii_case(name);
     let mut values = headers.iter();
@@ -63,12 +63,12 @@ fn printable(text: &str) -> String {
     printable
 }
 
-/// Of a refusal only the message is wanted.
+/// Only the message of a refusal is read.
 const REFUSAL_MAX: usize = 64 * 1024;
-/// By this code a service says that it has not begun; a server, by this status, that there is no service.
+/// As a service's error code: it has not begun. As the server's status: there is no service.
 const NOT_STARTED: u16 = 503;
 
-/// What the attempt came to, given that a reply arrived.
+/// The outcome of an attempt that got a reply.
 pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
     if let Some(code) = &reply.code {
         return match code.parse::<u16>() {
@@ -95,7 +95,7 @@ pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
     }
 }
 
-/// The tool did it. Whatever is wrong with its answer, it was given.
+/// The outcome of a success. Whatever is wrong with the answer, the tool did it.
 fn answer(body: &[u8], output_limit: usize) -> Outcome {
     let flawed = |result, code, why: Message| Outcome::Applied {
         result,
@@ -126,7 +126,7 @@ fn answer(body: &[u8], output_limit: usize) -> Outcome {
     }
 }
 
-/// The service said no: in its body as a program does, else in the header.
+/// The failure of a service that said no: the words of its body as a program writes them, else those of the header.
 fn no(status: u16, reply: &Reply) -> ToolFailure {
     let spoken = (reply.body.len() <= REFUSAL_MAX).then(|| refusal::read(&reply.body));
     let (message, code) = match spoken.flatten() {

@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::executors::{AttemptContext, headers};
 
-/// The header of the one fact that other kinds of tools are not told in a header: what a cancellation names.
+/// The header of the attempt's id, which a cancellation names. Other kinds of tools have no such header.
 pub(super) const ATTEMPT_ID: &str = "attempt-id";
-/// The most that the headers come to: `Toolfleet-Meta` has at most 4 KiB, which escapes may make six times as long.
+/// The most bytes of the headers: `Toolfleet-Meta` has at most 4 KiB, and escapes may make it six times as long.
 pub(super) const HEADERS_MAX: usize = 32 * 1024;
 
-/// A request that is complete but for what every attempt carries.
+/// A request without the headers that every attempt carries.
 pub(super) struct NatsDraft {
     body: Body,
     key_header: Option<HeaderName>,
@@ -39,18 +39,18 @@ pub(super) struct NatsRequest {
 }
 
 impl NatsDraft {
-    /// With the argument and the header that carry the key besides `Idempotency-Key`, where there are any.
+    /// `key_argument` and `key_header` carry the key besides `Idempotency-Key`, where the manifest names them.
     ///
     /// # Errors
     ///
-    /// `tool_gone` when the header's name is none.
+    /// `tool_gone` when the header's name is not valid.
     pub(super) fn new(
         arguments: &Value,
         key_argument: Option<String>,
         key_header: Option<&str>,
     ) -> Result<Self, ToolFailure> {
         let key_header = key_header.filter(|name| !name.eq_ignore_ascii_case(headers::KEY));
-        // The library takes an empty name.
+        // The library accepts an empty name.
         let parsed = |name: &str| name.parse().ok().filter(|_| !name.is_empty());
         let key_header = key_header.map(|name| parsed(name).ok_or(name));
         let key_header = key_header.transpose();
@@ -78,11 +78,11 @@ impl NatsDraft {
     ///
     /// # Errors
     ///
-    /// `payload_too_large`: it would be refused everywhere.
+    /// `payload_too_large`: every server of the fleet would refuse it.
     pub(super) fn fits(&self, payload_max: usize) -> Result<(), ToolFailure> {
         let body = match &self.body {
             Body::Ready(body) => body.len(),
-            // A call's id is shorter than this, the name as long as it is.
+            // A call's id is shorter than that, and the name as long as it is.
             Body::AwaitsKey {
                 arguments,
                 argument,
@@ -94,11 +94,11 @@ impl NatsDraft {
         Err(too_large(body, payload_max))
     }
 
-    /// With what this attempt carries.
+    /// Adds what this attempt carries.
     ///
     /// # Errors
     ///
-    /// The key cannot stand in a header.
+    /// The key is not a valid header value.
     pub(super) fn fill(self, context: &AttemptContext) -> Result<NatsRequest, ToolFailure> {
         let key = &context.idempotency_key;
         let mut message = HeaderMap::new();
@@ -131,7 +131,7 @@ impl NatsDraft {
     }
 }
 
-/// The failure of a request that no server takes.
+/// The failure of a request that no server accepts.
 pub(super) fn too_large(body: usize, payload_max: usize) -> ToolFailure {
     ToolFailure::new(
         Code::PayloadTooLarge,

@@ -1,5 +1,5 @@
-//! What a program gets to see: a few facts of the machine, its manifest's entries, the facts of the attempt.
-//! Nothing else: the worker's own environment holds the ledger's password.
+//! The environment of a program: a few variables of the machine, its manifest's entries, and the facts of the attempt. Nothing
+//! else, for the worker's own environment holds the ledger's password.
 
 use std::ffi::OsString;
 
@@ -7,10 +7,10 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::executors::AttemptContext;
 
-/// What every program gets from the worker's own environment.
+/// The variables that every program gets from the worker's own environment.
 const INHERITED: [&str; 3] = ["PATH", "LANG", "HOME"];
 
-/// The few entries of this process's environment that tools see.
+/// Reads them.
 pub(super) fn inherited() -> Vec<(OsString, OsString)> {
     let shared = |name: &OsString| INHERITED.iter().any(|known| name == known);
     std::env::vars_os()
@@ -18,7 +18,7 @@ pub(super) fn inherited() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// The entry that only processes of this attempt have.
+/// The variable that only processes of this attempt have.
 pub(super) fn marker(context: &AttemptContext) -> String {
     format!("{ATTEMPT_ID}={}", context.attempt_id)
 }
@@ -51,7 +51,7 @@ pub(super) fn facts(context: &AttemptContext) -> Vec<(String, String)> {
     facts
 }
 
-/// Sets the whole environment of a command. Facts come last: a manifest cannot forge them.
+/// Sets the whole environment of a command. The facts come last, so a manifest cannot forge them.
 pub(super) fn set<'a>(
     command: &mut tokio::process::Command,
     inherited: &[(OsString, OsString)],

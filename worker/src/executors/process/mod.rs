@@ -1,7 +1,7 @@
-//! Tools that are programs: arguments on stdin, the answer on stdout, nothing left behind.
+//! Tools that are programs: arguments on stdin, the answer on stdout, no process left behind.
 //!
-//! `program` is what is to be run, `environment` what it gets to see; `run` starts it under a guard and observes; `verdict` says
-//! what the observation means.
+//! `program` is what is run and `environment` what it sees. `run` starts it under a guard and observes it; `verdict` says what
+//! the observation means.
 
 mod environment;
 mod program;
@@ -35,8 +35,8 @@ pub struct ProcessExecutor {
 }
 
 impl ProcessExecutor {
-    /// With the program that calls [`crate::guard::main`] when it is started with these arguments, and the lock that says
-    /// as long as anything of its tools lives that the worker is not gone for good.
+    /// `guard_program` must call [`crate::guard::main`] when it is started with `guard_args`. As long as a process of a tool
+    /// lives it holds a share of `lock`, so the worker is not taken for gone.
     ///
     /// On Linux `/proc/self/exe` is the best program: it is this very binary even after an upgrade replaced the file.
     pub fn new(guard_program: PathBuf, guard_args: Vec<OsString>, lock: Arc<WorkerLock>) -> Self {

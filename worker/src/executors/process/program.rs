@@ -1,4 +1,4 @@
-//! A program that is ready to be started: what is run, with what, under which guard.
+//! A program that is ready to start, and the guard for it.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::verdict::ExitRules;
 
-/// How a guard is started, and what of the worker's environment every tool sees.
+/// How a guard is started, and which of the worker's variables every tool sees.
 #[derive(Debug)]
 pub(super) struct GuardCommand {
     pub(super) program: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Those of its environment that are secrets.
+    /// The secrets among its variables.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         let is_secret = |name: &String| {
             let value = self.spec.env.get(name);

@@ -1,4 +1,4 @@
-//! Starts a program under a guard and observes it until nothing of it is left.
+//! Starts a program under a guard and observes it until none of its processes is left.
 
 use std::{
     fs::File,
@@ -40,23 +40,24 @@ use crate::{
     guard::{self, GuardReport, NotStarted, Registered, Start},
 };
 
-/// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and
-/// enough to kill what did not heed it.
+/// When a guard is given up, counted from the end of its tool or from the order to end it: two seconds of grace, and time to
+/// kill processes that ignored TERM.
 const GUARD_MAX: Duration = Duration::from_millis(2_650);
-/// How much is read at once.
+/// The most bytes of one read.
 const READ_SIZE: usize = 16 * 1024;
-/// A write is let finish, so that its effect is certain: only with so many bytes on stdout it is ended.
+/// A write may finish, so that its effect is certain. It is ended only after so many bytes on stdout.
 const WRITE_STDOUT_MAX: usize = 64 * 1024 * 1024;
-/// How long the chase may go on after that; what is left then cannot be killed by this user.
+/// How long the chase may go on after that. A process that is left then cannot be killed by this user.
 const CHASE_MAX: Duration = Duration::from_secs(10);
 /// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
 const CHASE_WAIT_MAX: Duration = Duration::from_millis(300);
-/// The most bytes a guard's report has; its messages name a program and a folder.
+/// The most bytes of a guard's report; its messages name a program and a folder.
 const REPORT_MAX: usize = 64 * 1024;
-/// The most of stderr that is read after the tool's end; a pipe holds less, but what lives on may go on writing.
+/// The most bytes of stderr that are read after the tool's end. A pipe holds less, but a process that lives on may go on
+/// writing.
 const STDERR_REST_MAX: usize = 1024 * 1024;
 
-/// Runs the program once, and returns when it is gone with all that it started.
+/// Runs the program once, and returns when all its processes are gone.
 pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
     let stopped = context.stop.asked().map(StopReason::taken_back);
     let late = || (Instant::now() >= context.until).then_some(TakenBack::StartedTooLate);
@@ -90,7 +91,7 @@ pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
     }
 }
 
-/// Why a guard could not be started, where it was not for what the tool is to be given.
+/// Why a guard could not be started, where that was not because of the tool's own input.
 fn whose_fault(err: &io::Error) -> Option<TakenBack> {
     if lacks_resources(err) {
         return Some(TakenBack::NoResources);
@@ -124,7 +125,7 @@ fn order(tool: &Program) -> io::Result<Vec<u8>> {
     guard::encode(&start, &input).ok_or_else(too_large)
 }
 
-/// A guard, and the ends of its pipes. Dropping it lets go of the leash: the guard then ends the tree by itself.
+/// A guard, and the ends of its pipes. Dropping it releases the leash, and the guard then ends the tree by itself.
 struct RunningProgram {
     guard: Child,
     registered: Registered,
@@ -134,13 +135,13 @@ struct RunningProgram {
     stdout: Pipe,
     stderr: Pipe,
     output_limit: usize,
-    /// Bytes on stdout with which it is ended.
+    /// With more bytes than this on stdout it is ended.
     stdout_max: usize,
     give_up_at: Instant,
     lock: Arc<WorkerLock>,
 }
 
-/// A pipe from the tool, and what came out of it.
+/// A pipe from the tool, and what was read from it.
 struct Pipe {
     /// `None` after its end.
     end: Option<pipe::Receiver>,
@@ -186,14 +187,14 @@ impl RunningProgram {
         })
     }
 
-    /// Follows the tool until its guard has reported or is gone, or until it must be given up.
+    /// Follows the tool until its guard has reported, is gone, or must be given up.
     async fn watch(&mut self, order: &[u8], context: &AttemptContext) -> ProgramEnd {
         let mut unsent = order;
         let mut asked: Option<EndReason> = None;
         loop {
             let reason = tokio::select! {
                 sent = write_some(&mut self.leash, unsent), if !unsent.is_empty() => {
-                    // A guard that does not listen is lost, and its end of file says so.
+                    // A guard that does not read is lost; the end of file on its socket shows it.
                     unsent = sent.map_or(&[], |sent| &unsent[sent..]);
                     None
                 }
@@ -227,7 +228,8 @@ impl RunningProgram {
         }
     }
 
-    /// What the tool had written when it ended. What it left behind may still write; that is no part of its answer.
+    /// What the tool had written when it ended. Processes that it left behind may go on writing; that is not part of its
+    /// answer.
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>) {
         let room = (self.output_limit + 1).saturating_sub(self.stdout.read.len());
         self.stdout.drain(room);
@@ -239,7 +241,7 @@ impl RunningProgram {
         )
     }
 
-    /// Waits until the guard says by its exit code that the tree is empty; otherwise sees to it. False if something may be
+    /// Waits until the guard's exit code says that the tree is empty; otherwise chases what is left. False if a process may be
     /// left.
     async fn bury(mut self, context: &AttemptContext) -> bool {
         self.leash = None;
@@ -248,10 +250,10 @@ impl RunningProgram {
         if ended.is_ok_and(|status| status.is_ok_and(|status| status.success())) {
             return true;
         }
-        // Before the guard is gone: what it leaves behind may have no share in the lock.
+        // Before the guard is gone: what it leaves behind may have no share of the lock.
         let withdrawn = self.lock.withdraw();
         let marker = environment::marker(context);
-        // On a busy machine it may take longer than the answer can wait; it ends all the same.
+        // On a busy machine it may take longer than the answer can wait. It goes on in the background.
         #[expect(
             clippy::disallowed_methods,
             reason = "it may outlast its attempt, and ends by itself within bounds"
@@ -266,17 +268,17 @@ impl RunningProgram {
     }
 }
 
-/// Ends a lost guard and what it left behind; true when nothing is left, and only then is the worker's lock worth something
-/// again.
+/// Ends a lost guard and the processes that it left behind. True when none is left; only then does the worker's lock prove
+/// anything again.
 async fn chase(
     mut guard: Child,
     registered: Registered,
     marker: String,
     withdrawn: Withdrawn,
 ) -> bool {
-    // Fails only if it is gone, which is what we want.
+    // Fails only if the guard is gone, which is the aim.
     drop(guard.start_kill());
-    // Until it is buried, what it left behind is not handed to us.
+    // Until the guard is waited for, its orphans are not handed to this process.
     if !matches!(timeout(CHASE_MAX, guard.wait()).await, Ok(Ok(_))) {
         return false;
     }
@@ -291,7 +293,7 @@ async fn chase(
 }
 
 impl Pipe {
-    /// A pipe of which the tool gets the other end.
+    /// A pipe whose other end the tool gets.
     fn new() -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         let end = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
@@ -305,8 +307,8 @@ impl Pipe {
         ))
     }
 
-    /// Reads what there is, waiting for something; never returns after the end. Keeps one byte more than `limit`, to
-    /// show that there was more. Cancel-safe.
+    /// Waits for data and reads it; never returns after the end. Keeps one byte more than `limit`, which shows that there was
+    /// more. Cancel-safe.
     async fn fill(&mut self, limit: usize) {
         let Some(end) = &self.end else {
             return future::pending().await;
@@ -323,7 +325,7 @@ impl Pipe {
         }
     }
 
-    /// Reads what there is, waiting for something, and keeps the end of it. Cancel-safe.
+    /// Waits for data and reads it; keeps only the last bytes. Cancel-safe.
     async fn fill_tail(&mut self) {
         self.fill(usize::MAX).await;
         if self.read.len() > READ_SIZE {
@@ -337,11 +339,11 @@ impl Pipe {
 
     /// Reads at most `max` bytes of what is in the pipe now, and closes it.
     ///
-    /// Past the runtime: its idea of what is readable may be older than the guard's report.
+    /// Bypasses the runtime: what the runtime knows about readiness may be older than the guard's report.
     fn drain(&mut self, max: usize) {
         if let Some(Ok(fd)) = self.end.take().map(pipe::Receiver::into_nonblocking_fd) {
             let max = u64::try_from(max).unwrap_or(u64::MAX);
-            // Ends with WouldBlock where a process still holds the other end; what was read until then is kept.
+            // Ends with WouldBlock where a process still holds the other end. Bytes that were read before are kept.
             drop(File::from(fd).take(max).read_to_end(&mut self.read));
         }
     }
@@ -355,7 +357,7 @@ async fn write_some(leash: &mut Option<OwnedWriteHalf>, bytes: &[u8]) -> io::Res
     }
 }
 
-/// The guard's one line; `None` when it ended without one. Cancel-safe: what was read stays in `read`.
+/// The guard's one line; `None` when it ended without one. Cancel-safe: bytes that were read stay in `read`.
 async fn read_report(reports: &mut OwnedReadHalf, read: &mut Vec<u8>) -> Option<GuardReport> {
     loop {
         if let Some(line) = read.strip_suffix(b"\n") {

@@ -16,10 +16,10 @@ use crate::{
     guard::Ending,
 };
 
-/// How much of stderr is kept: its end, where the reason usually stands.
+/// How much of stderr is kept: its end, where the reason usually is.
 pub(super) const STDERR_MAX: usize = 4 * 1024;
 
-/// A run as it was seen from outside.
+/// A run as the worker observed it.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) end: ProgramEnd,
@@ -27,9 +27,9 @@ pub(super) struct Observed {
     pub(super) stdout: Vec<u8>,
     /// There was more than the manifest allows.
     pub(super) overflow: bool,
-    /// The end of it.
+    /// Its end.
     pub(super) stderr: Vec<u8>,
-    /// Whether a process of it may live on.
+    /// Whether one of its processes may live on.
     pub(super) left_behind: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Observed {
 pub(super) enum ProgramEnd {
     /// The program ended by itself.
     Exited(Ending),
-    /// It was never started; the platform's reason, where it was not the tool's fault.
+    /// It was never started. The second is the reason for taking the attempt back, where it was not the tool's fault.
     NotStarted(Message, Option<TakenBack>),
     /// We ended it.
     Ended(EndReason),
@@ -70,7 +70,7 @@ impl Observed {
     }
 }
 
-/// How the manifest wants ends to be classed.
+/// How the manifest classifies exit codes.
 #[derive(Debug)]
 pub(super) struct ExitRules {
     pub(super) effect: Effect,
@@ -91,7 +91,7 @@ fn holds(codes: &[u8], code: i32) -> bool {
     codes.iter().any(|listed| i32::from(*listed) == code)
 }
 
-/// What a run means.
+/// The outcome of a run.
 pub(super) fn verdict(observed: Observed, rules: &ExitRules) -> Outcome {
     let fail = |code, message: Message, facts: &[(&str, Value)]| {
         failure(code, message, facts, &observed.stderr)
@@ -167,9 +167,9 @@ pub(super) fn verdict(observed: Observed, rules: &ExitRules) -> Outcome {
             let message = said!("{word} before it answered", "在响应之前{word}", word);
             Outcome::Unknown(fail(why.code(), message, &[("stopped", true.into())]))
         }
-        // We ended it while it was at work, and it would have gone on: whether its effect was already there,
-        // is not known. Had it exited with 0 by itself, its effect would be certain and only its answer lost.
-        // A read has no effect that could be in doubt, and would write as much the next time.
+        // The worker ended it while it was running, so whether its effect had taken place is not known. If it had exited with 0
+        // by itself, its effect would be certain and only its answer lost. A read has no effect that could be in doubt, and
+        // would write as much the next time.
         ProgramEnd::Ended(EndReason::Overflow) => {
             let failure = fail(Code::OutputTooLarge, TOO_LARGE, &[]);
             match rules.effect {
@@ -244,7 +244,7 @@ fn failure(code: Code, message: Message, facts: &[(&str, Value)], stderr: &[u8])
     }
 }
 
-/// The end of what a program printed for people, harmless to a terminal and to Postgres.
+/// The end of what a program printed, without characters that harm a terminal or Postgres.
 fn printable(bytes: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(bytes).chars() {
@@ -388,7 +388,7 @@ mod tests {
                 (DefiniteFailure, Some(Unavailable)),
                 (NotStarted, Some(Unavailable)),
             ),
-            // Not in the list that replaces the default one.
+            // A list in the manifest replaces the default one, which has this code.
             (
                 10,
                 (Unknown, Some(ToolCrashed)),

@@ -1,4 +1,4 @@
-//! The answer of a statement, as it grows row by row.
+//! The answer of a statement, built row by row.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use sqlx::{Row as _, ValueRef as _, postgres::PgRow};
 
 use super::{not_committed::NotCommitted, row, statement::Statement};
 
-/// An answer as it grows.
+/// An answer while it is built.
 pub(super) struct SqlAnswer<'a> {
     statement: &'a Statement,
     limit: usize,
-    /// Rows beyond this are counted and not kept: the answer is not wanted then.
+    /// The most rows that are kept. Further rows are only counted, for the answer is not used then.
     kept_max: u64,
     text: String,
     rows: u64,
@@ -39,7 +39,7 @@ impl<'a> SqlAnswer<'a> {
         self.affected += rows;
     }
 
-    /// The rows that were returned, or changed where none are returned.
+    /// The number of rows that were returned, or changed where none are returned.
     pub(super) const fn count(&self) -> u64 {
         if self.statement.columns.is_empty() {
             self.affected
@@ -48,11 +48,11 @@ impl<'a> SqlAnswer<'a> {
         }
     }
 
-    /// Takes in another row.
+    /// Adds a row.
     ///
     /// # Errors
     ///
-    /// It is too large by now, or of another shape than the server said.
+    /// The answer has become too large, or a row has another shape than the server described.
     pub(super) fn push(&mut self, row: &PgRow) -> Result<(), NotCommitted> {
         if self.rows == SqlSpec::ROWS_MAX {
             return Err(NotCommitted::TooLarge(Message::fixed(
@@ -103,7 +103,7 @@ impl<'a> SqlAnswer<'a> {
         Ok(())
     }
 
-    /// An array of objects, or how many rows were changed.
+    /// An array of objects, or the number of rows that were changed.
     pub(super) fn json(mut self) -> String {
         if self.statement.columns.is_empty() {
             let mut text = String::new();

@@ -1,8 +1,7 @@
-//! Connections to the databases of tools: opened when needed, kept idle when clean, closed after anything odd.
+//! Connections to the databases of tools: opened when needed, kept idle when clean, closed after anything unusual.
 //!
-//! There is no pool with a `begin` or `commit`: a connection belongs to one attempt at a time and is dropped, which closes
-//! it, whenever a future on it was given up. How many are open at once is bounded by the worker's concurrency; how many
-//! stay idle, by `IDLE_MAX`.
+//! This is no pool with `begin` and `commit`. A connection belongs to one attempt at a time; when a future on it is given up,
+//! it is dropped, which closes it. The worker's concurrency bounds how many are open; `IDLE_MAX` bounds how many stay idle.
 
 use std::{
     collections::HashMap,
@@ -28,16 +27,16 @@ const IDLE_MAX: usize = 32;
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Attempts of one statement that begin at a time. More of them would not be quicker, and each needs a connection of its own.
+/// How many attempts of one statement begin at a time. More would not be faster, and each needs a connection of its own.
 const BEGINNING_MAX: usize = 32;
-/// Statements that a connection keeps prepared.
+/// The most statements that a connection keeps prepared.
 const PREPARED_MAX: usize = 32;
 /// How long a cancel request may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Statements that are remembered for one database.
+/// The most statements that are remembered for one database.
 const STATEMENTS_MAX: usize = 1024;
 
-/// The databases that this worker's tools have used, by their URL.
+/// The databases that this worker's tools have used, by URL.
 #[derive(Default)]
 pub(super) struct Databases(Mutex<HashMap<String, Arc<Database>>>);
 
@@ -56,23 +55,23 @@ impl Databases {
             return Ok(Arc::clone(database));
         }
         let database = Arc::new(Database::new(url, whose)?);
-        // A secret that was changed leaves its old URL behind.
+        // A changed secret leaves the old URL behind.
         known.retain(|_, database| !database.is_unused());
         known.insert(url.expose_secret().to_owned(), Arc::clone(&database));
         Ok(database)
     }
 }
 
-/// Whose database it is.
+/// Which database it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// The fleet's own: the role of the tools must not reach the ledger.
     Fleet,
-    /// Another database: its owner decides what its role may do.
+    /// Any other: its owner decides what its role may do.
     Others,
 }
 
-/// Not a URL that a tool can have. The message does not contain it.
+/// The URL cannot be used by a tool. The message does not contain it.
 #[derive(Debug, thiserror::Error)]
 #[error("the database URL cannot be used: write postgres://USER:PASSWORD@HOST:PORT/DATABASE; {0}")]
 pub struct BadUrl(&'static str);
@@ -93,13 +92,13 @@ struct Idle {
     since: Instant,
 }
 
-/// An open connection, between transactions.
+/// An open connection, outside a transaction.
 pub struct Open {
     /// The connection.
     pub connection: PgConnection,
     /// Whether it served another attempt before.
     pub reused: bool,
-    /// Its attempt's turn, which is over when it is back.
+    /// The attempt's turn, which ends when the connection is back.
     pub turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -125,7 +124,7 @@ impl Database {
         })
     }
 
-    /// What must not be told of it: its URL and the password in it.
+    /// What must not be shown: its URL and the password in it.
     pub fn secrets(&self) -> Vec<SecretString> {
         let parsed = reqwest::Url::parse(self.url.expose_secret()).ok();
         let password = parsed.and_then(|url| Some(url.password()?.to_owned()));
@@ -138,7 +137,7 @@ impl Database {
         secrets
     }
 
-    /// An idle connection, if there is one that may still be alive.
+    /// An idle connection that may still be alive, if there is one.
     pub fn idle(&self) -> Option<Open> {
         *lock(&self.used) = Instant::now();
         let mut idle = lock(&self.idle);
@@ -146,16 +145,16 @@ impl Database {
         idle.pop().map(|one| one.open)
     }
 
-    /// Closes every idle connection: one of them turned out to be dead.
+    /// Closes every idle connection, because one of them turned out to be dead.
     pub fn forget_idle(&self) {
         lock(&self.idle).clear();
     }
 
-    /// A fresh connection, by `until` at the latest.
+    /// A new connection, by `until` at the latest.
     ///
     /// # Errors
     ///
-    /// It cannot be opened, or its role may do what no tool may. Nothing has been sent.
+    /// It cannot be opened, or its role has a right that no tool may have. Nothing has been sent.
     pub async fn open(&self, until: Instant) -> Result<Open, NoConnection> {
         let until = until.min(Instant::now() + CONNECT_TIMEOUT);
         let opening = async {
@@ -178,14 +177,14 @@ impl Database {
             .unwrap_or_else(|_elapsed| Err(not_in_time()))
     }
 
-    /// A turn to run a statement. It is over when the connection is back, or when the statement turns out to be slow.
+    /// A turn to run a statement. It ends when the connection is back, or when the statement turns out to be slow.
     ///
-    /// Thousands of quick statements are done sooner on a few connections than on hundreds. What is slow waits for something,
+    /// Thousands of quick statements finish sooner on a few connections than on hundreds. A slow statement waits for something,
     /// and may run beside others.
     ///
     /// # Errors
     ///
-    /// Those before have no connection either.
+    /// An attempt before this one could get no connection.
     pub async fn turn(
         &self,
         text: &str,
@@ -205,7 +204,7 @@ impl Database {
             .map_err(|_elapsed| not_in_time())
     }
 
-    /// Takes a connection back that `tidy` has found clean.
+    /// Takes back a connection that `tidy` has found clean.
     pub fn take_back(&self, mut open: Open) {
         let turn = open.turn.take();
         let mut idle = lock(&self.idle);
@@ -217,11 +216,11 @@ impl Database {
             });
         }
         drop(idle);
-        // The next attempt that opens one finds it.
+        // The next attempt opens a new one, and so finds it.
         drop(turn);
     }
 
-    /// Asks the server, from another connection, to end what this process of it is doing.
+    /// Asks the server, over another connection, to cancel what the process `pid` runs.
     pub async fn cancel(&self, pid: i32) {
         let asking = async {
             let mut connection = self.options.connect().await?;
@@ -229,7 +228,7 @@ impl Database {
             asked.execute(&mut connection).await?;
             connection.close().await
         };
-        // If it fails, the statement's own timeout ends the statement.
+        // If it fails, the statement's own timeout ends it.
         if !matches!(timeout(CANCEL_TIMEOUT, asking).await, Ok(Ok(()))) {
             tracing::warn!("a statement could not be cancelled; its own timeout will end it");
         }
@@ -240,7 +239,7 @@ impl Database {
         lock(&self.statements).get(text).cloned()
     }
 
-    /// Remembers what was learned of a statement.
+    /// Remembers what the server said of a statement.
     pub(super) fn learned(&self, text: &str, statement: &Arc<Statement>) {
         let mut known = lock(&self.statements);
         if known.len() >= STATEMENTS_MAX {
@@ -249,7 +248,7 @@ impl Database {
         known.insert(text.to_owned(), Arc::clone(statement));
     }
 
-    /// The tables may have changed: what was known of a statement is learned again.
+    /// Forgets a statement: its tables may have changed.
     pub(super) fn unlearn(&self, text: &str) {
         lock(&self.statements).remove(text);
     }
@@ -259,13 +258,13 @@ impl Database {
     }
 }
 
-/// Refuses a role from which a statement could reach the ledger. The worker looked when it started; roles are changed later.
+/// Refuses a role that could reach the ledger. The worker checked it at the start, but roles can change later.
 async fn check_role(connection: &mut PgConnection) -> Result<(), NoConnection> {
     let path = async |connection: &mut PgConnection, statement: &'static str| {
         let set = connection.execute(statement).await;
         set.map(drop).map_err(|error| unreachable(&error))
     };
-    // The role's own `search_path` is no place to look for names in when it is the role that is looked at.
+    // Names are not looked up along the role's own `search_path`, for the role itself is checked here.
     path(connection, "SET search_path = pg_catalog, pg_temp").await?;
     let role = ToolRole::of_session(connection).await;
     let role =
@@ -276,7 +275,7 @@ async fn check_role(connection: &mut PgConnection) -> Result<(), NoConnection> {
     path(connection, "RESET search_path").await
 }
 
-/// The URL alone says where to go: what the environment of this process has for other clients stays out of it.
+/// The URL alone decides: variables that other clients read from the environment are ignored.
 fn options(url: &str) -> Result<PgConnectOptions, BadUrl> {
     const KNOWN: [&str; 16] = [
         "sslmode",

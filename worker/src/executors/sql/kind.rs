@@ -1,4 +1,4 @@
-//! The types that an answer may have.
+//! The types that an answer may contain.
 
 use sqlx::postgres::{PgTypeInfo, PgTypeKind};
 
@@ -30,11 +30,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// How values of this type are read; `None` if they are not.
+    /// How values of this type are read; `None`: they are not supported.
     pub(super) fn of(info: &PgTypeInfo) -> Option<Self> {
         match info.kind() {
             PgTypeKind::Array(element) => match Self::of(element)? {
-                // An array of arrays is one array of two dimensions: only a domain could make it two.
+                // An array of arrays is one array with two dimensions; only a domain could nest two.
                 Self::Array(_) | Self::Void => None,
                 element => Some(Self::Array(Box::new(element))),
             },
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// By the number that `pg_type.dat` gives it, which never changes; citext by its name, for it is an extension's.
+    /// By the oid in `pg_type.dat`, which never changes; citext by its name, for it belongs to an extension.
     fn simple(info: &PgTypeInfo) -> Option<Self> {
         Some(match info.oid()?.0 {
             16 => Self::Bool,

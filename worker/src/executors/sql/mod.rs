@@ -1,9 +1,9 @@
 //! Tools that are a statement on a PostgreSQL database.
 //!
-//! `database` keeps connections, `session` is one attempt's transaction on one, `tidy` makes the connection fit for the next,
-//! `statement` is what the server says of a statement before it runs, `answer` collects its rows, `not_committed` is why there
-//! was no COMMIT. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
-//! says what an attempt came to. This file bounds and stops it.
+//! `database` keeps connections, `session` is one attempt's transaction on one, `tidy` cleans the connection for the next
+//! attempt. `statement` is what the server says of a statement before it runs, `answer` collects its rows, `not_committed` is
+//! why there was no COMMIT. `parameter`, `kind`, `row` and `moment` convert between JSON and values; `verdict` says what an
+//! attempt came to. This file bounds the attempt and stops it.
 
 mod answer;
 pub mod database;
@@ -54,7 +54,7 @@ pub struct SqlExecutor {
 }
 
 impl SqlExecutor {
-    /// With the URL by which tools reach the fleet's own database; `None`: this worker runs no such tools.
+    /// `fleet` is the URL by which tools reach the fleet's own database; `None`: this worker runs no such tools.
     pub fn new(fleet: Option<SecretString>) -> Self {
         Self {
             fleet,
@@ -62,7 +62,7 @@ impl SqlExecutor {
         }
     }
 
-    /// The database that a tool names. Nothing is opened.
+    /// The database that a tool names. Opens no connection.
     fn database(&self, spec: &SqlSpec, secrets: &Secrets) -> Result<Arc<Database>, ToolFailure> {
         let (url, whose) = if spec.is_on_fleet() {
             let url = self.fleet.clone().ok_or_else(|| {
@@ -130,7 +130,7 @@ fn spec_of(manifest: &Manifest) -> Result<&SqlSpec, ToolFailure> {
     Ok(spec)
 }
 
-/// What goes where a placeholder stands.
+/// The value of a placeholder.
 enum Param {
     Value(Value),
     /// The call's key, which only the attempt knows.
@@ -174,15 +174,15 @@ impl Prepared for SqlAttempt {
     }
 }
 
-/// How long a statement may take to end after it was told to; a little of [`LINGER_MAX`] is left for the connection.
+/// How long a cancelled statement may take to end; the rest of [`LINGER_MAX`] is for the connection.
 const ANSWER_AFTER_CANCEL: Duration = LINGER_MAX.saturating_sub(Duration::from_millis(500));
-/// How often it is told: a request that comes between two statements goes unheard.
+/// How often the cancellation is repeated: one that arrives between two statements has no effect.
 const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// What is not over by then waits for something: a lock, a disk, another server.
+/// A statement that takes longer waits for something: a lock, a disk, another server.
 const QUICK: Duration = Duration::from_millis(100);
 
-/// Runs the transaction to its end, or to the end of its time.
+/// Runs the transaction until it ends, or its time does.
 async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
     if let Some(reason) = context.stop.asked() {
         return Outcome::NotStarted(reason.before_anything_was_sent()).into();
@@ -228,7 +228,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
         },
         Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)).into(),
         Err(_elapsed) => Returned {
-            // The server may still be at it.
+            // The server may still be running it.
             left_behind: true,
             ..verdict::silent(watch.phase(), Some(cut)).into()
         },
@@ -249,7 +249,7 @@ struct Done {
     result: String,
     /// How the call ended in it, if it did.
     ended: Option<Box<complete::Moved>>,
-    /// Its connection, if that is fit for another.
+    /// Its connection, if another attempt may use it.
     open: Option<Open>,
 }
 
@@ -300,7 +300,7 @@ async fn finish(
                 attempt.database.unlearn(&attempt.statement);
             }
             if ended.is_stale() {
-                // The others have prepared it too.
+                // The other idle connections have prepared it too.
                 attempt.database.forget_idle();
             }
             if matches!(ended, NotCommitted::TooLarge(_))
@@ -343,7 +343,7 @@ async fn steps(
     Ok((answer, None))
 }
 
-/// What a statement may read with `current_setting('toolfleet.call_id')`.
+/// The facts that a statement may read, as `current_setting('toolfleet.call_id')` and so on.
 fn facts(context: &AttemptContext) -> Vec<(String, String)> {
     let named = |(name, value): (&str, String)| (name.replace('-', "_"), value);
     let mut facts: Vec<_> = context.facts().into_iter().map(named).collect();
@@ -374,8 +374,8 @@ async fn cut_off(context: &AttemptContext) -> Cut {
     }
 }
 
-/// Asks the server to end what it is doing, again and again; never resolves. A COMMIT is left alone: it cannot be called back,
-/// only kept from waiting for its replicas.
+/// Asks the server to cancel the statement, again and again; never resolves. A COMMIT is left alone: it cannot be undone, and a
+/// cancellation would only end its wait for replicas.
 async fn cancel<T>(database: &Database, pid: i32, watch: &Watch) -> T {
     loop {
         if watch.phase() != Phase::Commit {
@@ -385,7 +385,7 @@ async fn cancel<T>(database: &Database, pid: i32, watch: &Watch) -> T {
     }
 }
 
-/// The answer of a transaction that was committed.
+/// The outcome of a transaction that was committed.
 fn applied(result: &str) -> Outcome {
     match output::json(result.as_bytes()) {
         Ok((result, mark)) => Outcome::Applied { result, flaw: mark },

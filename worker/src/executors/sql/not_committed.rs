@@ -1,9 +1,9 @@
-//! Why an attempt on a database did not end with its `COMMIT`, and how far it had come.
+//! Why an attempt on a database did not reach its `COMMIT`, and how far it came.
 
 use fleet::{manifest::RowBounds, wire::message::Message};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-/// How far an attempt came: what may have happened is read from it when there is no answer.
+/// How far an attempt came. Where there is no answer, the outcome follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Nothing of the tool was sent.
@@ -21,15 +21,15 @@ pub enum NotCommitted {
     NoConnection(NoConnection),
     /// The server answered with an error, so the transaction is gone.
     Refused(ServerRefusal),
-    /// The connection broke, or what came over it made no sense.
+    /// The connection broke, or the data on it made no sense.
     Lost,
     /// The answer is too large; nothing was committed.
     TooLarge(Message),
     /// The answer cannot be kept: a sentence; nothing was committed.
     Unusable(Message),
-    /// The call is not this attempt's any more; nothing was committed, and nothing may be.
+    /// The call is no longer this attempt's. Nothing was committed, and nothing may be.
     Taken,
-    /// The statement cannot be this tool's: a sentence for its author. It was not run.
+    /// The statement is not one that a tool may run: a sentence for its author. It was not run.
     Flaw(Message),
     /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
     Argument(Message),
@@ -74,9 +74,9 @@ impl NotCommitted {
 pub enum NoConnection {
     /// It cannot be opened.
     Unreachable(Message),
-    /// It cannot be opened, for this machine has nothing left to open it with.
+    /// This machine lacks the resources to open it.
     NoResources(Message),
-    /// Its role may do what no tool may.
+    /// Its role has a right that no tool may have.
     Role(String),
 }
 

@@ -9,7 +9,7 @@ use super::statement::{Parameter, Shape};
 ///
 /// # Errors
 ///
-/// A sentence: no text of that type can be made of it.
+/// A sentence: the value has no text of that type.
 pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String>, Message> {
     match (value, parameter.shape) {
         (Value::Null, _) => Ok(None),
@@ -17,7 +17,7 @@ pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String
         (Value::Array(items), Shape::Array) => array(items, parameter, false).map(Some),
         (Value::Array(items), Shape::Jsons) => array(items, parameter, true).map(Some),
         (Value::Array(_) | Value::Object(_), _) => Err(refused(value, parameter)),
-        // The server can read an array that was written as one.
+        // A string may hold an array in the server's own form.
         (value, Shape::Scalar | Shape::Array | Shape::Jsons) => Ok(Some(scalar(value))),
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn text(value: &Value, parameter: &Parameter) -> Result<Option<String
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        // A number is its own digits, as the caller wrote them.
+        // A number is sent with its own digits, as the caller wrote them.
         other => other.to_string(),
     }
 }

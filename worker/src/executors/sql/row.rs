@@ -1,4 +1,4 @@
-//! A value as Postgres sends it, as JSON: exact, and the same whatever the session's settings are.
+//! A value from Postgres as JSON: exact, and independent of the session's settings.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use sqlx::types::Uuid;
 
 use super::{kind::Kind, moment};
 
-/// The bytes are not what their type says. The driver or the server is at fault.
+/// The bytes do not fit their type: a fault of the driver or the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
@@ -73,7 +73,7 @@ fn number(out: &mut String, number: impl std::fmt::Display) {
     write!(out, "{number}").expect("a String takes everything");
 }
 
-/// The shortest digits that are this number. JSON has no word for what is none.
+/// The shortest digits that are this number. NaN and the infinities have no JSON number.
 fn float(
     out: &mut String,
     finite: bool,
@@ -117,7 +117,7 @@ fn numeric(out: &mut String, bytes: &mut Bytes<'_>) -> Result<(), Unreadable> {
         }
         groups.push(group);
     }
-    // Groups of zeros at either end are not sent.
+    // Postgres leaves out groups of zeros at either end.
     let group = |power: i32| {
         usize::try_from(i32::from(weight) - power)
             .ok()
@@ -150,7 +150,7 @@ fn numeric(out: &mut String, bytes: &mut Bytes<'_>) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// The most dimensions that Postgres has.
+/// The most dimensions of an array in Postgres.
 const DIMENSIONS_MAX: i32 = 6;
 
 fn array(out: &mut String, element: &Kind, bytes: &mut Bytes<'_>) -> Result<(), Unreadable> {
@@ -200,7 +200,7 @@ fn items(
     Ok(())
 }
 
-/// What is left to read.
+/// The bytes that are not read yet.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -1,7 +1,7 @@
-//! One attempt's transaction: `BEGIN`, its limits, what the tool may know, the statement, `COMMIT`.
+//! One attempt's transaction: `BEGIN`, its limits, the facts for the tool, the statement, `COMMIT`.
 //!
-//! The caller awaits each method of a [`Session`] to its end or drops the session, which closes the connection: a transaction
-//! that is not committed by [`Session::commit`] is rolled back by the server.
+//! The caller awaits each method of a [`Session`] to its end, or drops the session, which closes the connection. The server
+//! rolls back a transaction that [`Session::commit`] did not commit.
 
 use std::{
     sync::{
@@ -25,12 +25,12 @@ use super::{
 };
 use crate::executors::LINGER_MAX;
 
-/// How long a connection that was idle may take to show that it is alive.
+/// How long an idle connection may take to show that it is alive.
 const IDLE_ANSWER: Duration = Duration::from_secs(1);
-/// How long a lock may be waited for; less when the attempt has less time.
+/// The longest wait for a lock; less when the attempt has less time.
 const LOCK_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-/// What is seen of an attempt from outside, while its future runs. Clones see the same attempt.
+/// The state of an attempt, readable while its future runs. Clones see the same attempt.
 #[derive(Debug, Clone, Default)]
 pub struct Watch(Arc<WatchState>);
 
@@ -42,7 +42,7 @@ struct WatchState {
 }
 
 impl Watch {
-    /// How far it came.
+    /// How far the attempt came.
     pub fn phase(&self) -> Phase {
         match self.0.phase.load(Ordering::SeqCst) {
             0 => Phase::Before,
@@ -51,17 +51,17 @@ impl Watch {
         }
     }
 
-    /// The process that serves it; `None` before there is one.
+    /// The server process that serves it; `None` before there is one.
     pub fn pid(&self) -> Option<i32> {
         Some(self.0.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
-    /// Tells it to take no further step.
+    /// Tells the attempt to take no further step.
     pub fn cut(&self) {
         self.0.cut.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was told so.
+    /// Whether the attempt was told so.
     pub fn is_cut(&self) -> bool {
         self.0.cut.load(Ordering::SeqCst)
     }
@@ -71,7 +71,7 @@ impl Watch {
     }
 }
 
-/// How an attempt's transaction is to be.
+/// The limits of an attempt's transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Whether the server refuses writes.
@@ -95,7 +95,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// There is no connection, or the server refuses. Nothing of the tool was sent.
+    /// No connection can be opened, or the server refuses. Nothing of the tool was sent.
     pub async fn begin(
         database: &Arc<Database>,
         limits: Limits,
@@ -112,7 +112,7 @@ impl Session {
             if matches!(timeout(IDLE_ANSWER, beginning).await, Ok(Ok(()))) {
                 return Ok(begun(open));
             }
-            // The others are as old: a server that was restarted closed them all.
+            // The other idle connections are as old: a restarted server closed all of them.
             database.forget_idle();
         }
         let mut open = database
@@ -123,12 +123,14 @@ impl Session {
         Ok(begun(open))
     }
 
-    /// Sets the limits, lets the statement and the functions that it calls read these facts with
-    /// `current_setting('toolfleet.NAME')`, and learns whom to cancel: inside the transaction, for behind a pooler each one may be served by another process.
+    /// Sets the limits and the facts that the statement can read with `current_setting('toolfleet.NAME')`, and learns which
+    /// server process to cancel.
+    ///
+    /// All inside the transaction, for behind a pooler each transaction may have another server process.
     ///
     /// # Errors
     ///
-    /// The server refuses, or is gone.
+    /// The server refuses, or the connection is lost.
     pub async fn tell(&mut self, facts: Vec<(String, String)>) -> Result<(), NotCommitted> {
         self.step()?;
         let facts = facts
@@ -136,7 +138,7 @@ impl Session {
             .map(|(name, value)| (format!("toolfleet.{name}"), value));
         let (names, values): (Vec<String>, Vec<String>) =
             self.limits.settings().into_iter().chain(facts).unzip();
-        // Nothing here is looked for along the role's `search_path`, where the role may have put something else.
+        // The query looks nothing up along the role's `search_path`, where the role may have put other objects.
         let telling = sqlx::query(
             "SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(pg_catalog.set_config(f.name, f.value, true))
              FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::pg_catalog.text[]))
@@ -151,11 +153,11 @@ impl Session {
         Ok(())
     }
 
-    /// What the server says of a statement: asked once per process, and again after it refused it.
+    /// What the server says of a statement. Asked once per process, and again after the server refused it.
     ///
     /// # Errors
     ///
-    /// It is no statement that a tool may run, or the server is gone.
+    /// It is not a statement that a tool may run, or the connection is lost.
     pub async fn statement(
         &mut self,
         text: &str,
@@ -171,12 +173,12 @@ impl Session {
         Ok(statement)
     }
 
-    /// Runs a statement and reads its whole answer: an array of objects, or how many rows it touched.
+    /// Runs a statement and reads its whole answer: an array of objects, or the number of rows that it changed.
     ///
     /// # Errors
     ///
-    /// The server refuses, is gone, has more to say than it may, or other than `expected` many rows: then the transaction
-    /// must not be committed.
+    /// The server refuses, the connection is lost, the answer is too large, or its number of rows is not `expected`. The
+    /// transaction must not be committed then.
     pub async fn run(
         &mut self,
         statement: &Statement,
@@ -208,16 +210,16 @@ impl Session {
         Ok(answer.json())
     }
 
-    /// The connection, for what else belongs into the transaction.
+    /// The connection, for further statements of the same transaction.
     pub const fn connection(&mut self) -> &mut PgConnection {
         &mut self.open.connection
     }
 
-    /// Commits. The connection comes back for [`Database::take_back`] if it is fit for another call.
+    /// Commits. Returns the connection for [`Database::take_back`] if another call may use it.
     ///
     /// # Errors
     ///
-    /// The server refuses: nothing was committed. Or it is gone, or going: then it is not known whether anything was.
+    /// The server refuses: nothing was committed. Or the connection is lost: whether it committed is not known.
     pub async fn commit(mut self) -> Result<Option<Open>, NotCommitted> {
         self.step()?;
         self.watch.enter(Phase::Commit);
@@ -230,7 +232,7 @@ impl Session {
                     Ok(Some(Either::Right(row))) if answered >= COMMITTED => found.add(&row),
                     Ok(Some(Either::Right(_of_nothing))) => {}
                     Ok(None) => break true,
-                    // Once it said that it committed, it can take nothing back.
+                    // A server that has said that it committed cannot take that back.
                     Err(_gone_afterwards) if answered >= COMMITTED => break false,
                     Err(error) => return Err(error.into()),
                 }
@@ -251,11 +253,11 @@ impl Session {
                 .await?;
             sqlx::Connection::close(self.open.connection).await
         };
-        // A closed connection is rolled back too, only with a line in the server's log.
+        // A closed connection is rolled back too, but with a line in the server's log.
         drop(timeout(GOODBYE, goodbye).await);
     }
 
-    /// Before every step: whether there is to be another.
+    /// Before every step: `Err` if the attempt was told to stop.
     pub fn step(&self) -> Result<(), NotCommitted> {
         if self.watch.is_cut() {
             Err(NotCommitted::Cut)
@@ -276,7 +278,7 @@ async fn begin(connection: &mut PgConnection, limits: &Limits) -> Result<(), sql
 }
 
 impl Limits {
-    /// As settings of a transaction. `standard_conforming_strings` is how the checks of statements read them.
+    /// As settings of a transaction. Our checks of statements assume `standard_conforming_strings`.
     fn settings(&self) -> [(String, String); 4] {
         let left = self
             .until
@@ -292,7 +294,7 @@ impl Limits {
     }
 }
 
-/// What Postgres takes: 0 would be no limit.
+/// As Postgres takes it: 0 would mean no limit.
 fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis())
         .unwrap_or(i32::MAX)

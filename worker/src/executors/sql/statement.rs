@@ -1,9 +1,9 @@
-//! What a server says of a statement before it runs: whether a tool may run it, its parameters' types, its columns.
+//! What a server says of a statement before it runs: whether a tool may run it, the types of its parameters, its columns.
 //!
-//! `PREPARE … AS` takes only what can be prepared: one `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE` or `VALUES`. So
-//! `COMMIT`, `SET`, `COPY`, `DO`, `CALL` and all DDL are syntax errors to the server itself, and the extended protocol
-//! refuses a second statement; what it does let through, `SELECT INTO`, we refuse. Then each `$n` becomes `$n::text::type`: every parameter is sent as text, so numbers
-//! stay exact and any type will do.
+//! `PREPARE … AS` takes only one `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `MERGE` or `VALUES`. So `COMMIT`, `SET`, `COPY`, `DO`,
+//! `CALL` and all DDL are syntax errors to the server itself, and the extended protocol refuses a second statement. `SELECT
+//! INTO`, which the server accepts, is refused here. Then each `$n` becomes `$n::text::type`: every parameter is sent as text,
+//! so numbers stay exact and any type works.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ use super::{kind::Kind, not_committed::NotCommitted};
 /// A statement that a tool may run.
 #[derive(Debug)]
 pub struct Statement {
-    /// It, with the types of its parameters written out.
+    /// Its text, with the types of its parameters written out.
     pub(super) text: Arc<str>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) columns: Vec<Column>,
 }
 
-/// What a placeholder stands for.
+/// The type of a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// The type as it is written in SQL, whatever lies in the `search_path`.
+    /// The type as SQL writes it, independent of the `search_path`.
     pub(super) type_name: String,
     /// The same for people.
     pub(super) type_words: String,
@@ -57,12 +57,12 @@ pub(super) enum Shape {
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// The number of its type, by which a later answer shows that it is still the same.
+    /// The oid of its type, by which a later answer shows that it is unchanged.
     oid: Option<Oid>,
 }
 
 impl Statement {
-    /// Whether an answer has the columns that the server told of when it checked the statement.
+    /// Whether an answer has the columns that the server described when it checked the statement.
     pub(super) fn answers(&self, row: &PgRow) -> bool {
         let columns = row.columns();
         columns.len() == self.columns.len()
@@ -72,7 +72,7 @@ impl Statement {
     }
 }
 
-/// The types of what was just prepared, through domains to what they are made of.
+/// The types of the statement that was just prepared; a domain is followed to its base type.
 const PARAMETERS: &str = "
     WITH RECURSIVE asked (n, type, base) AS (
         SELECT p.n, p.type::pg_catalog.oid, p.type::pg_catalog.oid
@@ -94,7 +94,7 @@ const PARAMETERS: &str = "
     WHERE t.typtype <> 'd'
     ORDER BY a.n";
 
-/// Lets the server check a statement, and learns its types. Nothing of it is run.
+/// Has the server check a statement, and learns its types. Nothing of it is run.
 pub(super) async fn check(
     connection: &mut PgConnection,
     statement: &str,
@@ -107,7 +107,7 @@ pub(super) async fn check(
         )));
     }
     prepare(connection, statement).await?;
-    // Our own question is asked of the server's own names; the tool's statement is checked by those of its role.
+    // Our own query uses the server's own names; the tool's statement is checked with the names of its role.
     sqlx::raw_sql("SET LOCAL search_path = pg_catalog, pg_temp")
         .execute(&mut *connection)
         .await?;
@@ -146,7 +146,7 @@ pub(super) async fn check(
             .ok()
             .and_then(|number| number.checked_sub(1));
         match index.and_then(|index| parameters.get(index)) {
-            // Apart from what stands beside it.
+            // With spaces, so that it does not join with its neighbours.
             Some(parameter) => format!(" (${number}::pg_catalog.text::{}) ", parameter.type_name),
             None => format!("${number}"),
         }
@@ -157,8 +157,8 @@ pub(super) async fn check(
             "语句无法读懂；请应用能读懂的版本",
         )));
     };
-    // The driver asks for more about unusual columns, along the role's path: where that lies to it, the tool fails here.
-    // Our reading of the statement must not have made another one of it.
+    // For unusual columns the driver asks the server more, along the role's path; where the role put false answers there, the
+    // tool fails here. It also shows that our rewriting has not made another statement of it.
     prepare(connection, &text).await?;
     connection.execute("DEALLOCATE toolfleet_check").await?;
     let prepared = connection
@@ -193,7 +193,7 @@ pub(super) async fn check(
     })
 }
 
-/// By the extended protocol, as everything that has bind values, even none: it takes one statement.
+/// By the extended protocol, which takes one statement only.
 async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), NotCommitted> {
     let prepare = AssertSqlSafe(format!("PREPARE toolfleet_check AS {statement}"));
     sqlx::query(prepare)

@@ -1,5 +1,5 @@
-//! How a `transaction` ends: its answer is held against everything that could refuse it, then its call is ended in the very
-//! transaction that had its effect. After COMMIT nothing is left to go wrong.
+//! How a `transaction` ends: its answer is checked against every limit, then its call is ended in the transaction that has the
+//! effect. After COMMIT nothing can fail any more.
 
 use fleet::{
     outcome::Outcome,
@@ -14,7 +14,7 @@ use fleet::{
 use super::{not_committed::NotCommitted, session::Session, verdict::Cut};
 use crate::executors::{AttemptContext, output};
 
-/// Ends the call, once the transaction commits. Returns the answer as it is kept.
+/// Ends the call when the transaction commits. Returns the answer as the ledger keeps it.
 pub(super) async fn end(
     session: &mut Session,
     answer: &str,
@@ -51,9 +51,9 @@ fn refused(error: sqlx::Error) -> NotCommitted {
     }
 }
 
-/// What an attempt came to that was told to stop, for one that can be rolled back.
+/// The outcome of an attempt that was told to stop and that can be rolled back.
 ///
-/// The tool has not said no: it was taken back. Whether that came in time is for the row to say.
+/// The tool has not said no: the caller cancelled, or the worker left. Whether that came in time, the row says.
 pub(super) fn stopped(outcome: Outcome, cut: Cut) -> Outcome {
     match (outcome, cut) {
         (Outcome::DefiniteFailure(failure), Cut::Stop(reason)) if failure.code == reason.code() => {

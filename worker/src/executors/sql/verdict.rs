@@ -1,4 +1,4 @@
-//! What became of an attempt on a database: a pure table.
+//! The outcome of an attempt on a database: a pure table.
 //!
 //! | what happened | before the statement | in the statement | at `COMMIT` |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | another number of rows than expected, nothing committed | – | definite | – |
 //! | no answer | not started | **unknown** | **unknown** |
 //!
-//! A transaction of which the server says that it failed is gone. One that was never told to commit is gone as well, but
-//! what its functions did outside the database is not known: without an answer a write stays unknown.
+//! If the server says that a transaction failed, it is rolled back. A transaction that was never told to commit is rolled back
+//! too, but effects of its functions outside the database are not known: without an answer a write stays unknown.
 
 use fleet::{
     outcome::{Outcome, ToolFailure},
@@ -25,7 +25,7 @@ use serde_json::json;
 use super::not_committed::{NoConnection, NotCommitted, Phase, ServerRefusal};
 use crate::executors::StopReason;
 
-/// Why an attempt was cut off.
+/// Why an attempt was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     /// Its time was over.
@@ -55,7 +55,7 @@ impl Cut {
     }
 }
 
-/// What an attempt came to that did not commit.
+/// The outcome of an attempt that did not commit.
 pub(super) fn failed(phase: Phase, ended: NotCommitted, cut: Option<Cut>) -> Outcome {
     match ended {
         NotCommitted::NoConnection(NoConnection::Unreachable(why)) => {
@@ -107,7 +107,7 @@ pub(super) fn failed(phase: Phase, ended: NotCommitted, cut: Option<Cut>) -> Out
         NotCommitted::Refused(refusal) => {
             let failure = refused(&refusal, cut);
             match (phase, failure.code) {
-                // Nothing of the tool was sent, and another time it may be.
+                // Nothing of the tool was sent, and a later attempt may succeed.
                 (Phase::Before, Code::Unavailable | Code::Timeout | Code::Cancelled) => {
                     Outcome::NotStarted(failure)
                 }
@@ -177,8 +177,8 @@ pub(super) fn failed(phase: Phase, ended: NotCommitted, cut: Option<Cut>) -> Out
 
 /// Whether the transaction may have been committed although the server answered with an error.
 ///
-/// Before `COMMIT` is sent it cannot. Then an `ERROR` of the transaction comes before its commit record; what ends the session
-/// may come after it, while replicas are waited for, and a pooler says so of a server that it has lost.
+/// Not before `COMMIT` is sent. After that, an `ERROR` of the transaction comes before its commit record. An error that ends
+/// the session may come after it, while the server waits for replicas; and a pooler sends one for a server that it has lost.
 fn leaves_open(phase: Phase, refusal: &ServerRefusal) -> bool {
     let state = refusal.sqlstate.as_str();
     let about_the_server = || {
@@ -192,7 +192,7 @@ fn leaves_open(phase: Phase, refusal: &ServerRefusal) -> bool {
     }
 }
 
-/// What an attempt came to whose server said nothing more.
+/// The outcome of an attempt whose server did not answer any more.
 pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
     let (code, why) = match cut {
         Some(cut) => (cut.code(), cut.what()),
@@ -225,7 +225,7 @@ pub(super) fn silent(phase: Phase, cut: Option<Cut>) -> Outcome {
 /// SQLSTATE `statement_completion_unknown`.
 const COMPLETION_UNKNOWN: &str = "40003";
 
-/// What a server's error says, by its class.
+/// What a server's error means, by its class.
 fn refused(refusal: &ServerRefusal, cut: Option<Cut>) -> ToolFailure {
     let state = refusal.sqlstate.as_str();
     let class = state.get(..2).unwrap_or_default();
@@ -258,7 +258,7 @@ fn refused(refusal: &ServerRefusal, cut: Option<Cut>) -> ToolFailure {
                 "工具本身有错：它的 effect 是 read，却在写入：{message}"
             ),
         ),
-        // Another transaction was in the way, the server has no room, or it is being shut down.
+        // Another transaction was in the way, the server lacks resources, or it is being shut down.
         ("40" | "53" | "57" | "08", ..) | (_, "55P03" | "25P03" | "55006", _) => ToolFailure::new(
             Code::Unavailable,
             said!(

@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::*;
 use crate::manifest::lint::warnings::WARNINGS_MAX;
 
-/// So many properties, each of which is warned of and has a default that does not fit.
+/// So many properties, each with a warning and with a default that does not fit.
 fn wide(properties: usize) -> Manifest {
     let property = |n: usize| (format!("p {n}"), json!({"type": "array", "default": n % 2}));
     let properties: Map<String, Value> = (0..properties).map(property).collect();
@@ -40,7 +40,7 @@ fn the_warnings_about_a_large_schema_are_few() {
 
 #[test]
 fn eight_times_the_schema_takes_no_longer_than_it_must() {
-    // Of this thread alone, and the quickest of several: what else the machine does makes none of them quicker.
+    // The time of this thread alone, and the shortest of several runs: the machine's other work makes no run shorter.
     let used = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
     let quickest = |manifest: &Manifest| {
         let time = |_| {

@@ -20,7 +20,7 @@ pub(super) const REFUSED: &str = "refused_leaves_nothing";
 pub(super) const MISUSED: &str = "a_key_names_one_call";
 pub(super) const CROSSED: &str = "answers_belong_to_their_questions";
 
-/// Every call that anybody was ever told of is in the ledger.
+/// Every call of which a client was told is in the ledger.
 pub(super) fn accepted_is_known(case: &Case<'_>) -> Vec<Breach> {
     let told = case.told.iter().filter_map(|told| Some((told.call?, told)));
     let lost = told.filter(|(call, _)| !case.calls.contains_key(call));
@@ -35,7 +35,7 @@ pub(super) fn accepted_is_known(case: &Case<'_>) -> Vec<Breach> {
     lost.map(said).collect()
 }
 
-/// Every call of the ledger was submitted by somebody, under that tool; or it is a probe.
+/// Every call of the ledger was submitted by a client, under that tool; or it is a probe.
 pub(super) fn known_was_asked(case: &Case<'_>) -> Vec<Breach> {
     let of_clients = case.calls.values().filter(|call| call.probe_of.is_none());
     let invented = of_clients.filter(|call| {

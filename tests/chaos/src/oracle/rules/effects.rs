@@ -1,6 +1,6 @@
 //! What the ledger says happened, and what happened.
 //!
-//! A remote may have the effect after everybody stopped waiting for it, and after somebody has found out that it was not
+//! A remote may have the effect after every worker stopped waiting for it, and after a person has found out that it was not
 //! there (`docs/errors/in_doubt.md`: a "no" is about the moment of the look). That is the only way in which a call that ended
 //! as not applied may have its effect, so here it must be exactly that: settled, by a person or a probe; the tool is one
 //! that lives elsewhere and was told to be late; and the effect came after the settlement and after the attempt's time.
@@ -95,7 +95,7 @@ pub(super) fn state_agrees_with_effect(case: &Case<'_>) -> Vec<Breach> {
     breaches
 }
 
-/// Whether a call had its effect only after it had been settled, in the way that is nobody's fault.
+/// Whether a call had its effect only after it had been settled, in a way that no process could prevent.
 pub(crate) fn came_after_settlement(case: &Case<'_>, call: &Call) -> bool {
     let elsewhere = case
         .tools

@@ -1,12 +1,12 @@
-//! What must be so at the end, whatever was done to the fleet: a function for each promise, none of which asks anybody.
+//! What must hold at the end, whatever was done to the fleet: a pure function for each promise.
 
 use super::{case::Case, verdict::Breach};
 
 mod accepted;
 mod attempts;
 mod effects;
-mod ground;
 mod moves;
+mod processes;
 mod told;
 
 pub(super) use effects::came_after_settlement;
@@ -43,12 +43,12 @@ pub const ALL: &[(&str, Rule)] = &[
     (told::BACK, told::no_answer_goes_back),
     (told::CODES, told::codes_are_expected),
     (effects::MONEY, effects::no_money_is_made_or_lost),
-    (ground::SESSIONS, ground::no_session_is_left),
-    (ground::PROCESSES, ground::no_process_is_left),
-    (ground::LEAVES, ground::nobody_leaves_without_a_reason),
-    (ground::STAYS, ground::everybody_leaves_when_told),
-    (ground::PANICS, ground::nobody_panicked),
-    (ground::SECRETS, ground::logs_keep_secrets),
+    (processes::SESSIONS, processes::no_session_is_left),
+    (processes::PROCESSES, processes::no_process_is_left),
+    (processes::LEAVES, processes::nobody_leaves_without_a_reason),
+    (processes::STAYS, processes::everybody_leaves_when_told),
+    (processes::PANICS, processes::nobody_panicked),
+    (processes::SECRETS, processes::logs_keep_secrets),
 ];
 
 #[cfg(test)]

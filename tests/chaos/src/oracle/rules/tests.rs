@@ -51,14 +51,16 @@ const BROKEN: &[(&str, Break)] = &[
         facts.history.retain(|entry| entry.n != 3)
     }),
     (accepted::ASKED, |facts| call(facts, 3).n = None),
-    (ground::LEAVES, |facts| {
+    (processes::LEAVES, |facts| {
         facts.exits.push(exit(Some(1), true))
     }),
-    (ground::LEAVES, |facts| facts.exits.push(exit(None, false))),
-    (ground::LEAVES, |facts| {
+    (processes::LEAVES, |facts| {
+        facts.exits.push(exit(None, false))
+    }),
+    (processes::LEAVES, |facts| {
         facts.exits.push(exit(Some(69), false))
     }),
-    (ground::STAYS, |facts| {
+    (processes::STAYS, |facts| {
         facts.stayed.push("worker-0".to_owned())
     }),
     (accepted::ONE, |facts| {
@@ -252,25 +254,25 @@ const BROKEN: &[(&str, Break)] = &[
         ended(facts, 3)["error"] = json!({"code": "output_invalid"})
     }),
     (told::CODES, |facts| tell(facts, 3, Op::Get, json!({}))),
-    (ground::SESSIONS, |facts| {
+    (processes::SESSIONS, |facts| {
         facts.sessions.push(session("idle in transaction", 1_500))
     }),
-    (ground::SESSIONS, |facts| {
+    (processes::SESSIONS, |facts| {
         facts.stopped = true;
         facts.sessions.push(session("idle", 20_000));
     }),
-    (ground::PROCESSES, |facts| {
+    (processes::PROCESSES, |facts| {
         facts
             .leftover_processes
             .push("4711 chaos_effects act".to_owned())
     }),
-    (ground::PANICS, |facts| {
+    (processes::PANICS, |facts| {
         facts.logs.push((
             "worker-0".to_owned(),
             "x\nthread 'main' panicked at src/x.rs:1\n".to_owned(),
         ))
     }),
-    (ground::SECRETS, |facts| {
+    (processes::SECRETS, |facts| {
         facts.secret_marker = Some("s3cret".to_owned());
         facts.logs.push((
             "worker-0".to_owned(),
@@ -369,7 +371,7 @@ fn an_effect_after_its_settlement_is_nobodys_fault_and_only_then() {
     let breaks: [Break; 4] = [
         // Before it was settled, there was something to be found.
         |facts| call(facts, 0).finished_at = Some(at(0) + 6_000),
-        // Before the attempt's time was over, nobody could have been allowed to settle it.
+        // Before the attempt's time was over, no settlement could have been allowed.
         |facts| facts.ledger.attempts[0].timeout_ms = 30_000,
         // What runs on the worker's machine is gone when the worker is fenced.
         |facts| facts.ledger.tools[0].executor = "process".to_owned(),

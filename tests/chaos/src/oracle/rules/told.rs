@@ -1,4 +1,4 @@
-//! What clients are told: the same to everybody, what the ledger says, and in words that were promised.
+//! What clients are told: the same for all of them, as the ledger has it, and in the promised words.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) const AS_IT_IS: &str = "told_as_it_is";
 pub(super) const BACK: &str = "no_answer_goes_back";
 pub(super) const CODES: &str = "codes_are_expected";
 
-/// Whoever is told how a call ended is told the same, but for `replayed`.
+/// All clients that are told how a call ended are told the same, except `replayed`.
 pub(super) fn everybody_is_told_one_end(case: &Case<'_>) -> Vec<Breach> {
     let mut first: BTreeMap<&str, Value> = BTreeMap::new();
     let mut breaches = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn everybody_is_told_one_end(case: &Case<'_>) -> Vec<Breach> {
     breaches
 }
 
-/// Which members differ; their values are nobody's business here.
+/// Which members differ. Their values may be sensitive and are not shown.
 fn differing(one: &Value, other: &Value) -> String {
     let members = one
         .as_object()
@@ -59,7 +59,7 @@ fn differing(one: &Value, other: &Value) -> String {
     differ.join(", ")
 }
 
-/// Whoever is told that a call is over is told what the ledger says; in doubt it was at least once.
+/// A client that is told that a call is over is told what the ledger says; a call that it is told is in doubt was in doubt at some time.
 pub(super) fn told_as_it_is(case: &Case<'_>) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for told in &case.told {
@@ -89,7 +89,7 @@ pub(super) fn told_as_it_is(case: &Case<'_>) -> Vec<Breach> {
     breaches
 }
 
-/// Who asks after somebody was told of the end is told of the end.
+/// A client that asks after another was told of the end is told of the end.
 pub(super) fn no_answer_goes_back(case: &Case<'_>) -> Vec<Breach> {
     let mut asked: BTreeMap<(u32, u64, u64), u64> = BTreeMap::new();
     for entry in case
@@ -202,7 +202,7 @@ impl Refused {
             // Where its misuse came first, the key is another call's.
             Code::IdempotencyKeyReused => self.op == Op::Misuse || self.misused,
             Code::Conflict | Code::WorkerNotFenced => self.op == Op::Settle,
-            // Whoever asks for what nobody made.
+            // A question for a call that does not exist.
             Code::NotFound | Code::InvalidId => {
                 !self.has_call && matches!(self.op, Op::Get | Op::Cancel)
             }

@@ -10,7 +10,7 @@ use super::{Message, words::Envelope};
 /// The subjects of the fleet, under its default prefix.
 const FLEET: &str = "toolfleet.";
 const ACKS: &str = "$JS.ACK.";
-/// Inboxes that are remembered at most. The oldest are forgotten first: nobody waits for an answer there any more.
+/// Inboxes that are remembered at most. The oldest are forgotten first: no request waits there any more.
 const AWAITED_MAX: usize = 65_536;
 
 /// Tells messages apart, and remembers where answers will come.
@@ -78,7 +78,7 @@ fn of_subject(message: &Envelope<'_>) -> Option<(Message, Option<Message>)> {
     })
 }
 
-/// What it is when neither the fleet speaks there nor anybody has been told to answer there: a question to a tool.
+/// A message on a subject that neither the fleet uses nor a request named for its answer: a question to a tool.
 fn of_others(message: &Envelope<'_>) -> (Message, Option<Message>) {
     let servers = message.subject.starts_with('$') || message.subject.starts_with("_INBOX.");
     if message.reply.is_some() && !servers {

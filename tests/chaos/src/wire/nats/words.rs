@@ -19,7 +19,7 @@ pub(super) enum Spoken<'a> {
     Message(Envelope<'a>),
     /// What the server says of itself: a line of so many bytes.
     Info(usize),
-    /// A line of so many bytes that is nobody's message.
+    /// A line of so many bytes that belongs to no message.
     Rest(usize),
     /// Not enough of it is here.
     Unfinished,
@@ -36,7 +36,7 @@ pub(super) struct Envelope<'a> {
     pub(super) subject: &'a str,
     /// Where its answer goes.
     pub(super) reply: Option<&'a str>,
-    /// Whether it is a word of the server's, and nobody's message.
+    /// Whether it is a word of the server's own, and no message.
     pub(super) is_status: bool,
     /// How long it is, from its line to its end.
     pub(super) length: usize,

@@ -118,7 +118,7 @@ impl<'a> Asked<'a> {
         }
         let (length, code) = (first.get_u32(), first.get_u32());
         if [ASKS_TLS, ASKS_GSS].contains(&code) {
-            // What is encrypted nobody can spoil: the wire says no, as a server without it does.
+            // An encrypted connection cannot be spoilt: the wire refuses it, as a server without it does.
             self.buffer.advance(8);
             self.to_client.send(Bytes::from_static(b"N")).await;
         } else {

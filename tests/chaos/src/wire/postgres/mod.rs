@@ -63,7 +63,7 @@ pub enum Fault {
     CutBefore,
     /// It is executed, and the connection breaks before its answer.
     CutAfter,
-    /// It is executed, and from then on nobody behind this wire reaches Postgres for so many milliseconds.
+    /// It is executed, and from then on nothing behind this wire reaches Postgres for so many milliseconds.
     Outage(u32),
     /// It is executed, and the connection breaks in the middle of its answer.
     CutWithin,

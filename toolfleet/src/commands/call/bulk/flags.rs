@@ -1,4 +1,4 @@
-//! What `toolfleet call --bulk` is told beside what a call is.
+//! The flags of `toolfleet call --bulk` beside those of a call.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub(crate) struct BulkFlags {
 }
 
 impl BulkFlags {
-    /// Whether this is what was asked for.
+    /// Whether `--bulk` was given.
     pub(crate) const fn is_asked(&self) -> bool {
         self.bulk.is_some()
     }

@@ -13,16 +13,16 @@ use fleet::{
 use serde::de::{Deserialize, IgnoredAny, MapAccess, Visitor};
 use sha2::{Digest, Sha256};
 
-/// Bytes of one line.
+/// The most bytes of one line.
 const LINE_MAX: usize = 300 * 1024;
-/// Characters of a prefix: what follows it has at most 40 more.
+/// The most characters of a prefix; at most 40 more follow.
 pub(super) const PREFIX_MAX: usize = 200;
 
-/// What a line is good for.
+/// Whether a line can be sent.
 pub(super) enum FileLine {
     /// It can be sent.
     Fit(SendableLine),
-    /// It would spoil the others of its batch, or is too long for any.
+    /// It would spoil the others of its batch, or is too long for any batch.
     Unfit {
         number: u64,
         code: Code,
@@ -34,13 +34,13 @@ pub(super) enum FileLine {
 pub(super) struct SendableLine {
     /// From 1.
     pub(super) number: u64,
-    /// The object, with what it lacked.
+    /// The object, with the members that it lacked.
     pub(super) text: String,
     /// Its own key, or the one that was made for it.
     pub(super) key: Option<String>,
 }
 
-/// Reads them one by one: a line is all that is in memory.
+/// Reads lines one by one: only one is in memory.
 pub(super) struct CallLines<'a> {
     reader: Box<dyn BufRead>,
     tool: Option<&'a ToolName>,
@@ -64,7 +64,7 @@ impl<'a> CallLines<'a> {
         }
     }
 
-    /// How far in the file they are.
+    /// How many bytes of the file were read.
     pub(super) const fn bytes_read(&self) -> u64 {
         self.bytes
     }
@@ -114,7 +114,7 @@ impl<'a> CallLines<'a> {
         Ok(())
     }
 
-    /// What is wrong with it beyond its being an object is for the dispatcher to say.
+    /// Makes a line ready. The dispatcher reports everything that is wrong with it beyond not being an object.
     fn made_ready(&self, line: &[u8]) -> FileLine {
         let number = self.number;
         let Ok(text) = std::str::from_utf8(line) else {
@@ -155,7 +155,7 @@ impl<'a> CallLines<'a> {
         FileLine::Fit(SendableLine { number, text, key })
     }
 
-    /// Of its place and its text, so that two equal lines are two calls and the same line is always the same one.
+    /// From its place and its text: two equal lines are two calls, and the same line is always the same call.
     fn key_of(&self, text: &str) -> String {
         let tool = self.tool.map_or("", ToolName::as_str);
         let digest = Sha256::new()
@@ -167,16 +167,16 @@ impl<'a> CallLines<'a> {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        // The prefix may hold what a string of JSON must not.
+        // The prefix may contain characters that a JSON string must not.
         let prefix = self.prefix.as_str().replace(['"', '\\'], "_");
         format!("{prefix}-{}-{hash}", self.number)
     }
 }
 
-/// What there is to know of an object before it is sent.
+/// What must be known of an object before it is sent.
 #[derive(Default)]
 struct Members {
-    /// The outer `None`: it says nothing of a key; the inner one: it wants none, or its key is no text.
+    /// The outer `None`: the object has no member `key`. The inner one: the key is null, or no text.
     key: Option<Option<String>>,
     has_tool: bool,
 }

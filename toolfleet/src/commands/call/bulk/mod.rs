@@ -1,7 +1,7 @@
-//! `call --bulk`: a file of calls, a line each, in batches; run again it goes on where it was.
+//! `call --bulk`: a file of calls, one per line, in batches. Run again, it continues where it was.
 //!
-//! What makes that safe is the keys and nothing else: a line without one gets one of its place and its text, so that the
-//! same file sent again finds its own calls. Nothing is remembered on this machine.
+//! Only the keys make that safe: a line without a key gets one of its place and its text, so the same file sent again finds its
+//! own calls. Nothing is remembered on this machine.
 
 pub(super) mod flags;
 mod lines;
@@ -45,7 +45,7 @@ use crate::commands::{
     usage::UsageError,
 };
 
-/// Calls that are waited for at a time.
+/// How many calls are waited for at a time.
 const WAITING_MAX: usize = 64;
 
 /// Sends the file.
@@ -155,7 +155,7 @@ impl Sending<'_> {
         self.flush()
     }
 
-    /// Sends one batch until every line of it has its answer.
+    /// Sends one batch until every line of it has an answer.
     async fn batch(&mut self, batch: Vec<SendableLine>) -> anyhow::Result<()> {
         let (mut told, mut calls) = (Vec::new(), Vec::new());
         for SendableLine { number, text, key } in batch {
@@ -182,7 +182,7 @@ impl Sending<'_> {
         self.flush()
     }
 
-    /// A line about a line.
+    /// Prints the answer to a line.
     fn tell(&mut self, number: u64, key: Option<&str>, envelope: &str) -> anyhow::Result<()> {
         let head = Head::of(envelope.as_bytes()).context("read the answer")?;
         if let (Some(accepted), Some(call)) = (&mut self.accepted, head.call_id) {
@@ -204,7 +204,7 @@ impl Sending<'_> {
         flushed.context("write what was answered")
     }
 
-    /// Waits until every accepted call is over or in doubt, or the time is.
+    /// Waits until every accepted call is over or in doubt, or the time is over.
     async fn wait(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         let calls = self.accepted.take().unwrap_or_default();
@@ -215,7 +215,7 @@ impl Sending<'_> {
             .map(async |call| client.wait(tenant, call, until).await);
         let mut waiting = stream::iter(waiting).buffer_unordered(WAITING_MAX);
         while let Some(waited) = waiting.next().await {
-            // Of one that cannot be asked about it is not known either that it is over.
+            // A call that cannot be read is not known to be over either.
             let state = waited.ok().flatten().map(|head| head.state);
             self.summary.ended(state);
             self.progress.ended(&self.summary);
@@ -223,7 +223,7 @@ impl Sending<'_> {
     }
 }
 
-/// Why a batch of these lines cannot go on.
+/// Why a batch of these lines cannot continue.
 fn stopped(problem: BatchError, lines: &[(u64, Option<String>)]) -> anyhow::Error {
     match problem {
         BatchError::Ask(problem) => unanswered(

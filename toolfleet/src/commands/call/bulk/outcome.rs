@@ -1,4 +1,4 @@
-//! What is said of a line that has no answer of a dispatcher.
+//! The output for a line that has no answer of a dispatcher.
 
 use fleet::{
     call::{EffectKnown, Language},
@@ -12,7 +12,7 @@ pub(super) fn unfit(code: Code, what: &str) -> String {
     text(&Envelope::refused("", error))
 }
 
-/// What is said of a line without a key whose batch was not answered.
+/// The output for a line without a key whose batch was not answered.
 pub(super) fn unanswered() -> String {
     text(&Envelope {
         effect: EffectKnown::Unknown,

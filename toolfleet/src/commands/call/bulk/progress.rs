@@ -1,4 +1,4 @@
-//! How far it is, on standard error: a bar on a terminal, else a line now and then; nothing for programs.
+//! Progress on standard error: a bar on a terminal, else a line every few seconds; nothing for programs.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::summary::BulkSummary;
 use crate::commands::output;
 
-/// Between two lines where there is no terminal.
+/// The pause between two lines where there is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
 pub(super) struct BulkProgress(Shown);
@@ -19,7 +19,7 @@ enum Shown {
 }
 
 impl BulkProgress {
-    /// For a file of so many bytes, where that is known.
+    /// For a file of this size, where that is known.
     pub(super) fn new(bytes: Option<u64>, for_a_program: bool, on_a_terminal: bool) -> Self {
         Self(match (for_a_program, on_a_terminal) {
             (true, _) => Shown::Nothing,
@@ -32,7 +32,7 @@ impl BulkProgress {
         })
     }
 
-    /// So many bytes of the file were read.
+    /// Adds bytes of the file that were read.
     pub(super) fn read(&self, bytes: u64) {
         if let Shown::Bar(bar) = &self.0 {
             bar.set_position(bytes);
@@ -44,7 +44,7 @@ impl BulkProgress {
         self.say(&summary.to_string());
     }
 
-    /// Everything was sent; now they are waited for.
+    /// Everything was sent; now the calls are waited for.
     pub(super) fn waits_for(&mut self, calls: usize) {
         if let Shown::Bar(bar) = &self.0 {
             bar.set_style(style(WAITING));
@@ -69,7 +69,7 @@ impl BulkProgress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn end(&self) {
         if let Shown::Bar(bar) = &self.0 {
             bar.finish_and_clear();

@@ -1,11 +1,11 @@
-//! What a file of calls comes to in all.
+//! The results of a file of calls, in numbers.
 
 use std::{collections::BTreeMap, fmt};
 
 use fleet_client::Head;
 use serde::Serialize;
 
-/// Everything in numbers.
+/// The numbers.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct BulkSummary {
     pub(super) lines: u64,
@@ -17,7 +17,7 @@ pub(super) struct BulkSummary {
     ended: BTreeMap<String, u64>,
 }
 
-/// For a call that is not over when the time is.
+/// For a call that is not over when the wait is.
 const NOT_OVER: &str = "not_over";
 
 impl BulkSummary {
@@ -45,7 +45,7 @@ impl BulkSummary {
         self.ended.values().sum()
     }
 
-    /// Nothing was refused, and what was waited for succeeded.
+    /// Nothing was refused, and every call that was waited for succeeded.
     pub(super) fn is_good(&self) -> bool {
         self.refused == 0 && self.ended.keys().all(|state| state == "succeeded")
     }

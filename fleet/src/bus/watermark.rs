@@ -1,10 +1,10 @@
-//! Where the ledger was last seen, and which ledger it is, kept outside Postgres.
+//! The watermark in NATS: where the ledger was last, and which ledger it is, kept outside Postgres.
 //!
-//! A process that starts after a failover remembers it from here, and one of another ledger finds whose the prefix is
-//! ([`super::prefix`]).
+//! A process that starts after a failover compares the ledger with it. A process of another ledger learns from it which ledger
+//! has the prefix ([`super::prefix`]).
 //!
-//! One message in a small stream of its own, replaced every second. Losing it loses only that memory: processes that run
-//! still have theirs, and a promotion is seen from the ledger's own row.
+//! One message in a small stream of its own, replaced every second. If it is lost, running processes still remember theirs, and
+//! the ledger's own row still shows a promotion.
 
 use async_nats::jetstream::{
     self, ErrorCode,
@@ -18,34 +18,34 @@ use super::{
     connect::Bus,
     refusal::{is_missing, is_taken},
 };
-use crate::{owner::LeftMark, wire::subjects::Subjects};
+use crate::{owner::LeftWatermark, wire::subjects::Subjects};
 
-/// What lies in NATS.
+/// What NATS keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recalled {
-    /// The mark; none in a new fleet.
-    pub left: Option<LeftMark>,
-    /// The place in the stream of the message that lies there; 0: none does.
+    /// The watermark; `None` in a new fleet.
+    pub left: Option<LeftWatermark>,
+    /// The sequence of its message in the stream; 0: there is none.
     pub sequence: u64,
 }
 
-/// What the fleet remembers.
+/// Reads the watermark.
 ///
 /// # Errors
 ///
-/// NATS does not answer, or does not allow it; or what lies there is no mark that this program can read, so that whose the
-/// prefix is cannot be known.
+/// NATS does not answer, or does not allow it; or the message is no watermark that this program can read, and then it is
+/// unknown which ledger has the prefix.
 pub async fn recall(bus: &Bus) -> Result<Recalled, BusError> {
     let doing = "recall where the ledger was last seen";
     let jetstream = jetstream::new(bus.client.clone());
-    let stream = jetstream.get_stream_no_info(bus.subjects.ground_stream());
+    let stream = jetstream.get_stream_no_info(bus.subjects.watermark_stream());
     let stream = stream.await.map_err(|error| bus.failed(doing, error))?;
-    let subject = bus.subjects.ground();
+    let subject = bus.subjects.watermark();
     match stream.get_last_raw_message_by_subject(&subject).await {
         Ok(message) => {
             let left = serde_json::from_slice(&message.payload);
-            let left = left.map_err(|source| BusError::UnreadableMark {
-                stream: bus.subjects.ground_stream(),
+            let left = left.map_err(|source| BusError::UnreadableWatermark {
+                stream: bus.subjects.watermark_stream(),
                 source,
             })?;
             Ok(Recalled {
@@ -69,21 +69,27 @@ fn is_nothing(kind: &LastRawMessageErrorKind) -> bool {
     }
 }
 
-/// Leaves a mark in the place of what was recalled. False: something else lies there by now, and stays.
+/// Replaces the message that was recalled by this watermark. False: there is another message by now, and it stays.
 ///
-/// Cancel-safe: it is left or it is not, and the next look finds out.
+/// Cancel-safe: it is replaced or it is not, and the next look finds out.
 ///
 /// # Errors
 ///
 /// NATS does not answer, does not allow it, or has no stream for it.
-pub(super) async fn replace(bus: &Bus, mark: &LeftMark, sequence: u64) -> Result<bool, BusError> {
-    let doing = "leave the ledger's mark";
-    let payload = serde_json::to_vec(mark).expect("a mark has only string keys");
+pub(super) async fn replace(
+    bus: &Bus,
+    watermark: &LeftWatermark,
+    sequence: u64,
+) -> Result<bool, BusError> {
+    let doing = "leave the ledger's watermark";
+    let payload = serde_json::to_vec(watermark).expect("a watermark has only string keys");
     let message = PublishMessage::build()
         .payload(payload.into())
         .expected_last_subject_sequence(sequence);
     let jetstream = jetstream::new(bus.client.clone());
-    let sent = jetstream.send_publish(bus.subjects.ground(), message).await;
+    let sent = jetstream
+        .send_publish(bus.subjects.watermark(), message)
+        .await;
     let sent = sent.map_err(|error| bus.failed(doing, error))?;
     match sent.await {
         Ok(_left) => Ok(true),
@@ -94,9 +100,9 @@ pub(super) async fn replace(bus: &Bus, mark: &LeftMark, sequence: u64) -> Result
 
 /// Makes the stream that keeps it where it is missing.
 pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
-    let doing = "make the stream that keeps the ledger's mark";
+    let doing = "make the stream that keeps the ledger's watermark";
     let jetstream = jetstream::new(bus.client.clone());
-    match jetstream.get_stream(bus.subjects.ground_stream()).await {
+    match jetstream.get_stream(bus.subjects.watermark_stream()).await {
         Ok(_there) => return Ok(()),
         Err(error) if is_missing(&error) => {}
         Err(error) => return Err(bus.failed(doing, error)),
@@ -111,9 +117,9 @@ pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
 
 fn stream_config(subjects: &Subjects) -> Config {
     Config {
-        name: subjects.ground_stream(),
+        name: subjects.watermark_stream(),
         description: Some("Toolfleet: where the ledger was last seen".to_owned()),
-        subjects: vec![subjects.ground()],
+        subjects: vec![subjects.watermark()],
         retention: RetentionPolicy::Limits,
         storage: StorageType::File,
         max_messages_per_subject: 1,

@@ -1,44 +1,44 @@
-//! The ground that the ledger stands on: what Postgres says of itself, and what of it is not safe.
+//! Is this Postgres fit to write to? What the server says of itself, and what of that is not safe.
 //!
-//! Read by one query, judged by a pure function: a process refuses to start on what `doctor` explains.
+//! Read by one query and judged by a pure function. A process refuses to start for the same reasons that `doctor` explains.
 
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 
 use super::StoreError;
 
-/// What one connection sees of its server.
+/// The settings and the state of a server, as one connection sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ground {
+pub struct ServerFacts {
     /// The version as a number: 150004 is 15.4.
     pub version: i32,
-    /// Whether what is committed reaches the disk at all.
+    /// Whether commits reach the disk.
     pub fsync: String,
     /// Whether a page that a crash tore can be repaired.
     pub full_page_writes: String,
     /// What our own sessions wait for before a commit is answered.
     pub synchronous_commit: String,
-    /// Whether it only follows another server.
+    /// Whether it is a standby.
     pub in_recovery: bool,
     /// Whether a session's transactions are read-only unless it says otherwise.
     pub read_only: bool,
-    /// What our statements see of others.
+    /// The isolation level of our transactions.
     pub isolation: String,
-    /// Whether our triggers fire: on a session of replication they do not.
+    /// Whether our triggers fire: they do not with the role `replica`.
     pub replication_role: String,
     /// Whether a page that cannot be read is taken for an empty one.
     pub zero_damaged_pages: String,
-    /// Whether the server goes on after the disk refused what was written.
+    /// Whether the server goes on after a failed fsync.
     pub data_sync_retry: String,
-    /// How the database keeps text.
+    /// The encoding of the database.
     pub encoding: String,
     /// Whether our role may read and write the ledger; true while there is none.
     pub role_may_write: bool,
 }
 
-/// One thing that is not as it has to be, and what to do about it.
+/// One thing that is wrong, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was found and what it leads to.
+    /// What was found, and its consequence.
     pub what: String,
     /// What to do; empty where `what` says it.
     pub advice: String,
@@ -61,8 +61,8 @@ const VERSION_MIN: i32 = 150_000;
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
-    let doing = "check the ground";
+pub async fn read(connection: &mut PgConnection) -> Result<ServerFacts, StoreError> {
+    let doing = "check the facts";
     let row = sqlx::query(
         "SELECT current_setting('server_version_num')::int AS version, current_setting('fsync') AS fsync, \
                 current_setting('full_page_writes') AS full_page_writes, \
@@ -82,8 +82,8 @@ pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
     .fetch_one(connection)
     .await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let read = |row: PgRow| -> Result<Ground, sqlx::Error> {
-        Ok(Ground {
+    let read = |row: PgRow| -> Result<ServerFacts, sqlx::Error> {
+        Ok(ServerFacts {
             version: row.try_get("version")?,
             fsync: row.try_get("fsync")?,
             full_page_writes: row.try_get("full_page_writes")?,
@@ -101,66 +101,66 @@ pub async fn read(connection: &mut PgConnection) -> Result<Ground, StoreError> {
     read(row).map_err(|error| StoreError::unreadable(doing, error))
 }
 
-/// Everything about it that is not safe. Empty: writes may go there.
-pub fn findings(ground: &Ground) -> Vec<Finding> {
+/// Everything that is not safe. Empty: it is fit to write to.
+pub fn findings(facts: &ServerFacts) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |what: &str, advice: &str| {
         let (what, advice) = (what.to_owned(), advice.to_owned());
         found.push(Finding { what, advice });
     };
-    if ground.version < VERSION_MIN {
-        let version = ground.version / 10_000;
+    if facts.version < VERSION_MIN {
+        let version = facts.version / 10_000;
         let what = format!("the server is PostgreSQL {version}");
         add(&what, "use PostgreSQL 15 or newer");
     }
-    if ground.in_recovery {
+    if facts.in_recovery {
         let advice = "point DATABASE_URL at the primary";
         add("the server is a standby, which takes no writes", advice);
-    } else if ground.read_only {
+    } else if facts.read_only {
         let what = "transactions are read-only, so nothing can be recorded";
         add(
             what,
             "remove default_transaction_read_only for this server, user or database",
         );
     }
-    if ground.fsync != "on" {
+    if facts.fsync != "on" {
         let what = "fsync is off: a crash loses what was committed";
         add(what, "set fsync = on");
     }
-    if ground.full_page_writes != "on" {
+    if facts.full_page_writes != "on" {
         let what = "full_page_writes is off: a crash can tear pages";
         add(what, "set full_page_writes = on");
     }
-    if ground.synchronous_commit == "off" {
+    if facts.synchronous_commit == "off" {
         let what = "synchronous_commit is off: answers would leave before they are durable";
         add(what, "remove what sets it for this user or database");
     }
-    if ground.isolation != "read committed" {
+    if facts.isolation != "read committed" {
         let what = format!(
             "the isolation level is {}: statements that look again would not see what others have done",
-            ground.isolation
+            facts.isolation
         );
         let advice = "remove default_transaction_isolation for this user or database";
         add(&what, advice);
     }
-    if ground.replication_role != "origin" {
+    if facts.replication_role != "origin" {
         let what = "session_replication_role is not origin: the ledger's own checks do not run";
         add(what, "remove what sets it for this user or database");
     }
-    if ground.zero_damaged_pages != "off" {
+    if facts.zero_damaged_pages != "off" {
         let what = "zero_damaged_pages is on: a damaged page would silently lose calls";
         add(what, "set zero_damaged_pages = off");
     }
-    if ground.data_sync_retry != "off" {
+    if facts.data_sync_retry != "off" {
         let what =
             "data_sync_retry is on: the server goes on after the disk refused what was committed";
         add(what, "set data_sync_retry = off and restart the server");
     }
-    if ground.encoding != "UTF8" {
-        let what = format!("the database keeps text as {}", ground.encoding);
+    if facts.encoding != "UTF8" {
+        let what = format!("the database keeps text as {}", facts.encoding);
         add(&what, "create the database with ENCODING 'UTF8'");
     }
-    if !ground.role_may_write {
+    if !facts.role_may_write {
         let what = "this user may not read and write the ledger";
         let advice = "connect as the user who ran `toolfleet migrate`, or grant this one the same";
         add(what, advice);
@@ -172,8 +172,8 @@ pub fn findings(ground: &Ground) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn safe() -> Ground {
-        Ground {
+    fn safe() -> ServerFacts {
+        ServerFacts {
             version: 150_004,
             fsync: "on".to_owned(),
             full_page_writes: "on".to_owned(),
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn safe_ground_has_no_findings() {
+    fn safe_facts_has_no_findings() {
         assert_eq!(findings(&safe()), []);
         let synchronous_commit = "remote_apply".to_owned();
-        let stricter = Ground {
+        let stricter = ServerFacts {
             synchronous_commit,
             ..safe()
         };
@@ -203,13 +203,13 @@ mod tests {
     #[test]
     fn everything_unsafe_is_found_at_once_with_what_to_do() {
         let off = || "off".to_owned();
-        let found = findings(&Ground {
+        let found = findings(&ServerFacts {
             version: 140_010,
             fsync: off(),
             full_page_writes: off(),
             synchronous_commit: off(),
             in_recovery: true,
-            // A standby is read-only as well; that is said once.
+            // A standby is read-only as well; that is reported once.
             read_only: true,
             isolation: "serializable".to_owned(),
             replication_role: "replica".to_owned(),

@@ -1,25 +1,25 @@
 //! **Did Postgres lose writes?**
 //!
-//! The ledger keeps, in one row, the place where it stands: the cluster's system identifier, its timeline, and a WAL
-//! position that moves forward every second. Every process remembers the last such mark that it has seen committed, and the
-//! dispatchers leave it in NATS for those who start later. A server that has forgotten a committed mark has forgotten calls.
+//! The ledger keeps a watermark in one row: the cluster's system identifier, its timeline, and a WAL position that moves forward
+//! every second. Every process remembers the last watermark that it has seen committed, and the dispatchers publish it to NATS
+//! for processes that start later. A server that lacks a committed watermark lacks calls too.
 //!
 //! ```text
-//!   the row names another cluster        restored from a dump, or a copy with an identifier of its own   other_cluster
-//!   the row names another timeline       a replica or a backup was promoted                              other_timeline
-//!   the row's mark is older than ours    an old copy was started again                                   behind
-//!   the row has no mark                  a new ledger: nothing is remembered, nothing is lost            first
-//!   the row has another ledger's name    not the database that this process works with                   other_ledger
+//!   the row names another cluster         restored from a dump, or a copy with an identifier of its own   other_cluster
+//!   the row names another timeline        a replica or a backup was promoted                              other_timeline
+//!   the row's watermark is older          an old copy was started again                                   behind
+//!   the row has no watermark              a new ledger: nothing is remembered, nothing is lost            first
+//!   the row has another ledger's name     not the database that this process works with                   other_ledger
 //! ```
 //!
-//! A switch to a replica that had everything changes the timeline too. From here nobody can tell it from one that lacked the
-//! last second, and wrongly calling an effect unknown is the smaller harm, so it is treated alike.
+//! A switch to a replica that had everything changes the timeline too. Nothing tells it from a switch to a replica that lacked
+//! the last second, so both count as lost writes: to call an effect unknown by mistake is the smaller harm.
 //!
-//! Marks are ordered by how often lost writes have been dealt with (`quarantines`), then by position: whoever deals with
-//! them sets a number above every one that is remembered, so that nobody does it again.
+//! Watermarks are ordered by the number of quarantines, then by position. A process that quarantines sets the number above every
+//! one that it remembers, so no other process quarantines again.
 //!
-//! What nobody remembers, nobody misses: an old copy that is started again on the same timeline is not recognised if NATS
-//! lost its mark and every process is new.
+//! An old copy that is started again on the same timeline is not recognised if NATS lost its watermark and every process is new:
+//! then nothing remembers a later one.
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
@@ -67,30 +67,30 @@ impl From<WalPosition> for String {
     }
 }
 
-/// A place that the ledger has reached. Also what is kept in NATS: fields may be added, none is renamed.
+/// A position that the ledger has reached. Stored in NATS too: fields may be added, none is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// The ledger; `None` where a program of the release before left it in NATS.
+pub struct Watermark {
+    /// The ledger; `None` where a program of the release before published it to NATS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger_id: Option<LedgerId>,
     /// The cluster, as `initdb` named it.
     pub system_identifier: String,
     /// Raised by every promotion.
     pub timeline: i32,
-    /// How often lost writes have been dealt with.
+    /// How often open calls were put in doubt because writes were lost.
     pub quarantines: i32,
     /// Everything up to here was on the disk.
     pub wal_lsn: WalPosition,
 }
 
-impl Mark {
-    /// Whether it was made after the other one.
+impl Watermark {
+    /// Whether it was taken after the other one.
     pub fn is_after(&self, other: &Self) -> bool {
         (self.quarantines, self.wal_lsn) > (other.quarantines, other.wal_lsn)
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for Watermark {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             ledger_id: _,
@@ -106,7 +106,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// What one connection sees.
+/// What one connection reads: the watermark in the ledger, and where the server is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// The ledger that is there.
@@ -117,9 +117,9 @@ pub struct Seen {
     pub timeline: i32,
     /// How far its WAL has come.
     pub wal_lsn: WalPosition,
-    /// The mark in the ledger; `None` in a new one.
-    pub ledger: Option<Mark>,
-    /// How often lost writes have been dealt with, as the ledger says.
+    /// The watermark in the ledger; `None` in a new one.
+    pub ledger: Option<Watermark>,
+    /// The number of quarantines in the ledger's row.
     pub quarantines: i32,
 }
 
@@ -137,40 +137,40 @@ impl fmt::Display for Seen {
             "the server is at system {system_identifier}, timeline {timeline}, position {wal_lsn}; "
         )?;
         match ledger {
-            Some(mark) => write!(formatter, "the ledger is at {mark}"),
-            None => formatter.write_str("the ledger has no mark"),
+            Some(watermark) => write!(formatter, "the ledger is at {watermark}"),
+            None => formatter.write_str("the ledger has no watermark"),
         }
     }
 }
 
 impl Seen {
     /// The number of the next quarantine: above every one that is known.
-    pub fn next_quarantine(&self, remembered: Option<&Mark>) -> i32 {
-        let remembered = remembered.map_or(0, |mark| mark.quarantines);
+    pub fn next_quarantine(&self, remembered: Option<&Watermark>) -> i32 {
+        let remembered = remembered.map_or(0, |watermark| watermark.quarantines);
         self.quarantines.max(remembered).saturating_add(1)
     }
 }
 
 words! {
-    /// How what is seen stands to what is remembered.
-    Standing {
+    /// What the watermark in the ledger says, compared with the remembered one.
+    Comparison {
         /// Nothing is missing.
         Same = "same",
         /// A new ledger.
         First = "first",
-        /// Writes that were committed are not there.
+        /// Writes that were committed are missing.
         Behind = "behind",
         /// A replica or a backup was promoted.
         OtherTimeline = "other_timeline",
         /// The ledger was moved into another cluster.
         OtherCluster = "other_cluster",
-        /// It is another ledger, of which the memory says nothing.
+        /// It is another ledger, about which the memory says nothing.
         OtherLedger = "other_ledger",
     }
 }
 
-impl Standing {
-    /// Whether calls may have been run of which this ledger knows nothing.
+impl Comparison {
+    /// Whether calls may have run of which this ledger knows nothing.
     pub const fn lost_writes(self) -> bool {
         match self {
             Self::Same | Self::First | Self::OtherLedger => false,
@@ -197,32 +197,34 @@ impl Standing {
     }
 }
 
-/// Compares.
-pub fn judge(remembered: Option<&Mark>, seen: &Seen) -> Standing {
-    let known = remembered.and_then(|mark| mark.ledger_id);
+/// Compares the ledger and its server with the remembered watermark.
+pub fn compare(remembered: Option<&Watermark>, seen: &Seen) -> Comparison {
+    let known = remembered.and_then(|watermark| watermark.ledger_id);
     if known.is_some_and(|known| known != seen.ledger_id) {
-        return Standing::OtherLedger;
+        return Comparison::OtherLedger;
     }
     let Some(ledger) = &seen.ledger else {
-        return Standing::First;
+        return Comparison::First;
     };
     if ledger.system_identifier != seen.system_identifier {
-        return Standing::OtherCluster;
+        return Comparison::OtherCluster;
     }
     if ledger.timeline != seen.timeline {
-        return Standing::OtherTimeline;
+        return Comparison::OtherTimeline;
     }
     if seen.wal_lsn < ledger.wal_lsn {
-        return Standing::Behind;
+        return Comparison::Behind;
     }
     match remembered {
-        Some(mark) if mark.quarantines > ledger.quarantines => Standing::Behind,
-        // Somebody has dealt with whatever happened since.
-        Some(mark) if mark.quarantines < ledger.quarantines => Standing::Same,
-        Some(mark) if mark.system_identifier != ledger.system_identifier => Standing::OtherCluster,
-        Some(mark) if mark.timeline != ledger.timeline => Standing::OtherTimeline,
-        Some(mark) if mark.wal_lsn > ledger.wal_lsn => Standing::Behind,
-        Some(_) | None => Standing::Same,
+        Some(watermark) if watermark.quarantines > ledger.quarantines => Comparison::Behind,
+        // Another process has quarantined since.
+        Some(watermark) if watermark.quarantines < ledger.quarantines => Comparison::Same,
+        Some(watermark) if watermark.system_identifier != ledger.system_identifier => {
+            Comparison::OtherCluster
+        }
+        Some(watermark) if watermark.timeline != ledger.timeline => Comparison::OtherTimeline,
+        Some(watermark) if watermark.wal_lsn > ledger.wal_lsn => Comparison::Behind,
+        Some(_) | None => Comparison::Same,
     }
 }
 
@@ -234,8 +236,8 @@ mod tests {
 
     const LEDGER: LedgerId = LedgerId(Uuid::from_u128(7));
 
-    fn mark(timeline: i32, quarantines: i32, wal_lsn: u64) -> Mark {
-        Mark {
+    fn watermark(timeline: i32, quarantines: i32, wal_lsn: u64) -> Watermark {
+        Watermark {
             ledger_id: Some(LEDGER),
             system_identifier: "7001".to_owned(),
             timeline,
@@ -244,50 +246,53 @@ mod tests {
         }
     }
 
-    /// A server that has written a little since the mark.
-    fn server(mark: &Mark) -> Seen {
+    /// A server that has written a little since the watermark.
+    fn server(watermark: &Watermark) -> Seen {
         Seen {
             ledger_id: LEDGER,
-            system_identifier: mark.system_identifier.clone(),
-            timeline: mark.timeline,
-            wal_lsn: WalPosition(mark.wal_lsn.0 + 10),
-            ledger: Some(mark.clone()),
-            quarantines: mark.quarantines,
+            system_identifier: watermark.system_identifier.clone(),
+            timeline: watermark.timeline,
+            wal_lsn: WalPosition(watermark.wal_lsn.0 + 10),
+            ledger: Some(watermark.clone()),
+            quarantines: watermark.quarantines,
         }
     }
 
     #[test]
     fn the_same_place_or_further_on_is_the_same() {
-        let remembered = mark(1, 0, 100);
-        assert_eq!(judge(None, &server(&remembered)), Standing::Same);
+        let remembered = watermark(1, 0, 100);
+        assert_eq!(compare(None, &server(&remembered)), Comparison::Same);
         assert_eq!(
-            judge(Some(&remembered), &server(&remembered)),
-            Standing::Same
+            compare(Some(&remembered), &server(&remembered)),
+            Comparison::Same
         );
-        let later = server(&mark(1, 0, 900));
-        assert_eq!(judge(Some(&remembered), &later), Standing::Same);
+        let later = server(&watermark(1, 0, 900));
+        assert_eq!(compare(Some(&remembered), &later), Comparison::Same);
     }
 
     #[test]
     fn a_new_ledger_is_adopted_whatever_is_remembered() {
         let new = Seen {
             ledger: None,
-            ..server(&mark(1, 0, 100))
+            ..server(&watermark(1, 0, 100))
         };
-        assert_eq!(judge(None, &new), Standing::First);
-        assert_eq!(judge(Some(&mark(3, 2, 900)), &new), Standing::First);
+        assert_eq!(compare(None, &new), Comparison::First);
+        assert_eq!(
+            compare(Some(&watermark(3, 2, 900)), &new),
+            Comparison::First
+        );
     }
 
     #[test]
     fn a_promotion_is_seen_without_any_memory() {
         let promoted = Seen {
             timeline: 2,
-            ..server(&mark(1, 0, 100))
+            ..server(&watermark(1, 0, 100))
         };
-        assert_eq!(judge(None, &promoted), Standing::OtherTimeline);
+        assert_eq!(compare(None, &promoted), Comparison::OtherTimeline);
         assert_eq!(
-            judge(Some(&mark(1, 0, 100)), &promoted),
-            Standing::OtherTimeline
+            compare(Some(&watermark(1, 0, 100)), &promoted),
+            Comparison::OtherTimeline
         );
     }
 
@@ -295,23 +300,26 @@ mod tests {
     fn a_ledger_in_another_cluster_is_seen_without_any_memory() {
         let moved = Seen {
             system_identifier: "7002".to_owned(),
-            ..server(&mark(1, 0, 100))
+            ..server(&watermark(1, 0, 100))
         };
-        assert_eq!(judge(None, &moved), Standing::OtherCluster);
+        assert_eq!(compare(None, &moved), Comparison::OtherCluster);
     }
 
     #[test]
     fn an_old_copy_is_seen_by_whoever_remembers_more() {
-        let copy = server(&mark(1, 0, 50));
-        assert_eq!(judge(None, &copy), Standing::Same);
-        assert_eq!(judge(Some(&mark(1, 0, 51)), &copy), Standing::Behind);
+        let copy = server(&watermark(1, 0, 50));
+        assert_eq!(compare(None, &copy), Comparison::Same);
+        assert_eq!(
+            compare(Some(&watermark(1, 0, 51)), &copy),
+            Comparison::Behind
+        );
         let written_since = Seen {
             wal_lsn: WalPosition(5_000),
             ..copy
         };
         assert_eq!(
-            judge(Some(&mark(1, 0, 51)), &written_since),
-            Standing::Behind
+            compare(Some(&watermark(1, 0, 51)), &written_since),
+            Comparison::Behind
         );
     }
 
@@ -319,59 +327,59 @@ mod tests {
     fn a_server_behind_its_own_ledger_is_behind() {
         let seen = Seen {
             wal_lsn: WalPosition(99),
-            ..server(&mark(1, 0, 100))
+            ..server(&watermark(1, 0, 100))
         };
-        assert_eq!(judge(None, &seen), Standing::Behind);
+        assert_eq!(compare(None, &seen), Comparison::Behind);
     }
 
     #[test]
     fn what_has_been_dealt_with_is_not_dealt_with_again() {
-        let remembered = mark(1, 0, 900);
-        let copy = server(&mark(1, 0, 50));
-        assert!(judge(Some(&remembered), &copy).lost_writes());
+        let remembered = watermark(1, 0, 900);
+        let copy = server(&watermark(1, 0, 50));
+        assert!(compare(Some(&remembered), &copy).lost_writes());
         let next = copy.next_quarantine(Some(&remembered));
         for timeline in [1, 2] {
-            let dealt_with = mark(timeline, next, 60);
+            let dealt_with = watermark(timeline, next, 60);
             assert!(dealt_with.is_after(&remembered));
             assert_eq!(
-                judge(Some(&remembered), &server(&dealt_with)),
-                Standing::Same
+                compare(Some(&remembered), &server(&dealt_with)),
+                Comparison::Same
             );
-            // And a copy from before is recognised by whoever has seen it.
-            assert_eq!(judge(Some(&dealt_with), &copy), Standing::Behind);
+            // And a process that has seen the quarantine recognises a copy from before.
+            assert_eq!(compare(Some(&dealt_with), &copy), Comparison::Behind);
         }
     }
 
     #[test]
     fn a_timeline_that_was_promoted_twice_under_one_number_is_told_apart() {
-        let (first, second) = (mark(2, 1, 900), mark(2, 1, 800));
-        assert_eq!(judge(Some(&first), &server(&second)), Standing::Behind);
+        let (first, second) = (watermark(2, 1, 900), watermark(2, 1, 800));
+        assert_eq!(compare(Some(&first), &server(&second)), Comparison::Behind);
         assert_eq!(server(&second).next_quarantine(Some(&first)), 2);
     }
 
     #[test]
     fn what_another_ledger_left_is_never_taken_for_a_loss() {
-        let foreign = Mark {
+        let foreign = Watermark {
             ledger_id: Some(LedgerId(Uuid::from_u128(8))),
             system_identifier: "7002".to_owned(),
-            ..mark(3, 2, 900)
+            ..watermark(3, 2, 900)
         };
-        let own = server(&mark(1, 0, 100));
+        let own = server(&watermark(1, 0, 100));
         let new = Seen {
             ledger: None,
             ..own.clone()
         };
         for seen in [own.clone(), new] {
-            let standing = judge(Some(&foreign), &seen);
-            assert_eq!(standing, Standing::OtherLedger);
+            let standing = compare(Some(&foreign), &seen);
+            assert_eq!(standing, Comparison::OtherLedger);
             assert!(!standing.lost_writes());
         }
         // Without an identity it is taken for this ledger's.
-        let nameless = Mark {
+        let nameless = Watermark {
             ledger_id: None,
-            ..mark(1, 0, 900)
+            ..watermark(1, 0, 900)
         };
-        assert_eq!(judge(Some(&nameless), &own), Standing::Behind);
+        assert_eq!(compare(Some(&nameless), &own), Comparison::Behind);
     }
 
     #[test]

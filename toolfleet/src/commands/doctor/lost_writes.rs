@@ -1,16 +1,17 @@
-//! Whether Postgres lost writes: where the ledger stands, and what the fleet remembers of it. And whose the prefix is.
+//! Whether Postgres lost writes: the watermark in the ledger against the one that the fleet remembers. And which ledger has the
+//! prefix.
 
 use std::time::Duration;
 
 use fleet::{
-    bus::{connect::Bus, mark},
+    bus::{connect::Bus, watermark::recall},
     explain::Servers,
+    lost_writes::{Comparison, Seen, Watermark, compare},
     owner::{LedgerName, PrefixOwner, owner},
-    standing::{Mark, Seen, Standing, judge},
     store::{
-        StoreError,
+        StoreError, quarantine,
         session::{Postgres, within},
-        standing,
+        watermark,
     },
     telemetry,
 };
@@ -22,10 +23,11 @@ use super::{
 
 /// How long the look may take.
 const LOOK_MAX: Duration = Duration::from_secs(6);
+/// As `docs/doctor.md` lists it.
 const NAME: &str = "ground";
 const SECTION: &str = "docs/operations.md, Postgres lost writes";
 
-/// Looks, and says whose the prefix is where it is another ledger's.
+/// Compares the watermarks. Also returns the ledger that has the prefix, if it is another one.
 pub(super) async fn look(
     postgres: &Postgres,
     bus: Option<&Bus>,
@@ -33,10 +35,10 @@ pub(super) async fn look(
     let (mut checks, mut foreign) = (Vec::new(), None);
     let mut recalled = None;
     if let Some(bus) = bus {
-        match mark::recall(bus).await {
+        match recall(bus).await {
             Ok(found) => recalled = Some((found, bus.subjects.prefix())),
             Err(problem) => {
-                let advice = "Let this user read the stream that keeps the mark ($JS.API.>)";
+                let advice = "Let this user read the stream that keeps the watermark ($JS.API.>)";
                 checks.push(Check::warn(NAME, telemetry::report(&problem), advice));
             }
         }
@@ -54,7 +56,9 @@ pub(super) async fn look(
                 checks.push(prefix::judge(name, &ours, &owner));
                 asked = !matches!(owner, PrefixOwner::Foreign(_));
                 match owner {
-                    PrefixOwner::Unnamed(mark) | PrefixOwner::Ours(mark) => remembered = Some(mark),
+                    PrefixOwner::Unnamed(watermark) | PrefixOwner::Ours(watermark) => {
+                        remembered = Some(watermark)
+                    }
                     PrefixOwner::Free => {}
                     PrefixOwner::Foreign(theirs) => foreign = Some(theirs),
                 }
@@ -63,7 +67,7 @@ pub(super) async fn look(
             checks.extend(memory(&seen, remembered.as_ref(), asked));
             checks.extend(doubts(&seen, quarantined));
         }
-        // The check of the schema says more.
+        // The check of the schema reports it.
         Ok(None) => {}
         Err(problem) => checks.push(Check::error(NAME, problem, &Servers::default())),
     }
@@ -72,30 +76,30 @@ pub(super) async fn look(
 
 async fn see(postgres: &Postgres) -> Result<Option<(Seen, i64)>, StoreError> {
     let mut connection = postgres.connect_to_look().await?;
-    let Some(seen) = standing::look(&mut connection).await? else {
+    let Some(seen) = watermark::look(&mut connection).await? else {
         return Ok(None);
     };
-    let quarantined = standing::quarantined(&mut connection).await?;
+    let quarantined = quarantine::count(&mut connection).await?;
     Ok(Some((seen, quarantined)))
 }
 
-fn place(seen: &Seen, remembered: Option<&Mark>) -> Check {
-    let standing = judge(remembered, seen);
-    match standing {
-        Standing::Same => {
+fn place(seen: &Seen, remembered: Option<&Watermark>) -> Check {
+    let comparison = compare(remembered, seen);
+    match comparison {
+        Comparison::Same => {
             let (timeline, position) = (seen.timeline, seen.wal_lsn);
             let found = format!("timeline {timeline}, position {position}: nothing is missing");
             Check::ok(NAME, found)
         }
-        Standing::First => Check::ok(NAME, "a new ledger, which the first process adopts"),
-        // The mark of another ledger is not held against this one: the check of the prefix says more.
-        Standing::OtherLedger => Check::unfit(NAME, standing.what(), "Look at DATABASE_URL"),
-        Standing::Behind | Standing::OtherTimeline | Standing::OtherCluster => {
+        Comparison::First => Check::ok(NAME, "a new ledger, which the first process adopts"),
+        // Another ledger's watermark says nothing about this one: the check of the prefix reports it.
+        Comparison::OtherLedger => Check::unfit(NAME, comparison.what(), "Look at DATABASE_URL"),
+        Comparison::Behind | Comparison::OtherTimeline | Comparison::OtherCluster => {
             let remembered = remembered.map_or_else(
                 || "NATS remembers nothing".to_owned(),
-                |mark| format!("NATS remembers {mark}"),
+                |watermark| format!("NATS remembers {watermark}"),
             );
-            let found = format!("{}. Now {seen}; {remembered}", standing.what());
+            let found = format!("{}. Now {seen}; {remembered}", comparison.what());
             let advice = format!(
                 "If this is the Postgres you want, start a dispatcher: before anything else it puts in doubt what may have run unseen; see {SECTION}"
             );
@@ -104,11 +108,11 @@ fn place(seen: &Seen, remembered: Option<&Mark>) -> Check {
     }
 }
 
-/// A ledger that was used is remembered in NATS.
-fn memory(seen: &Seen, remembered: Option<&Mark>, asked: bool) -> Option<Check> {
+/// NATS should remember a ledger that was used.
+fn memory(seen: &Seen, remembered: Option<&Watermark>, asked: bool) -> Option<Check> {
     let forgotten = asked && seen.ledger.is_some() && remembered.is_none();
     forgotten.then(|| {
-        let found = "NATS keeps no mark of the ledger: a process that starts later would not notice an old copy";
+        let found = "NATS keeps no watermark of the ledger: a process that starts later would not notice an old copy";
         Check::warn(NAME, found, "A running dispatcher leaves one every second: look at its log")
     })
 }
@@ -138,8 +142,8 @@ mod tests {
 
     use super::{super::check::Status, *};
 
-    fn mark(wal_lsn: &str) -> Mark {
-        Mark {
+    fn watermark(wal_lsn: &str) -> Watermark {
+        Watermark {
             ledger_id: None,
             system_identifier: "7001".to_owned(),
             timeline: 1,
@@ -148,7 +152,7 @@ mod tests {
         }
     }
 
-    fn seen(timeline: i32, ledger: Option<Mark>) -> Seen {
+    fn seen(timeline: i32, ledger: Option<Watermark>) -> Seen {
         Seen {
             ledger_id: LedgerId(Uuid::nil()),
             system_identifier: "7001".to_owned(),
@@ -161,23 +165,32 @@ mod tests {
 
     #[test]
     fn lost_writes_are_told_with_both_places_and_what_to_do() {
-        let promoted = place(&seen(2, Some(mark("0/500"))), Some(&mark("0/700")));
+        let promoted = place(
+            &seen(2, Some(watermark("0/500"))),
+            Some(&watermark("0/700")),
+        );
         assert_eq!(promoted.status, Status::Fail);
         for part in ["promoted", "timeline 2", "timeline 1", "0/500", "0/700"] {
             assert!(promoted.found.contains(part), "{part}: {}", promoted.found);
         }
         assert!(promoted.advice.unwrap().contains("start a dispatcher"));
-        let copy = place(&seen(1, Some(mark("0/500"))), Some(&mark("0/700")));
+        let copy = place(
+            &seen(1, Some(watermark("0/500"))),
+            Some(&watermark("0/700")),
+        );
         assert!(copy.status == Status::Fail && copy.found.contains("old copy"));
     }
 
     #[test]
     fn a_ledger_that_stands_where_it_stood_is_well_and_so_is_a_new_one() {
-        let well = place(&seen(1, Some(mark("0/500"))), Some(&mark("0/500")));
+        let well = place(
+            &seen(1, Some(watermark("0/500"))),
+            Some(&watermark("0/500")),
+        );
         assert_eq!(well.status, Status::Ok);
         assert_eq!(place(&seen(1, None), None).status, Status::Ok);
         assert!(memory(&seen(1, None), None, true).is_none());
-        let forgotten = memory(&seen(1, Some(mark("0/500"))), None, true);
+        let forgotten = memory(&seen(1, Some(watermark("0/500"))), None, true);
         assert_eq!(forgotten.unwrap().status, Status::Warn);
     }
 
