@@ -45,7 +45,7 @@ pub(crate) async fn commit(
     submission: Submission,
     checked: &Checked,
 ) -> Result<Answer, Refusal> {
-    let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
+    let (began, id, manifest) = (Instant::now(), CallId::generate(), &checked.tool.manifest);
     let admission = match admit(door, &submission.tenant, manifest, id).await {
         Ok(admission) => admission,
         Err(refusal) => {
@@ -60,7 +60,7 @@ pub(crate) async fn commit(
         let call = &pending.call;
         // Before the commit, so that no decision is missed.
         let waiting = match pending.submission.headers.prefer {
-            Prefer::Wait(wait) => Some((door.waiters.register(call.call_id), wait)),
+            Prefer::Wait(wait) => Some((door.waiters.register(call.call_id), began + wait)),
             Prefer::RespondAsync => None,
         };
         let accepting = door.accepting.accept(Arc::clone(call));
@@ -99,19 +99,25 @@ async fn committed(
     call: &NewCall,
     permit: Option<Permit>,
     at: AcceptedAt,
-    waiting: Option<(Waiting, Duration)>,
+    waiting: Option<(Waiting, Instant)>,
 ) -> Answer {
     reached(Checkpoint::Committed);
     tell_accepted(&door.events, call, &at);
     let (left, committed) = (call.lasts(at), Instant::now());
     // A caller that waits this long has a timer of its own.
-    if waiting.as_ref().is_none_or(|(_, wait)| left >= *wait) {
+    let waits_longer = |until: Instant| until > committed + left;
+    if !waiting
+        .as_ref()
+        .is_some_and(|(_, until)| waits_longer(*until))
+    {
         door.expiry.remember(call.call_id, left);
     }
     publish(door, call, permit).await;
     reached(Checkpoint::Published);
-    if let Some((mut waiting, wait)) = waiting {
+    if let Some((mut waiting, until)) = waiting {
         let left = left.saturating_sub(committed.elapsed());
+        // Counted from the request: its caller does not wait longer because the ledger was slow.
+        let wait = until.saturating_duration_since(Instant::now());
         if let Some(envelope) = waiting.decided(wait, left, None).await {
             reached(Checkpoint::Decided);
             return Answer::told(envelope, bytes_max(&door.bus), call.language);

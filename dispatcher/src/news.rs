@@ -54,7 +54,7 @@ pub(crate) async fn ring(bus: &Bus, subject: String, body: Bytes) {
 /// Subscribes to what workers tell any dispatcher about a call; subscribed when this returns. `None`: NATS does not answer.
 pub(crate) async fn of_call(bus: &Bus, call: CallId) -> Option<Subscriber> {
     let subject = bus.subjects.done_of_call(call);
-    let heard = bus.client.subscribe(subject).await.ok();
+    let subscribing = timeout(RING_MAX, bus.client.subscribe(subject)).await;
     bus.flush().await;
-    heard
+    subscribing.ok()?.ok()
 }

@@ -11,6 +11,7 @@ use fleet::{
     },
     wire::{code::Code, envelope::Envelope, headers::Prefer, message::Message},
 };
+use tokio::time::Instant;
 
 use crate::{
     answer::{Answer, bytes_max},
@@ -107,10 +108,12 @@ pub(crate) async fn wait_for(
     wait: Duration,
     replayed: bool,
 ) -> Result<Answer, Refusal> {
+    let until = Instant::now() + wait;
     let mut waiting = door.waiters.register(call);
     // Before the row is read. Without the subscription the poll finds the end within a second.
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
+    let wait = until.saturating_duration_since(Instant::now());
     if !row.state().answers_waiters()
         && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await
         && let Ok(envelope) = envelope.decode()

@@ -266,7 +266,32 @@ fn replace_texts(value: &mut serde_json::Value, change: &impl Fn(&str) -> Option
             members
                 .values_mut()
                 .for_each(|member| replace_texts(member, change));
+            if members.keys().any(|name| change(name).is_some()) {
+                *members = std::mem::take(members)
+                    .into_iter()
+                    .map(|(name, member)| (change(&name).unwrap_or(name), member))
+                    .collect();
+            }
         }
         serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn details_hold_no_nul_and_no_secret_in_a_text_or_a_name() {
+        let details = json!({"a\0": ["b\0", {"key-1": "key-1"}], "c": 1});
+        let failure =
+            ToolFailure::new(Code::ToolError, Message::fixed("no", "否")).with_details(details);
+        let hidden = failure.reworded(|text| (text == "key-1").then(|| "[secret]".to_owned()));
+        assert_eq!(
+            hidden.details.unwrap(),
+            json!({"a\u{fffd}": ["b\u{fffd}", {"[secret]": "[secret]"}], "c": 1})
+        );
     }
 }

@@ -22,14 +22,7 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: Can
         let share = slots / queues + usize::from(n < slots % queues);
         let puller = Puller::new(&worker.bus, queue, share);
         let (bus, sender, intake) = (worker.bus.clone(), sender.clone(), intake.clone());
-        pullers.spawn(async move {
-            if let Err(error) = puller.run(&bus, sender, intake).await {
-                tracing::error!(
-                    error = report(&error),
-                    "a queue is not pulled from any more"
-                );
-            }
-        });
+        pullers.spawn(async move { puller.run(&bus, sender, intake).await });
     }
     drop(sender);
     let mut attempts = JoinSet::new();
@@ -40,6 +33,16 @@ pub(crate) async fn run(worker: Arc<WorkerProcess>, config: &Config, intake: Can
                 Some(message) => drop(attempts.spawn(attempt::run(Arc::clone(&worker), message))),
                 None => break,
             },
+            Some(ended) = pullers.join_next(), if !pullers.is_empty() && !intake.is_cancelled() => {
+                let why = match &ended {
+                    Ok(Ok(())) => "its subscription ended".to_owned(),
+                    Ok(Err(error)) => report(error),
+                    Err(error) => error.to_string(),
+                };
+                tracing::error!(why, "a queue is not pulled from any more; this worker finishes what it runs and ends");
+                // A worker that beats and does not pull would look healthy while its queue waits: its supervisor starts another process.
+                intake.cancel();
+            }
             Some(ended) = attempts.join_next(), if !attempts.is_empty() => {
                 if let Err(error) = ended {
                     tracing::error!(%error, "an attempt's task ended abnormally; the sweep decides about its call");

@@ -19,6 +19,7 @@ use fleet::{
     store::{
         PgPool,
         open_counts::{self, Open},
+        session::within,
     },
     telemetry::report,
 };
@@ -29,7 +30,7 @@ use tokio::{
 
 pub(crate) use self::limits::Limits;
 pub use self::limits::{BadQuotas, TenantQuotas};
-use self::tally::{FULL_FOR, Look, Tally};
+use self::tally::{Look, Tally};
 
 /// How often it reads the counts of tenants that have had new calls.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -141,32 +142,35 @@ impl Tenants {
     ) -> Result<Admitted, NoQuota> {
         let looking = known.looking.lock().await;
         // Another request may have looked meanwhile.
-        let mut taken = known.take(call);
-        if !taken && !known.tally().is_full(Instant::now()) {
-            let (look, asked) = {
-                let tally = known.tally();
-                (tally.begin(Instant::now()), tally.asked(ASKED_MAX))
-            };
-            match open_counts::of(&self.pool, tenant, &asked).await {
-                Ok(found) => known.tally().seen(look, &found),
-                // A tenant that seems full is not let in without a look, and requests that wait for this look do not look in
-                // turn.
-                Err(error) => {
-                    tracing::warn!(error = report(&error), "a quota was not looked at");
-                    known.tally().is_full_until(Instant::now() + FULL_FOR);
-                    return Err(NoQuota::Unreadable);
+        if known.take(call) {
+            return Ok(Admitted(Some((Arc::clone(&known), call))));
+        }
+        if let Some(why) = known.tally().is_shut(Instant::now()) {
+            return Err(why);
+        }
+        let (look, asked) = {
+            let tally = known.tally();
+            (tally.begin(Instant::now()), tally.asked(ASKED_MAX))
+        };
+        let doing = "count the open calls of a tenant";
+        let counting = open_counts::of(&self.pool, tenant, &asked);
+        let why = match within(doing, LOOK_MAX, counting).await {
+            Ok(found) => {
+                known.tally().seen(look, &found);
+                if known.take(call) {
+                    return Ok(Admitted(Some((Arc::clone(&known), call))));
                 }
+                NoQuota::Full(known.quota)
             }
-            taken = known.take(call);
-            if !taken {
-                known.tally().is_full_until(Instant::now() + FULL_FOR);
+            // A tenant that seems full is not let in without a count.
+            Err(error) => {
+                tracing::warn!(error = report(&error), "a quota was not looked at");
+                NoQuota::Unreadable
             }
-        }
+        };
+        known.tally().shut(why, Instant::now());
         drop(looking);
-        if taken {
-            return Ok(Admitted(Some((known, call))));
-        }
-        Err(NoQuota::Full(known.quota))
+        Err(why)
     }
 
     async fn look(&self) {

@@ -8,8 +8,10 @@ use std::{collections::HashSet, time::Duration};
 use fleet::{ids::CallId, store::open_counts::Open};
 use tokio::time::Instant;
 
-/// How long a tenant that was full at a look is not looked at again.
-pub(super) const FULL_FOR: Duration = Duration::from_millis(50);
+use super::NoQuota;
+
+/// How long a tenant that got no room by a look is not looked at again.
+pub(super) const SHUT_FOR: Duration = Duration::from_millis(50);
 /// When a call comes, a count that is older than this is read again soon.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(1);
 
@@ -25,7 +27,8 @@ pub(super) struct Tally {
     /// Calls that were let through and of which nothing is known yet.
     on_the_way: HashSet<CallId>,
     looked: Option<Instant>,
-    full_until: Option<Instant>,
+    /// Why the last look gave no room, and until when no request looks again.
+    shut: Option<(NoQuota, Instant)>,
 }
 
 /// The beginning of a look at the ledger.
@@ -87,14 +90,15 @@ impl Tally {
         }
     }
 
-    /// A look has just found no room.
-    pub(super) fn is_full_until(&mut self, until: Instant) {
-        self.full_until = Some(until);
+    /// A look has just given no room: what comes soon after it is told the same.
+    pub(super) fn shut(&mut self, why: NoQuota, now: Instant) {
+        self.shut = Some((why, now + SHUT_FOR));
     }
 
-    /// Whether a look would come too soon after one that found no place.
-    pub(super) fn is_full(&self, now: Instant) -> bool {
-        self.full_until.is_some_and(|until| now < until)
+    /// Why there is no room, where a look would come too soon after one that gave none.
+    pub(super) fn is_shut(&self, now: Instant) -> Option<NoQuota> {
+        let (why, until) = self.shut?;
+        (now < until).then_some(why)
     }
 
     /// Whether something was added since the last look.
@@ -208,5 +212,17 @@ mod tests {
         tally.seen(look, &found(-3, &[]));
         assert!(tally.take(CallId::generate(), 1));
         assert!(!tally.take(CallId::generate(), 1));
+    }
+
+    #[test]
+    fn what_comes_soon_after_a_look_is_told_what_the_look_said() {
+        let mut tally = Tally::default();
+        let now = Instant::now();
+        assert_eq!(tally.is_shut(now), None);
+        for why in [NoQuota::Unreadable, NoQuota::Full(5)] {
+            tally.shut(why, now);
+            assert_eq!(tally.is_shut(now), Some(why));
+            assert_eq!(tally.is_shut(now + SHUT_FOR), None);
+        }
     }
 }
