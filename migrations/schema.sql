@@ -340,8 +340,7 @@ CREATE TABLE toolfleet.finished_calls (
     probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
-    details json,
-    CONSTRAINT finished_calls_legal_move CHECK (((from_state <= 'in_doubt'::toolfleet.call_state) AND (state >= 'succeeded'::toolfleet.call_state) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state <= 'failed'::toolfleet.call_state))))
+    details json
 )
 PARTITION BY RANGE (call_id);
 
@@ -1297,8 +1296,7 @@ CREATE TABLE toolfleet.finished_calls_default (
     probe_of uuid,
     actor text NOT NULL,
     reason text NOT NULL,
-    details json,
-    CONSTRAINT finished_calls_legal_move CHECK (((from_state <= 'in_doubt'::toolfleet.call_state) AND (state >= 'succeeded'::toolfleet.call_state) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state <= 'failed'::toolfleet.call_state))))
+    details json
 );
 
 CREATE TABLE toolfleet.fleet (
@@ -1461,6 +1459,8 @@ ALTER TABLE ONLY toolfleet.finished_calls
     ADD CONSTRAINT finished_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.finished_calls_default
     ADD CONSTRAINT finished_calls_default_pkey PRIMARY KEY (call_id);
+ALTER TABLE toolfleet.finished_calls
+    ADD CONSTRAINT finished_calls_legal_move CHECK (((from_state = ANY ('{queued,running,in_doubt}'::toolfleet.call_state[])) AND (state = ANY ('{succeeded,failed,cancelled,expired}'::toolfleet.call_state[])) AND ((from_state <> 'in_doubt'::toolfleet.call_state) OR (state = ANY ('{succeeded,failed}'::toolfleet.call_state[]))))) NOT VALID;
 ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.idempotency_keys
@@ -1522,4 +1522,4 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
-CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state >= 'in_doubt'::toolfleet.call_state) OR (new.state > 'in_doubt'::toolfleet.call_state)))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[]))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();

@@ -65,7 +65,7 @@ impl Submission {
         body: &[u8],
     ) -> Result<Self, Refusal> {
         let args = arguments::parse(body, &Limits::DEFAULT).map_err(|error| {
-            let refused = Refusal::new(error.code, error.message);
+            let refused = Refusal::new(error.code.into(), error.message);
             if error.path.is_empty() {
                 refused
             } else {

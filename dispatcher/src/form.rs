@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 
 /// Parses one JSON object within these limits.
 pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
-    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code, error.message))
+    arguments::parse(body, limits).map_err(|error| Refusal::new(error.code.into(), error.message))
 }
 
 /// Reads this value as a request; `form` says how it should look.

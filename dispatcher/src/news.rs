@@ -20,9 +20,6 @@ use crate::{
 
 /// Waiters read larger answers from the row.
 const TELL_MAX: usize = 512 * 1024;
-/// How long publishing may take. While its connection is down, the client queues a bounded number of messages and then blocks
-/// for ever.
-const RING_MAX: Duration = Duration::from_secs(1);
 
 /// Tells the dispatcher that accepted a call, and every dispatcher that listens for it, that the call is decided.
 pub(crate) async fn tell_waiters(
@@ -51,18 +48,20 @@ pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     }
 }
 
-/// Publishes something that is also in the ledger. Gives up after a second.
+/// Publishes something that is also in the ledger.
 pub(crate) async fn ring(bus: &Bus, subject: String, body: Bytes) {
-    let ringing = bus.client.publish(subject, body);
-    if !matches!(timeout(RING_MAX, ringing).await, Ok(Ok(()))) {
-        tracing::debug!("a bell was not rung; what it says is found in the ledger");
-    }
+    let lost = "a bell was not rung; what it says is found in the ledger";
+    bus.tell(subject, body, lost).await;
 }
+
+/// How long the subscription may take.
+const SUBSCRIBE_MAX: Duration = Duration::from_secs(1);
 
 /// Subscribes to what workers tell any dispatcher about a call; subscribed when this returns. `None`: NATS does not answer.
 pub(crate) async fn of_call(bus: &Bus, call: CallId) -> Option<Subscriber> {
     let subject = bus.subjects.done_of_call(call);
-    let subscribing = timeout(RING_MAX, bus.client.subscribe(subject)).await;
+    // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
+    let subscribing = timeout(SUBSCRIBE_MAX, bus.client.subscribe(subject)).await;
     bus.flush().await;
     subscribing.ok()?.ok()
 }

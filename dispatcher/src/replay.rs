@@ -114,8 +114,8 @@ pub(crate) async fn wait_for(
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
     let wait = until.saturating_duration_since(Instant::now());
-    if !row.state.answers_waiters()
-        && let Some(envelope) = waiting.decided(wait, row.left, elsewhere).await
+    if !row.state().answers_waiters()
+        && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await
         && let Ok(envelope) = envelope.decode()
     {
         let envelope = Envelope {

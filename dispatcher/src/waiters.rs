@@ -20,10 +20,7 @@ use fleet::{
     wire::{envelope::EncodedEnvelope, subjects::Subjects, words},
 };
 use futures_util::StreamExt;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::expiry::Expiry;
@@ -192,15 +189,9 @@ impl Waiters {
 /// Publishes an envelope under its own subject, where waiters at other dispatchers hear it.
 async fn hand_on(bus: &Bus, envelope: EncodedEnvelope) {
     let subject = bus.subjects.done_elsewhere(envelope.call());
-    // A connection that is down takes a bounded number of messages and then blocks for ever.
-    let saying = bus.client.publish(subject, envelope.into_bytes());
-    if !matches!(timeout(SAY_MAX, saying).await, Ok(Ok(()))) {
-        tracing::debug!("a word was not handed on; who waits for it finds out by itself");
-    }
+    let lost = "a word was not handed on; who waits for it finds out by itself";
+    bus.tell(subject, envelope.into_bytes(), lost).await;
 }
-
-/// How long that may take.
-const SAY_MAX: Duration = Duration::from_secs(2);
 
 /// One waiting caller. Dropping it ends the wait.
 #[derive(Debug)]

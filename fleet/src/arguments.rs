@@ -1,56 +1,15 @@
 //! The crate `arguments` as the fleet uses it: refusals of its parser get a [`Code`] of the wire.
 
-use serde_json::Value;
-
+use ::arguments::ParseCode;
 pub use ::arguments::{
     Coercing, Coercion, Fitted, Level, Limits, Rule, Schema, SchemaProblem, Violation, Violations,
+    parse, parse_any,
 };
 pub(crate) use ::arguments::{
     Inner, WRAPPERS, inner, keywords, nearest, pointer_segment, shorten, unfit_defaults,
 };
-use ::arguments::{ParseCode, ParseError as Refused};
 
-use crate::wire::{code::Code, message::Message};
-
-/// Why a body was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct ParseError {
-    /// The stable code.
-    pub code: Code,
-    /// JSON pointer to the value that is wrong; empty for the whole body. At most 512 bytes.
-    pub path: String,
-    /// One sentence: what is wrong and what to send instead. It quotes at most one character of the body.
-    pub message: Message,
-}
-
-/// Reads the arguments of a call: one JSON object and nothing else.
-///
-/// # Errors
-///
-/// The first error, with its place; `invalid_arguments` when the body is JSON but not an object.
-pub fn parse(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
-    ::arguments::parse(body, limits).map_err(ParseError::from)
-}
-
-/// Reads one JSON value of any kind, for headers, answers and bodies that are not arguments.
-///
-/// # Errors
-///
-/// The first error, with its place.
-pub fn parse_any(body: &[u8], limits: &Limits) -> Result<Value, ParseError> {
-    ::arguments::parse_any(body, limits).map_err(ParseError::from)
-}
-
-impl From<Refused> for ParseError {
-    fn from(refused: Refused) -> Self {
-        Self {
-            code: refused.code.into(),
-            path: refused.path,
-            message: refused.message,
-        }
-    }
-}
+use crate::wire::code::Code;
 
 impl From<ParseCode> for Code {
     fn from(code: ParseCode) -> Self {

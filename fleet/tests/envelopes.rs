@@ -383,8 +383,7 @@ fn refused_of_call(code: Code, english: &str, chinese: &str, language: Language)
 /// A body that the parser refuses.
 fn unread(body: &str, language: Language) -> Envelope {
     let error = arguments::parse(body.as_bytes(), &Limits::DEFAULT).unwrap_err();
-    let failure = ToolFailure::new(error.code, error.message);
-    let refused = ErrorBody::refused(error.code, &failure.message, language);
+    let refused = ErrorBody::refused(error.code.into(), &error.message, language);
     let path = Some(error.path).filter(|path| !path.is_empty());
     Envelope::refused("get_weather", ErrorBody { path, ..refused })
 }

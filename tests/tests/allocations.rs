@@ -102,7 +102,7 @@ async fn a_statement_that_copies_its_rows_exceeds_its_limit() {
 /// What each statement allocates, on a connection that has run it before.
 async fn statements(database: &Database, worker: WorkerId, counter: &Counter) -> [Count; 3] {
     let mut connection = database.postgres.connect().await.unwrap();
-    let (claim, complete) = (Claim::new(worker), Complete::default());
+    let (claim, complete) = (Claim::new(worker), Complete);
     let mut least: Option<[Count; 3]> = None;
     for time in 0..=ROUNDS_MAX {
         let calls = new_calls();

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use fleet::{
-    call::State,
     ids::{AttemptId, CallId},
     registry::Tool,
     store::{
         StoreError,
         claim::{ClaimRow, Claimed},
         limited::Limited,
-        read,
+        read::{self, CallState},
     },
     telemetry::{metrics, report},
 };
@@ -131,10 +130,15 @@ fn is_limited(worker: &WorkerProcess, tool: &Tool) -> bool {
 /// Why a claim took nothing: the row says it.
 async fn why_not(worker: &WorkerProcess, call: CallId) -> Skip {
     match read::find(&worker.pool, call).await {
-        Ok(Some(row)) if row.state != State::Queued => Skip::NotQueued(row.state),
-        Ok(Some(row)) if row.overdue => Skip::Overdue,
-        Ok(Some(row)) if row.held => Skip::Held,
-        Ok(Some(_)) => Skip::NotYet,
+        Ok(Some(row)) => match row.state {
+            CallState::Queued { left, .. } if left.is_zero() => Skip::Overdue,
+            CallState::Queued { held: true, .. } => Skip::Held,
+            CallState::Queued { .. } => Skip::NotYet,
+            CallState::Running { .. }
+            | CallState::InDoubt(_)
+            | CallState::AwaitingClient
+            | CallState::Ended(_) => Skip::NotQueued(row.state()),
+        },
         Ok(None) => Skip::Gone,
         Err(_silent) => Skip::StoreSilent,
     }

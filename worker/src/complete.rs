@@ -12,7 +12,7 @@ use fleet::{
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
-        read::{self, CallRow},
+        read::{self, CallRow, CallState},
     },
     telemetry::{
         metrics, report,
@@ -66,7 +66,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             tracing::debug!("this attempt had ended the call already");
             // The executor did not know that its COMMIT, which was not answered, had succeeded.
             let committed =
-                executed.claimed.effect == Effect::Transaction && row.state == State::Succeeded;
+                executed.claimed.effect == Effect::Transaction && row.state() == State::Succeeded;
             metrics().ended(
                 name,
                 if committed {
@@ -128,26 +128,23 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
             return Ok(Recorded::Moved(Box::new((moved, ending))));
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
-        ending = match place(row.as_ref(), executed.attempt_id, &worker.actor(), known) {
+        ending = match place(row, executed.attempt_id, &worker.actor(), known) {
             // The row was locked, or a cancellation came, or lost writes made earlier attempts unknown.
             Place::Running(known) => concluded(&known),
-            Place::InDoubt { quarantined }
-                if row.as_ref().is_none_or(|row| !row.applied_late)
-                    || execution.word() == OutcomeWord::Applied =>
-            {
-                // After lost writes this attempt may not be the only one: then only success is proof.
-                let proves = !quarantined || execution.word() == OutcomeWord::Applied;
+            Place::InDoubt {
+                quarantined,
+                applied_late,
+            } => {
+                // After lost writes this attempt may not be the only one, and another one may have reported its effect: then
+                // only success is proof.
+                let proves =
+                    !quarantined && !applied_late || execution.word() == OutcomeWord::Applied;
                 match settling(&ending, execution, &known) {
                     Some(settling) if proves => settling,
                     Some(_) | None => return Ok(Recorded::Late),
                 }
             }
-            // An earlier attempt has reported its effect; only a person or a probe decides between the two.
-            Place::InDoubt { .. } => return Ok(Recorded::Late),
-            Place::Ended => {
-                let row = row.expect("what has a place has a row");
-                return Ok(Recorded::Before(Box::new(row)));
-            }
+            Place::Ended(row) => return Ok(Recorded::Before(row)),
             Place::Elsewhere => return Ok(Recorded::Late),
         };
         if patience.is_zero() {
@@ -161,44 +158,46 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
 }
 
 /// Where a call stands, read by an attempt whose ending moved nothing.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Place {
     /// It runs under this attempt; this is known of it now.
     Running(Known),
     /// It is in doubt because of this attempt, which may still prove something.
-    InDoubt { quarantined: bool },
+    InDoubt {
+        quarantined: bool,
+        applied_late: bool,
+    },
     /// This attempt has ended it.
-    Ended,
+    Ended(Box<CallRow>),
     /// Another attempt, or another process, has it.
     Elsewhere,
 }
 
-fn place(row: Option<&CallRow>, attempt: AttemptId, actor: &str, known: Known) -> Place {
-    let Some(row) = row.filter(|row| row.attempt_id == Some(attempt)) else {
+fn place(row: Option<CallRow>, attempt: AttemptId, actor: &str, known: Known) -> Place {
+    let Some(row) = row.filter(|row| row.attempt_id() == Some(attempt)) else {
         return Place::Elsewhere;
     };
-    match row.state {
-        State::Running => Place::Running(Known {
-            cancelled: row.cancel_requested,
-            earlier_unknown: row.effect_unknown,
-            applied_late: row.applied_late,
+    match &row.state {
+        CallState::Running {
+            cancel_requested,
+            effect_unknown,
+            applied_late,
+            ..
+        } => Place::Running(Known {
+            cancelled: *cancel_requested,
+            earlier_unknown: *effect_unknown,
+            applied_late: *applied_late,
             ..known
         }),
-        State::InDoubt => Place::InDoubt {
-            quarantined: row.quarantined,
+        CallState::InDoubt(doubtful) => Place::InDoubt {
+            quarantined: doubtful.quarantined,
+            applied_late: doubtful.applied_late,
         },
         // The sweep and operators end calls too; the row still names its last attempt then.
-        State::Succeeded | State::Failed | State::Cancelled | State::Expired
-            if row.ended_by.as_deref() == Some(actor) =>
-        {
-            Place::Ended
+        CallState::Ended(ended) if ended.by == actor => Place::Ended(Box::new(row)),
+        CallState::Ended(_) | CallState::Queued { .. } | CallState::AwaitingClient => {
+            Place::Elsewhere
         }
-        State::Succeeded
-        | State::Failed
-        | State::Cancelled
-        | State::Expired
-        | State::Queued
-        | State::AwaitingClient => Place::Elsewhere,
     }
 }
 
@@ -271,13 +270,7 @@ pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, e
 
 /// Rings the dispatchers, which then release the next call of a tool with a limit.
 async fn make_room(worker: &WorkerProcess) {
-    // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
+    let lost = "that a place is free was not told; a dispatcher finds out by itself";
     let subject = worker.bus.subjects.room();
-    let telling = worker.bus.client.publish(subject, Bytes::new());
-    if !matches!(
-        tokio::time::timeout(Duration::from_secs(2), telling).await,
-        Ok(Ok(()))
-    ) {
-        tracing::debug!("that a place is free was not told; a dispatcher finds out by itself");
-    }
+    worker.bus.tell(subject, Bytes::new(), lost).await;
 }

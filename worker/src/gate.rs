@@ -17,7 +17,7 @@ use fleet::{
     store::{
         StoreError,
         postpone::{self, Postponed},
-        read::{self, CallRow},
+        read::{self, CallRow, CallState},
     },
     telemetry::report,
     wire::{code::Code, message::Message, pointer::Pointer},
@@ -152,8 +152,8 @@ async fn postpone(
 /// The row of a call that is still queued.
 async fn queued(worker: &WorkerProcess, call: CallId) -> Result<CallRow, Skip> {
     match read::find(&worker.pool, call).await {
-        Ok(Some(row)) if row.state == State::Queued => Ok(row),
-        Ok(Some(row)) => Err(Skip::NotQueued(row.state)),
+        Ok(Some(row)) if row.state() == State::Queued => Ok(row),
+        Ok(Some(row)) => Err(Skip::NotQueued(row.state())),
         Ok(None) => Err(Skip::Gone),
         Err(_silent) => Err(Skip::StoreSilent),
     }
@@ -253,12 +253,19 @@ async fn refusing(
     let Err(failure) = prepare(worker, tool, &args) else {
         return Ok(None);
     };
+    let leaves_unknown = matches!(
+        row.state,
+        CallState::Queued {
+            effect_unknown: true,
+            ..
+        }
+    );
     let known = Known {
         effect: manifest.effect,
         language: row.language,
         cancelled: false,
         // Any earlier attempt may have had its effect, perhaps one that the ledger has lost.
-        earlier_unknown: row.attempts > 0 || row.effect_unknown,
+        earlier_unknown: row.attempts > 0 || leaves_unknown,
         applied_late: false,
     };
     let (fact, guard) = (Fact::Refused(&failure), Guard::Queued(row.rev));

@@ -1,6 +1,6 @@
 //! Reply: tells the dispatcher that accepted the call. Replies to one dispatcher that are ready together share a message.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use fleet::{
@@ -19,8 +19,6 @@ const WAITING_MAX: usize = 1_024;
 const TOGETHER_MAX: usize = 256;
 /// The most bytes in one message, unless a single reply has more.
 const BYTES_MAX: usize = 512 * 1024;
-/// How long sending one message may take.
-const SEND_MAX: Duration = Duration::from_secs(2);
 
 /// The reply for one call.
 struct Word {
@@ -120,9 +118,6 @@ async fn say_together(
 }
 
 async fn publish(bus: &Bus, subject: String, body: Bytes) {
-    // While its connection is down, the client queues a bounded number of messages and then blocks for ever.
-    let telling = bus.client.publish(subject, body);
-    if !matches!(tokio::time::timeout(SEND_MAX, telling).await, Ok(Ok(()))) {
-        tracing::debug!("waiters were not told; they find out by themselves");
-    }
+    let lost = "waiters were not told; they find out by themselves";
+    bus.tell(subject, body, lost).await;
 }

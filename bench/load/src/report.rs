@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{figures::Counts, floor::FloorRun, processes::Usage, tally::Verdict};
 
 /// All results.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// The servers that were measured.
     pub servers: Servers,
@@ -20,7 +20,7 @@ pub struct Report {
 }
 
 /// The servers that were measured.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Servers {
     /// Settings that decide how durable a commit is, by the server's names.
     pub postgres: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub struct Servers {
 }
 
 /// One workload.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Measured {
     /// Effect and mode.
     pub name: String,
@@ -129,28 +129,11 @@ pub(crate) fn sample(effect: fleet::call::Effect) -> Measured {
         mode: "sync".to_owned(),
         calls: 10_000,
         calls_per_s: 1_000.0,
-        floor_calls_per_s: None,
-        ratio: None,
         p50_ms: Some(1.5),
-        p95_ms: Some(2.5),
         p99_ms: Some(9.0),
-        max_ms: Some(12.0),
-        verdict: Verdict::default(),
-        memory_mib: BTreeMap::from([("worker_1".to_owned(), 35.25)]),
-        cpu_s: BTreeMap::from([("worker_1".to_owned(), 5.0)]),
         seconds: 10.0,
-        accepted_per_s: None,
-        refused: Counts::from([("overloaded".to_owned(), 3)]),
-        failed: Counts::new(),
-        in_flight: Some(512),
-        rate: None,
-        bytes: 60,
-        result_bytes: 0,
-        batch: None,
-        tools: 0,
-        tenants: 1,
-        sizes: BTreeMap::new(),
         curve: CURVE.iter().map(|percent| 1.0 + percent / 10.0).collect(),
+        ..Measured::default()
     }
 }
 
@@ -162,17 +145,8 @@ mod tests {
 
     fn report(workloads: Vec<Measured>) -> Report {
         Report {
-            servers: Servers {
-                postgres: BTreeMap::from([("fsync".to_owned(), "on".to_owned())]),
-                nats: BTreeMap::from([("storage".to_owned(), Value::from("file"))]),
-                dispatchers: Some(1),
-                workers: 1,
-                cpus: 2,
-                dev: true,
-                optimised: true,
-            },
             workloads,
-            floors: Vec::new(),
+            ..Report::default()
         }
     }
 

@@ -215,7 +215,7 @@ impl At {
 
     fn value(self, field: &str, value: &RawValue) -> Result<Value, Refusal> {
         arguments::parse_any(value.get().as_bytes(), &VALUE)
-            .map_err(|error| self.refuse(field, error.code, error.message))
+            .map_err(|error| self.refuse(field, error.code.into(), error.message))
     }
 
     /// The field as a header line; `None` for null, which sets nothing.

@@ -16,7 +16,6 @@ use fleet::{
         walk::{self, WaitingCall, Worth},
         workers,
     },
-    taken_back::TakenBack,
     telemetry::metrics,
 };
 use tokio::{
@@ -311,11 +310,7 @@ fn lost_attempt(lost: &Lost) -> Ending {
         applied_late: false,
     };
     let attempt = LostAttempt {
-        why: match (lost.overdue, lost.leaving) {
-            (true, _) => TakenBack::AttemptOverdue,
-            (false, true) => TakenBack::WorkerLeft,
-            (false, false) => TakenBack::WorkerLost,
-        },
+        why: lost.why,
         before: lost.lost_attempts,
         allowed: lost.allowed,
     };

@@ -12,95 +12,11 @@ use crate::row::Row;
 ///
 /// The views cannot be read.
 pub async fn facts(pool: &PgPool, call: CallId) -> Result<Option<Row<Facts>>, StoreError> {
-    sqlx::query_scalar(
-        "SELECT row_to_json(f)::text FROM (
-             SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
-                    CASE WHEN c.held THEN (
-                         SELECT count(*) FROM (
-                             SELECT FROM toolfleet.calls o
-                             WHERE o.held AND o.line = c.line AND o.tenant = c.tenant
-                               AND o.accepted_at + array_position(ARRAY['high', 'normal', 'low'], o.priority) * interval '30 s'
-                                   < c.accepted_at + array_position(ARRAY['high', 'normal', 'low'], c.priority) * interval '30 s'
-                             LIMIT 10000) ahead) END AS ahead,
-                    CASE WHEN c.held THEN (
-                         SELECT count(DISTINCT tenant) FROM (
-                             SELECT o.tenant FROM toolfleet.calls o
-                             WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
-                             LIMIT 10000) others) END AS others,
-                    c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
-                    EXISTS (SELECT FROM toolfleet.tools t
-                            WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
-                    (SELECT row_to_json(l) FROM (
-                         SELECT t.concurrency AS at_a_time,
-                                (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running
-                         FROM toolfleet.tools t
-                         WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
-                    (SELECT count(*) FROM toolfleet.calls o
-                     WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running') AS queue_running,
-                    (SELECT coalesce(json_agg(w), '[]') FROM (
-                         -- Of its slots a worker has an equal share for each queue; what is over is for the first ones.
-                         SELECT name, running, concurrency / cardinality(queues)
-                                    + (array_position(queues, c.queue) <= concurrency % cardinality(queues))::int AS slots,
-                                extract(epoch FROM now() - beat_at)::float8 AS silent_s
-                         FROM toolfleet.workers WHERE state = 'live' AND c.queue = ANY (queues)
-                         ORDER BY beat_at DESC, worker_id LIMIT 1000) w) AS workers,
-                    (SELECT row_to_json(a) FROM (
-                         SELECT a.number, a.worker, a.started_at,
-                                a.started_at + make_interval(secs => a.timeout_ms / 1000.0) AS until,
-                                w.state AS worker_state,
-                                extract(epoch FROM now() - w.beat_at)::float8 AS worker_silent_s
-                         FROM toolfleet.attempts a LEFT JOIN toolfleet.workers w USING (worker_id)
-                         WHERE a.call_id = $1 AND a.finished_at IS NULL LIMIT 1) a) AS attempt,
-                    (SELECT row_to_json(d) FROM (
-                         SELECT since, why, worker_fenced, quarantined, attempt_until, probes, probe_state,
-                                next_probe_at
-                         FROM toolfleet.in_doubt WHERE call_id = $1) d) AS doubt,
-                    (SELECT row_to_json(e) FROM (
-                         SELECT at, from_state, actor, reason, coalesce(details->>'note', details->>'reason') AS note,
-                                coalesce((details->>'by_time_only')::boolean, false) AS by_time_only
-                         FROM toolfleet.call_events
-                         WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
-                         ORDER BY revision DESC LIMIT 1) e) AS last,
-                    CASE WHEN c.finished_at IS NOT NULL THEN (SELECT row_to_json(e) FROM (
-                         SELECT c.error->>'message' AS message,
-                                -- The tool and the platform each end attempts; of the latter only these are held against a call.
-                                (SELECT count(*) FROM toolfleet.call_events
-                                 WHERE call_id = $1 AND reason IN ('worker_lost', 'attempt_overdue', 'poison')
-                                   AND from_state = 'running') AS lost,
-                                coalesce((SELECT (t.manifest->>'losses')::bigint FROM toolfleet.tools t
-                                          WHERE t.tool = c.tool AND t.version = c.tool_version), $2) AS losses_allowed,
-                                -- Such a worker beat after the call came, and was started before it ended.
-                                (SELECT count(*) FROM toolfleet.workers w
-                                 WHERE c.queue = ANY (w.queues) AND w.started_at <= c.finished_at
-                                   AND w.beat_at >= c.accepted_at - make_interval(secs => $3)
-                                   AND coalesce(w.ended_at >= c.accepted_at, true)) AS workers_meanwhile,
-                                (SELECT e.details FROM toolfleet.call_events e
-                                 WHERE e.call_id = $1 AND e.reason = 'cannot_run' AND e.revision > coalesce(
-                                     (SELECT max(revision) FROM toolfleet.call_events
-                                      WHERE call_id = $1 AND reason = 'claimed'), 0)
-                                 ORDER BY e.revision DESC LIMIT 1) AS lacked,
-                                EXISTS (SELECT FROM toolfleet.call_events
-                                        WHERE call_id = $1 AND reason = 'quarantine') AS quarantined,
-                                (SELECT row_to_json(d) FROM (
-                                     SELECT at, reason FROM toolfleet.call_events
-                                     WHERE call_id = $1 AND to_state = 'in_doubt' AND from_state <> 'in_doubt'
-                                     ORDER BY revision DESC LIMIT 1) d) AS doubt,
-                                (SELECT row_to_json(t) FROM (
-                                     SELECT at, actor, details->>'reason' AS note FROM toolfleet.call_events
-                                     WHERE call_id = $1 AND (reason = 'cancel_requested'
-                                        OR reason = 'cancelled' AND to_state = 'cancelled')
-                                     ORDER BY revision LIMIT 1) t) AS taken_back,
-                                (SELECT row_to_json(a) FROM (
-                                     SELECT number, worker, error->>'code' AS code FROM toolfleet.attempts
-                                     WHERE call_id = $1 AND NOT late ORDER BY number DESC LIMIT 1) a) AS attempt) e)
-                    END AS ended
-             FROM toolfleet.calls c
-             WHERE c.call_id = $1) f",
-    )
-    .bind(call.0)
-    .bind(i64::from(Manifest::LOSSES))
-    .bind(lease::LATE.as_secs_f64())
-    .fetch_optional(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx("read a call", error))
+    sqlx::query_scalar(include_str!("facts.sql"))
+        .bind(call.0)
+        .bind(i64::from(Manifest::LOSSES))
+        .bind(lease::LATE.as_secs_f64())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read a call", error))
 }

@@ -1,6 +1,6 @@
 //! How many messages of a queue the stream holds: those that wait, and those that workers have and have not acknowledged.
 
-use async_nats::jetstream::{self, context::ConsumerInfoErrorKind};
+use async_nats::jetstream::{self, context::ConsumerInfoErrorKind, stream::Stream};
 
 use super::{BusError, connect::Bus};
 use crate::{ids::QueueName, wire::subjects::Subjects};
@@ -32,11 +32,7 @@ impl Backlog {
 /// NATS does not answer, or does not allow it.
 pub async fn look(bus: &Bus, queue: &QueueName) -> Result<Option<Backlog>, BusError> {
     let doing = "look what the stream holds";
-    let jetstream = jetstream::new(bus.client.clone());
-    let stream = jetstream
-        .get_stream_no_info(bus.subjects.jobs_stream())
-        .await
-        .map_err(|error| BusError::unavailable(doing, error))?;
+    let stream = stream(bus, doing).await?;
     match stream.consumer_info(Subjects::jobs_consumer(queue)).await {
         Ok(info) => Ok(Some(Backlog {
             waiting: info.num_pending,
@@ -49,4 +45,13 @@ pub async fn look(bus: &Bus, queue: &QueueName) -> Result<Option<Backlog>, BusEr
             _ => Err(BusError::unavailable(doing, error)),
         },
     }
+}
+
+/// The stream of pointers, without asking for it.
+pub(super) async fn stream(bus: &Bus, doing: &'static str) -> Result<Stream<()>, BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
+    stream
+        .await
+        .map_err(|error| BusError::unavailable(doing, error))
 }

@@ -183,8 +183,18 @@ impl Bus {
         )
     }
 
-    /// Sends what the client still holds, before the process ends. Gives up after two seconds: without a connection it would
-    /// wait for one.
+    /// Publishes something that is also in the ledger. Gives up after two seconds and logs `lost`: while its connection is down,
+    /// the client queues a bounded number of messages and then blocks for ever.
+    pub async fn tell(&self, subject: String, body: Bytes, lost: &'static str) {
+        let telling = self.client.publish(subject, body);
+        let told = tokio::time::timeout(Duration::from_secs(2), telling).await;
+        if !matches!(told, Ok(Ok(()))) {
+            tracing::debug!("{lost}");
+        }
+    }
+
+    /// Sends what the client still holds, before the process ends. Gives up after two seconds: without a connection it
+    /// would wait for one.
     pub async fn flush(&self) {
         let flushing = tokio::time::timeout(Duration::from_secs(2), self.client.flush());
         if !matches!(flushing.await, Ok(Ok(()))) {

@@ -26,8 +26,6 @@ use crate::{
 
 /// The most events that wait to be sent; further ones are dropped.
 const WAITING_MAX: usize = 4_096;
-/// How long sending one may take.
-const SEND_MAX: Duration = Duration::from_secs(1);
 /// How long the stream keeps an event.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// The most bytes that the stream keeps.
@@ -83,10 +81,7 @@ async fn publish(bus: Bus, mut waiting: Receiver<(String, Bytes)>) {
         if !bus.is_connected() {
             continue;
         }
-        let sending = bus.client.publish(subject, body);
-        if !matches!(tokio::time::timeout(SEND_MAX, sending).await, Ok(Ok(()))) {
-            tracing::debug!("an event was not sent");
-        }
+        bus.tell(subject, body, "an event was not sent").await;
     }
 }
 

@@ -18,11 +18,9 @@
 //!
 //! Purging costs time and nothing else: Postgres has every call, and the sweep publishes those that are still queued.
 
-use async_nats::jetstream::{
-    self, context::ConsumerInfoErrorKind, stream::LastRawMessageErrorKind, stream::Stream,
-};
+use async_nats::jetstream::{context::ConsumerInfoErrorKind, stream::LastRawMessageErrorKind};
 
-use super::{BusError, connect::Bus, topology};
+use super::{BusError, backlog::stream, connect::Bus, topology};
 use crate::{ids::QueueName, wire::subjects::Subjects};
 
 /// One look at a queue.
@@ -116,15 +114,6 @@ pub async fn repair(bus: &Bus, queue: &QueueName, repair: Repair) -> Result<u64,
             Ok(0)
         }
     }
-}
-
-/// The stream, without asking for it.
-async fn stream(bus: &Bus, doing: &'static str) -> Result<Stream<()>, BusError> {
-    let jetstream = jetstream::new(bus.client.clone());
-    let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
-    stream
-        .await
-        .map_err(|error| BusError::unavailable(doing, error))
 }
 
 fn is_missing(kind: &ConsumerInfoErrorKind) -> bool {

@@ -16,12 +16,12 @@
 //! The call then gets a new number, and with it a subject that the stream has never seen. That is always safe: Postgres decides
 //! which worker runs a call, and a worker that comes with the old pointer after all finds it outdated.
 
-use async_nats::jetstream::{self, stream::LastRawMessageErrorKind, stream::Stream};
+use async_nats::jetstream::{stream::LastRawMessageErrorKind, stream::Stream};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::{
     BusError,
-    backlog::{self, Backlog},
+    backlog::{self, Backlog, stream},
     connect::Bus,
     publish::Numbered,
 };
@@ -123,15 +123,6 @@ pub async fn clear(bus: &Bus, pointer: &Numbered) -> Result<(), BusError> {
     let purged = stream.purge().filter(pointer.subject(bus)).await;
     purged
         .map(drop)
-        .map_err(|error| BusError::unavailable(doing, error))
-}
-
-/// The stream, without asking for it.
-async fn stream(bus: &Bus, doing: &'static str) -> Result<Stream<()>, BusError> {
-    let jetstream = jetstream::new(bus.client.clone());
-    let stream = jetstream.get_stream_no_info(bus.subjects.jobs_stream());
-    stream
-        .await
         .map_err(|error| BusError::unavailable(doing, error))
 }
 

@@ -73,18 +73,15 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
 }
 
 fn effect(manifest: &Manifest, problems: &mut Problems) {
-    if manifest.effect == Effect::Once && manifest.key == Some(KeyPolicy::Optional) {
+    let writes_once = matches!(manifest.effect, Effect::Once | Effect::Transaction);
+    if writes_once && manifest.key == Some(KeyPolicy::Optional) {
+        let effect = manifest.effect;
         problems.add(
             "/key",
-            "a tool with effect once needs a key from every caller, or a repeated request runs it again; \
-             write required, or from_arguments where equal arguments always mean the same call",
-        );
-    }
-    if manifest.key == Some(KeyPolicy::Optional) && manifest.effect == Effect::Transaction {
-        problems.add(
-            "/key",
-            "a tool with effect transaction needs a key from every caller, or a repeated request runs it again; \
-             write required, or from_arguments where equal arguments always mean the same call",
+            format!(
+                "a tool with effect {effect} needs a key from every caller, or a repeated request runs it again; \
+                 write required, or from_arguments where equal arguments always mean the same call"
+            ),
         );
     }
     let on_fleet = matches!(&manifest.executor, ExecutorSpec::Sql(spec) if spec.is_on_fleet());
@@ -95,6 +92,11 @@ fn effect(manifest: &Manifest, problems: &mut Problems) {
              write that, or once",
         );
     }
+    idempotency(manifest, problems);
+}
+
+/// Where the key of an attempt goes, and how long the tool knows it.
+fn idempotency(manifest: &Manifest, problems: &mut Problems) {
     let places = manifest.executor.key_places();
     let by_itself = match places {
         KeyPlaces::One | KeyPlaces::AtMostOne => false,

@@ -25,6 +25,7 @@ mod request;
 mod required;
 mod secret;
 pub mod sql;
+pub mod uri_template;
 
 mod lint;
 

@@ -7,6 +7,7 @@ use super::{
     input::{is_required, properties},
     problem::Problems,
     secret::secret,
+    uri_template::{Piece, UriTemplate, Variable},
     version::Manifest,
 };
 use crate::{arguments::pointer_segment, secrets::Secrets};
@@ -241,25 +242,20 @@ fn check_authority(authority: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// RFC 6570 without the fragment. In the path `{x}` and `{+x}` must be required, or another resource is meant.
-fn check_template(mut rest: &str, manifest: &Manifest) -> Result<(), String> {
+/// In the path `{x}` and `{+x}` must be required, or another resource is meant.
+fn check_template(text: &str, manifest: &Manifest) -> Result<(), String> {
+    let template = UriTemplate::parse(text).map_err(|problem| problem.to_string())?;
     let mut in_path = true;
-    while let Some(at) = rest.find(['{', '}', '#', '\\']) {
-        let (literal, tail) = rest.split_at(at);
-        in_path &= !literal.contains('?');
-        let (expression, after) = tail
-            .strip_prefix('{')
-            .and_then(|tail| tail.split_once('}'))
-            .ok_or("braces must come in pairs, and a URL has no fragment and no backslash")?;
-        let operator = expression.chars().next().filter(|c| "+./;?&".contains(*c));
-        in_path &= !matches!(operator, Some('?' | '&'));
-        let variables = expression
-            .strip_prefix(|c| Some(c) == operator)
-            .unwrap_or(expression);
-        for variable in variables.split(',') {
-            let name = variable_name(variable).ok_or_else(|| {
-                format!("{{{expression}}} is not an expression of a URL template, such as {{city}}")
-            })?;
+    for piece in &template.pieces {
+        let expression = match piece {
+            Piece::Literal(literal) => {
+                in_path &= !literal.contains('?');
+                continue;
+            }
+            Piece::Expression(expression) => expression,
+        };
+        in_path &= !expression.is_of_query();
+        for Variable { name, .. } in &expression.variables {
             if !declared(manifest, name) {
                 return Err(undeclared(name));
             }
@@ -267,27 +263,14 @@ fn check_template(mut rest: &str, manifest: &Manifest) -> Result<(), String> {
                 .idempotency
                 .as_ref()
                 .and_then(|i| i.argument.as_deref())
-                == Some(name);
-            let must_stand = in_path && matches!(operator, None | Some('+'));
+                == Some(*name);
+            let must_stand = in_path && expression.must_stand();
             if must_stand && !filled_in && !is_required(&manifest.input_schema, name) {
                 return Err(format!(
                     "{{{name}}} is part of the path; add it to `required` in input_schema"
                 ));
             }
         }
-        rest = after;
     }
     Ok(())
-}
-
-fn variable_name(variable: &str) -> Option<&str> {
-    let name = match variable.split_once(':') {
-        Some((name, digits)) => {
-            let length: u16 = digits.parse().ok()?;
-            (1..10_000).contains(&length).then_some(name)?
-        }
-        None => variable.strip_suffix('*').unwrap_or(variable),
-    };
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
-    (!name.is_empty() && name.bytes().all(letter)).then_some(name)
 }

@@ -25,6 +25,24 @@ pub async fn within<T>(
     })
 }
 
+/// The same for one statement. Dropping it is safe: it may be repeated, and the pool tests the connection before it hands it
+/// out again.
+///
+/// # Errors
+///
+/// As above, and the server's own.
+pub(super) async fn answer_within<T>(
+    doing: &'static str,
+    limit: Duration,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, StoreError> {
+    let statement = async {
+        let answer = statement.await;
+        answer.map_err(|error| StoreError::from_sqlx(doing, error))
+    };
+    within(doing, limit, statement).await
+}
+
 /// Waits for the answer of a statement on a connection that the caller drops when there is none.
 ///
 /// The server ends every statement within its session's `statement_timeout` and says so. If no answer has come by this later

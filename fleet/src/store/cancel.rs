@@ -1,10 +1,12 @@
 //! Cancel: a caller cancels a call. `toolfleet.cancel` in the database decides the result.
 
-use std::time::Duration;
-
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 
-use super::{DecisionError, StoreError, session::within};
+use super::{
+    DecisionError,
+    columns::{parse, parsed},
+    decision::decide,
+};
 use crate::{
     call::State,
     ids::{CallId, DispatcherId, Label, WorkerId},
@@ -37,10 +39,6 @@ pub struct CancelVerdict {
     pub dispatcher: Option<DispatcherId>,
 }
 
-const DOING: &str = "cancel a call";
-/// How long it waits, for a connection and for the answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-
 /// Cancels a call; `None`: this tenant has no such call.
 ///
 /// Own autocommit statement. A call that waits ends or goes in doubt; a call that runs gets the flag. Safe to repeat. Locks the
@@ -53,36 +51,24 @@ pub async fn cancel(
     pool: &PgPool,
     cancellation: &Cancellation<'_>,
 ) -> Result<Option<CancelVerdict>, DecisionError> {
-    let cancelling = async {
-        let rows = sqlx::query(
-            "SELECT verdict, state, worker_id, dispatcher_id FROM toolfleet.cancel($1, $2, $3, $4)",
-        )
-        .bind(cancellation.call.0)
-        .bind(cancellation.actor)
-        .bind(cancellation.reason)
-        .bind(cancellation.tenant.map(Label::as_str))
-        .fetch_all(pool)
-        .await;
-        Ok(rows)
-    };
-    let rows = within(DOING, ANSWER_MAX, cancelling)
-        .await?
-        .map_err(|error| DecisionError::from_sqlx(DOING, error))?;
-    let row = rows
-        .first()
-        .ok_or_else(|| StoreError::unreadable(DOING, "no verdict"))?;
-    Ok(read(row).map_err(|error| StoreError::unreadable(DOING, error))?)
+    let asking = sqlx::query(
+        "SELECT verdict, state, worker_id, dispatcher_id FROM toolfleet.cancel($1, $2, $3, $4)",
+    )
+    .bind(cancellation.call.0)
+    .bind(cancellation.actor)
+    .bind(cancellation.reason)
+    .bind(cancellation.tenant.map(Label::as_str));
+    decide("cancel a call", pool, asking, read).await
 }
 
 fn read(row: &PgRow) -> Result<Option<CancelVerdict>, sqlx::Error> {
-    let decode = |error| sqlx::Error::Decode(Box::new(error));
-    let verdict: String = row.try_get("verdict")?;
+    let verdict: &str = row.try_get("verdict")?;
     if verdict == "not_found" {
         return Ok(None);
     }
     Ok(Some(CancelVerdict {
-        result: verdict.parse().map_err(decode)?,
-        state: row.try_get::<String, _>("state")?.parse().map_err(decode)?,
+        result: parse(verdict)?,
+        state: parsed(row, "state")?,
         worker: row.try_get::<Option<_>, _>("worker_id")?.map(WorkerId),
         dispatcher: row
             .try_get::<Option<_>, _>("dispatcher_id")?

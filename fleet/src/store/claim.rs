@@ -1,12 +1,20 @@
 //! Claim a call for its next attempt: the start mark. After it is committed, and not before, the tool may run.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 use futures_util::future::BoxFuture;
-use sqlx::{PgConnection, postgres::PgRow};
+use sqlx::{
+    PgConnection, Postgres,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
 use time::OffsetDateTime;
 
 use super::{
     columns::Columns,
     lane::{Locks, Statement},
+    over::OVER_AT,
+    statement::put_together,
 };
 use crate::{
     call::{Effect, Language},
@@ -116,17 +124,11 @@ impl Statement for Claim {
     ) -> BoxFuture<'a, Result<Vec<Option<Claimed>>, sqlx::Error>> {
         Box::pin(async move {
             let sql = match locks {
-                Locks::Wait => include_str!("sql/claim.sql"),
-                Locks::Skip => include_str!("sql/claim_skipping.sql"),
+                Locks::Wait => WAITING.as_str(),
+                Locks::Skip => SKIPPING.as_str(),
             };
-            let decided = sqlx::query(sql)
-                .bind(self.worker.0)
-                .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.attempt_id.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.timeout_ms).collect::<Vec<_>>())
-                .fetch_all(connection)
-                .await?;
-            let mut claimed = std::collections::HashMap::with_capacity(decided.len());
+            let decided = asked(sql, self.worker, rows).fetch_all(connection).await?;
+            let mut claimed = HashMap::with_capacity(decided.len());
             for row in &decided {
                 let call = read_claim(row)?;
                 claimed.insert(call.call_id, call);
@@ -139,7 +141,45 @@ impl Statement for Claim {
     }
 }
 
-/// The leading columns of `sql/claim.sql`, `sql/claim_limited.sql` and `sql/claim_read_back.sql`, in this order.
+/// What every statement that claims has in common.
+const PARTS: [(&str, &str); 5] = [
+    ("claiming worker", include_str!("sql/claiming_worker.sql")),
+    ("claim set", include_str!("sql/claim_set.sql")),
+    ("claimable", include_str!("sql/claimable.sql")),
+    ("over at", OVER_AT),
+    ("claimed", include_str!("sql/claimed.sql")),
+];
+
+/// A statement that claims, with `part` in the place of its comment `name`.
+pub(super) fn claiming(statement: &str, name: &str, part: &str) -> String {
+    put_together(&put_together(statement, &[(name, part)]), &PARTS)
+}
+
+static WAITING: LazyLock<String> =
+    LazyLock::new(|| claiming(include_str!("sql/claim.sql"), "not locked", ""));
+static SKIPPING: LazyLock<String> = LazyLock::new(|| {
+    let not_locked = include_str!("sql/claim_not_locked.sql");
+    claiming(include_str!("sql/claim.sql"), "not locked", not_locked)
+});
+static READ_BACK: LazyLock<String> = LazyLock::new(|| {
+    let claimed = ("claimed", include_str!("sql/claimed.sql"));
+    put_together(include_str!("sql/claim_read_back.sql"), &[claimed])
+});
+
+/// A statement that claims these for a worker.
+pub(super) fn asked<'q>(
+    sql: &'static str,
+    worker: WorkerId,
+    rows: &[ClaimRow],
+) -> Query<'q, Postgres, PgArguments> {
+    sqlx::query(sql)
+        .bind(worker.0)
+        .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
+        .bind(rows.iter().map(|r| r.attempt_id.0).collect::<Vec<_>>())
+        .bind(rows.iter().map(|r| r.timeout_ms).collect::<Vec<_>>())
+}
+
+/// The leading columns of a row, in the order of `sql/claimed.sql`.
 pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
     let mut columns = Columns::of(row);
     Ok(Claimed {
@@ -185,7 +225,7 @@ pub async fn read_back(
     call: CallId,
     attempt: AttemptId,
 ) -> Result<Option<Claimed>, sqlx::Error> {
-    let row = sqlx::query(include_str!("sql/claim_read_back.sql"))
+    let row = sqlx::query(READ_BACK.as_str())
         .bind(call.0)
         .bind(attempt.0)
         .fetch_optional(connection)

@@ -1,5 +1,5 @@
-//! Decodes the columns of a row by position. A lookup by name and a check of its type cost time for each column of each row,
-//! and there are thousands of rows a second with twenty columns. A test checks the types of each statement once.
+//! Decodes the columns of a row; by position where there are thousands of rows a second with twenty columns. A lookup by name
+//! and a check of its type cost time for each column of each row. A test checks the types of each such statement once.
 
 use std::{error::Error, str::FromStr};
 
@@ -51,7 +51,26 @@ pub(super) fn sparse<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Option<T
     values
 }
 
-fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(text: &str) -> Result<T, sqlx::Error> {
+/// The column of this name, a text that is a word or a name of ours.
+pub(super) fn parsed<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &PgRow,
+    column: &str,
+) -> Result<T, sqlx::Error> {
+    parse(row.try_get(column)?)
+}
+
+/// The same where there may be none.
+pub(super) fn parsed_if_any<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    row: &PgRow,
+    column: &str,
+) -> Result<Option<T>, sqlx::Error> {
+    let text: Option<&str> = row.try_get(column)?;
+    text.map(parse).transpose()
+}
+
+pub(super) fn parse<T: FromStr<Err: Error + Send + Sync + 'static>>(
+    text: &str,
+) -> Result<T, sqlx::Error> {
     text.parse()
         .map_err(|error| sqlx::Error::Decode(Box::new(error)))
 }

@@ -1,14 +1,15 @@
 //! Complete: ends an attempt, or a call that is still queued. One statement; the ending is data.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection, postgres::PgRow};
+use sqlx::{PgConnection, postgres::PgRow};
 
 use super::{
     answered,
     columns::{Columns, sparse},
     lane::{Locks, Statement},
+    statement::put_together,
 };
 use crate::{
     call::EffectKnown,
@@ -25,31 +26,30 @@ pub use crate::{
 /// Own autocommit statement; guard: [`Guard`]. A row that does not come back did not move: read the call, for it may have moved
 /// before, even by this very ending. Safe to repeat. Locks its rows in the order of their ids.
 #[derive(Debug)]
-pub struct Complete {
-    waiting: String,
-    skipping: String,
-}
+pub struct Complete;
 
-/// Both statements move calls to the history in the same way.
-const END_RUNNING: &str = concat!(
-    include_str!("sql/end_running.sql"),
-    include_str!("sql/finish.sql"),
-    include_str!("sql/end_running_answer.sql")
-);
-const COMPLETE: &str = concat!(
-    include_str!("sql/complete.sql"),
-    include_str!("sql/finish.sql"),
-    include_str!("sql/complete_others.sql")
-);
+/// What both statements that end calls have in common.
+const PARTS: [(&str, &str); 4] = [
+    ("finish", include_str!("sql/finish.sql")),
+    ("moved", include_str!("sql/moved.sql")),
+    (
+        "queued ms",
+        "(date_part('epoch', coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint",
+    ),
+    (
+        "run ms",
+        "(date_part('epoch', now() - coalesce(first_started_at, now())) * 1000)::bigint",
+    ),
+];
 
-impl Default for Complete {
-    fn default() -> Self {
-        let sql = COMPLETE;
-        Self {
-            waiting: sql.replace("/* locks */", ""),
-            skipping: sql.replace("/* locks */", "SKIP LOCKED"),
-        }
-    }
+static END_RUNNING: LazyLock<String> =
+    LazyLock::new(|| put_together(include_str!("sql/end_running.sql"), &PARTS));
+static WAITING: LazyLock<String> = LazyLock::new(|| moving(""));
+static SKIPPING: LazyLock<String> = LazyLock::new(|| moving("SKIP LOCKED"));
+
+fn moving(locks: &str) -> String {
+    let statement = put_together(include_str!("sql/complete.sql"), &[("locks", locks)]);
+    put_together(&statement, &PARTS)
 }
 
 /// The columns that only some kinds of ending have.
@@ -140,7 +140,7 @@ impl Statement for Complete {
             let left = rows.iter().filter(|row| !ended.contains_key(&row.call_id));
             let left: Vec<&Ending> = left.collect();
             if !left.is_empty() {
-                let moving = self.move_any(connection, &left, locks, &mut ended).await;
+                let moving = move_any(connection, &left, locks, &mut ended).await;
                 match moving {
                     Err(error) if answered(&error) && left.len() < rows.len() => {
                         tracing::debug!(%error, "what was left of a batch is looked at again");
@@ -183,7 +183,7 @@ async fn end_running(
     });
     let outcomes = rows.iter().map(|row| row.attempt.as_ref());
     let outcomes = outcomes.map(|attempt| attempt.map(|attempt| attempt.outcome.as_str()));
-    let moved = sqlx::query(END_RUNNING)
+    let moved = sqlx::query(END_RUNNING.as_str())
         .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
         .bind(attempts.collect::<Vec<_>>())
         .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
@@ -198,65 +198,60 @@ async fn end_running(
         .bind(sparse(columns.iter().map(|c| c.degraded)))
         .fetch_all(connection)
         .await?;
-    read_all(&moved, ended)
+    read_moves(&moved, ended)
 }
 
-impl Complete {
-    /// Moves any of them, in whatever state.
-    async fn move_any(
-        &self,
-        connection: &mut PgConnection,
-        rows: &[&Ending],
-        locks: Locks,
-        ended: &mut AllMoved,
-    ) -> Result<(), sqlx::Error> {
-        let sql = match locks {
-            Locks::Wait => &self.waiting,
-            Locks::Skip => &self.skipping,
-        };
-        let columns: Vec<Sent<'_>> = rows.iter().copied().map(columns).collect();
-        let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
-            let attempts = rows.iter().map(|row| row.attempt.as_ref());
-            attempts.map(|attempt| attempt.and_then(of)).collect()
-        };
-        let (attempts, revs): (Vec<_>, Vec<_>) = rows
-            .iter()
-            .map(|row| match row.guard {
-                Guard::Attempt(attempt) => (Some(attempt.0), None),
-                Guard::Queued(rev) => (None, Some(rev)),
-            })
-            .unzip();
-        let over = rows.iter().map(|row| row.attempt.as_ref());
-        let over = over.map(|attempt| attempt.map(|attempt| attempt.over));
-        // The text is one of two constants made from a file of this crate.
-        let moved = sqlx::query(AssertSqlSafe(sql.as_str()))
-            .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
-            .bind(attempts)
-            .bind(revs)
-            .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
-            .bind(attempt(|a| Some(a.outcome.as_str())))
-            .bind(attempt(|a| Some(a.effect.as_str())))
-            .bind(attempt(|a| a.error.as_deref()))
-            .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
-            .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
-            .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
-            .bind(over.collect::<Vec<_>>())
-            .bind(sparse(columns.iter().map(|c| c.degraded)))
-            .fetch_all(connection)
-            .await?;
-        read_all(&moved, ended)
-    }
+/// Moves any of them, in whatever state.
+async fn move_any(
+    connection: &mut PgConnection,
+    rows: &[&Ending],
+    locks: Locks,
+    ended: &mut AllMoved,
+) -> Result<(), sqlx::Error> {
+    let sql = match locks {
+        Locks::Wait => WAITING.as_str(),
+        Locks::Skip => SKIPPING.as_str(),
+    };
+    let columns: Vec<Sent<'_>> = rows.iter().copied().map(columns).collect();
+    let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
+        let attempts = rows.iter().map(|row| row.attempt.as_ref());
+        attempts.map(|attempt| attempt.and_then(of)).collect()
+    };
+    let (attempts, revs): (Vec<_>, Vec<_>) = rows
+        .iter()
+        .map(|row| match row.guard {
+            Guard::Attempt(attempt) => (Some(attempt.0), None),
+            Guard::Queued(rev) => (None, Some(rev)),
+        })
+        .unzip();
+    let over = rows.iter().map(|row| row.attempt.as_ref());
+    let over = over.map(|attempt| attempt.map(|attempt| attempt.over));
+    let moved = sqlx::query(sql)
+        .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
+        .bind(attempts)
+        .bind(revs)
+        .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
+        .bind(attempt(|a| Some(a.outcome.as_str())))
+        .bind(attempt(|a| Some(a.effect.as_str())))
+        .bind(attempt(|a| a.error.as_deref()))
+        .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
+        .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
+        .bind(over.collect::<Vec<_>>())
+        .bind(sparse(columns.iter().map(|c| c.degraded)))
+        .fetch_all(connection)
+        .await?;
+    read_moves(&moved, ended)
 }
-
-fn read_all(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
+fn read_moves(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
     for row in rows {
         let mut columns = Columns::of(row);
         ended.insert(CallId(columns.next()?), read_moved(columns)?);
@@ -264,7 +259,7 @@ fn read_all(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// The columns of `sql/complete.sql` after the call, in this order.
+/// The columns of `sql/moved.sql` after the call, in this order.
 pub(super) fn read_moved(mut columns: Columns<'_>) -> Result<Moved, sqlx::Error> {
     Ok(Moved {
         rev: columns.next()?,

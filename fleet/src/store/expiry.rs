@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     StoreError,
-    answer::within,
+    answer::answer_within,
     over::{Expired, LEFT_MS, WAITED_TOO_LONG, left},
 };
 use crate::ids::CallId;
@@ -41,13 +41,9 @@ pub async fn look(pool: &PgPool, calls: &[CallId]) -> Result<Clocks, StoreError>
          FROM toolfleet.open_calls WHERE call_id = ANY($1) AND state IN ('queued', 'running')"
     );
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
-    let looking = async {
-        // Made of constants of this file.
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(ids);
-        let rows = rows.fetch_all(pool).await;
-        rows.map_err(|error| StoreError::from_sqlx(doing, error))
-    };
-    let rows = within(doing, LOOK_MAX, looking).await?;
+    // Made of constants of this file.
+    let looking = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(ids);
+    let rows = answer_within(doing, LOOK_MAX, looking.fetch_all(pool)).await?;
     let mut look = Clocks::default();
     for row in &rows {
         read(row, &mut look).map_err(|error| StoreError::unreadable(doing, error))?;

@@ -7,7 +7,7 @@ use sqlx::{FromRow, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, session::within};
+use super::{StoreError, answer::answer_within};
 use crate::obstacle::Inability;
 
 /// How long each statement may take, a connection included.
@@ -170,14 +170,9 @@ pub async fn doubts(pool: &PgPool) -> Result<Doubts, StoreError> {
     answer("count calls in doubt", reading).await
 }
 
-/// Dropping a read is safe: it changes nothing, and the pool tests the connection before it hands it out again.
 async fn answer<T>(
     doing: &'static str,
     reading: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, StoreError> {
-    let reading = async {
-        let read = reading.await;
-        read.map_err(|error| StoreError::from_sqlx(doing, error))
-    };
-    within(doing, READ_MAX, reading).await
+    answer_within(doing, READ_MAX, reading).await
 }

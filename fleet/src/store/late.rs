@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 
-use super::{StoreError, complete::EndedAttempt, session::within};
+use super::{StoreError, answer::answer_within, complete::EndedAttempt};
 use crate::{
     call::EffectKnown,
     ids::{AttemptId, CallId, WorkerId},
@@ -66,24 +66,20 @@ pub async fn keep(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, S
 }
 
 async fn keep_once(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, StoreError> {
-    let keeping = async {
-        let row = sqlx::query(include_str!("sql/late.sql"))
-            .bind(evidence.call_id.0)
-            .bind(evidence.attempt_id.0)
-            .bind(i32::try_from(evidence.number).unwrap_or(i32::MAX))
-            .bind(evidence.worker.0)
-            .bind(evidence.attempt_until)
-            .bind(evidence.timeout_ms)
-            .bind(evidence.ended.outcome.as_str())
-            .bind(evidence.ended.effect.as_str())
-            .bind(evidence.ended.error.as_deref())
-            .bind(evidence.ended.over)
-            .bind(evidence.actor.as_str())
-            .fetch_one(pool)
-            .await;
-        row.map_err(|error| StoreError::from_sqlx(DOING, error))
-    };
-    let row = within(DOING, ANSWER_MAX, keeping).await?;
+    let keeping = sqlx::query(include_str!("sql/late.sql"))
+        .bind(evidence.call_id.0)
+        .bind(evidence.attempt_id.0)
+        .bind(i32::try_from(evidence.number).unwrap_or(i32::MAX))
+        .bind(evidence.worker.0)
+        .bind(evidence.attempt_until)
+        .bind(evidence.timeout_ms)
+        .bind(evidence.ended.outcome.as_str())
+        .bind(evidence.ended.effect.as_str())
+        .bind(evidence.ended.error.as_deref())
+        .bind(evidence.ended.over)
+        .bind(evidence.actor.as_str())
+        .fetch_one(pool);
+    let row = answer_within(DOING, ANSWER_MAX, keeping).await?;
     read(&row, evidence.ended.outcome).map_err(|error| StoreError::unreadable(DOING, error))
 }
 

@@ -221,7 +221,7 @@ pub struct Completing {
 impl Completing {
     /// Starts its lanes on `tasks`.
     pub fn start(postgres: &Postgres, tasks: &mut JoinSet<()>) -> Self {
-        let statement = Arc::new(Complete::default());
+        let statement = Arc::new(Complete);
         let (light, run_light) = Lane::new(Arc::clone(&statement), postgres.clone());
         let (heavy, run_heavy) = Lane::new(statement, postgres.clone());
         tasks.spawn(run_light);

@@ -1,13 +1,13 @@
 //! Claims a call of a tool with a limit of attempts at a time: with the call, a place of its tool is taken, or none is free.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::LazyLock};
 
 use futures_util::future::BoxFuture;
-use sqlx::{AssertSqlSafe, PgConnection, PgExecutor, Row as _};
+use sqlx::{PgConnection, PgExecutor, Row as _};
 
 use super::{
     StoreError,
-    claim::{ClaimRow, Claimed, read_claim},
+    claim::{ClaimRow, Claimed, asked, claiming, read_claim},
     lane::{Locks, Statement},
 };
 use crate::{
@@ -33,19 +33,19 @@ pub enum Limited {
 #[derive(Debug)]
 pub struct ClaimLimited {
     worker: WorkerId,
-    waiting: String,
-    skipping: String,
 }
+
+static WAITING: LazyLock<String> =
+    LazyLock::new(|| claiming(include_str!("sql/claim_limited.sql"), "locks", ""));
+static SKIPPING: LazyLock<String> = LazyLock::new(|| {
+    let statement = include_str!("sql/claim_limited.sql");
+    claiming(statement, "locks", "SKIP LOCKED")
+});
 
 impl ClaimLimited {
     /// Claims for this worker.
-    pub fn new(worker: WorkerId) -> Self {
-        let sql = include_str!("sql/claim_limited.sql");
-        Self {
-            worker,
-            waiting: sql.replace("/* locks */", ""),
-            skipping: sql.replace("/* locks */", "SKIP LOCKED"),
-        }
+    pub const fn new(worker: WorkerId) -> Self {
+        Self { worker }
     }
 }
 
@@ -72,18 +72,11 @@ impl Statement for ClaimLimited {
         locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Limited>>, sqlx::Error>> {
         Box::pin(async move {
-            // The text is one of two constants made from a file of this crate.
             let sql = match locks {
-                Locks::Wait => &self.waiting,
-                Locks::Skip => &self.skipping,
+                Locks::Wait => WAITING.as_str(),
+                Locks::Skip => SKIPPING.as_str(),
             };
-            let found = sqlx::query(AssertSqlSafe(sql.as_str()))
-                .bind(self.worker.0)
-                .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.attempt_id.0).collect::<Vec<_>>())
-                .bind(rows.iter().map(|r| r.timeout_ms).collect::<Vec<_>>())
-                .fetch_all(connection)
-                .await?;
+            let found = asked(sql, self.worker, rows).fetch_all(connection).await?;
             let mut decided = HashMap::with_capacity(found.len());
             for row in &found {
                 let answer = if row.try_get("admitted")? {

@@ -5,10 +5,10 @@
 //! repeated, use a pool with one statement each and never `begin`: a dropped `begin` leaves an open transaction behind in the
 //! pool (sqlx 0.9), and what is written in it is lost.
 
+use sqlx::postgres::PgRow;
 pub use sqlx::{PgConnection, PgPool};
-use sqlx::{Row as _, postgres::PgRow};
 
-use crate::call::Language;
+pub use self::decision::DecisionError;
 
 pub mod accept;
 mod answer;
@@ -16,6 +16,7 @@ pub mod cancel;
 pub mod claim;
 mod columns;
 pub mod complete;
+mod decision;
 pub mod expiry;
 pub mod health;
 mod history_indexes;
@@ -39,6 +40,7 @@ pub mod server_check;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
+mod statement;
 pub mod sweep;
 pub mod takeover;
 pub mod tool_role;
@@ -95,34 +97,6 @@ pub enum StoreError {
     UnknownSchema(String),
 }
 
-/// An error of a decision that a caller asks for.
-#[derive(Debug, thiserror::Error)]
-pub enum DecisionError {
-    /// The request makes no sense; the sentence says why. Nothing was changed.
-    #[error("{0}")]
-    Invalid(String),
-    /// The ledger did not answer; asking again is safe.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl DecisionError {
-    /// Sorts an error that a function of the ledger raised: invalid data (class 22, or nested too deep), or an error of the
-    /// server.
-    fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
-        match &source {
-            sqlx::Error::Database(raised)
-                if raised
-                    .code()
-                    .is_some_and(|code| code.starts_with("22") || code == "54001") =>
-            {
-                Self::Invalid(raised.message().to_owned())
-            }
-            _ => StoreError::from_sqlx(doing, source).into(),
-        }
-    }
-}
-
 impl StoreError {
     /// Sorts a driver error by whether the server answered.
     pub fn from_sqlx(doing: &'static str, source: sqlx::Error) -> Self {
@@ -150,20 +124,16 @@ impl StoreError {
     }
 }
 
-/// The language in a call's row.
-fn language(row: &PgRow) -> Result<Language, sqlx::Error> {
-    let word: String = row.try_get("language")?;
-    word.parse()
-        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-/// The value that a word in a row stands for.
-fn decoded<T>(text: &str) -> Result<T, sqlx::Error>
-where
-    T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>,
-{
-    text.parse()
-        .map_err(|error: T::Err| sqlx::Error::Decode(Box::new(error)))
+/// Reads every row.
+fn read_all<T, All: FromIterator<T>>(
+    doing: &'static str,
+    rows: &[PgRow],
+    read: impl FnMut(&PgRow) -> Result<T, sqlx::Error>,
+) -> Result<All, StoreError> {
+    rows.iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
 }
 
 /// Whether the server answered with an error.

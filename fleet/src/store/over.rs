@@ -4,16 +4,28 @@ use std::time::Duration;
 
 use sqlx::{Row as _, postgres::PgRow};
 
-use super::{decoded, language};
+use super::columns::parsed;
 use crate::{
     call::{Effect, Language},
     ids::CallId,
     obstacle::Obstacle,
 };
 
-/// Milliseconds until a call expires: its deadline, or before its first attempt the end of its queue wait, whichever comes
-/// first.
-pub(super) const LEFT_MS: &str = "(extract(epoch FROM least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) - now()) * 1000)::float8";
+macro_rules! over_at {
+    () => {
+        "least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END)"
+    };
+}
+
+/// When an open call expires: its deadline, or before its first attempt the end of its queue wait, whichever comes first.
+pub(super) const OVER_AT: &str = over_at!();
+
+/// The same in milliseconds from now.
+pub(super) const LEFT_MS: &str = concat!(
+    "(extract(epoch FROM ",
+    over_at!(),
+    " - now()) * 1000)::float8"
+);
 
 /// Whether only the first attempt did not start in time.
 pub(super) const WAITED_TOO_LONG: &str = "attempts = 0 AND coalesce(queue_until <= now(), false)";
@@ -44,12 +56,12 @@ impl Expired {
         Ok(Self {
             call_id: CallId(row.try_get("call_id")?),
             rev: row.try_get("rev")?,
-            effect: decoded(&row.try_get::<String, _>("effect")?)?,
+            effect: parsed(row, "effect")?,
             unknown: row.try_get("effect_unknown")?,
             waited_too_long: row.try_get("waited_too_long")?,
             // A newer release may have written words that this one does not know.
             obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
-            language: language(row)?,
+            language: parsed(row, "language")?,
         })
     }
 }

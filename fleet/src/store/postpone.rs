@@ -3,11 +3,11 @@
 //! A message that is refused with a delay keeps its place among the messages in flight, so thousands of them would stop a whole
 //! queue. A row in the ledger blocks nothing: the sweep publishes the call again when its pause is over.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use sqlx::PgPool;
 
-use super::StoreError;
+use super::{StoreError, over::OVER_AT};
 use crate::{ids::CallId, obstacle::Obstacle};
 
 /// A call that is to wait.
@@ -63,6 +63,20 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
+static PUT_BACK: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE toolfleet.open_calls o \
+         SET (not_before, due_at) = ( \
+                 SELECT due.at, due.at \
+                 FROM (SELECT {OVER_AT} AS over_at) AS time, \
+                      LATERAL (SELECT least(now() + i.pause_ms * interval '1 millisecond', \
+                                            greatest(time.over_at - interval '1 second', now() + interval '500 ms')) AS at) AS due), \
+             publish_n = o.publish_n + 1, obstacle = $3::text::json \
+         FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::bigint[]) AS pause_ms) AS i \
+         WHERE o.call_id = ANY($1) AND o.call_id = i.call_id AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL"
+    )
+});
+
 /// Postpones each of these calls by its own pause, for a lack that passes by itself, and writes the reason.
 ///
 /// A call that would expire before that comes again a second before its time is over, but no sooner than after half a second.
@@ -82,22 +96,17 @@ pub async fn put_back(
     let obstacle =
         serde_json::to_string(obstacle).map_err(|error| StoreError::unreadable(doing, error))?;
     let millis = |pause: Duration| i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-    sqlx::query(
-        "UPDATE toolfleet.open_calls o \
-         SET (not_before, due_at) = ( \
-                 SELECT due.at, due.at \
-                 FROM (SELECT least(o.deadline_at, CASE WHEN o.attempts = 0 THEN o.queue_until END) AS over_at) AS time, \
-                      LATERAL (SELECT least(now() + i.pause_ms * interval '1 millisecond', \
-                                            greatest(time.over_at - interval '1 second', now() + interval '500 ms')) AS at) AS due), \
-             publish_n = o.publish_n + 1, obstacle = $3::text::json \
-         FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::bigint[]) AS pause_ms) AS i \
-         WHERE o.call_id = ANY($1) AND o.call_id = i.call_id AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL",
-    )
-    .bind(calls.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
-    .bind(calls.iter().map(|(_, pause)| millis(*pause)).collect::<Vec<_>>())
-    .bind(obstacle)
-    .execute(pool)
-    .await
-    .map(drop)
-    .map_err(|error| StoreError::from_sqlx(doing, error))
+    sqlx::query(PUT_BACK.as_str())
+        .bind(calls.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
+        .bind(
+            calls
+                .iter()
+                .map(|(_, pause)| millis(*pause))
+                .collect::<Vec<_>>(),
+        )
+        .bind(obstacle)
+        .execute(pool)
+        .await
+        .map(drop)
+        .map_err(|error| StoreError::from_sqlx(doing, error))
 }

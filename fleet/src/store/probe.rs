@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::{PgPool, Row as _, postgres::PgRow};
+use sqlx::{PgPool, Row as _};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
     StoreError, accept,
+    columns::{parsed, parsed_if_any},
+    read_all,
     sweep::{DUE, Publishable},
 };
 use crate::{
@@ -92,35 +94,20 @@ pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
         .fetch_all(pool)
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let read = |row: &PgRow| -> Result<Doubted, sqlx::Error> {
-        let word = |error: Box<dyn std::error::Error + Send + Sync>| sqlx::Error::Decode(error);
-        let state: Option<String> = row.try_get("probe_state")?;
+    read_all(doing, &rows, |row| {
         Ok(Doubted {
             call_id: CallId(row.try_get("call_id")?),
             rev: row.try_get("rev")?,
-            tenant: row
-                .try_get::<String, _>("tenant")?
-                .parse()
-                .map_err(|e| word(Box::new(e)))?,
-            tool: row
-                .try_get::<String, _>("tool")?
-                .parse()
-                .map_err(|e| word(Box::new(e)))?,
+            tenant: parsed(row, "tenant")?,
+            tool: parsed(row, "tool")?,
             tool_version: row.try_get("tool_version")?,
             args: row.try_get("args")?,
             probes: u32::try_from(row.try_get::<i32, _>("probes")?).unwrap_or(u32::MAX),
             probe: row.try_get::<Option<Uuid>, _>("probe_id")?.map(CallId),
             fenced_since: row.try_get("fenced_since")?,
-            state: state
-                .map(|state| state.parse())
-                .transpose()
-                .map_err(|e| word(Box::new(e)))?,
+            state: parsed_if_any(row, "probe_state")?,
         })
-    };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    })
 }
 
 /// A probe to be made: an ordinary call of a `read` tool.
@@ -256,18 +243,12 @@ pub async fn answer(pool: &PgPool, probe: CallId) -> Result<ProbeAnswer, StoreEr
         return Ok(ProbeAnswer::Lost);
     };
     let read = || -> Result<ProbeAnswer, sqlx::Error> {
-        let state: State = row
-            .try_get::<String, _>("state")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-        let Some(outcome) = row.try_get::<Option<String>, _>("outcome")? else {
+        let Some(outcome) = parsed_if_any(&row, "outcome")? else {
             return Ok(ProbeAnswer::Open);
         };
         Ok(ProbeAnswer::Ended {
-            state,
-            outcome: outcome
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            state: parsed(&row, "state")?,
+            outcome,
             result: row.try_get("result")?,
             error: row.try_get("error")?,
             seen_at: row.try_get("attempt_started_at")?,

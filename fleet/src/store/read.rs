@@ -1,18 +1,21 @@
 //! Read: the state of a call, for callers, for waiters, and after a statement that moved nothing.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{
-    StoreError, language,
+    StoreError,
+    answer::answer_within,
+    columns::{parsed, parsed_if_any},
     over::{LEFT_MS, left},
-    session::within,
+    read_all,
+    statement::put_together,
 };
 use crate::{
-    call::{EffectKnown, Language, State},
+    call::{CallOutcome, EffectKnown, Language, Source, State},
     ending::Happened,
     ids::{AttemptId, CallId, Label},
     wire::{
@@ -34,59 +37,101 @@ pub struct CallRow {
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// Where it stands.
-    pub state: State,
-    /// Whether it waits for its turn in the ledger: no pointer may claim it.
-    pub held: bool,
     /// How often it has moved.
     pub rev: i32,
-    /// The attempt that decided it, or that it is in.
-    pub attempt_id: Option<AttemptId>,
     /// When it was accepted.
     pub accepted_at: OffsetDateTime,
     /// How many attempts were made.
     pub attempts: i32,
     /// The language of messages.
     pub language: Language,
-    /// Whether it is still open although its deadline has passed.
-    pub overdue: bool,
-    /// How long until it is over, if it is still queued then; zero for what is over or decided.
-    pub left: Duration,
-    /// Whether it runs and was asked to stop.
-    pub cancel_requested: bool,
-    /// Whether an attempt before may have had its effect.
-    pub effect_unknown: bool,
+    /// Where it stands.
+    pub state: CallState,
+    coercions: Option<String>,
+}
+
+/// Where a call stands, and what it has there.
+#[derive(Debug, Clone)]
+pub enum CallState {
+    /// It waits for its first or next attempt.
+    Queued {
+        /// Whether it waits for its turn in the ledger: no pointer may claim it.
+        held: bool,
+        /// How long until it is over; zero when it is.
+        left: Duration,
+        /// Whether an attempt before may have had its effect.
+        effect_unknown: bool,
+    },
+    /// A worker has claimed it.
+    Running {
+        /// For this attempt.
+        attempt: AttemptId,
+        /// How long until its deadline; zero when it has passed.
+        left: Duration,
+        /// Whether it was asked to stop.
+        cancel_requested: bool,
+        /// Whether an attempt before may have had its effect.
+        effect_unknown: bool,
+        /// Whether an attempt before has said, too late to decide, that it did it.
+        applied_late: bool,
+    },
+    /// Its effect may have happened.
+    InDoubt(DoubtfulCall),
+    /// Reserved: no move reaches it yet.
+    AwaitingClient,
+    /// It is over.
+    Ended(EndedCall),
+}
+
+/// What there is of a call in doubt.
+#[derive(Debug, Clone)]
+pub struct DoubtfulCall {
+    /// The attempt that it is in doubt about, if it is about one.
+    pub attempt: Option<AttemptId>,
+    /// Since when.
+    pub since: OffsetDateTime,
     /// Whether an attempt of it has said, too late to decide, that it did it.
     pub applied_late: bool,
     /// Whether it is in doubt because Postgres lost writes.
     pub quarantined: bool,
-    /// Who ended it, if it is over.
-    pub ended_by: Option<String>,
-    /// Since when it is decided or in doubt.
-    pub decided_at: Option<OffsetDateTime>,
-    outcome: Option<String>,
-    source: Option<String>,
-    effect_known: Option<String>,
+    error: Option<String>,
+    took: Took,
+}
+
+/// What there is of a call that is over.
+#[derive(Debug, Clone)]
+pub struct EndedCall {
+    /// How it ended: a terminal state.
+    pub state: State,
+    /// The attempt that decided it, if one did.
+    pub attempt: Option<AttemptId>,
+    /// Who ended it.
+    pub by: String,
+    /// When.
+    pub at: OffsetDateTime,
+    outcome: CallOutcome,
+    source: Source,
+    effect: EffectKnown,
     result: Option<String>,
     error: Option<String>,
     degraded: Option<String>,
-    coercions: Option<String>,
+    took: Took,
+}
+
+/// How long a call took, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Took {
     queued_ms: i64,
     run_ms: i64,
 }
 
-const OPEN: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text AS state, held, rev, attempt_id, accepted_at, attempts, language, \
-    {left_ms} AS left_ms, cancel_requested, effect_unknown, \
-    toolfleet.applied_late(o.call_id) AS applied_late, \
-    quarantined, NULL AS ended_by, doubt_since AS decided_at, NULL AS outcome, NULL AS source, NULL AS effect_known, NULL AS result, last_error::text AS error, NULL AS degraded, \
-    coercions::text AS coercions, \
-    (extract(epoch FROM coalesce(first_started_at, now()) - accepted_at) * 1000)::bigint AS queued_ms, \
-    (extract(epoch FROM coalesce(doubt_since, now()) - coalesce(first_started_at, now())) * 1000)::bigint AS run_ms \
-    FROM toolfleet.open_calls o";
-const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, state::text, false, rev, attempt_id, accepted_at, attempts, language, \
-    NULL, false, false, false, false, actor, finished_at, outcome::text, source::text, effect_known::text, result::text, error::text, degraded::text, \
-    coercions::text, queued_ms, run_ms \
-    FROM toolfleet.finished_calls";
+static FIND: LazyLock<String> = LazyLock::new(|| finding(""));
+static FIND_DECIDED: LazyLock<String> = LazyLock::new(|| finding("AND state = 'in_doubt'"));
+
+fn finding(open: &str) -> String {
+    let parts = [("left ms", LEFT_MS), ("which", open)];
+    put_together(include_str!("sql/find.sql"), &parts)
+}
 
 /// The state of a call. One statement, so the call is found in exactly one place.
 ///
@@ -94,7 +139,7 @@ const FINISHED: &str = "SELECT call_id, tenant, session, tool, tool_version, sta
 ///
 /// Postgres does not answer.
 pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreError> {
-    let mut rows = find_many(pool, &[call], false).await?;
+    let mut rows = find_many(pool, &[call], &FIND).await?;
     Ok(rows.pop())
 }
 
@@ -104,34 +149,22 @@ pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreE
 ///
 /// Postgres does not answer.
 pub async fn decided(pool: &PgPool, calls: &[CallId]) -> Result<Vec<CallRow>, StoreError> {
-    find_many(pool, calls, true).await
+    find_many(pool, calls, &FIND_DECIDED).await
 }
 
 async fn find_many(
     pool: &PgPool,
     calls: &[CallId],
-    decided: bool,
+    sql: &'static str,
 ) -> Result<Vec<CallRow>, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|id| id.0).collect();
-    let only = if decided {
-        "AND state = 'in_doubt'"
-    } else {
-        ""
-    };
-    let open = OPEN.replace("{left_ms}", LEFT_MS);
-    let sql = format!(
-        // Bounded by the smallest and largest id: days of history without any of these are not read.
-        "{open} WHERE call_id = ANY($1) {only} \
-         UNION ALL {FINISHED} WHERE call_id = ANY($1) AND call_id BETWEEN $2 AND $3"
-    );
-    // Made of constants of this file.
-    let reading = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let reading = sqlx::query(sql)
         .bind(&ids)
         .bind(ids.iter().min().copied())
         .bind(ids.iter().max().copied())
         .fetch_all(pool);
     let rows = answer("read calls", reading).await?;
-    rows.iter().map(read_row).collect()
+    read_all("read a call", &rows, read_row)
 }
 
 /// The call that a key names.
@@ -187,7 +220,7 @@ pub async fn find_keys(
     .bind(hashes)
     .fetch_all(pool);
     let rows = answer(doing, reading).await?;
-    let read = |row: &PgRow| -> Result<([u8; 32], KeyRow), sqlx::Error> {
+    read_all(doing, &rows, |row| {
         let hash: Vec<u8> = row.try_get("key_hash")?;
         let hash = hash
             .try_into()
@@ -201,11 +234,7 @@ pub async fn find_keys(
             lapsed: row.try_get("lapsed")?,
         };
         Ok((hash, key))
-    };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    })
 }
 
 /// The states of a tenant's calls, as accepted envelopes marked as replayed. Without their results, which may be large.
@@ -230,24 +259,17 @@ pub async fn standing(
     .bind(tenant.as_str())
     .fetch_all(pool);
     let rows = answer(doing, reading).await?;
-    let read = |row: &PgRow| -> Result<(CallId, Accepted), sqlx::Error> {
+    read_all(doing, &rows, |row| {
         let call_id = CallId(row.try_get("call_id")?);
         let accepted = Accepted {
             call_id,
             tool: row.try_get("tool")?,
-            state: row
-                .try_get::<String, _>("state")?
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            state: parsed(row, "state")?,
             replayed: true,
             accepted_at: row.try_get("accepted_at")?,
         };
         Ok((call_id, accepted))
-    };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    })
 }
 
 /// The arguments of a call that is still queued.
@@ -266,75 +288,121 @@ pub async fn arguments(pool: &PgPool, call: CallId) -> Result<Option<String>, St
 /// How long a read waits, for a connection and for its answer.
 const READ_MAX: Duration = Duration::from_secs(10);
 
-/// Dropping a read is safe: it changes nothing, and the pool tests the connection before it hands it out again.
 async fn answer<T>(
     doing: &'static str,
     reading: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, StoreError> {
-    let reading = async {
-        reading
-            .await
-            .map_err(|error| StoreError::from_sqlx(doing, error))
-    };
-    within(doing, READ_MAX, reading).await
+    answer_within(doing, READ_MAX, reading).await
 }
 
-fn read_row(row: &PgRow) -> Result<CallRow, StoreError> {
-    let doing = "read a call";
-    let fields = || -> Result<CallRow, sqlx::Error> {
-        let left_ms: Option<f64> = row.try_get("left_ms")?;
-        Ok(CallRow {
-            call_id: CallId(row.try_get("call_id")?),
-            tenant: row
-                .try_get::<String, _>("tenant")?
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            session: row
-                .try_get::<Option<String>, _>("session")?
-                .map(|session| session.parse())
-                .transpose()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            tool: row.try_get("tool")?,
-            tool_version: row.try_get("tool_version")?,
-            state: row
-                .try_get::<String, _>("state")?
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            rev: row.try_get("rev")?,
-            attempt_id: row.try_get::<Option<Uuid>, _>("attempt_id")?.map(AttemptId),
-            accepted_at: row.try_get("accepted_at")?,
-            attempts: row.try_get("attempts")?,
-            language: language(row)?,
-            held: row.try_get("held")?,
-            overdue: left_ms.is_some_and(|ms| ms <= 0.0),
-            left: left_ms.map(left).unwrap_or_default(),
-            cancel_requested: row.try_get("cancel_requested")?,
-            effect_unknown: row.try_get("effect_unknown")?,
-            applied_late: row.try_get("applied_late")?,
-            quarantined: row.try_get("quarantined")?,
-            ended_by: row.try_get("ended_by")?,
-            decided_at: row.try_get("decided_at")?,
-            outcome: row.try_get("outcome")?,
-            source: row.try_get("source")?,
-            effect_known: row.try_get("effect_known")?,
-            result: row.try_get("result")?,
-            error: row.try_get("error")?,
-            degraded: row.try_get("degraded")?,
-            coercions: row.try_get("coercions")?,
+fn read_row(row: &PgRow) -> Result<CallRow, sqlx::Error> {
+    Ok(CallRow {
+        call_id: CallId(row.try_get("call_id")?),
+        tenant: parsed(row, "tenant")?,
+        session: parsed_if_any(row, "session")?,
+        tool: row.try_get("tool")?,
+        tool_version: row.try_get("tool_version")?,
+        rev: row.try_get("rev")?,
+        accepted_at: row.try_get("accepted_at")?,
+        attempts: row.try_get("attempts")?,
+        language: parsed(row, "language")?,
+        state: read_state(row)?,
+        coercions: row.try_get("coercions")?,
+    })
+}
+
+/// What a state has is never null in it: the tables refuse that.
+fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
+    let attempt = || -> Result<Option<AttemptId>, sqlx::Error> {
+        let id: Option<Uuid> = row.try_get("attempt_id")?;
+        Ok(id.map(AttemptId))
+    };
+    let until_over = || row.try_get("left_ms").map(left);
+    let took = || -> Result<Took, sqlx::Error> {
+        Ok(Took {
             queued_ms: row.try_get("queued_ms")?,
             run_ms: row.try_get("run_ms")?,
         })
     };
-    fields().map_err(|error| StoreError::unreadable(doing, error))
+    let state = parsed(row, "state")?;
+    Ok(match state {
+        State::Queued => CallState::Queued {
+            held: row.try_get("held")?,
+            left: until_over()?,
+            effect_unknown: row.try_get("effect_unknown")?,
+        },
+        State::Running => CallState::Running {
+            attempt: AttemptId(row.try_get("attempt_id")?),
+            left: until_over()?,
+            cancel_requested: row.try_get("cancel_requested")?,
+            effect_unknown: row.try_get("effect_unknown")?,
+            applied_late: row.try_get("applied_late")?,
+        },
+        State::InDoubt => CallState::InDoubt(DoubtfulCall {
+            attempt: attempt()?,
+            since: row.try_get("decided_at")?,
+            applied_late: row.try_get("applied_late")?,
+            quarantined: row.try_get("quarantined")?,
+            error: row.try_get("error")?,
+            took: took()?,
+        }),
+        State::AwaitingClient => CallState::AwaitingClient,
+        State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
+            CallState::Ended(EndedCall {
+                state,
+                attempt: attempt()?,
+                by: row.try_get("actor")?,
+                at: row.try_get("decided_at")?,
+                outcome: parsed(row, "outcome")?,
+                source: parsed(row, "source")?,
+                effect: parsed(row, "effect_known")?,
+                result: row.try_get("result")?,
+                error: row.try_get("error")?,
+                degraded: row.try_get("degraded")?,
+                took: took()?,
+            })
+        }
+    })
 }
 
 impl CallRow {
+    /// The word for where it stands.
+    pub const fn state(&self) -> State {
+        match &self.state {
+            CallState::Queued { .. } => State::Queued,
+            CallState::Running { .. } => State::Running,
+            CallState::InDoubt(_) => State::InDoubt,
+            CallState::AwaitingClient => State::AwaitingClient,
+            CallState::Ended(ended) => ended.state,
+        }
+    }
+
+    /// The attempt that it is in, or that decided it.
+    pub const fn attempt_id(&self) -> Option<AttemptId> {
+        match &self.state {
+            CallState::Queued { .. } | CallState::AwaitingClient => None,
+            CallState::Running { attempt, .. } => Some(*attempt),
+            CallState::InDoubt(doubtful) => doubtful.attempt,
+            CallState::Ended(ended) => ended.attempt,
+        }
+    }
+
+    /// How long until it is over, if it is not decided by then; zero for what is.
+    pub const fn left(&self) -> Duration {
+        match &self.state {
+            CallState::Queued { left, .. } | CallState::Running { left, .. } => *left,
+            CallState::InDoubt(_) | CallState::AwaitingClient | CallState::Ended(_) => {
+                Duration::ZERO
+            }
+        }
+    }
+
     /// The accepted envelope.
     pub fn accepted(&self, replayed: bool) -> Accepted {
         Accepted {
             call_id: self.call_id,
             tool: self.tool.clone(),
-            state: self.state,
+            state: self.state(),
             replayed,
             accepted_at: self.accepted_at,
         }
@@ -343,12 +411,19 @@ impl CallRow {
     /// The event for a decided call; `None` for one that is not.
     pub fn finished(&self) -> Option<Event> {
         let envelope = self.envelope(false).ok()??;
+        let at = match &self.state {
+            CallState::InDoubt(doubtful) => doubtful.since,
+            CallState::Ended(ended) => ended.at,
+            CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
+                return None;
+            }
+        };
         Some(Event {
             call_id: self.call_id,
             sequence: Event::sequence(self.rev, 0),
-            at: self.decided_at?,
+            at,
             what: Happening::Finished {
-                state: self.state,
+                state: self.state(),
                 outcome: envelope.outcome,
                 attempts: self.attempts,
                 code: envelope.error.map(|error| error.code),
@@ -362,43 +437,47 @@ impl CallRow {
     ///
     /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
-        let doing = "read a finished call";
-        if !self.state.answers_waiters() {
-            return Ok(None);
-        }
-        let doubt = Happened::InDoubt.words();
-        let decided = DecidedCall {
+        let decided = |outcome, source, effect, took: Took| DecidedCall {
             call_id: self.call_id,
             tool: self.tool.clone(),
             tool_version: self.tool_version,
-            state: self.state,
-            outcome: word(self.outcome.as_deref(), doubt.outcome)?,
-            source: word(self.source.as_deref(), doubt.source)?,
-            effect: word(self.effect_known.as_deref(), EffectKnown::Unknown)?,
-            result: self.result.clone(),
-            error: self.error.clone(),
-            degraded: self.degraded.clone(),
+            state: self.state(),
+            outcome,
+            source,
+            effect,
+            result: None,
+            error: None,
+            degraded: None,
             coercions: self.coercions.clone(),
             attempts: self.attempts,
-            queued_ms: self.queued_ms,
-            run_ms: self.run_ms,
+            queued_ms: took.queued_ms,
+            run_ms: took.run_ms,
+        };
+        let decided = match &self.state {
+            CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
+                return Ok(None);
+            }
+            CallState::InDoubt(doubtful) => {
+                let words = Happened::InDoubt.words();
+                let effect = EffectKnown::Unknown;
+                DecidedCall {
+                    error: doubtful.error.clone(),
+                    ..decided(words.outcome, words.source, effect, doubtful.took)
+                }
+            }
+            CallState::Ended(ended) => DecidedCall {
+                result: ended.result.clone(),
+                error: ended.error.clone(),
+                degraded: ended.degraded.clone(),
+                ..decided(ended.outcome, ended.source, ended.effect, ended.took)
+            },
         };
         let envelope = decided.envelope();
-        let envelope = envelope.map_err(|error| StoreError::unreadable(doing, error))?;
+        let envelope =
+            envelope.map_err(|error| StoreError::unreadable("read a finished call", error))?;
         Ok(Some(Envelope {
             replayed,
             ..envelope
         }))
     }
-}
-
-/// A word in the row, or the default for a call in doubt, whose row has none.
-fn word<W: std::str::FromStr<Err = crate::call::UnknownWord>>(
-    text: Option<&str>,
-    in_doubt: W,
-) -> Result<W, StoreError> {
-    text.map_or(Ok(in_doubt), |text| {
-        text.parse()
-            .map_err(|e| StoreError::unreadable("read a finished call", e))
-    })
 }

@@ -3,11 +3,16 @@
 //! [`crate::hold`] decides how much room there is, and how it is shared. Every statement is cheap however many calls are held:
 //! it reads from the index only the calls that it releases, and one entry for each tenant that it looks at.
 
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row as _};
+use std::sync::LazyLock;
+
+use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::{
     StoreError,
+    over::OVER_AT,
+    read_all,
     session::Postgres,
+    statement::put_together,
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{
@@ -26,9 +31,10 @@ pub struct Released {
     pub held_ms: u64,
 }
 
-/// Calls that can still run. The walk over open calls ends the others; until then they must not delay any call.
-const MAY_RUN: &str =
-    "AND deadline_at > now() AND (attempts > 0 OR queue_until IS NULL OR queue_until > now())";
+static RELEASE: LazyLock<String> = LazyLock::new(|| {
+    let parts = [("over at", OVER_AT), ("pointer", POINTER)];
+    put_together(include_str!("sql/release.sql"), &parts)
+});
 
 /// A connection for releasing: released rows are joined with their old versions by hashes.
 ///
@@ -150,34 +156,26 @@ pub async fn release(
     turn: &[(Label, usize)],
 ) -> Result<Vec<Released>, StoreError> {
     let doing = "release held calls";
-    let sql = include_str!("sql/release.sql")
-        .replace("/* may run */", MAY_RUN)
-        .replace("/* pointer */", &POINTER.replace("$1", "$4"));
     let tenants: Vec<&str> = turn.iter().map(|(tenant, _)| tenant.as_str()).collect();
     let share = |(_, share): &(Label, usize)| i64::try_from(*share).unwrap_or(i64::MAX);
     let behind = |priority| penalty(priority).as_secs_f64();
-    // Made of constants of this crate.
-    let rows = sqlx::query(AssertSqlSafe(sql))
+    let rows = sqlx::query(RELEASE.as_str())
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
         .bind(line.to_string())
         .bind(tenants)
         .bind(turn.iter().map(share).collect::<Vec<_>>())
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
         .bind(behind(Priority::High))
         .bind(behind(Priority::Normal))
         .bind(behind(Priority::Low))
         .fetch_all(connection)
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let read = |row| -> Result<Released, sqlx::Error> {
+    read_all(doing, &rows, |row| {
         Ok(Released {
             call: publishable(row)?,
             held_ms: u64::try_from(row.try_get::<i64, _>("held_ms")?).unwrap_or(0),
         })
-    };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    })
 }
 
 /// The slots of each queue's live workers, divided as the workers divide them.

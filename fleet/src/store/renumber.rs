@@ -3,7 +3,7 @@
 use sqlx::PgPool;
 
 use super::{
-    StoreError,
+    StoreError, read_all,
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{ids::CallId, wire::pointer::Pointer};
@@ -42,6 +42,5 @@ pub async fn renumber(
         .fetch_all(pool)
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let renumbered = rows.iter().map(publishable).collect::<Result<_, _>>();
-    renumbered.map_err(|error| StoreError::unreadable(doing, error))
+    read_all(doing, &rows, publishable)
 }

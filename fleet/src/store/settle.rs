@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use time::OffsetDateTime;
 
-use super::{DecisionError, StoreError, session::within};
+use super::{DecisionError, columns::parsed, decision::decide};
 use crate::{
     call::{State, words},
     ids::{CallId, DispatcherId, Label},
@@ -76,9 +76,6 @@ pub enum Verdict {
 const SQL: &str = "SELECT verdict, state, decided_by, decided_at, dispatcher_id, \
     greatest(0, ceil(extract(epoch FROM decided_at - clock_timestamp()) * 1000))::bigint AS wait_ms \
     FROM toolfleet.settle($1, $2, $3, $4, $5::json, $6, $7)";
-const DOING: &str = "settle a call";
-/// How long to wait, for a connection and for the answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Settles a call.
 ///
@@ -89,44 +86,27 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 ///
 /// [`DecisionError::Invalid`] for an invalid actor, note or result; otherwise Postgres does not answer.
 pub async fn settle(pool: &PgPool, settlement: &Settlement<'_>) -> Result<Verdict, DecisionError> {
-    let settling = async {
-        let row = sqlx::query(SQL)
-            .bind(settlement.call.0)
-            .bind(settlement.finding.as_str())
-            .bind(settlement.actor)
-            .bind(settlement.note)
-            .bind(settlement.result)
-            .bind(settlement.by_time_only)
-            .bind(settlement.tenant.map(Label::as_str))
-            .fetch_all(pool)
-            .await;
-        Ok(row)
-    };
-    let rows = within(DOING, ANSWER_MAX, settling)
-        .await?
-        .map_err(|error| DecisionError::from_sqlx(DOING, error))?;
-    let row = rows
-        .first()
-        .ok_or_else(|| StoreError::unreadable(DOING, "no verdict"))?;
-    Ok(read(row).map_err(|error| StoreError::unreadable(DOING, error))?)
+    let asking = sqlx::query(SQL)
+        .bind(settlement.call.0)
+        .bind(settlement.finding.as_str())
+        .bind(settlement.actor)
+        .bind(settlement.note)
+        .bind(settlement.result)
+        .bind(settlement.by_time_only)
+        .bind(settlement.tenant.map(Label::as_str));
+    decide("settle a call", pool, asking, read).await
 }
 
 fn read(row: &PgRow) -> Result<Verdict, sqlx::Error> {
-    let unknown = |what: String| sqlx::Error::Decode(what.into());
-    let state = || -> Result<State, sqlx::Error> {
-        let word: String = row.try_get("state")?;
-        word.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))
-    };
-    let verdict: String = row.try_get("verdict")?;
-    Ok(match verdict.as_str() {
+    Ok(match row.try_get("verdict")? {
         "settled" => Verdict::Settled {
-            state: state()?,
+            state: parsed(row, "state")?,
             tell: row
                 .try_get::<Option<_>, _>("dispatcher_id")?
                 .map(DispatcherId),
         },
         "conflict" => Verdict::Conflict {
-            state: state()?,
+            state: parsed(row, "state")?,
             decided_by: row.try_get("decided_by")?,
             decided_at: row.try_get("decided_at")?,
         },
@@ -136,6 +116,9 @@ fn read(row: &PgRow) -> Result<Verdict, sqlx::Error> {
             wait: Duration::from_millis(row.try_get::<i64, _>("wait_ms")?.unsigned_abs()),
         },
         "not_found" => Verdict::NotFound,
-        other => return Err(unknown(format!("{other:?} is not a known verdict"))),
+        other => {
+            let unknown = format!("{other:?} is not a known verdict");
+            return Err(sqlx::Error::Decode(unknown.into()));
+        }
     })
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub use super::look::STEP_ROWS;
-use super::{StoreError, language, look::Reach};
+use super::{StoreError, columns::parsed, look::Reach, read_all};
 use crate::{
     call::{Effect, Language, Priority, State},
     hold::Line,
     ids::{AttemptId, CallId, QueueName},
     manifest::Manifest,
+    taken_back::TakenBack,
     telemetry::LedgerFigures,
     wire::{pointer::Pointer, trace::TraceContext},
 };
@@ -113,12 +114,10 @@ pub struct Lost {
     pub lost_attempts: u32,
     /// How many losses the version of its tool allows.
     pub allowed: u32,
-    /// Whether its worker was leaving in order when it ended: then it does not count as lost.
-    pub leaving: bool,
+    /// Why it counts as lost.
+    pub why: TakenBack,
     /// Whether it was asked to stop.
     pub cancel_requested: bool,
-    /// Whether its worker still lives and only this attempt is overdue.
-    pub overdue: bool,
     /// The language of messages.
     pub language: Language,
 }
@@ -152,14 +151,11 @@ pub async fn lost_in(
     let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(overdue_too);
     let rows = part.bind(query).fetch_all(pool).await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let read = |row: &PgRow| -> Result<Lost, sqlx::Error> {
+    read_all(doing, &rows, |row| {
         Ok(Lost {
             call_id: CallId(row.try_get("call_id")?),
             attempt_id: AttemptId(row.try_get("attempt_id")?),
-            effect: row
-                .try_get::<String, _>("effect")?
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            effect: parsed(row, "effect")?,
             lost_attempts: u32::try_from(row.try_get::<i32, _>("lost_attempts")?)
                 .unwrap_or(u32::MAX),
             allowed: row
@@ -167,16 +163,15 @@ pub async fn lost_in(
                 .map_or(Manifest::LOSSES, |losses| {
                     u32::try_from(losses).unwrap_or(Manifest::LOSSES)
                 }),
-            leaving: row.try_get("leaving")?,
+            why: match (row.try_get("overdue")?, row.try_get("leaving")?) {
+                (true, _) => TakenBack::AttemptOverdue,
+                (false, true) => TakenBack::WorkerLeft,
+                (false, false) => TakenBack::WorkerLost,
+            },
             cancel_requested: row.try_get("cancel_requested")?,
-            overdue: row.try_get("overdue")?,
-            language: language(row)?,
+            language: parsed(row, "language")?,
         })
-    };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    })
 }
 
 /// [`lost_in`] the calls behind the cursor.
@@ -401,26 +396,16 @@ pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
         .map(serde_json::value::RawValue::from_string)
         .transpose();
     Ok(Publishable {
-        queue: row
-            .try_get::<String, _>("queue")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        queue: parsed(row, "queue")?,
         n: row.try_get("publish_n")?,
         pointer: Pointer {
             call_id: CallId(row.try_get("call_id")?),
-            tool: row
-                .try_get::<String, _>("tool")?
-                .parse()
-                .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            tool: parsed(row, "tool")?,
             tool_version: row.try_get("tool_version")?,
             args_hash: row.try_get("args_hash")?,
             args: args.map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            tenant: Some(
-                row.try_get::<String, _>("tenant")?
-                    .parse()
-                    .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-            ),
-            language: Some(language(row)?),
+            tenant: Some(parsed(row, "tenant")?),
+            language: Some(parsed(row, "language")?),
             priority: priority(row)?,
             rev: Some(row.try_get("rev")?),
             trace: TraceContext {

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 pub use super::over::Expired;
 use super::{
-    StoreError, decoded,
+    StoreError,
+    columns::parse,
     look::{Reach, STEP_ROWS},
     over::{LEFT_MS, WAITED_TOO_LONG, left},
     sweep::{POINTER, Publishable, publishable},
@@ -167,7 +168,7 @@ pub async fn step_over(
         step.seen.extend(seen.into_iter().flatten().map(CallId));
         let queues: Option<Vec<String>> = row.try_get("queues")?;
         for queue in queues.into_iter().flatten() {
-            step.queues.push(decoded(&queue)?);
+            step.queues.push(parse(&queue)?);
         }
         let (soon, soon_ms): (Option<Vec<Uuid>>, Option<Vec<f64>>) =
             (row.try_get("soon")?, row.try_get("soon_ms")?);

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::{StoreError, language, schema::newest_known};
+use super::{StoreError, columns::parsed, read_all, schema::newest_known};
 use crate::{
     call::{Effect, Language},
     ids::{AttemptId, CallId, QueueName, WorkerId},
@@ -189,23 +189,17 @@ pub async fn own_rows(
     .fetch_all(executor)
     .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
-    rows.iter()
-        .map(read_own)
-        .collect::<Result<_, _>>()
-        .map_err(|error| StoreError::unreadable(doing, error))
+    read_all(doing, &rows, read_own)
 }
 
 fn read_own(row: &PgRow) -> Result<OwnRow, sqlx::Error> {
     Ok(OwnRow {
         call_id: CallId(row.try_get("call_id")?),
         attempt_id: AttemptId(row.try_get("attempt_id")?),
-        effect: row
-            .try_get::<String, _>("effect")?
-            .parse()
-            .map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+        effect: parsed(row, "effect")?,
         effect_unknown: row.try_get("effect_unknown")?,
         cancel_requested: row.try_get("cancel_requested")?,
-        language: language(row)?,
+        language: parsed(row, "language")?,
     })
 }
 

@@ -42,61 +42,32 @@ impl Definition {
         };
         format!("{}{unit}{total}", self.name.replace('.', "_"))
     }
-
-    const fn counter(
-        name: &'static str,
-        unit: &'static str,
-        labels: Labels,
-        help: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            kind: MetricKind::Counter,
-            unit,
-            labels,
-            help,
-        }
-    }
-
-    const fn histogram(
-        name: &'static str,
-        unit: &'static str,
-        labels: Labels,
-        help: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            kind: MetricKind::Histogram,
-            unit,
-            labels,
-            help,
-        }
-    }
-
-    const fn gauge(
-        name: &'static str,
-        unit: &'static str,
-        labels: Labels,
-        help: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            kind: MetricKind::Gauge,
-            unit,
-            labels,
-            help,
-        }
-    }
 }
 
-type Labels = &'static [&'static str];
+macro_rules! kind {
+    (counter) => {
+        MetricKind::Counter
+    };
+    (histogram) => {
+        MetricKind::Histogram
+    };
+    (gauge) => {
+        MetricKind::Gauge
+    };
+}
 
 macro_rules! definitions {
-    ($($name:ident = $kind:ident($($part:expr),+);)+) => {
-        $(pub(super) const $name: Definition = Definition::$kind($($part),+);)+
+    ($($constant:ident = $kind:ident($name:expr, $unit:expr, $labels:expr, $help:expr);)+) => {
+        $(pub(super) const $constant: Definition = Definition {
+            name: $name,
+            kind: kind!($kind),
+            unit: $unit,
+            labels: $labels,
+            help: $help,
+        };)+
 
         /// Every metric, in the order of a call's life.
-        pub const ALL: &[Definition] = &[$($name),+];
+        pub const ALL: &[Definition] = &[$($constant),+];
     };
 }
 

@@ -8,9 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry::metrics::Meter;
+use opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter};
 
-use super::{definitions as define, fields::STATE, labels::word};
+use super::{
+    definitions::{self as define, Definition},
+    fields::STATE,
+    labels::word,
+};
 use crate::call::State;
 
 /// How long figures are shown after they were read.
@@ -53,73 +57,56 @@ impl Figures {
 ///
 /// The handles that `build` returns are not needed: the meter keeps the callbacks.
 pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
-    let define = define::BACKLOG;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .u64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            for (state, calls) in source
-                .fresh(Instant::now())
-                .iter()
-                .flat_map(|figures| &figures.backlog)
-            {
-                observer.observe(*calls, &[word(STATE, state.as_str())]);
-            }
-        })
-        .build();
-
-    let define = define::OLDEST_AGE;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .f64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
-    gauge
-        .with_callback(move |observer| {
-            for (state, age) in source
-                .fresh(Instant::now())
-                .iter()
-                .flat_map(|figures| &figures.oldest_age)
-            {
-                observer.observe(age.as_secs_f64(), &[word(STATE, state.as_str())]);
-            }
-        })
-        .build();
-
-    let figure = |define: define::Definition, of: fn(&LedgerFigures) -> u64| {
-        let source = Arc::clone(figures);
-        let gauge = meter
-            .u64_observable_gauge(define.name)
-            .with_unit(define.unit)
-            .with_description(define.help);
-        gauge
-            .with_callback(move |observer| {
-                if let Some(figures) = source.fresh(Instant::now()) {
-                    observer.observe(of(&figures), &[]);
-                }
-            })
-            .build();
+    let count = |define: Definition, tell: Tell<u64>| {
+        let gauge = meter.u64_observable_gauge(define.name);
+        told(gauge, define, figures, tell).build();
     };
-    let define = define::OLDEST_SNAPSHOT;
-    let source = Arc::clone(figures);
-    let gauge = meter
-        .f64_observable_gauge(define.name)
-        .with_unit(define.unit)
-        .with_description(define.help);
+    count(define::BACKLOG, |figures, gauge| {
+        for (state, calls) in &figures.backlog {
+            gauge.observe(*calls, &[word(STATE, state.as_str())]);
+        }
+    });
+    count(define::HELD, |figures, gauge| {
+        gauge.observe(figures.held, &[])
+    });
+    count(define::IN_DOUBT, |figures, gauge| {
+        gauge.observe(figures.in_doubt, &[]);
+    });
+    count(define::QUARANTINES, |figures, gauge| {
+        gauge.observe(figures.quarantines, &[]);
+    });
+    let age = |define: Definition, tell: Tell<f64>| {
+        let gauge = meter.f64_observable_gauge(define.name);
+        told(gauge, define, figures, tell).build();
+    };
+    age(define::OLDEST_AGE, |figures, gauge| {
+        for (state, age) in &figures.oldest_age {
+            gauge.observe(age.as_secs_f64(), &[word(STATE, state.as_str())]);
+        }
+    });
+    age(define::OLDEST_SNAPSHOT, |figures, gauge| {
+        gauge.observe(figures.oldest_snapshot.as_secs_f64(), &[]);
+    });
+}
+
+/// Tells a gauge what fresh figures say.
+type Tell<T> = fn(&LedgerFigures, &dyn AsyncInstrument<T>);
+
+fn told<'a, I, T: 'static>(
+    gauge: AsyncInstrumentBuilder<'a, I, T>,
+    define: Definition,
+    figures: &Arc<Figures>,
+    tell: Tell<T>,
+) -> AsyncInstrumentBuilder<'a, I, T> {
+    let figures = Arc::clone(figures);
     gauge
-        .with_callback(move |observer| {
-            if let Some(figures) = source.fresh(Instant::now()) {
-                observer.observe(figures.oldest_snapshot.as_secs_f64(), &[]);
+        .with_unit(define.unit)
+        .with_description(define.help)
+        .with_callback(move |gauge| {
+            if let Some(figures) = figures.fresh(Instant::now()) {
+                tell(&figures, gauge);
             }
         })
-        .build();
-
-    figure(define::HELD, |figures| figures.held);
-    figure(define::IN_DOUBT, |figures| figures.in_doubt);
-    figure(define::QUARANTINES, |figures| figures.quarantines);
 }
 
 #[cfg(test)]

@@ -119,71 +119,42 @@ impl RequestHeaders {
                 rule,
             });
         }
-        let one = |name: &'static str| one(lines, name);
-        let mut prefer = Prefer::Wait(Self::WAIT_DEFAULT);
-        if let Some(text) = one("Prefer")? {
-            prefer = read_prefer(text).ok_or_else(|| invalid("Prefer", rules::PREFER))?;
-        }
-        let label = |name: &'static str| match one(name)? {
+        let label = |name: &'static str| match one(lines, name)? {
             Some(text) => text
                 .parse::<Label>()
                 .map(Some)
                 .map_err(|rule| invalid(name, rule.rule)),
             None => Ok(None),
         };
+        let key = match one(lines, "Idempotency-Key").map_err(as_key)? {
+            Some(text) => Some(
+                text.parse()
+                    .map_err(|bad: InvalidName| as_key(invalid("Idempotency-Key", bad.rule)))?,
+            ),
+            None => None,
+        };
+        let prefer = read_one(lines, "Prefer", rules::PREFER, read_prefer)?;
+        let priority = |text: &str| text.parse().ok();
+        let priority = read_one(lines, "Toolfleet-Priority", rules::PRIORITY, priority)?;
+        let version = |text: &str| text.parse().ok().filter(|version| *version >= 1);
         Ok(Self {
-            key: match one("Idempotency-Key").map_err(as_key)? {
-                Some(text) => Some(
-                    text.parse()
-                        .map_err(|bad: InvalidName| as_key(invalid("Idempotency-Key", bad.rule)))?,
-                ),
-                None => None,
-            },
-            prefer,
-            deadline: match one("Toolfleet-Deadline-Ms").map_err(as_deadline)? {
-                Some(text) => Some(read_deadline(text).ok_or_else(|| {
-                    as_deadline(invalid("Toolfleet-Deadline-Ms", rules::DEADLINE))
-                })?),
-                None => None,
-            },
-            run_deadline: match one("Toolfleet-Run-Deadline").map_err(as_deadline)? {
-                Some(text) => {
-                    Some(read_time(text).ok_or_else(|| {
-                        as_deadline(invalid("Toolfleet-Run-Deadline", rules::TIME))
-                    })?)
-                }
-                None => None,
-            },
+            key,
+            prefer: prefer.unwrap_or(Prefer::Wait(Self::WAIT_DEFAULT)),
+            deadline: read_one(
+                lines,
+                "Toolfleet-Deadline-Ms",
+                rules::DEADLINE,
+                read_deadline,
+            )
+            .map_err(as_deadline)?,
+            run_deadline: read_one(lines, "Toolfleet-Run-Deadline", rules::TIME, read_time)
+                .map_err(as_deadline)?,
             run: label("Toolfleet-Run")?,
             session: label("Toolfleet-Session")?,
-            priority: match one("Toolfleet-Priority")? {
-                Some(text) => text
-                    .parse()
-                    .map_err(|_word| invalid("Toolfleet-Priority", rules::PRIORITY))?,
-                None => Priority::Normal,
-            },
-            tool_version: match one("Toolfleet-Tool-Version")? {
-                Some(text) => Some(
-                    text.parse()
-                        .ok()
-                        .filter(|version| *version >= 1)
-                        .ok_or_else(|| invalid("Toolfleet-Tool-Version", rules::VERSION))?,
-                ),
-                None => None,
-            },
-            language: match one(LANGUAGE)? {
-                Some(text) => Some(
-                    text.parse()
-                        .map_err(|_word| invalid(LANGUAGE, rules::LANGUAGE))?,
-                ),
-                None => None,
-            },
-            meta: match one("Toolfleet-Meta")? {
-                Some(text) => {
-                    Some(read_meta(text).ok_or_else(|| invalid("Toolfleet-Meta", rules::META))?)
-                }
-                None => None,
-            },
+            priority: priority.unwrap_or(Priority::Normal),
+            tool_version: read_one(lines, "Toolfleet-Tool-Version", rules::VERSION, version)?,
+            language: read_one(lines, LANGUAGE, rules::LANGUAGE, |text| text.parse().ok())?,
+            meta: read_one(lines, "Toolfleet-Meta", rules::META, read_meta)?,
             trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
         })
     }
@@ -210,6 +181,18 @@ fn one<'a>(lines: &[(&str, &'a str)], name: &'static str) -> Result<Option<&'a s
         Some(text) => Ok(Some(text)),
         None => Ok(None),
     }
+}
+
+/// What a header says, if it is there.
+fn read_one<T>(
+    lines: &[(&str, &str)],
+    name: &'static str,
+    rule: Message,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, BadHeader> {
+    let text = one(lines, name)?;
+    text.map(|text| read(text).ok_or_else(|| invalid(name, rule)))
+        .transpose()
 }
 
 fn invalid(name: &'static str, rule: Message) -> BadHeader {

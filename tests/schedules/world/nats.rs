@@ -37,6 +37,13 @@ impl Bus {
         self.connections.subscribe()
     }
 
+    pub(crate) async fn tell(&self, subject: String, body: Bytes, _lost: &'static str) {
+        self.client
+            .publish(subject, body)
+            .await
+            .expect("nothing fails here");
+    }
+
     /// The connection broke and was found again: a client takes what it had asked for as forgotten.
     pub(crate) fn reconnect(&self) {
         self.connections.send_modify(|count| *count += 2);

@@ -1,4 +1,6 @@
-//! The tables and `fleet/src/state.rs` hold the same list of moves.
+//! The tables and `fleet/src/state.rs` hold the same list of moves, and every way into the history fills the same columns.
+
+use std::collections::BTreeSet;
 
 use fleet::{call::State, ids::CallId, state::is_legal};
 use fleet_tests::postgres::Database;
@@ -165,4 +167,50 @@ async fn finish(
     .execute(connection)
     .await?;
     Ok((call, done))
+}
+
+/// The columns that a text writes into the history.
+fn written(text: &str) -> BTreeSet<&str> {
+    let (_, list) = text
+        .split_once("INSERT INTO toolfleet.finished_calls (")
+        .unwrap();
+    let (list, _) = list.split_once(')').unwrap();
+    list.split(',').map(str::trim).collect()
+}
+
+/// A statement moves many calls to the history, a function one, and a function of the tools' role one of a transaction: as one
+/// they would cost each call a fifth more.
+#[tokio::test]
+async fn every_way_into_the_history_fills_the_columns_there_are() {
+    let database = Database::fresh().await;
+    let pool = &database.pool;
+    let columns: Vec<String> = sqlx::query_scalar(
+        "SELECT attname::text FROM pg_attribute \
+         WHERE attrelid = 'toolfleet.finished_calls'::regclass AND attnum > 0 AND NOT attisdropped",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let columns: BTreeSet<&str> = columns.iter().map(String::as_str).collect();
+    let statement = include_str!("../../../fleet/src/store/sql/finish.sql");
+    let mut ways = vec![("the statement", statement.to_owned(), vec!["details"])];
+    for (function, without) in [
+        ("toolfleet.finish", vec!["degraded"]),
+        (
+            "toolfleet_tool.succeed",
+            vec!["degraded", "details", "error"],
+        ),
+    ] {
+        let text = sqlx::query_scalar("SELECT pg_get_functiondef($1::regproc)")
+            .bind(function)
+            .fetch_one(pool)
+            .await
+            .unwrap();
+        ways.push((function, text, without));
+    }
+    for (way, text, without) in &ways {
+        let mut expected = columns.clone();
+        expected.retain(|column| !without.contains(column));
+        assert_eq!(written(text), expected, "{way}");
+    }
 }

@@ -287,9 +287,7 @@ async fn of_a_claim_and_a_cancel_that_come_at_once_the_first_wins() {
     let (call, attempt) = ledger.running(&worker).await;
     run(&mut first, "BEGIN").await;
     let rows = [succeeded(call, attempt)];
-    let ended = Complete::default()
-        .run(&mut first, &rows, Locks::Wait)
-        .await;
+    let ended = Complete.run(&mut first, &rows, Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
     let (wanted, ()) = tokio::join!(says(&ledger, call), async {
         until_blocked(&ledger.database, 1).await;
@@ -299,9 +297,7 @@ async fn of_a_claim_and_a_cancel_that_come_at_once_the_first_wins() {
     let (call, attempt) = ledger.running(&worker).await;
     run(&mut first, "BEGIN").await;
     let rows = [repeated(call, attempt)];
-    let ended = Complete::default()
-        .run(&mut first, &rows, Locks::Wait)
-        .await;
+    let ended = Complete.run(&mut first, &rows, Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
     let (wanted, ()) = tokio::join!(says(&ledger, call), async {
         until_blocked(&ledger.database, 1).await;

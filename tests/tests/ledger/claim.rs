@@ -13,6 +13,7 @@ use fleet::{
         sweep,
         workers::{self, Fenced, Leave},
     },
+    taken_back::TakenBack,
 };
 use fleet_tests::wait;
 use futures_util::future::join_all;
@@ -73,7 +74,7 @@ async fn a_call_is_claimed_neither_before_its_time_nor_after_its_deadline() {
         ledger.meddle(call, unfit).await;
         assert!(worker.tries(call).await.is_none(), "{unfit}");
         let row = ledger.find(call).await;
-        assert_eq!((row.state, row.rev), (State::Queued, 0), "{unfit}");
+        assert_eq!((row.state(), row.rev), (State::Queued, 0), "{unfit}");
     }
 }
 
@@ -179,7 +180,7 @@ async fn a_fence_waits_for_a_claim_and_the_sweep_then_finds_it() {
         (lost[0].call_id, lost[0].attempt_id),
         (call, rows[0].attempt_id)
     );
-    assert!(!lost[0].overdue);
+    assert_ne!(lost[0].why, TakenBack::AttemptOverdue);
 }
 
 #[tokio::test]
@@ -309,7 +310,7 @@ async fn a_claim_carries_what_the_caller_sent_along() {
     assert_eq!((claimed.tenant, claimed.effect), (call.tenant, call.effect));
     assert_eq!(claimed.args_hash, call.args_hash);
     assert_eq!(claimed.attempt, 1);
-    let attempt: Option<AttemptId> = ledger.find(call.call_id).await.attempt_id;
+    let attempt: Option<AttemptId> = ledger.find(call.call_id).await.attempt_id();
     assert!(attempt.is_some());
 }
 

@@ -140,7 +140,7 @@ async fn a_repeated_completion_finds_its_own_attempt() {
     ledger.ends(ending.clone()).await;
     let repeated = ledger.completing.complete_once(ending).await;
     assert!(matches!(repeated, Reply::Undecided), "{repeated:?}");
-    assert_eq!(ledger.find(call).await.attempt_id, Some(attempt));
+    assert_eq!(ledger.find(call).await.attempt_id(), Some(attempt));
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn a_call_that_waits_again_belongs_to_no_attempt() {
         .await;
     let row = ledger.find(call).await;
     assert_eq!(
-        (row.state, row.attempt_id, row.attempts),
+        (row.state(), row.attempt_id(), row.attempts),
         (State::Queued, None, 1)
     );
     let (due, waits, n, lost): (bool, bool, i32, i32) = sqlx::query_as(

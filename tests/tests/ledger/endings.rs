@@ -69,7 +69,7 @@ async fn stored(ledger: &Ledger, call: CallId) -> Cell {
     let envelope = envelope(ledger, call).await;
     let row = ledger.find(call).await;
     Cell {
-        state: row.state,
+        state: row.state(),
         outcome: envelope.outcome,
         source: envelope.source,
         effect: envelope.effect,

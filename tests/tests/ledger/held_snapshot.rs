@@ -246,7 +246,7 @@ async fn path(session: &mut PgConnection, worker: WorkerId) -> [i64; 3] {
     let claiming = claiming.run(session, &claims, Locks::Wait);
     assert!(claiming.await.unwrap()[0].is_some());
     let claim = blocks_so_far(session).await;
-    let (endings, completing) = ([ending], Complete::default());
+    let (endings, completing) = ([ending], Complete);
     let completing = completing.run(session, &endings, Locks::Wait);
     assert!(completing.await.unwrap()[0].is_some());
     let complete = blocks_so_far(session).await;

@@ -215,7 +215,7 @@ async fn a_claim_that_committed_without_an_answer_is_read_back() {
     };
     let (claimed, ()) = tokio::join!(worker.claiming.claim(claim), cutting);
     assert_eq!(claimed.unwrap().map(|claimed| claimed.call_id), Some(call));
-    assert_eq!(ledger.find(call).await.attempt_id, Some(attempt));
+    assert_eq!(ledger.find(call).await.attempt_id(), Some(attempt));
     ledger.ends(succeeded(call, attempt)).await;
 }
 
@@ -252,7 +252,7 @@ async fn a_claim_that_is_still_under_way_is_waited_for_when_it_is_read_back() {
     };
     let (claimed, ()) = tokio::join!(worker.claiming.claim(claim), meddling);
     assert!(claimed.unwrap().is_some());
-    assert_eq!(ledger.find(call).await.attempt_id, Some(attempt));
+    assert_eq!(ledger.find(call).await.attempt_id(), Some(attempt));
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn a_completion_is_repeated_until_it_is_answered_and_counts_once() {
     let (answer, ()) = tokio::join!(completing.complete(&ending, wait::LONG), cutting);
     assert!(answer.unwrap().is_none(), "the repetition moved nothing");
     assert_eq!(
-        ledger.find(call).await.attempt_id,
+        ledger.find(call).await.attempt_id(),
         Some(attempt),
         "because the first one did"
     );
@@ -450,7 +450,7 @@ async fn however_often_the_wire_is_cut_a_call_runs_for_one_attempt_at_a_time() {
             .unwrap();
         let row = ledger.find(call).await;
         assert_eq!(
-            (row.state, row.attempt_id),
+            (row.state(), row.attempt_id()),
             (State::Succeeded, Some(attempt)),
             "{ended:?}"
         );

@@ -14,6 +14,7 @@ use fleet::{
         accept::NewCall,
         complete::{AttemptCost, EndingKind, Guard},
         limited::{Limited, admitted},
+        read::CallState,
         release, sweep,
     },
 };
@@ -230,7 +231,8 @@ impl World {
         assert_eq!(admitted(pool, &tool()).await.unwrap(), expected);
         for one in &self.open {
             let row = self.ledger.find(one.call).await;
-            assert_eq!((row.state, row.held), (one.state, one.held), "{one:?}");
+            let held = matches!(row.state, CallState::Queued { held: true, .. });
+            assert_eq!((row.state(), held), (one.state, one.held), "{one:?}");
         }
     }
 }

@@ -82,7 +82,7 @@ async fn what_may_have_run_unseen_is_in_doubt_and_nothing_else() {
     let worker = ledger.worker().await;
     connects(&process(&ledger, None)).await;
     let finished = running(&ledger, &worker, Effect::Once).await;
-    let attempt = ledger.find(finished).await.attempt_id.unwrap();
+    let attempt = ledger.find(finished).await.attempt_id().unwrap();
     ledger.ends(succeeded(finished, attempt)).await;
     let (doubted, _) = ledger.in_doubt(&worker).await;
     let mut open = Vec::new();

@@ -123,7 +123,7 @@ async fn applied_settles_a_doubt_at_once_and_is_told_whole() {
     }
     assert_eq!(envelope["result"].to_string(), DONE);
     // A late completion that looks again must not find its own name on another decision.
-    assert_eq!(row.attempt_id, None);
+    assert_eq!(row.attempt_id(), None);
     let event = last_event(&ledger.database, call).await;
     assert_eq!(
         (&event["from_state"], &event["actor"], &event["reason"]),
@@ -459,9 +459,7 @@ async fn of_two_that_come_at_once_the_second_is_told_what_the_first_decided() {
     let (call, attempt) = ledger.in_doubt(&worker).await;
     run(&mut first, "BEGIN").await;
     let rows = [succeeded(call, attempt)];
-    let ended = Complete::default()
-        .run(&mut first, &rows, Locks::Wait)
-        .await;
+    let ended = Complete.run(&mut first, &rows, Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
     let settlement = not_applied(call);
     let (verdict, ()) = tokio::join!(ask(&ledger, &settlement), async {
@@ -474,9 +472,7 @@ async fn of_two_that_come_at_once_the_second_is_told_what_the_first_decided() {
     let (call, attempt) = ledger.running(&worker).await;
     run(&mut first, "BEGIN").await;
     let rows = [doubted(call, attempt)];
-    let ended = Complete::default()
-        .run(&mut first, &rows, Locks::Wait)
-        .await;
+    let ended = Complete.run(&mut first, &rows, Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
     let settlement = applied(call);
     let (verdict, ()) = tokio::join!(ask(&ledger, &settlement), async {
@@ -503,9 +499,7 @@ async fn of_two_that_come_at_once_the_second_is_told_what_the_first_decided() {
 
 async fn complete(database: &Database, rows: &[Ending]) -> Option<Moved> {
     let mut connection = database.connect().await;
-    let ended = Complete::default()
-        .run(&mut connection, rows, Locks::Wait)
-        .await;
+    let ended = Complete.run(&mut connection, rows, Locks::Wait).await;
     ended.unwrap().remove(0)
 }
 
@@ -595,7 +589,7 @@ async fn race(calls: usize) {
     let pairs = 4;
     let racing = doubts.chunks(calls.div_ceil(pairs)).map(async |doubts| {
         let mut connection = ledger.database.connect().await;
-        let complete = Complete::default();
+        let complete = Complete;
         let mut settled = 0_usize;
         for (index, (call, attempt)) in doubts.iter().enumerate() {
             let settlement = not_applied(*call);

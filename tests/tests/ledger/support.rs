@@ -12,7 +12,7 @@ use fleet::{
         complete::{EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
         ledger::{Accepting, Claiming, Completing},
-        read::{self, CallRow},
+        read::{self, CallRow, CallState},
         session::Postgres,
         workers::{self, Evidence, Fence, Fenced, WorkerRow},
     },
@@ -108,8 +108,15 @@ impl Ledger {
             .expect("the call exists")
     }
 
+    pub(crate) async fn is_held(&self, call: CallId) -> bool {
+        matches!(
+            self.find(call).await.state,
+            CallState::Queued { held: true, .. }
+        )
+    }
+
     pub(crate) async fn state(&self, call: CallId) -> State {
-        self.find(call).await.state
+        self.find(call).await.state()
     }
 
     /// Runs a statement behind the ledger's back, with one call's id as `$1`.

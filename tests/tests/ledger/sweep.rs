@@ -15,6 +15,7 @@ use fleet::{
         walk::{self, LOST_AFTER_MS, Worth},
         workers,
     },
+    taken_back::TakenBack,
     wire::pointer::Pointer,
 };
 
@@ -252,7 +253,7 @@ async fn a_running_call_without_a_live_worker_is_lost() {
     let found: HashSet<_> = found
         .iter()
         .map(|found| {
-            assert!(!found.overdue);
+            assert_ne!(found.why, TakenBack::AttemptOverdue);
             (found.call_id, found.attempt_id)
         })
         .collect();
@@ -281,7 +282,7 @@ async fn an_attempt_long_overdue_is_lost_although_its_worker_lives() {
     let found = sweep::lost(&ledger.database.pool, true).await.unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].call_id, found[0].attempt_id), (call, attempt));
-    assert!(found[0].overdue);
+    assert_eq!(found[0].why, TakenBack::AttemptOverdue);
 }
 
 #[tokio::test]

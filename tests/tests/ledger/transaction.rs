@@ -8,6 +8,7 @@ use fleet::{
         accept::NewCall,
         cancel,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
+        read::CallState,
         tool_role::{self, ToolRole},
         transaction::{BAD_RESULT, NOT_OURS},
     },
@@ -107,10 +108,13 @@ async fn effect_and_outcome_are_one_commit() {
     run(&mut connection, "COMMIT").await;
     let row = ledger.find(call).await;
     assert_eq!(
-        (row.state, row.attempt_id),
+        (row.state(), row.attempt_id()),
         (State::Succeeded, Some(attempt))
     );
-    assert_eq!(row.ended_by, Some(format!("worker {}", worker.id)));
+    let CallState::Ended(over) = &row.state else {
+        panic!("{row:?}");
+    };
+    assert_eq!(over.by, format!("worker {}", worker.id));
     assert_eq!(effects(&ledger, call).await, 1);
     let stored: (String, String, i64, i64) = sqlx::query_as(
         "SELECT result::text, attempt_outcome::text || ' ' || effect_known || ' ' || source, queued_ms, run_ms \
@@ -181,7 +185,7 @@ async fn an_attempt_that_lost_its_call_cannot_commit() {
     run(&mut now, "COMMIT").await;
     run(&mut late, "COMMIT").await;
     assert_eq!(effects(&ledger, call).await, 1);
-    assert_eq!(ledger.find(call).await.attempt_id, Some(second));
+    assert_eq!(ledger.find(call).await.attempt_id(), Some(second));
 }
 
 #[tokio::test]

@@ -92,14 +92,14 @@ async fn step(ledger: &Ledger, worker: &Worker, call: CallId, dice: &mut Dice) -
     let legal: Vec<State> = State::ALL
         .iter()
         .copied()
-        .filter(|to| is_legal(row.state, *to))
+        .filter(|to| is_legal(row.state(), *to))
         .collect();
     if legal.is_empty() {
         return false;
     }
     let to = legal[dice.roll(legal.len())];
     let guard = row
-        .attempt_id
+        .attempt_id()
         .map_or(Guard::Queued(row.rev), Guard::Attempt);
     match to {
         State::Running => {
@@ -109,7 +109,7 @@ async fn step(ledger: &Ledger, worker: &Worker, call: CallId, dice: &mut Dice) -
         State::InDoubt => ledger.ends(ending(call, guard, doubt())).await,
         over => {
             // Settling a doubt that no attempt caused has a guard of its own.
-            if row.state == State::InDoubt && row.attempt_id.is_none() {
+            if row.state() == State::InDoubt && row.attempt_id().is_none() {
                 return false;
             }
             let kind: EndingKind = end_in(over);

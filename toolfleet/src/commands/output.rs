@@ -3,9 +3,12 @@
 use std::{
     fmt::Write as _,
     io::{self, Write as _},
+    process::ExitCode,
 };
 
-use serde::Serialize;
+use anyhow::Context as _;
+use fleet_history::Row;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{json, plain::plain};
 
@@ -31,6 +34,15 @@ pub(super) fn print(text: &str) -> Result<(), OutputError> {
     })
 }
 
+/// Prints JSON as it came: on one line, or for people on several.
+pub(super) fn print_text(json: &str, on_one_line: bool) -> Result<(), OutputError> {
+    print(&if on_one_line {
+        json::compact(json)
+    } else {
+        json::pretty(json)
+    })
+}
+
 /// Prints one line of JSON.
 pub(super) fn print_json(value: &impl Serialize) -> Result<(), OutputError> {
     let text =
@@ -42,6 +54,24 @@ pub(super) fn print_json(value: &impl Serialize) -> Result<(), OutputError> {
 pub(super) fn warn(text: &str) {
     // Standard error may be closed; the command goes on all the same.
     writeln!(io::stderr(), "toolfleet: {}", plain(text)).unwrap_or_default();
+}
+
+/// Prints rows of a view: the view itself as JSON, or a table of these cells.
+pub(super) fn print_rows<T: DeserializeOwned>(
+    rows: &[Row<T>],
+    json: bool,
+    headings: &[&str],
+    cells: impl Fn(T) -> Vec<String>,
+) -> anyhow::Result<ExitCode> {
+    let text = if json {
+        json::compact(&Row::json_of_all(rows))
+    } else {
+        let rows = Row::read_all(rows).context("read a view of the ledger")?;
+        let cells: Vec<_> = rows.into_iter().map(cells).collect();
+        table(headings, &cells)
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Columns under their headings, as wide as their widest cell; cells are made plain.

@@ -353,9 +353,7 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
         actor: "sweep".into(),
         reason: "worker_lost".into(),
     };
-    let ended = Complete::default()
-        .run(connection, &[ending], Locks::Wait)
-        .await;
+    let ended = Complete.run(connection, &[ending], Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
     call_id
 }

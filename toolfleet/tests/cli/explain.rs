@@ -151,9 +151,7 @@ async fn end(
         actor: "sweep".into(),
         reason: reason.into(),
     };
-    let ended = Complete::default()
-        .run(connection, &[ending], Locks::Wait)
-        .await;
+    let ended = Complete.run(connection, &[ending], Locks::Wait).await;
     assert!(ended.unwrap()[0].is_some());
 }
 

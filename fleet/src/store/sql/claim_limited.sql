@@ -1,10 +1,4 @@
-WITH me AS MATERIALIZED (
-    -- A fence of this worker takes the row FOR UPDATE. So either the fence sees this claim, or this claim sees the fence.
-    SELECT worker_id
-    FROM toolfleet.worker_processes
-    WHERE worker_id = $1 AND state IN ('live', 'draining')
-    FOR KEY SHARE
-), input AS MATERIALIZED (
+/* claiming worker */, input AS MATERIALIZED (
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
 ), due AS MATERIALIZED (
     SELECT o.call_id, o.tool, i.attempt_id, i.timeout_ms
@@ -13,8 +7,7 @@ WITH me AS MATERIALIZED (
     CROSS JOIN me
     -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
     WHERE o.call_id = ANY($2)
-      AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND o.deadline_at > now()
-      AND (o.attempts > 0 OR o.queue_until IS NULL OR o.queue_until > now())
+      AND /* claimable */
     ORDER BY o.call_id
     FOR UPDATE OF o /* locks */
 ), tools AS MATERIALIZED (
@@ -67,18 +60,10 @@ WITH me AS MATERIALIZED (
     WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND NOT d.admitted AND o.state = 'queued'
 ), claimed AS (
     UPDATE toolfleet.open_calls o
-    SET state = 'running', rev = o.rev + 1, attempts = o.attempts + 1, attempt_id = d.attempt_id, worker_id = $1,
-        claim_rev = o.rev + 1, attempt_started_at = now(), first_started_at = coalesce(o.first_started_at, now()),
-        attempt_timeout_ms = least(d.timeout_ms, (date_part('epoch', o.deadline_at - now()) * 1000)::bigint),
-        attempt_until = least(now() + d.timeout_ms * interval '1 millisecond', o.deadline_at)
-    FROM decided d
-    WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND d.admitted AND o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now()
-    RETURNING o.call_id, o.rev, o.attempts, o.unspent_attempts, o.effect_unknown, o.cancel_requested, o.effect::text AS effect, o.tool, o.tool_version, o.args_hash,
-        o.attempt_timeout_ms, (date_part('epoch', o.deadline_at - now()) * 1000)::bigint AS remaining_ms,
-        (date_part('epoch', now() - o.first_started_at) * 1000)::bigint AS since_first_start_ms,
-        o.attempt_until, (date_part('epoch', now() - o.accepted_at) * 1000)::bigint AS queued_ms,
-        o.tenant, o.session, o.run, o.meta::text AS meta, o.language, o.dispatcher_id,
-        o.traceparent, o.tracestate, o.baggage
+    /* claim set */
+    FROM decided i
+    WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.admitted AND /* claimable */
+    RETURNING /* claimed */
 )
 SELECT c.*, c.call_id AS asked, true AS admitted
 FROM claimed c

@@ -10,3 +10,6 @@ WITH ended AS (
             unnest($10::text[]) AS actor, unnest($11::text[]) AS reason, unnest($12::text[]) AS degraded) AS m
     -- Repeated: the list makes Postgres use the index, whatever the statistics of an emptied table are.
     WHERE o.call_id = ANY($1) AND o.call_id = m.call_id AND o.attempt_id = m.attempt_id AND o.state = 'running'
+    /* finish */
+)
+SELECT /* moved */ FROM ended

@@ -1,22 +1,23 @@
 WITH turn AS MATERIALIZED (
-    SELECT * FROM unnest($2::text[], $3::bigint[]) AS turn (tenant, share)
+    SELECT * FROM unnest($3::text[], $4::bigint[]) AS turn (tenant, share)
 ), next AS MATERIALIZED (
     SELECT o.place
     FROM turn t
     CROSS JOIN LATERAL (
-        -- By their time and their priority's penalty: the first of each priority, read in the order of the index.
+        -- By their time and their priority's penalty: the first of each priority, read in the order of the index. The walk over
+        -- open calls ends those that cannot run any more; until then they must not delay any call.
         SELECT place
         FROM (
             (SELECT ctid AS place, call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
-             WHERE held AND line = $1 AND tenant = t.tenant AND priority = 0 /* may run */
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 0 AND /* over at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $6) FROM toolfleet.open_calls
-             WHERE held AND line = $1 AND tenant = t.tenant AND priority = 1 /* may run */
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 1 AND /* over at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $7) FROM toolfleet.open_calls
-             WHERE held AND line = $1 AND tenant = t.tenant AND priority = 2 /* may run */
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 2 AND /* over at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
         ) first
         ORDER BY turn_at, call_id

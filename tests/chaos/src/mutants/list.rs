@@ -123,7 +123,7 @@ pub static ALL: &[Mutant] = &[
         sight: Rare,
         edits: &[Edit {
             statement: "claim",
-            find: "AND o.not_before <= now() AND o.deadline_at > now()",
+            find: "AND o.not_before <= now() AND least(deadline_at, CASE WHEN attempts = 0 THEN queue_until END) > now()",
             replace: "AND o.not_before <= now()",
         }],
         ..NONE
@@ -384,9 +384,9 @@ pub static ALL: &[Mutant] = &[
         needs: "calls that are asked for more than once",
         edits: &[Edit {
             statement: "find",
-            find: "coercions::text, queued_ms, run_ms FROM toolfleet.finished_calls",
-            replace: "coercions::text, queued_ms, (extract(epoch FROM clock_timestamp() - finished_at) * 1000)::bigint \
-                      FROM toolfleet.finished_calls",
+            find: "finished_at, error::text, queued_ms, run_ms,",
+            replace: "finished_at, error::text, queued_ms, \
+                      (extract(epoch FROM clock_timestamp() - finished_at) * 1000)::bigint,",
         }],
         ..NONE
     },

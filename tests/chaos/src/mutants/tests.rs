@@ -102,12 +102,12 @@ async fn sent(database: &Database) -> BTreeMap<&'static str, Sent> {
     note("accept", Sent::of_lane(Accept, &mut connection).await);
     let claim = Claim::new(WorkerId::generate());
     note("claim", Sent::of_lane(claim, &mut connection).await);
-    let complete = Complete::default();
+    let complete = Complete;
     note(
         "end_running",
         Sent::of_lane(complete, &mut connection).await,
     );
-    let general = Complete::default();
+    let general = Complete;
     let rows = [again()];
     let running = general.run(&mut connection, &rows, Locks::Wait);
     assert!(running.await.unwrap()[0].is_none());

@@ -106,7 +106,7 @@ async fn whatever_eight_at_once_do_to_20_calls_is_a_history_that_the_state_machi
         let is = read::find(&database.pool, *call).await.unwrap().unwrap();
         assert_eq!(
             history.last().map_or(State::Queued, |(_, to)| *to),
-            is.state
+            is.state()
         );
         assert_eq!(
             usize::try_from(is.rev).unwrap(),
@@ -164,7 +164,7 @@ impl Hand {
                 .await
                 .unwrap()
                 .unwrap();
-            if row.state.is_terminal() && !dice.one_in(3) {
+            if row.state().is_terminal() && !dice.one_in(3) {
                 let fresh = accept(&self.accepting).await;
                 let mut calls = self.shared.calls.lock().unwrap();
                 if calls[slot] == call {
@@ -174,8 +174,8 @@ impl Hand {
             }
             // What it believes: the row of a moment ago, or an attempt that it has seen some time before.
             let old = seen.get(&call).copied();
-            let attempt = row.attempt_id.filter(|_| !dice.one_in(6)).or(old);
-            seen.extend(row.attempt_id.map(|attempt| (call, attempt)));
+            let attempt = row.attempt_id().filter(|_| !dice.one_in(6)).or(old);
+            seen.extend(row.attempt_id().map(|attempt| (call, attempt)));
             let guard = attempt.map_or(Guard::Queued(row.rev), Guard::Attempt);
             let moved = match dice.roll(40) {
                 0..18 => self.claims(call).await,

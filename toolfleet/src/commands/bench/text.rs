@@ -116,7 +116,7 @@ fn servers(servers: &Servers) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
-    use toolfleet_load::{Verdict, report::Measured};
+    use toolfleet_load::report::Measured;
 
     use super::*;
 
@@ -128,41 +128,27 @@ mod tests {
             mode: "sync".to_owned(),
             calls: 10_000,
             calls_per_s: 1_000.0,
-            floor_calls_per_s: None,
-            ratio: None,
             p50_ms: Some(1.5),
             p95_ms: Some(2.5),
             p99_ms: Some(9.0),
             max_ms: Some(12.0),
-            verdict: Verdict::default(),
             memory_mib: BTreeMap::from([("worker_1".to_owned(), 35.25)]),
             cpu_s: BTreeMap::from([("worker_1".to_owned(), 5.0)]),
             seconds: 10.0,
-            accepted_per_s: None,
             refused: BTreeMap::from([("overloaded".to_owned(), 3)]),
-            failed: BTreeMap::new(),
-            in_flight: Some(512),
-            rate: None,
-            bytes: 60,
-            result_bytes: 0,
-            batch: None,
-            tools: 0,
-            tenants: 1,
-            sizes: BTreeMap::new(),
-            curve: Vec::new(),
+            ..Measured::default()
         };
         let measured = Report {
             servers: Servers {
                 postgres: BTreeMap::from([("fsync".to_owned(), "on".to_owned())]),
                 nats: BTreeMap::from([("storage".to_owned(), Value::from("file"))]),
-                dispatchers: Some(1),
                 workers: 1,
                 cpus: 2,
-                dev: true,
                 optimised: true,
+                ..Servers::default()
             },
             workloads: vec![once],
-            floors: Vec::new(),
+            ..Report::default()
         };
         insta::assert_snapshot!(report(&measured));
     }

@@ -12,7 +12,7 @@ use fleet_client::calls::Submission;
 pub(super) use self::flags::Call;
 use super::{
     ask::{advice, unanswered},
-    connect, json, output,
+    connect, output,
 };
 
 impl Call {
@@ -32,11 +32,7 @@ impl Call {
             .await
             .map_err(|problem| unanswered(problem, advice(self.key.is_some())))?;
         let (head, envelope) = (answer.head()?, answer.text()?);
-        output::print(&if self.json {
-            json::compact(envelope)
-        } else {
-            json::pretty(envelope)
-        })?;
+        output::print_text(envelope, self.json)?;
         Ok(ExitCode::from(u8::from(head.is_error)))
     }
 }

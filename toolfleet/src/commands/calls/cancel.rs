@@ -40,11 +40,7 @@ impl Cancel {
             .map_err(|problem| unanswered(problem, "ask again: that is safe"))?;
         let text = answer.text()?;
         if answer.head()?.is_refused() {
-            output::print(&if self.json {
-                json::compact(text)
-            } else {
-                json::pretty(text)
-            })?;
+            output::print_text(text, self.json)?;
             return Ok(ExitCode::FAILURE);
         }
         let read: CancelAnswer = answer.read()?;

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use fleet::{
     call::State,
     config::StoreArgs,
@@ -10,7 +9,6 @@ use fleet::{
     wire::code::Code,
 };
 use fleet_history::{
-    Row,
     calls::{self, Filter, ListedCall},
     instant,
 };
@@ -18,7 +16,7 @@ use sqlx::PgPool;
 use time::OffsetDateTime;
 
 use super::moment::Moment;
-use crate::commands::{connect, json, output, usage::UsageError, words::one_of};
+use crate::commands::{connect, output, usage::UsageError, words::one_of};
 
 /// What `calls list` is told.
 #[derive(Debug, clap::Args)]
@@ -74,17 +72,10 @@ impl ListCalls {
             limit: self.limit,
         };
         let rows = calls::calls(&pool, &filter).await?;
-        if self.json {
-            output::print(&json::compact(&Row::json_of_all(&rows)))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = Row::read_all(&rows).context("read the view of calls")?;
-        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "CALL", "TOOL", "STATE", "ATTEMPTS", "ACCEPTED", "FINISHED", "ERROR",
         ];
-        output::print(&output::table(&headings, &cells))?;
-        Ok(ExitCode::SUCCESS)
+        output::print_rows(&rows, self.json, &headings, cells)
     }
 }
 

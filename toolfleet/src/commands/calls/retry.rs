@@ -61,11 +61,7 @@ impl Retry {
             .await
             .map_err(|problem| unanswered(problem, advice(self.key.is_some())))?;
         let (head, envelope) = (answer.head()?, answer.text()?);
-        output::print(&if self.json {
-            json::compact(envelope)
-        } else {
-            json::pretty(envelope)
-        })?;
+        output::print_text(envelope, self.json)?;
         if head.replayed {
             bail!(
                 "this key names that call already, so no new one was made; give a key that was never used"

@@ -11,9 +11,7 @@ use fleet_client::calls::Settling;
 use nix::unistd::{User, geteuid, gethostname};
 use serde_json::value::RawValue;
 
-use crate::commands::{
-    ask::unanswered, connect, given, json, output, usage::UsageError, words::one_of,
-};
+use crate::commands::{ask::unanswered, connect, given, output, usage::UsageError, words::one_of};
 
 /// What `calls settle` is told.
 #[derive(Debug, clap::Args)]
@@ -70,11 +68,7 @@ impl Settle {
             .await
             .map_err(|problem| unanswered(problem, advice))?;
         let (refused, envelope) = (answer.head()?.is_refused(), answer.text()?);
-        output::print(&if self.json {
-            json::compact(envelope)
-        } else {
-            json::pretty(envelope)
-        })?;
+        output::print_text(envelope, self.json)?;
         Ok(ExitCode::from(u8::from(refused)))
     }
 }

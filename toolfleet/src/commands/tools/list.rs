@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use fleet::config::StoreArgs;
 use fleet_history::{
-    Row, instant,
+    instant,
     tools::{ListedTool, tools},
 };
 
-use crate::commands::{connect, json, output};
+use crate::commands::{connect, output};
 
 /// What `tools list` is told.
 #[derive(Debug, clap::Args)]
@@ -28,18 +27,11 @@ impl ListTools {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
         let rows = tools(&pool, self.all).await?;
-        if self.json {
-            output::print(&json::compact(&Row::json_of_all(&rows)))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = Row::read_all(&rows).context("read the view of tools")?;
-        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "TOOL", "VERSION", "EFFECT", "EXECUTOR", "QUEUE", "KEY", "LIMIT", "APPLIED", "BY",
             "RETIRED",
         ];
-        output::print(&output::table(&headings, &cells))?;
-        Ok(ExitCode::SUCCESS)
+        output::print_rows(&rows, self.json, &headings, cells)
     }
 }
 

@@ -16,7 +16,7 @@ use fleet_history::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::commands::{connect, json, output};
+use crate::commands::{connect, output};
 
 /// What `tools show` is told.
 #[derive(Debug, clap::Args)]
@@ -125,11 +125,7 @@ impl ShowTool {
                 self.definition(&manifest, format)
             }
         };
-        output::print(&if self.json {
-            json::compact(&shown)
-        } else {
-            json::pretty(&shown)
-        })?;
+        output::print_text(&shown, self.json)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use fleet::config::StoreArgs;
 use fleet_history::{
-    Row, instant,
+    instant,
     workers::{ListedWorker, workers},
 };
 
-use crate::commands::{connect, json, output};
+use crate::commands::{connect, output};
 
 /// What `workers list` is told.
 #[derive(Debug, clap::Args)]
@@ -28,12 +27,6 @@ impl ListWorkers {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let pool = connect::reader(&self.store).await?;
         let rows = workers(&pool, self.all).await?;
-        if self.json {
-            output::print(&json::compact(&Row::json_of_all(&rows)))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = Row::read_all(&rows).context("read the view of workers")?;
-        let cells: Vec<_> = rows.into_iter().map(cells).collect();
         let headings = [
             "WORKER",
             "NAME",
@@ -46,8 +39,7 @@ impl ListWorkers {
             "ENDED",
             "BY",
         ];
-        output::print(&output::table(&headings, &cells))?;
-        Ok(ExitCode::SUCCESS)
+        output::print_rows(&rows, self.json, &headings, cells)
     }
 }
 

@@ -5,6 +5,7 @@
 //! before, and the finished URL is checked after.
 
 use fleet::{
+    manifest::uri_template::{Expression, Operator, Piece, UriTemplate, Variable},
     outcome::ToolFailure,
     said,
     wire::{code::Code, message::Message},
@@ -13,8 +14,8 @@ use reqwest::Url;
 use serde_json::{Map, Value};
 
 use super::{
+    expand::{Bound, expand},
     part::{defect, given, scalar},
-    uri_template::{Bound, Expression, Operator, Piece, UriTemplate, Variable},
 };
 
 /// Fills the template.
@@ -23,7 +24,7 @@ use super::{
 ///
 /// `tool_error` when an argument may not stand where the template puts it, `tool_gone` when the template is wrong.
 pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<Url, ToolFailure> {
-    let template = UriTemplate::parse(template).ok_or_else(|| {
+    let template = UriTemplate::parse(template).map_err(|_problem| {
         defect(Message::fixed(
             "the URL in the manifest is not an RFC 6570 template without a fragment",
             "清单中的 URL 不是不带片段的 RFC 6570 模板",
@@ -44,12 +45,9 @@ pub(super) fn render(template: &str, arguments: &Map<String, Value>) -> Result<U
                     .iter()
                     .map(bind)
                     .collect::<Result<_, _>>()?;
-                in_path &= !matches!(
-                    expression.operator,
-                    Operator::Query | Operator::Continuation
-                );
+                in_path &= !expression.is_of_query();
                 check(expression, &values, in_path)?;
-                text.push_str(&expression.expand(&values));
+                text.push_str(&expand(expression, &values));
             }
         }
     }
@@ -102,9 +100,8 @@ fn check(expression: &Expression<'_>, values: &[Bound], in_path: bool) -> Result
             "参数 {names:?} 不能放进 URL：? 和 # 会使路径提前结束"
         )));
     }
-    // `{/id}` says that the segment may be missing; `/{id}` says that it is there.
-    let required = in_path && matches!(operator, Operator::Simple | Operator::Reserved);
-    if required
+    if in_path
+        && expression.must_stand()
         && values
             .iter()
             .all(|value| value.texts().iter().all(|text| text.is_empty()))

@@ -1,16 +1,16 @@
 //! HTTP tools: one request, one answer, and whether the tool may have acted.
 //!
-//! `request` builds what is sent, of `part`s and an `address`, which fills a `uri_template`. `response` says what an answer
-//! means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove;
+//! `request` builds what is sent, of `part`s and an `address`, which `expand`s the manifest's template. `response` says what an
+//! answer means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove;
 //! `resolve` lets names lead only where requests may go. This file sends the request, bounds it and stops it.
 
 mod address;
+mod expand;
 mod part;
 mod request;
 mod resolve;
 mod response;
 mod transport;
-mod uri_template;
 mod words;
 
 use std::pin::Pin;

@@ -7,19 +7,15 @@ use std::sync::{
 
 use super::{Rewrite, Statement};
 
-/// The statements of the lanes, as they are written.
-const LANES: [(Statement, &str); 5] = [
+/// How the statements of the lanes begin.
+const LANES: [(Statement, &str); 4] = [
     (
         Statement::Accept,
         include_str!("../../../../../fleet/src/store/sql/accept.sql"),
     ),
     (
         Statement::Claim,
-        include_str!("../../../../../fleet/src/store/sql/claim.sql"),
-    ),
-    (
-        Statement::Claim,
-        include_str!("../../../../../fleet/src/store/sql/claim_skipping.sql"),
+        include_str!("../../../../../fleet/src/store/sql/claiming_worker.sql"),
     ),
     (
         Statement::Complete,
@@ -112,11 +108,13 @@ mod tests {
             let expected = match path.file_stem().unwrap().to_str().unwrap() {
                 "accept" => Statement::Accept,
                 // They begin alike.
-                "claim" | "claim_limited" | "claim_skipping" => Statement::Claim,
+                "claim" | "claim_limited" | "claiming_worker" => Statement::Claim,
                 "complete" | "end_running" => Statement::Complete,
                 _others => Statement::Other,
             };
             let sql = fs::read_to_string(&path).unwrap();
+            let worker = fs::read_to_string(format!("{folder}/claiming_worker.sql")).unwrap();
+            let sql = sql.replace("/* claiming worker */", &worker);
             for locks in ["", "SKIP LOCKED"] {
                 let sql = sql.replace("/* locks */", locks);
                 assert_eq!(statement(sql.as_bytes()), expected, "{}", path.display());
