@@ -160,7 +160,6 @@ const WAITS_MAX: Duration = Duration::from_secs(86_400);
 ///
 /// It is worth it if it has reached one of the steps since then. The stream refuses what it holds, so this costs little when
 /// nothing is lost, and it finds silent losses.
-/// lost without a word.
 pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
     let mut step = REPUBLISHED_AFTER;
     let mut worth: Vec<Range<Duration>> = Vec::new();

@@ -77,7 +77,6 @@ impl Event {
     /// Several processes publish events of one call without knowing of each other; all of them know how often the ledger has
     /// moved the call. So the numbers of one call only rise, with gaps, and an event of an attempt that was taken away is
     /// recognised by a number below one that was received before.
-    /// by a number below what was heard before.
     pub fn sequence(revision: i32, n: u32) -> u64 {
         let revision = u64::try_from(revision).unwrap_or(0);
         revision * Self::PER_REVISION + u64::from(n).min(Self::PER_REVISION - 1)

@@ -21,7 +21,6 @@ pub(super) const GOODBYE: Duration = Duration::from_millis(250);
 /// The last rows, one for each prepared statement, say whether SQL prepared it: ours are never prepared by SQL. The same query
 /// gives back the session's locks, because a statement of its own would cost Postgres as much as a round trip, and so would a
 /// count.
-/// back the session's locks besides: a statement of its own costs Postgres as much as a trip, and so does counting.
 pub(super) const COMMIT: &str = "SELECT; COMMIT; \
     CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; \
     SELECT p.from_sql, pg_catalog.pg_advisory_unlock_all() FROM pg_catalog.pg_prepared_statement() p";
