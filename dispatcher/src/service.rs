@@ -197,8 +197,8 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     }
 }
 
-/// Whether a message names a reply subject, and one that its caller could publish to itself: answers are published with the
-/// dispatcher's own permissions.
+/// Whether a message names a reply subject that its caller could publish to itself. Answers are published with the dispatcher's
+/// own permissions.
 fn can_be_answered(bus: &Bus, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;

@@ -137,8 +137,8 @@ pub fn shares(room: usize, tenants: usize) -> Vec<usize> {
         .collect()
 }
 
-/// How much later a call counts as having come because of its priority. A low one overtakes every high one that comes a minute
-/// after it, so it is never starved.
+/// The delay that a priority adds to the time at which a call came. A low call overtakes every high call that comes a minute
+/// later, so it is never starved.
 pub const fn penalty(priority: Priority) -> Duration {
     match priority {
         Priority::High => Duration::ZERO,

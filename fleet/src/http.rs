@@ -1,7 +1,7 @@
 //! The HTTP side of every process: `/healthz`, `/readyz`, `/metrics`, and nothing else.
 //!
 //! It is for probes and scrapers: no request has a body, and a connection has one request and little time. Any user of the host
-//! may connect, so one that keeps connections open costs only its own: a newcomer takes the place of the oldest.
+//! may connect. Connections that stay open lock no other user out: a new connection takes the place of the oldest.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! How a plan is drawn.
+//! Draws a plan from a seed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is accepted is kept, what is refused is not, and a key names one call.
+//! An accepted call is kept, a refused one is not, and a key names one call.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the ledger says happened, and what happened.
+//! The effects in the ledger against the effects that happened.
 //!
 //! A remote may have the effect after every worker stopped waiting for it, and after a person has found out that it was not
 //! there (`docs/errors/in_doubt.md`: a "no" is about the moment of the look). That is the only way in which a call that ended
