@@ -3,15 +3,19 @@
 
     python3 bench/growth.py [--toolfleet PATH] [--seconds 10] [--effect once] [NAME ...]
 
-Each row is a fleet of its own (`bench --dev`) with the floor beside it, so compare ratios. NAME picks rows by their
-beginning. It needs the servers that `make setup` finds; start it with `. ./.tools/env`. Exit code 1 when a call was lost
+Each row is a fleet of its own (`bench --dev`) with the floor beside it, so compare ratios. In the rows about snapshots another
+session keeps vacuum from its work, from before the first floor until after the last. NAME picks rows by their beginning. It needs the servers that `make setup` finds; start it with `. ./.tools/env`. Exit code 1 when a call was lost
 or doubled.
 """
 
 import argparse
 import json
+import pathlib
 import subprocess
 import sys
+import tempfile
+
+from servers import HOLDS, Holders, started, stopped
 
 ROWS = [
     ("as it is", []),
@@ -28,18 +32,50 @@ ROWS = [
     ("arguments: 1 KiB", ["--bytes", "1024"]),
     ("arguments: 64 KiB", ["--bytes", "65536", "--in-flight", "64"]),
     ("one caller", ["--in-flight", "1"]),
+    ("snapshot held", "snapshot"),
+    ("open transaction with an id", "transaction"),
+    ("four readers in turn", "readers"),
 ]
 
 HEAD = ["", "calls/s", "floor/s", "ratio", "p50 ms", "p99 ms", "dispatcher MiB", "worker MiB", "lost", "doubled"]
 
 
 def measure(options, changed):
-    command = [options.toolfleet, "bench", "--dev", "--floor", "--json", "--effect", options.effect]
+    return held(options, changed) if changed in HOLDS else bench(options, ["--dev", *changed], None)
+
+
+def bench(options, changed, holders):
+    command = [options.toolfleet, "bench", "--floor", "--json", "--effect", options.effect]
     command += ["--seconds", str(options.seconds), *changed]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-    if not ran.stdout.strip():
-        sys.exit(f"{' '.join(command)} ended with {ran.returncode}:\n{ran.stderr[-2000:]}")
-    return json.loads(ran.stdout)["workloads"][0]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        while True:
+            try:
+                told, wrong = running.communicate(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                if holders:
+                    holders.turn()
+    if not told.strip():
+        sys.exit(f"{' '.join(command)} ended with {running.returncode}:\n{wrong[-2000:]}")
+    return json.loads(told)["workloads"][0]
+
+
+def held(options, kind):
+    """Beside sessions that hold a snapshot."""
+    with tempfile.TemporaryDirectory(prefix="toolfleet-growth-") as folder:
+        folder = pathlib.Path(folder)
+        folder.chmod(0o755)
+        dev = subprocess.Popen([options.toolfleet, "dev", "--data", str(folder), "--workers", "0"], stdout=subprocess.DEVNULL)
+        try:
+            state = started(folder, dev)
+            holders = Holders(state["database_url"], kind)
+            holders.turn()
+            servers = ["--nats-url", state["nats_url"], "--database-url", state["database_url"]]
+            of = bench(options, servers, holders)
+            holders.end()
+            return of
+        finally:
+            stopped(dev)
 
 
 def most(memory, process):

@@ -150,9 +150,17 @@ CREATE FUNCTION toolfleet.count_closed() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-    SELECT o.tenant, pg_catalog.pg_backend_pid(), -count(*) FROM closed o GROUP BY o.tenant ORDER BY o.tenant
-    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, generation, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), coalesce((
+        SELECT l.generation FROM toolfleet.open_counts l
+        WHERE l.tenant = o.tenant AND l.backend = pg_catalog.pg_backend_pid()
+        ORDER BY l.tenant DESC, l.backend DESC, l.generation DESC LIMIT 1),
+        (1000 * date_part('epoch', clock_timestamp()))::bigint), -count(*)
+    FROM closed o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend, generation) DO UPDATE
+    SET n = c.n + EXCLUDED.n, changes = (c.changes + 1) % 128,
+        generation = CASE WHEN c.changes < 127 THEN c.generation
+                          ELSE greatest(c.generation + 1, (1000 * date_part('epoch', clock_timestamp()))::bigint) END;
     RETURN NULL;
 END $$;
 
@@ -160,9 +168,17 @@ CREATE FUNCTION toolfleet.count_opened() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-    SELECT o.tenant, pg_catalog.pg_backend_pid(), count(*) FROM opened o GROUP BY o.tenant ORDER BY o.tenant
-    ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n;
+    INSERT INTO toolfleet.open_counts AS c (tenant, backend, generation, n)
+    SELECT o.tenant, pg_catalog.pg_backend_pid(), coalesce((
+        SELECT l.generation FROM toolfleet.open_counts l
+        WHERE l.tenant = o.tenant AND l.backend = pg_catalog.pg_backend_pid()
+        ORDER BY l.tenant DESC, l.backend DESC, l.generation DESC LIMIT 1),
+        (1000 * date_part('epoch', clock_timestamp()))::bigint), count(*)
+    FROM opened o GROUP BY o.tenant ORDER BY o.tenant
+    ON CONFLICT (tenant, backend, generation) DO UPDATE
+    SET n = c.n + EXCLUDED.n, changes = (c.changes + 1) % 128,
+        generation = CASE WHEN c.changes < 127 THEN c.generation
+                          ELSE greatest(c.generation + 1, (1000 * date_part('epoch', clock_timestamp()))::bigint) END;
     RETURN NULL;
 END $$;
 
@@ -435,21 +451,24 @@ BEGIN
     WITH living AS MATERIALIZED (
         SELECT pid FROM pg_stat_activity
     ), chosen AS MATERIALIZED (
-        SELECT c.tenant, c.backend FROM toolfleet.open_counts c
+        SELECT c.tenant, c.backend, c.generation FROM toolfleet.open_counts c
         WHERE c.backend <> 0 AND (crowded OR NOT EXISTS (SELECT FROM living l WHERE l.pid = c.backend))
         ORDER BY c.tenant, c.backend LIMIT rows_max
         FOR UPDATE SKIP LOCKED
     ), taken AS (
         DELETE FROM toolfleet.open_counts c USING chosen s
-        WHERE c.tenant = s.tenant AND c.backend = s.backend
+        WHERE c.tenant = s.tenant AND c.backend = s.backend AND c.generation = s.generation
         RETURNING c.tenant, c.n
     ), kept AS (
-        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-        SELECT t.tenant, 0, sum(t.n) FROM taken t GROUP BY t.tenant ORDER BY t.tenant
-        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+        DELETE FROM toolfleet.open_counts c
+        WHERE c.backend = 0 AND c.tenant IN (SELECT tenant FROM chosen)
+        RETURNING c.tenant, c.n
+    ), moved AS (
+        INSERT INTO toolfleet.open_counts (tenant, backend, n)
+        SELECT tenant, 0, sum(n) FROM (SELECT * FROM taken UNION ALL SELECT * FROM kept) c
+        GROUP BY tenant HAVING sum(n) <> 0 ORDER BY tenant
     )
     SELECT count(*) INTO folded FROM taken;
-    DELETE FROM toolfleet.open_counts c WHERE c.backend = 0 AND c.n = 0;
     RETURN folded;
 END $$;
 
@@ -525,6 +544,28 @@ BEGIN
     RETURN 'fenced';
 END $$;
 
+CREATE FUNCTION toolfleet.open_count(of_tenant text) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    session record;
+    below bigint := 4294967296;
+    total bigint := 0;
+BEGIN
+    IF pg_relation_size('toolfleet.open_counts') < 4194304 THEN
+        RETURN (SELECT coalesce(sum(c.n), 0) FROM toolfleet.open_counts c WHERE c.tenant = of_tenant);
+    END IF;
+    LOOP
+        SELECT c.backend, c.n INTO session FROM toolfleet.open_counts c
+        WHERE c.tenant = of_tenant AND c.backend < below
+        ORDER BY c.tenant DESC, c.backend DESC, c.generation DESC LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        total := total + session.n;
+        below := session.backend;
+    END LOOP;
+    RETURN total;
+END $$;
+
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -589,10 +630,14 @@ BEGIN
               SELECT tenant, -sum(n) FROM toolfleet.open_counts GROUP BY tenant) c
         GROUP BY tenant
         HAVING sum(n) <> 0
-    ), added AS (
-        INSERT INTO toolfleet.open_counts AS c (tenant, backend, n)
-        SELECT w.tenant, 0, w.n FROM wrong w ORDER BY w.tenant
-        ON CONFLICT (tenant, backend) DO UPDATE SET n = c.n + EXCLUDED.n
+    ), kept AS (
+        DELETE FROM toolfleet.open_counts c
+        WHERE c.backend = 0 AND c.tenant IN (SELECT tenant FROM wrong)
+        RETURNING c.tenant, c.n
+    ), moved AS (
+        INSERT INTO toolfleet.open_counts (tenant, backend, n)
+        SELECT tenant, 0, sum(n) FROM (SELECT * FROM wrong UNION ALL SELECT * FROM kept) c
+        GROUP BY tenant HAVING sum(n) <> 0 ORDER BY tenant
     )
     SELECT count(*) INTO righted FROM wrong;
     RETURN righted;
@@ -1308,7 +1353,9 @@ CREATE VIEW toolfleet.in_doubt AS
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
-    n bigint NOT NULL
+    n bigint NOT NULL,
+    generation bigint DEFAULT (((1000)::double precision * date_part('epoch'::text, clock_timestamp())))::bigint NOT NULL,
+    changes integer DEFAULT 0 NOT NULL
 )
 WITH (fillfactor='40', vacuum_truncate=off, autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0');
 
@@ -1421,7 +1468,7 @@ ALTER TABLE ONLY toolfleet.idempotency_keys
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
-    ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend);
+    ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend, generation);
 ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
 ALTER TABLE ONLY toolfleet.tool_retirements

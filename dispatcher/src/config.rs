@@ -6,7 +6,10 @@ use fleet::{
     telemetry::TelemetryOptions,
 };
 
-use crate::quota::{Limits, TenantQuotas};
+use crate::{
+    quota::{Limits, TenantQuotas},
+    replies::Replies,
+};
 
 /// The settings of a dispatcher.
 #[derive(Debug, Clone, Args)]
@@ -46,6 +49,10 @@ pub struct Config {
         hide_default_value = true
     )]
     pub tenant_quotas: TenantQuotas,
+    /// Beginnings of the subjects on which callers are answered, each with a dot at its end; `{tenant}` is the tenant that the
+    /// request names: `_INBOX.{tenant}.,_INBOX_operator.`. A request that names another reply subject is dropped.
+    #[arg(long, env = "DISPATCHER_REPLIES", default_value = "_INBOX.")]
+    pub replies: Replies,
     /// Connections to Postgres for reads, beside the ledger's own four.
     #[arg(long, env = "DISPATCHER_READ_CONNECTIONS", default_value_t = 4)]
     pub read_connections: u32,

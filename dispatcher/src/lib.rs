@@ -2,8 +2,8 @@
 //!
 //! The modules stand in the order in which a call meets them:
 //!
-//! - `service` hears NATS and makes a `request` of each message; `slots` bound the requests in hand and share them among
-//!   tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
+//! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `slots`
+//!   bound the requests in hand and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
 //! - `accept` is the verb `call`: `check` checks the arguments, `admission` decides whether the call comes in and whether it
 //!   waits (by `quota` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
 //!   `publish` rings the bell, `replay` answers for calls that exist already;
@@ -18,6 +18,7 @@ mod config;
 // A request comes in.
 mod service;
 
+mod replies;
 mod request;
 mod slots;
 
@@ -86,6 +87,7 @@ use fleet::{
 };
 use futures_util::FutureExt;
 pub use quota::{BadQuotas, TenantQuotas};
+pub use replies::{BadReplies, Replies};
 use tokio::{
     net::TcpListener,
     task::JoinSet,
@@ -149,12 +151,7 @@ pub async fn run(
     )?;
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
-    let bus = Bus::connect(
-        &config.bus.nats_url,
-        &config.name,
-        config.bus.prefix.clone(),
-    )
-    .await?;
+    let bus = Bus::connect(&config.bus, &config.name).await?;
     readiness.set("nats", true);
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
     postgres.recalled(prefix.recall().await?);
@@ -242,6 +239,7 @@ pub async fn run(
 
     let door = Arc::new(Door {
         bus: bus.clone(),
+        replies: config.replies,
         pool,
         registry,
         accepting,

@@ -108,6 +108,7 @@ const fn service_code(code: Code) -> u16 {
         | Code::Cancelled
         | Code::InDoubt
         | Code::NotApplied
-        | Code::ToolGone => 500,
+        | Code::ToolGone
+        | Code::EgressDenied => 500,
     }
 }

@@ -9,8 +9,10 @@ use async_nats::{
     service::{Request as Message, Service, ServiceExt, endpoint::Endpoint as Messages},
 };
 use fleet::{
-    bus::{BusError, connect::Bus},
+    bus::{BusError, connect::Bus, malformed::is_malformed},
     checkpoint::{Checkpoint, reached},
+    telemetry::metrics,
+    wire::{code::Code, message::Message as Words},
 };
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
@@ -21,6 +23,7 @@ use crate::{
     answer::Answer,
     door::Door,
     endpoints::{ENDPOINTS, Endpoint},
+    refusal::Refusal,
     request::Request,
     respond::respond,
     slots::Slots,
@@ -146,7 +149,16 @@ async fn take(
     endpoint: &'static Endpoint,
     mut message: Message,
 ) {
-    if !can_be_answered(&door.bus, &message) {
+    if !can_be_answered(door, &message) {
+        return;
+    }
+    if is_malformed(&message.message) {
+        refuse(
+            door,
+            &mut message,
+            &Refusal::new(Code::HeaderInvalid, MALFORMED),
+        )
+        .await;
         return;
     }
     let named = door.bus.subjects.request(&message.message.subject);
@@ -172,13 +184,24 @@ async fn take(
         ..Facts::default()
     };
     if let Err(refusal) = admission::comes_in(&known) {
-        let request = request(&door.bus, &message);
-        refusal.count(&door.registry, request.name);
-        let answer = Answer::refusal(&door.registry, &request, &refusal);
-        drop(request);
-        respond(&door.bus, &mut message, answer).await;
+        refuse(door, &mut message, &refusal).await;
     }
 }
+
+/// Refuses a message that no task was made for.
+async fn refuse(door: &Door, message: &mut Message, refusal: &Refusal) {
+    let request = request(&door.bus, message);
+    refusal.count(&door.registry, request.name);
+    let answer = Answer::refusal(&door.registry, &request, refusal);
+    drop(request);
+    respond(&door.bus, message, answer).await;
+}
+
+/// Of a request whose headers cannot be read it is not known which key it has: nothing is done by it.
+const MALFORMED: Words = Words::fixed(
+    "the subject or the headers of the request cannot be read: they have to be UTF-8, and the headers a line NATS/1.0 and then one name: value on each line",
+    "无法读取请求的 subject 或请求头：必须是 UTF-8；请求头的第一行是 NATS/1.0，之后每行一个 name: value",
+);
 
 /// The request in a message.
 fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
@@ -197,17 +220,21 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     }
 }
 
-/// Whether a message names a reply subject that its caller could publish to itself. Answers are published with the dispatcher's
-/// own permissions.
-fn can_be_answered(bus: &Bus, message: &Message) -> bool {
+/// Whether a message names a reply subject that its caller may name (`replies.rs`).
+fn can_be_answered(door: &Door, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;
     };
-    let accepted = bus.subjects.accepts_reply(reply);
-    if !accepted {
-        tracing::warn!(
-            "a request named a reply subject of ours or of the server's and was dropped"
+    let subjects = &door.bus.subjects;
+    let (tenant, _) = subjects
+        .request(&message.message.subject)
+        .unwrap_or_default();
+    let allowed = door.replies.allow(subjects, tenant, reply);
+    if !allowed {
+        metrics().refused_reply();
+        tracing::debug!(
+            "a request was dropped: DISPATCHER_REPLIES does not allow its reply subject"
         );
     }
-    accepted
+    allowed
 }

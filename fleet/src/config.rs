@@ -6,7 +6,12 @@ use clap::Args;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::{ids::Prefix, manifest::parse_duration};
+use crate::{
+    egress::{Egress, Exceptions, Reach},
+    ids::Prefix,
+    manifest::parse_duration,
+    wire::subjects::is_literal,
+};
 
 /// Where the ledger is.
 #[derive(Debug, Clone, Args)]
@@ -25,6 +30,86 @@ pub struct BusArgs {
     /// The first token of every subject. Fleets with different prefixes do not see each other.
     #[arg(long, env = "TOOLFLEET_PREFIX", default_value = "toolfleet")]
     pub prefix: Prefix,
+    /// What the subjects begin with on which this program is answered. It must be one that its NATS user may subscribe to,
+    /// and for a caller one that the dispatchers answer on (`DISPATCHER_REPLIES`).
+    #[arg(long, env = "NATS_INBOX", default_value = "_INBOX")]
+    pub nats_inbox: InboxPrefix,
+}
+
+impl BusArgs {
+    /// The server at this URL, with the defaults of everything else.
+    pub fn at(nats_url: SecretString) -> Self {
+        Self {
+            nats_url,
+            prefix: "toolfleet".parse().expect("a prefix"),
+            nats_inbox: InboxPrefix::default(),
+        }
+    }
+}
+
+/// What the inboxes of a connection begin with: tokens of printable ASCII without wildcards, joined by dots, 128 characters
+/// at most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxPrefix(String);
+
+/// Why it is not the beginning of an inbox.
+#[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "write the beginning of a subject, such as _INBOX or _INBOX.acme, without a dot at its end and without wildcards"
+)]
+pub struct NotAnInbox;
+
+impl InboxPrefix {
+    const BYTES_MAX: usize = 128;
+
+    /// As it stands in front of the first dot that the client adds.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for InboxPrefix {
+    fn default() -> Self {
+        Self("_INBOX".to_owned())
+    }
+}
+
+impl std::str::FromStr for InboxPrefix {
+    type Err = NotAnInbox;
+
+    fn from_str(text: &str) -> Result<Self, NotAnInbox> {
+        let fits = text.len() <= Self::BYTES_MAX && !text.starts_with('$');
+        if fits && is_literal(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NotAnInbox)
+        }
+    }
+}
+
+/// Where requests of tools may go.
+#[derive(Debug, Clone, Args)]
+pub struct EgressArgs {
+    /// Where HTTP tools may go: `any`, or `public`, which leaves out this machine, its network and its cloud's metadata. Names
+    /// are resolved once, and every address is judged.
+    #[arg(long = "egress", env = "WORKER_EGRESS", value_enum, default_value_t)]
+    pub reach: Reach,
+    /// Names, addresses and networks that HTTP tools may go to whatever they are: `billing.internal,10.1.0.0/16`.
+    #[arg(
+        long = "egress-allow",
+        env = "WORKER_EGRESS_ALLOW",
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub exceptions: Exceptions,
+}
+
+impl EgressArgs {
+    /// The rule that they make.
+    pub fn egress(&self) -> Egress {
+        Egress::new(self.reach, self.exceptions.clone())
+    }
 }
 
 /// Where probes and scrapers find the process.

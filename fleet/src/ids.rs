@@ -1,6 +1,6 @@
 //! Names and identifiers from outside, parsed once; the type is the proof.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -47,6 +47,15 @@ impl CallId {
     /// A new id, ordered by time of creation.
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// The first id that could be made so long before this one.
+    pub fn before(self, by: Duration) -> Self {
+        // The first 48 bits of a UUIDv7 are its milliseconds.
+        let made = u64::try_from(self.0.as_u128() >> 80).unwrap_or(u64::MAX);
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        let first = uuid::Builder::from_unix_timestamp_millis(made.saturating_sub(by), &[0; 10]);
+        Self(first.into_uuid())
     }
 }
 
@@ -216,6 +225,19 @@ mod tests {
         assert!("get_weather2".parse::<ToolName>().is_ok());
         assert!("Acme-1_x".parse::<Label>().is_ok());
         assert!("Acme.1".parse::<Label>().is_err());
+    }
+
+    #[test]
+    fn the_first_id_of_an_earlier_moment_is_before_all_that_are_made_from_then_on() {
+        let call = CallId::generate();
+        let second = Duration::from_secs(1);
+        assert!(call.before(Duration::ZERO) <= call);
+        assert!(call.before(second) < call.before(Duration::from_millis(999)));
+        assert_eq!(call.before(second).before(second), call.before(2 * second));
+        let text = call.before(second).to_string();
+        assert_eq!(text.parse::<CallId>().unwrap(), call.before(second));
+        let first = call.before(Duration::MAX);
+        assert_eq!(first, first.before(second));
     }
 
     #[test]

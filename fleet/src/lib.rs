@@ -31,6 +31,8 @@ pub mod owner;
 
 pub mod obstacle;
 
+pub mod egress;
+
 // What may come in.
 pub mod arguments;
 pub mod manifest;

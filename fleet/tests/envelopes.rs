@@ -301,6 +301,14 @@ fn envelope(code: Code, language: Language) -> Envelope {
             ),
             EffectKnown::NotApplied,
         ),
+        Code::EgressDenied => failed(
+            elsewhere(
+                "{origin} is not at a public address, and this worker sends requests to no others",
+                "{origin} 不在公网地址上，而这个 worker 只向公网地址发送请求",
+                &[("{origin}", "https://billing.example")],
+            ),
+            EffectKnown::NotApplied,
+        ),
         Code::NotFound => {
             refused_of_call(code, "there is no such call", "不存在这个调用", language)
         }

@@ -25,15 +25,17 @@ use fleet::{
 };
 use fleet_client::{FleetClient, Question};
 use serde_json::Value;
-use toolfleet::servers::{Nats, NatsOptions, nats::MAX_PAYLOAD};
+use toolfleet::servers::{Nats, nats::MAX_PAYLOAD};
 use worker::{Builder, Worker};
 
 use crate::{
+    bus::{connect, start_nats},
     caller::{Answer, Submission},
     postgres::Database,
     process::Process,
     run_folder::RunFolder,
-    wait::{LONG, until_so},
+    shipped::{Shipped, User},
+    wait::LONG,
 };
 
 /// What a fleet consists of at first.
@@ -49,6 +51,8 @@ pub struct Spec {
     pub tools: Vec<String>,
     /// The largest message that nats-server takes, in bytes.
     pub max_payload: u32,
+    /// Whether nats-server has the configuration that is shipped, and the fleet its settings.
+    pub shipped: bool,
 }
 
 impl Spec {
@@ -60,6 +64,16 @@ impl Spec {
             worker_flags: Vec::new(),
             tools: tools.into_iter().collect(),
             max_payload: MAX_PAYLOAD,
+            shipped: false,
+        }
+    }
+
+    /// On a nats-server as it is deployed: with users, whom the processes, callers and the operator are.
+    #[must_use]
+    pub fn shipped(self) -> Self {
+        Self {
+            shipped: true,
+            ..self
         }
     }
 
@@ -98,20 +112,21 @@ impl Spec {
 pub struct Fleet {
     /// The ledger, for reads and for mischief.
     pub database: Database,
-    /// A caller's connection, without any right or setting of its own.
+    /// A caller's connection, without any right or setting of its own; the operator's where the fleet is as shipped.
     pub client: async_nats::Client,
-    /// Whom callers ask, over that connection.
+    /// Whom callers ask, over that connection; over an agent's where the fleet is as shipped.
     pub caller: FleetClient,
     /// Those that run, and those that were drained.
     pub dispatchers: Vec<Process>,
     /// Those that run, and those that were drained.
     pub workers: Vec<Process>,
     accepted: Arc<Mutex<BTreeSet<CallId>>>,
-    nats: Option<Nats>,
-    nats_port: u16,
+    pub(crate) nats: Option<Nats>,
+    pub(crate) shipped: Option<Shipped>,
+    pub(crate) nats_port: u16,
     // After the server: dropping it ends what still runs.
-    nats_folder: RunFolder,
-    max_payload: u32,
+    pub(crate) nats_folder: RunFolder,
+    pub(crate) max_payload: u32,
 }
 
 /// The name of the stream of pointers under the default prefix.
@@ -135,14 +150,24 @@ impl Fleet {
     pub async fn start_on(database: Database, spec: Spec) -> Self {
         start_process();
         let nats_folder = RunFolder::create().expect("a folder for nats-server");
-        let nats = start_nats(&nats_folder, None, spec.max_payload).await;
-        // Back sooner than any process of the fleet: what is measured after an outage is not the caller.
-        let client = async_nats::ConnectOptions::new()
-            .reconnect_delay_callback(|_failed| Duration::from_millis(20));
-        let client = client.connect(nats.url()).await;
-        let client = client.expect("connect to nats-server");
+        let (nats, shipped) = if spec.shipped {
+            (None, Some(Shipped::start(nats_folder.path()).await))
+        } else {
+            let nats = start_nats(&nats_folder, None, spec.max_payload).await;
+            (Some(nats), None)
+        };
+        let own = nats.as_ref().map(Nats::port);
+        let nats_port = own.or(shipped.as_ref().map(Shipped::port));
+        let nats_port = nats_port.expect("one of them was started");
+        let (client, asking) = if spec.shipped {
+            let operator = connect(nats_port, Some(User::Operator)).await;
+            (operator, connect(nats_port, Some(User::Agent)).await)
+        } else {
+            let client = connect(nats_port, None).await;
+            (client.clone(), client)
+        };
         let subjects = Subjects::new("toolfleet".parse().expect("a prefix"));
-        let caller = FleetClient::over(&client, subjects).await;
+        let caller = FleetClient::over(&asking, subjects).await;
         let mut fleet = Self {
             database,
             client,
@@ -150,8 +175,9 @@ impl Fleet {
             dispatchers: Vec::new(),
             workers: Vec::new(),
             accepted: Arc::default(),
-            nats_port: nats.port(),
-            nats: Some(nats),
+            nats_port,
+            nats,
+            shipped,
             nats_folder,
             max_payload: spec.max_payload,
         };
@@ -192,7 +218,11 @@ impl Fleet {
     /// Starts a dispatcher of this database with these flags on the fleet's nats-server, and waits for nothing.
     pub async fn dispatcher_of(&self, database: &Database, flags: &[&str]) -> Process {
         let name = format!("dispatcher-{}", self.dispatchers.len() + 1);
-        let config: dispatcher::Config = self.settings(&name, database, flags);
+        let mut config: dispatcher::Config = self.settings(&name, database, flags);
+        if self.shipped.is_some() {
+            let replies = Shipped::setting("DISPATCHER_REPLIES").parse();
+            config.replies = replies.expect("the shipped setting is one");
+        }
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
@@ -343,67 +373,6 @@ impl Fleet {
         jetstream.get_stream(STREAM).await.ok()
     }
 
-    /// Where clients find nats-server.
-    pub fn nats_url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.nats_port)
-    }
-
-    /// The process of nats-server.
-    ///
-    /// # Panics
-    ///
-    /// It is down.
-    pub fn nats_pid(&self) -> u32 {
-        self.nats.as_ref().expect("nats-server runs").pid()
-    }
-
-    /// How many pointers are in the stream; `None` while there is no stream.
-    pub async fn pointers(&self) -> Option<u64> {
-        let mut stream = self.stream().await?;
-        stream.info().await.ok().map(|info| info.state.messages)
-    }
-
-    /// Shuts nats-server down.
-    pub async fn stop_nats(&mut self) {
-        if let Some(nats) = self.nats.take() {
-            nats.stop().await;
-        }
-    }
-
-    /// Starts nats-server again where it was, and waits until the caller's connection stands.
-    ///
-    /// # Panics
-    ///
-    /// It does not come up.
-    pub async fn start_nats(&mut self) {
-        let starting = start_nats(&self.nats_folder, Some(self.nats_port), self.max_payload);
-        self.nats = Some(starting.await);
-        until_so("the caller to be connected again", async || {
-            self.client.flush().await.is_ok()
-                && self.client.connection_state() == async_nats::connection::State::Connected
-        })
-        .await;
-    }
-
-    /// Throws away what nats-server keeps on disk. It has to be down.
-    ///
-    /// # Panics
-    ///
-    /// It runs, or its folder cannot be emptied.
-    pub fn wipe_nats(&self) {
-        std::fs::remove_dir_all(self.nats_files()).expect("empty nats-server's folder");
-    }
-
-    /// Where nats-server keeps its streams. It has to be down: what is copied or changed there is what it starts with.
-    ///
-    /// # Panics
-    ///
-    /// It runs.
-    pub fn nats_files(&self) -> PathBuf {
-        assert!(self.nats.is_none(), "nats-server runs");
-        self.nats_folder.path().join("store").join("jetstream")
-    }
-
     /// A folder that goes with this fleet.
     pub(crate) fn folder(&self) -> &Path {
         self.nats_folder.path()
@@ -418,8 +387,9 @@ impl Fleet {
     }
 }
 
-/// Settings as they are on a command line.
+/// Settings as they are on a command line; of a flag that stands there twice the last one counts.
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Flags<C: Args> {
     #[command(flatten)]
     config: C,
@@ -434,16 +404,6 @@ pub fn counter(series: &str) -> f64 {
         .find(|(name, _)| *name == series)
         .and_then(|(_, value)| value.parse().ok());
     value.unwrap_or(0.0)
-}
-
-async fn start_nats(folder: &RunFolder, port: Option<u16>, max_payload: u32) -> Nats {
-    let options = NatsOptions {
-        store: folder.path().join("store"),
-        port,
-        log: folder.path().join("log"),
-        max_payload,
-    };
-    Nats::start(options).await.expect("start nats-server")
 }
 
 /// A program that was built with the tests.

@@ -5,9 +5,12 @@
 //! postgres     a cluster shared by the tests of a process; a migrated database for each
 //! failover     the same, killed, copied, and replaced by its copy
 //! proxy        a wire to a server that can swallow what it carries, and be cut
+//! shipped      a nats-server as it is deployed, with its users
+//! raw          a client of NATS that sends bytes which no library would send
 //! wait         waiting for a fact, bounded
 //! witness      the world outside, which remembers every effect and misbehaves when told to
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
+//! bus          its nats-server, stopped and started again
 //! running      a call that a worker seems to have claimed
 //! history      the history in its ledger
 //! endpoints    the descriptions of its dispatchers' endpoints
@@ -18,6 +21,7 @@
 //! invariants   the promises that hold at the end of every scenario
 //! ```
 
+mod bus;
 pub mod caller;
 mod endpoints;
 mod failover;
@@ -28,8 +32,10 @@ pub mod load;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod raw;
 pub mod real;
 pub mod run_folder;
 pub mod running;
+pub mod shipped;
 pub mod wait;
 pub mod witness;

@@ -35,6 +35,7 @@ struct Direction {
 
 #[derive(Debug)]
 struct Wire {
+    connections: AtomicUsize,
     to_server: Direction,
     to_client: Direction,
     cuts: watch::Sender<u64>,
@@ -91,6 +92,7 @@ impl Proxy {
             .expect("a port for the proxy");
         let own = listener.local_addr().expect("a bound port").port();
         let wire = Arc::new(Wire {
+            connections: AtomicUsize::new(0),
             to_server: Direction::default(),
             to_client: Direction::default(),
             cuts: watch::Sender::new(0),
@@ -110,6 +112,11 @@ impl Proxy {
         self.port
     }
 
+    /// How many connections were made through it so far.
+    pub fn connections(&self) -> usize {
+        self.wire.connections.load(Ordering::SeqCst)
+    }
+
     /// From now on these bytes never arrive.
     pub fn swallow(&self, from: From) {
         self.direction(from).swallowed.store(0, Ordering::SeqCst);
@@ -121,11 +128,16 @@ impl Proxy {
         self.direction(from).swallowed.load(Ordering::SeqCst)
     }
 
-    /// Cuts every connection there is, at both ends. New ones work.
-    pub fn cut(&self) {
+    /// From now on bytes arrive again, on the connections there are too.
+    pub fn heal(&self) {
         for direction in [&self.wire.to_client, &self.wire.to_server] {
             direction.swallows.store(false, Ordering::SeqCst);
         }
+    }
+
+    /// Cuts every connection there is, at both ends. New ones work.
+    pub fn cut(&self) {
+        self.heal();
         self.wire.cuts.send_modify(|cuts| *cuts += 1);
     }
 
@@ -150,6 +162,7 @@ impl Proxy {
 async fn listen(listener: TcpListener, port: u16, wire: Arc<Wire>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
+        wire.connections.fetch_add(1, Ordering::SeqCst);
         connections.spawn(carry(client, port, Arc::clone(&wire)));
         while connections.try_join_next().is_some() {}
     }

@@ -1,7 +1,13 @@
 //! A call that runs under an attempt, as if a worker had just claimed it.
 
-use fleet::ids::{AttemptId, CallId};
-use sqlx::{AssertSqlSafe, PgConnection};
+use fleet::{
+    ids::{AttemptId, CallId},
+    store::{
+        complete::Moved,
+        transaction::{SUCCEED, moved},
+    },
+};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, ValueRef as _, postgres::PgRow};
 
 /// Takes a call out of the history, as if that had lost it.
 ///
@@ -40,4 +46,34 @@ pub async fn transaction(connection: &mut PgConnection, call: CallId, attempt: A
     .execute(connection)
     .await
     .expect("put a running call into the ledger");
+}
+
+/// Ends a call as the executor of transactions does, as the last statement of the open one.
+///
+/// # Errors
+///
+/// As the server has it.
+///
+/// # Panics
+///
+/// Its row is not that of a call that has ended.
+pub async fn succeed(
+    connection: &mut PgConnection,
+    call: CallId,
+    attempt: AttemptId,
+    result: &str,
+) -> Result<Moved, sqlx::Error> {
+    let succeeding = sqlx::query(SUCCEED)
+        .bind(call.0)
+        .bind(attempt.0)
+        .bind(result)
+        .persistent(false);
+    let row = succeeding.fetch_one(connection).await?;
+    let columns = (0..row.len()).map(|index| column(&row, index));
+    Ok(moved(columns).expect("a call that has ended"))
+}
+
+fn column(row: &PgRow, index: usize) -> Option<&[u8]> {
+    let value = row.try_get_raw(index).expect("a column");
+    (!value.is_null()).then(|| value.as_bytes().expect("its bytes"))
 }

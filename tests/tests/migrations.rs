@@ -117,6 +117,52 @@ async fn a_database_that_holds_calls_migrates() {
 }
 
 #[tokio::test]
+async fn counts_stay_exact_when_their_table_changes_while_a_snapshot_is_held() {
+    let database = at_first_migration().await;
+    let mut holder = database.connect().await;
+    for hold in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"] {
+        sqlx::query(hold).execute(&mut holder).await.unwrap();
+    }
+    add_calls(&database).await;
+    // Versions that the snapshot keeps, of rows that were changed in place.
+    for counted in [
+        "INSERT INTO toolfleet.open_counts SELECT 't', n, n FROM generate_series(-20, 20) n",
+        "UPDATE toolfleet.open_counts SET n = -n WHERE backend BETWEEN -20 AND 20",
+    ] {
+        sqlx::query(counted).execute(&database.pool).await.unwrap();
+    }
+    // Without the indexes of the history that has rows: they are built only when the snapshot is gone.
+    let mut connection = database.connect().await;
+    migrator().run(&mut connection).await.unwrap();
+    let index: (bool, bool, i64) = sqlx::query_as(
+        "SELECT indisvalid, indcheckxmin, (SELECT count(*) FROM toolfleet.open_counts) \
+         FROM pg_index WHERE indexrelid = 'toolfleet.open_counts_pkey'::regclass",
+    )
+    .fetch_one(&database.pool)
+    .await
+    .unwrap();
+    assert_eq!(index, (true, false, 42), "usable at once");
+    let sums = "SELECT (SELECT sum(n)::bigint FROM toolfleet.open_counts), toolfleet.open_count('t'), \
+                       (SELECT count(*) FROM toolfleet.open_calls)";
+    for (change, left) in [
+        ("SELECT toolfleet.fold_open_counts(5000, 20000)", 1),
+        ("DELETE FROM toolfleet.open_calls", 0),
+    ] {
+        let (sum, count, calls): (i64, i64, i64) = sqlx::query_as(sums)
+            .fetch_one(&database.pool)
+            .await
+            .unwrap();
+        assert_eq!((sum, count, calls), (1, 1, 1));
+        sqlx::query(change).execute(&database.pool).await.unwrap();
+        let (sum, count, calls): (i64, i64, i64) = sqlx::query_as(sums)
+            .fetch_one(&database.pool)
+            .await
+            .unwrap();
+        assert_eq!((sum, count, calls), (left, left, left), "{change}");
+    }
+}
+
+#[tokio::test]
 async fn a_day_of_history_with_calls_gets_its_indexes_after_the_migrations_and_after_an_interruption()
  {
     let database = at_first_migration().await;

@@ -8,6 +8,7 @@ use async_nats::{Client, HeaderMap, Message, Subscriber};
 use fleet::{
     bus::connect::Bus,
     call::Language,
+    config::BusArgs,
     fencing::StateDir,
     ids::{AttemptId, CallId, WorkerId},
     manifest::Manifest,
@@ -17,6 +18,7 @@ use fleet::{
 };
 use fleet_tests::{
     proxy::{From, Proxy},
+    raw::{BAD_HEADERS, RawClient, with_headers},
     wait::{LONG, until_so},
 };
 use futures_util::StreamExt;
@@ -25,11 +27,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json, value::RawValue};
 use tempfile::TempDir;
 use time::OffsetDateTime;
-use tokio::{
-    io::AsyncWriteExt,
-    net::TcpStream,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use toolfleet::servers::{Nats, NatsOptions};
 use worker::executors::{
@@ -60,8 +58,11 @@ impl Scene {
         };
         let nats = Nats::start(options).await.unwrap();
         let wire = Proxy::to(nats.port()).await;
-        let url = SecretString::from(format!("nats://127.0.0.1:{}", wire.port()));
-        let bus = Bus::connect(&url, "worker", "toolfleet".parse().unwrap());
+        let args = BusArgs::at(SecretString::from(format!(
+            "nats://127.0.0.1:{}",
+            wire.port()
+        )));
+        let bus = Bus::connect(&args, "worker");
         let bus = bus.await.unwrap();
         Self {
             executor: NatsExecutor::new(bus.clone()),
@@ -549,49 +550,32 @@ async fn a_service_that_replies_often_late_or_with_garbage_changes_nothing() {
     assert_eq!(guess(&other).len(), 32);
 }
 
-/// A client that says what no library would.
-async fn raw(scene: &Scene) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", scene.nats.port()))
-        .await
-        .unwrap();
-    let hello = "CONNECT {\"verbose\":false,\"headers\":true}\r\nPING\r\n";
-    stream.write_all(hello.as_bytes()).await.unwrap();
-    stream
-}
-
 #[tokio::test]
-async fn a_reply_that_is_no_message_breaks_one_connection_and_proves_nothing() {
+async fn a_reply_that_cannot_be_read_proves_nothing_and_breaks_no_connection() {
     let scene = Scene::start().await;
-    let mut requests = scene.hear("tools.t").await;
-    for headers in [
-        "NATS/1.0\r\nno colon\r\n\r\n".as_bytes(),
-        b"NATS/1.0\r\nA: \xff\r\n\r\n",
-        b"NATS/1.0 xx\r\n\r\n",
-    ] {
-        for (effect, time, code) in [
-            ("read", LONG, "unavailable"),
-            ("once", Duration::from_millis(800), "timeout"),
-        ] {
-            let prepared = scene
-                .prepare(&manifest(effect, json!({})), &json!({}))
-                .unwrap();
-            let context = context(time);
-            let (returned, _stream) = tokio::join!(prepared.run(context), async {
-                let inbox = next(&mut requests).await.reply.unwrap();
-                let mut stream = raw(&scene).await;
-                let line = format!("HPUB {inbox} {0} {0}\r\n", headers.len());
-                let reply = [line.as_bytes(), headers, b"\r\n"].concat();
-                stream.write_all(&reply).await.unwrap();
-                stream
+    let mut service = RawClient::connect(scene.nats.port(), "").await;
+    service.subscribe("tools.t").await;
+    for (what, headers) in BAD_HEADERS {
+        for effect in ["read", "once"] {
+            let prepared = scene.prepare(&manifest(effect, json!({})), &json!({}));
+            let running = prepared.unwrap().run(context(LONG));
+            let (returned, ()) = tokio::join!(running, async {
+                let inbox = service.next().await.reply.unwrap();
+                let answer = with_headers(inbox.as_bytes(), b"", headers, b"{}");
+                service.send(&answer).await;
             });
-            assert_eq!(word(&returned.outcome), ("unknown", Some(code)), "{effect}");
+            assert_eq!(
+                word(&returned.outcome),
+                ("unknown", Some("unavailable")),
+                "{what}, {effect}"
+            );
             assert!(!returned.left_behind);
-            until_so("the connection to be back", async || {
-                scene.bus.is_connected()
-            })
-            .await;
         }
     }
+    service.send(b"UNSUB 1\r\n").await;
+    service.round_trip().await;
     let outcome = scene.answered(&manifest("once", json!({})), &[], "1").await;
     assert_eq!(word(&outcome), ("applied", None));
+    let wire = scene.wire.as_ref().unwrap();
+    assert_eq!(wire.connections(), 1);
 }

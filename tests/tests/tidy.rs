@@ -33,7 +33,7 @@ const CRATES: [&str; 9] = [
 /// Crates without circles between their files, and without a type name that stands twice: `tidy/imports.rs` says what that is.
 const WITHOUT_CIRCLES: [&str; 9] = CRATES;
 /// Decisions: the same answer everywhere, because they ask no server.
-const PURE: [&str; 19] = [
+const PURE: [&str; 20] = [
     "fleet/src/ids.rs",
     "fleet/src/call.rs",
     "fleet/src/state.rs",
@@ -41,6 +41,7 @@ const PURE: [&str; 19] = [
     "fleet/src/retry.rs",
     "fleet/src/taken_back.rs",
     "fleet/src/obstacle.rs",
+    "fleet/src/egress.rs",
     "fleet/src/retry",
     "fleet/src/ending",
     "fleet/src/delay.rs",
@@ -292,7 +293,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|reason| panic!("{file}: {reason}"))
 }
 
-/// Every file below a folder, as paths from the root; without what is built and what begins with a dot.
+/// Every file below a folder, as paths from the root; without what is built, what begins with a dot, and the sources of
+/// others.
 fn files_in(folder: &str) -> Vec<String> {
     let mut files = Vec::new();
     let mut folders = vec![PathBuf::from(folder)];
@@ -301,7 +303,10 @@ fn files_in(folder: &str) -> Vec<String> {
             let entry = entry.unwrap();
             let name = entry.file_name().to_str().unwrap().to_owned();
             let path = folder.join(&name);
-            let is_foreign = matches!(name.as_ref(), "target" | "__pycache__" | "node_modules");
+            let is_foreign = matches!(
+                name.as_ref(),
+                "target" | "__pycache__" | "node_modules" | "vendor"
+            );
             if name.starts_with('.') || is_foreign {
                 continue;
             }

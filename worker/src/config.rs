@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use fleet::{
-    config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs, duration, secret},
+    config::{BusArgs, ConfigError, EgressArgs, HttpArgs, ParentArgs, StoreArgs, duration, secret},
     fencing::{FencingError, StateDir},
     ids::QueueName,
     process::check_postgres_url,
@@ -31,6 +31,9 @@ pub struct Config {
     /// Logs and traces.
     #[command(flatten)]
     pub telemetry: TelemetryOptions,
+    /// Where requests of tools may go.
+    #[command(flatten)]
+    pub egress: EgressArgs,
     /// The process that started it.
     #[command(flatten)]
     pub parent: ParentArgs,

@@ -108,19 +108,9 @@ pub(crate) async fn run_with(
     if let Some(url) = &config.tool_database_url {
         check_tools(&postgres, url).await?;
     }
-    let bus = Bus::connect(
-        &config.bus.nats_url,
-        &config.name,
-        config.bus.prefix.clone(),
-    )
-    .await?;
-    // A connection of its own: what a tool's service sends can break it, and the fleet's connection must not break with it.
-    let tools_bus = Bus::connect(
-        &config.bus.nats_url,
-        &format!("{} tools", config.name),
-        config.bus.prefix.clone(),
-    )
-    .await?;
+    let bus = Bus::connect(&config.bus, &config.name).await?;
+    // What services answer, however much it is, and the fleet's own messages do not wait for each other.
+    let tools_bus = Bus::connect(&config.bus, &format!("{} tools", config.name)).await?;
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
     postgres.recalled(prefix.recall().await?);
     // The first connection that may act on lost writes, before anything is read or written.
@@ -271,7 +261,7 @@ fn executors(
     };
     Ok(additions
         .executors
-        .with("http", HttpExecutor::new()?)
+        .with("http", HttpExecutor::new(config.egress.egress())?)
         .with("process", process)
         .with(
             "nats",

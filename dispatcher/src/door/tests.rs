@@ -1,7 +1,7 @@
 //! The door without a service: requests go in as values, and answers come out. The servers behind it do not answer, so these
 //! are the answers that need no ledger.
 
-use fleet::{store::session::Postgres, wire::code::Code};
+use fleet::{config::BusArgs, store::session::Postgres, wire::code::Code};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -41,8 +41,8 @@ async fn door() -> (Door, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("nats://{}", listener.local_addr().unwrap());
     tasks.spawn(nats(listener));
-    let prefix = "toolfleet".parse().unwrap();
-    let bus = Bus::connect(&url.into(), "door", prefix).await.unwrap();
+    let bus = BusArgs::at(url.into());
+    let bus = Bus::connect(&bus, "door").await.unwrap();
     let url = "postgres://nobody@127.0.0.1:1/none".to_owned();
     let postgres = Postgres::new(&url.into(), "door").unwrap();
     let pool = postgres.pool(1);
@@ -64,6 +64,7 @@ async fn door() -> (Door, JoinSet<()>) {
         expiry,
         dispatcher: DispatcherId::generate(),
         bus,
+        replies: "_INBOX.".parse().unwrap(),
         pool,
     };
     (door, tasks)

@@ -30,6 +30,7 @@ use tokio::{
 use super::{
     Sweep, every,
     pace::{self, Pace},
+    route::{Route, Stretch, Tour},
     warn,
 };
 
@@ -46,22 +47,36 @@ impl Sweep {
     pub(super) async fn sweep_ledger(self, doubted: mpsc::Sender<Publishable>) {
         let mut ticks = every(Duration::from_secs(1));
         let mut observer = Observer::default();
-        let (mut pass, mut lost) = (WalkPass::default(), Pace::default());
+        let (mut pass, mut lost) = (WalkPass::default(), LostPaces::default());
         loop {
             ticks.tick().await;
             match self.dead_workers(&mut observer).await {
                 Ok(0) => {}
-                Ok(_declared) => lost.hurry(),
+                Ok(_declared) => lost.over_all.hurry(),
                 Err(error) => {
                     observer = Observer::default();
                     warn("dead_worker", Err(error));
                 }
             }
             let now = Instant::now();
-            if lost.is_due(now) {
-                let overdue_too = observer.observations.unbroken_for(now) >= SETTLED_AFTER;
-                let looked = self.lost_attempts(overdue_too).await;
-                warn("lost_attempt", looked.map(|took| lost.took(now, took)));
+            let overdue_too = observer.observations.unbroken_for(now) >= SETTLED_AFTER;
+            // Where a look at all takes long, most are at what the walk has found.
+            let over_all = Route::default();
+            let due = if lost.over_all.is_due(now) {
+                Some((&over_all, &mut lost.over_all))
+            } else {
+                let route = pass.tour.route();
+                let known = !route.is_over_all() && lost.over_known.is_due(now);
+                known.then_some((route, &mut lost.over_known))
+            };
+            if let Some((route, pace)) = due {
+                let mut took = Duration::ZERO;
+                let looked = self.lost_attempts(route, overdue_too, &mut took).await;
+                // After an outage there is no reason to wait.
+                if looked.as_ref().err().is_none_or(StoreError::took_too_long) {
+                    pace.took(now, took);
+                }
+                warn("lost_attempt", looked);
             }
             warn("walk", self.walk(&mut pass, &doubted).await);
         }
@@ -74,17 +89,31 @@ impl Sweep {
     ) -> Result<(), StoreError> {
         let began = Instant::now();
         while began.elapsed() < WALK_MAX {
-            if pass.cursor.is_none() {
+            if pass.tour.is_over() {
                 if !pass.is_due(Instant::now(), self.bus.is_connected()) {
                     return Ok(());
                 }
                 self.begin(pass).await;
             }
+            let Some(stretch) = pass.tour.next() else {
+                return Ok(());
+            };
             let looking = Instant::now();
-            let step = walk::step(&self.pool, pass.cursor, &pass.worth()).await;
+            let step = walk::step_over(&self.pool, stretch.part(), &pass.worth()).await;
             pass.looked += looking.elapsed();
-            let step = step?;
-            pass.cursor = step.cursor;
+            let step = match step {
+                Ok(step) => step,
+                Err(error) if error.took_too_long() => {
+                    let now = (Instant::now(), CallId::generate());
+                    pass.tour.took_too_long(stretch, looking.elapsed(), now);
+                    return Err(error);
+                }
+                Err(error) => {
+                    pass.tour.again(stretch);
+                    return Err(error);
+                }
+            };
+            pass.tour.read(&step.seen, step.cursor);
             pass.waiting.extend(step.queues);
             self.expiry.remember_all(step.soon);
             self.end_expired(step.expired, "expired").await;
@@ -101,7 +130,8 @@ impl Sweep {
             } else if !step.waiting.is_empty() {
                 self.publisher.suspect();
             }
-            if pass.cursor.is_none() {
+            if pass.tour.is_over() {
+                pass.tour.end(looking, pass.looked);
                 return Ok(());
             }
         }
@@ -121,6 +151,7 @@ impl Sweep {
         let suspected = self.publisher.take_suspicion();
         pass.since = since.filter(|_| !suspected && !reconnected);
         pass.looked = Duration::ZERO;
+        pass.tour.set_out(Instant::now(), CallId::generate());
         pass.empty.clear();
         // One look at the backlog of each queue that had calls waiting in the last pass.
         for queue in std::mem::take(&mut pass.waiting) {
@@ -157,22 +188,38 @@ impl Sweep {
         Ok(declared)
     }
 
-    /// Decides about calls whose worker is gone; returns how long the look for them took.
-    async fn lost_attempts(&self, overdue_too: bool) -> Result<Duration, StoreError> {
-        let (mut cursor, mut took) = (None, Duration::ZERO);
-        loop {
+    /// Decides about calls on this route whose worker is gone; adds to `took` how long looking for them takes.
+    async fn lost_attempts(
+        &self,
+        route: &Route,
+        overdue_too: bool,
+        took: &mut Duration,
+    ) -> Result<(), StoreError> {
+        let mut ahead = route.stretches();
+        while let Some(stretch) = ahead.pop_front() {
             let looking = Instant::now();
-            let lost = sweep::lost_behind(&self.pool, cursor, overdue_too).await?;
-            took += looking.elapsed();
+            let lost = sweep::lost_in(&self.pool, stretch.part(), overdue_too).await;
+            *took += looking.elapsed();
+            let lost = lost?;
             let Some(last) = lost.last() else {
-                return Ok(took);
+                continue;
             };
             reached(Checkpoint::LossFound);
-            cursor = Some(last.call_id);
+            if matches!(stretch, Stretch::Behind(_)) {
+                ahead.push_back(Stretch::Behind(Some(last.call_id)));
+            }
             let endings = lost.iter().map(lost_attempt).collect();
             self.end_all(endings, "lost_attempt").await;
         }
+        Ok(())
     }
+}
+
+/// When calls of workers that are gone are looked for again.
+#[derive(Default)]
+struct LostPaces {
+    over_all: Pace,
+    over_known: Pace,
 }
 
 /// What this dispatcher has seen of the workers, and its session. Both are replaced together: what a server was before the
@@ -186,7 +233,8 @@ struct Observer {
 /// One walk over all open calls.
 #[derive(Default)]
 struct WalkPass {
-    cursor: Option<CallId>,
+    /// Which open calls it reads.
+    tour: Tour,
     began: Option<Instant>,
     /// How long its statements took.
     looked: Duration,

@@ -27,6 +27,7 @@ mod orphans;
 mod pace;
 mod probe;
 mod release;
+mod route;
 mod stranded;
 mod topology;
 mod upkeep;

@@ -1,27 +1,24 @@
 //! How often to repeat work that takes longer the more dead rows the ledger has.
 //!
 //! Vacuum frees no row that some transaction on the server may still see. While one holds a snapshot, every claim and every
-//! ending leaves a dead row, and a statement that reads open calls in the order of their ids reads those too: a look that took
-//! 2 ms takes seconds, and a vacuum that takes seconds frees nothing. So each of them gets a share of the time, whatever it
-//! costs.
+//! ending leaves a dead row. A look at all open calls reads those, too, and takes seconds instead of milliseconds: it gets a
+//! share of the time, and looks at certain calls come between. A vacuum that freed nothing frees nothing until the oldest
+//! snapshot is another one.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// One tenth.
-const SHARE: u32 = 10;
-/// The longest pause. Soon after the snapshot is gone, the usual pace is back.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Of twenty seconds, one.
+const SHARE: u32 = 20;
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// The longest pause of a vacuum for which there is a reason: soon after a snapshot is gone, all is as before.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// How long after its beginning work that took `took` may begin again.
 pub(super) fn again_after(took: Duration) -> Duration {
     took.saturating_mul(SHARE).min(PAUSE_MAX.max(took))
-}
-
-/// Whether a vacuum freed too little: at least half of the dead rows are still there.
-pub(super) const fn is_futile(dead_before: i64, dead_after: i64) -> bool {
-    dead_after > dead_before / 2
 }
 
 /// When work may be done again; at first, at once.
@@ -46,18 +43,48 @@ impl Pace {
     }
 }
 
+/// Whether a vacuum was for nothing: at least half of the dead rows are still there.
+pub(super) const fn is_futile(dead_before: i64, dead_after: i64) -> bool {
+    dead_after > dead_before / 2
+}
+
+/// The rest of a table after a vacuum that was for nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rest {
+    until: Instant,
+    /// The oldest transaction that any snapshot could see at work when it began.
+    horizon: Option<u32>,
+}
+
+impl Rest {
+    /// The vacuum began then and took so long.
+    pub(super) fn after(began: Instant, took: Duration, horizon: Option<u32>) -> Self {
+        let pause = took.saturating_mul(SHARE).min(REST_MAX);
+        Self {
+            until: began + pause,
+            horizon,
+        }
+    }
+
+    /// Whether another vacuum may free more; without any snapshot, it may.
+    pub(super) fn is_over(self, now: Instant, horizon: Option<u32>) -> bool {
+        self.until <= now && (horizon.is_none() || horizon != self.horizon)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_comes_seldom_and_never_later_than_half_a_minute() {
+    fn what_takes_long_comes_seldom_and_not_later_than_five_minutes() {
         for (took_ms, again_ms) in [
             (0, 0),
-            (3, 30),
-            (500, 5_000),
-            (10_000, 30_000),
-            (60_000, 60_000),
+            (3, 60),
+            (500, 10_000),
+            (10_000, 200_000),
+            (60_000, 300_000),
+            (400_000, 400_000),
         ] {
             let again = again_after(Duration::from_millis(took_ms));
             assert_eq!(again, Duration::from_millis(again_ms), "{took_ms} ms");
@@ -69,7 +96,7 @@ mod tests {
         let began = Instant::now();
         let mut pace = Pace::default();
         assert!(pace.is_due(began));
-        pace.took(began, Duration::from_millis(200));
+        pace.took(began, Duration::from_millis(100));
         assert!(!pace.is_due(began + Duration::from_millis(1_999)));
         assert!(pace.is_due(began + Duration::from_secs(2)));
         pace.hurry();
@@ -82,5 +109,22 @@ mod tests {
         assert!(is_futile(10_000, 5_001));
         assert!(!is_futile(10_000, 900));
         assert!(!is_futile(10, 5));
+    }
+
+    #[test]
+    fn a_table_rests_as_long_as_the_same_snapshot_is_held() {
+        let began = Instant::now();
+        let seconds = Duration::from_secs;
+        let rest = Rest::after(began, Duration::from_millis(200), Some(7));
+        assert!(!rest.is_over(began + seconds(3600), Some(7)));
+        assert!(!rest.is_over(began + seconds(3), Some(8)));
+        assert!(rest.is_over(began + seconds(4), Some(8)));
+        assert!(rest.is_over(began + seconds(4), None));
+        // However long it took.
+        let rest = Rest::after(began, seconds(60), Some(7));
+        assert!(rest.is_over(began + REST_MAX, Some(8)));
+        // What it could not free without a snapshot, a short one kept.
+        let rest = Rest::after(began, seconds(0), None);
+        assert!(rest.is_over(began, Some(8)) && rest.is_over(began, None));
     }
 }

@@ -3,33 +3,34 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
-    StoreError, open_counts,
+    StoreError, open_counts, snapshot,
     sweep::{self, Upkeep},
 };
 use tokio::time::Instant;
 
 use super::{
     Sweep, every,
-    pace::{self, Pace},
+    pace::{self, Rest},
     warn,
 };
 
-/// When each hot table is vacuumed again.
-type Paces = HashMap<&'static str, Pace>;
+/// The hot tables whose last vacuum was for nothing.
+type Rests = HashMap<&'static str, Rest>;
 
 impl Sweep {
-    /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and seldom
-    /// where another session's snapshot keeps the dead rows; folds counts every few seconds, keeps partitions every hour. Cancel-safe: each is one statement.
+    /// Vacuums every second where there is something to vacuum, for until then new rows go to pages of their own, and where
+    /// a snapshot kept the dead rows, not before it is another one; folds counts every few seconds, keeps partitions every hour.
+    /// Cancel-safe: each is one statement.
     pub(super) async fn keep_up(self) {
         let (mut often, mut seldom, mut hourly) = (
             every(Duration::from_secs(1)),
             every(Duration::from_secs(5)),
             every(Duration::from_secs(3600)),
         );
-        let mut paces = Paces::new();
+        let mut rests = Rests::new();
         loop {
             let kept = tokio::select! {
-                _ = often.tick() => self.vacuum(&mut paces).await,
+                _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await),
             };
@@ -37,12 +38,16 @@ impl Sweep {
         }
     }
 
-    async fn vacuum(&self, paces: &mut Paces) -> Result<(), StoreError> {
+    async fn vacuum(&self, rests: &mut Rests) -> Result<(), StoreError> {
         let mut dirty = sweep::dirty(&self.pool).await?;
-        let now = Instant::now();
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let (now, held) = (Instant::now(), snapshot::oldest(&self.pool).await?);
+        let horizon = held.map(|holder| holder.horizon);
         dirty.retain(|table| {
-            let pace = paces.get(table.name());
-            pace.is_none_or(|pace| pace.is_due(now))
+            let rest = rests.get(table.name());
+            rest.is_none_or(|rest| rest.is_over(now, horizon))
         });
         if dirty.is_empty() {
             return Ok(());
@@ -51,11 +56,11 @@ impl Sweep {
         for table in dirty {
             let began = Instant::now();
             let left = sweep::vacuum(&mut connection, &table).await?;
-            let pace = paces.entry(table.name()).or_default();
             if pace::is_futile(table.dead(), left) {
-                pace.took(began, began.elapsed());
+                let rest = Rest::after(began, began.elapsed(), horizon);
+                rests.insert(table.name(), rest);
             } else {
-                pace.hurry();
+                rests.remove(table.name());
             }
         }
         Ok(())

@@ -9,12 +9,12 @@ use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use percent_encoding::percent_decode_str;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::BusError;
-use crate::{delay, ids::Prefix, wire::subjects::Subjects};
+use super::{BusError, malformed};
+use crate::{config::BusArgs, delay, wire::subjects::Subjects};
 
 /// How JetStream's answer begins where the account may not use it (10039). The client has a different error type for each
 /// request, but the same text in all of them.
@@ -45,13 +45,13 @@ impl Bus {
     /// # Errors
     ///
     /// No server answers within ten seconds, or it is unfit.
-    pub async fn connect(url: &SecretString, name: &str, prefix: Prefix) -> Result<Self, BusError> {
+    pub async fn connect(args: &BusArgs, name: &str) -> Result<Self, BusError> {
         let doing = "connect to NATS";
         let (sender, mut epoch) = watch::channel(0);
         let denied = Arc::<Mutex<Option<String>>>::default();
         let heard = Arc::clone(&denied);
         // Its message may quote the URL.
-        let address: Result<ServerAddr, _> = url.expose_secret().parse();
+        let address: Result<ServerAddr, _> = args.nats_url.expose_secret().parse();
         let address = address.map_err(|_has_the_url| BusError::BadUrl)?;
         let options = match credentials(&address) {
             Some((user, Some(password))) => ConnectOptions::with_user_and_password(user, password),
@@ -60,6 +60,7 @@ impl Bus {
         };
         let options = options
             .name(name)
+            .custom_inbox_prefix(args.nats_inbox.as_str())
             .ping_interval(Duration::from_secs(10))
             .client_capacity(8192)
             .reconnect_delay_callback(delay::reconnect)
@@ -104,9 +105,10 @@ impl Bus {
                 "nats-server runs without JetStream; start it with --jetstream".into(),
             ));
         }
+        malformed::show(&client);
         Ok(Self {
             client,
-            subjects: Subjects::new(prefix),
+            subjects: Subjects::new(args.prefix.clone()),
             epoch,
             denied,
         })

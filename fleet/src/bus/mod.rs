@@ -4,6 +4,7 @@ pub mod backlog;
 pub mod connect;
 pub mod drift;
 pub mod events;
+pub mod malformed;
 pub mod orphans;
 pub mod prefix;
 pub mod publish;

@@ -201,7 +201,8 @@ impl Puller {
     async fn hear(&mut self, message: Message, deliver: &mpsc::Sender<Delivered>) {
         self.heard = Instant::now();
         match message.status.unwrap_or(StatusCode::OK) {
-            StatusCode::OK => {
+            // What a pointer says stands in its body, whatever its headers are.
+            StatusCode::OK | StatusCode::MALFORMED_MESSAGE => {
                 let acker = Acker {
                     client: self.client.clone(),
                     reply: message.reply,
@@ -253,7 +254,11 @@ impl Puller {
             let unsubscribed =
                 subscription.unsubscribe().await.is_ok() && self.client.flush().await.is_ok();
             while unsubscribed && let Some(message) = subscription.next().await {
-                if message.status.is_none_or(|status| status == StatusCode::OK) {
+                let is_a_pointer = matches!(
+                    message.status,
+                    None | Some(StatusCode::OK | StatusCode::MALFORMED_MESSAGE)
+                );
+                if is_a_pointer {
                     let acker = Acker {
                         client: self.client.clone(),
                         reply: message.reply,

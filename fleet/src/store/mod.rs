@@ -23,6 +23,7 @@ pub mod lane;
 pub mod late;
 pub mod ledger;
 pub mod limited;
+pub mod look;
 pub mod migrate;
 pub mod open_counts;
 mod over;
@@ -130,6 +131,15 @@ impl StoreError {
         } else {
             Self::Unavailable { doing, source }
         }
+    }
+
+    /// Whether the server ended a statement because it ran for too long.
+    pub fn took_too_long(&self) -> bool {
+        let Self::Refused { source, .. } = self else {
+            return false;
+        };
+        let answer = source.as_database_error();
+        answer.is_some_and(|answer| answer.code().as_deref() == Some("57014"))
     }
 
     pub(crate) fn unreadable(doing: &'static str, what: impl std::fmt::Display) -> Self {

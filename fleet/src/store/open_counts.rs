@@ -29,7 +29,7 @@ pub struct Open {
 pub async fn of_all(pool: &PgPool, tenants: &[Label]) -> Result<Vec<i64>, StoreError> {
     let names: Vec<&str> = tenants.iter().map(Label::as_str).collect();
     sqlx::query_scalar(
-        "SELECT (SELECT coalesce(sum(c.n), 0)::bigint FROM toolfleet.open_counts c WHERE c.tenant = asked.tenant) \
+        "SELECT toolfleet.open_count(asked.tenant) \
          FROM unnest($1::text[]) WITH ORDINALITY asked (tenant, place) ORDER BY place",
     )
     .bind(names)
@@ -46,7 +46,7 @@ pub async fn of_all(pool: &PgPool, tenants: &[Label]) -> Result<Vec<i64>, StoreE
 pub async fn of(pool: &PgPool, tenant: &Label, calls: &[CallId]) -> Result<Open, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
     let row = sqlx::query(
-        "SELECT (SELECT coalesce(sum(c.n), 0)::bigint FROM toolfleet.open_counts c WHERE c.tenant = $1), \
+        "SELECT toolfleet.open_count($1), \
                 ARRAY(SELECT o.call_id FROM toolfleet.open_calls o WHERE o.call_id = ANY($2))",
     )
     .bind(tenant.as_str())

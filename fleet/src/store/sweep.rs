@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
-use uuid::Uuid;
 
-use super::{StoreError, language};
+pub use super::look::STEP_ROWS;
+use super::{StoreError, language, look::Reach};
 use crate::{
     call::{Effect, Language, Priority, State},
     hold::Line,
@@ -27,8 +27,6 @@ pub struct Publishable {
     pub pointer: Pointer,
 }
 
-/// The most rows that one step of a pass reads.
-pub const STEP_ROWS: i64 = 2_000;
 /// An attempt that has not ended this many milliseconds after its time counts as lost, although its worker lives.
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
@@ -125,17 +123,18 @@ pub struct Lost {
     pub language: Language,
 }
 
-/// Running calls after the cursor without a live worker and, if asked for, those that are long overdue. At most [`STEP_ROWS`],
+/// Running calls of a part without a live worker and, if asked for, those that are long overdue. At most [`STEP_ROWS`],
 /// in the order of their ids.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn lost_behind(
+pub async fn lost_in(
     pool: &PgPool,
-    cursor: Option<CallId>,
+    part: Reach<'_>,
     overdue_too: bool,
 ) -> Result<Vec<Lost>, StoreError> {
+    let predicate = part.predicate();
     let doing = "look for calls without a worker";
     let sql = format!(
         "SELECT o.call_id, o.attempt_id, o.effect::text AS effect, o.lost_attempts, o.cancel_requested, o.language, \
@@ -144,17 +143,14 @@ pub async fn lost_behind(
                 w.leaving_since IS NOT NULL AS leaving, \
                 coalesce(w.state IN ('live', 'draining'), false) AS overdue \
          FROM toolfleet.open_calls o LEFT JOIN toolfleet.worker_processes w USING (worker_id) \
-         WHERE o.state = 'running' AND o.call_id > $2 \
+         WHERE o.state = 'running' AND o.call_id {predicate} \
            AND (w.worker_id IS NULL OR w.state NOT IN ('live', 'draining') \
                 OR $1 AND o.attempt_until < now() - make_interval(secs => {OVERDUE_AFTER_MS} / 1000.0)) \
          ORDER BY o.call_id LIMIT {STEP_ROWS}"
     );
     // Made of constants of this file.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(overdue_too)
-        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
-        .fetch_all(pool)
-        .await;
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(overdue_too);
+    let rows = part.bind(query).fetch_all(pool).await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let read = |row: &PgRow| -> Result<Lost, sqlx::Error> {
         Ok(Lost {
@@ -181,6 +177,19 @@ pub async fn lost_behind(
         .map(read)
         .collect::<Result<_, _>>()
         .map_err(|error| StoreError::unreadable(doing, error))
+}
+
+/// [`lost_in`] the calls behind the cursor.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn lost_behind(
+    pool: &PgPool,
+    cursor: Option<CallId>,
+    overdue_too: bool,
+) -> Result<Vec<Lost>, StoreError> {
+    lost_in(pool, Reach::Behind(cursor), overdue_too).await
 }
 
 /// The first step of [`lost_behind`].

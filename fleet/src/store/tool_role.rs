@@ -1,7 +1,7 @@
-//! The role with which sql tools with `database: fleet` log in: what it must be and must not be, and its grants.
+//! The role that sql tools with `database: fleet` log in as: what it must and must not be, and its grants.
 //!
-//! Read by one query and judged by a pure function, as in [`super::server_check`]. A tool's statement is not ours, so only the
-//! rights of its role keep it from the ledger.
+//! Read by one query, judged by a pure function, as the ground is. A tool's statement is not ours, so all that keeps it from
+//! the ledger is what its role may do.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::{
     session::{Postgres, within},
 };
 
-/// Something about the role that is wrong.
+/// Something about the role that is not as it has to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Flaw {
     kind: String,
-    /// The role that it can become and that has the flaw, or the object that the flaw is about.
+    /// The role that it may become and that has it, or what it concerns.
     of: String,
 }
 
-/// The state of a role.
+/// What is known of a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolRole {
     /// Its name.
@@ -32,52 +32,55 @@ pub struct ToolRole {
 
 const DOING: &str = "look at the role of the tools";
 const LOOK_MAX: Duration = Duration::from_secs(6);
-/// The name of a role for tools in advice.
+/// What a role for tools is called in advice.
 const FRESH: &str = "toolfleet_tool";
-/// How many objects of the ledger one sentence names.
+/// Things of the ledger that are named in one sentence.
 const SHOWN_MAX: usize = 3;
 
-/// Everything that is wrong with a role, one row each; a missing role is a row too. Tables come last, for there may be more of
-/// them than are shown.
-const LOOK: &str = "\
-    WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
-    reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
+impl ToolRole {
+    /// Whatever is wrong with the role of this name, one row of two texts each; none: it does not exist is a row too. Tables come last, for there may be more
+    /// of them than are shown.
+    pub const LOOK: &str = "\
+        WITH me AS (SELECT * FROM pg_catalog.pg_roles WHERE rolname = $1), \
+        reach AS (SELECT r.* FROM pg_catalog.pg_roles r, me WHERE r.oid = me.oid \
               OR NOT me.rolsuper AND pg_catalog.pg_has_role(me.oid, r.oid, 'MEMBER')), \
-    ours AS (SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace WHERE nspname IN ('toolfleet', 'toolfleet_tool')) \
-    SELECT 'missing' AS kind, $1 AS of WHERE NOT EXISTS (SELECT FROM me) \
-    UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
+        ours AS (SELECT oid, nspname, nspowner FROM pg_catalog.pg_namespace WHERE nspname IN ('toolfleet', 'toolfleet_tool')) \
+        SELECT 'missing' AS kind, $1 AS of WHERE NOT EXISTS (SELECT FROM me) \
+        UNION ALL SELECT 'ungranted', me.rolname::text FROM me WHERE NOT EXISTS ( \
               SELECT FROM ours o JOIN pg_catalog.pg_proc p ON p.pronamespace = o.oid AND p.proname = 'succeed' \
               WHERE o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(me.oid, o.oid, 'USAGE') \
                 AND pg_catalog.has_function_privilege(me.oid, p.oid, 'EXECUTE')) \
-    UNION ALL SELECT 'no_login', rolname::text FROM me WHERE NOT rolcanlogin \
-    UNION ALL SELECT power, r.rolname::text FROM reach r \
+        UNION ALL SELECT 'no_login', rolname::text FROM me WHERE NOT rolcanlogin \
+        UNION ALL SELECT power, r.rolname::text FROM reach r \
               CROSS JOIN LATERAL (VALUES ('SUPERUSER', r.rolsuper), ('CREATEROLE', r.rolcreaterole), \
                                          ('CREATEDB', r.rolcreatedb), ('REPLICATION', r.rolreplication), \
                                          ('BYPASSRLS', r.rolbypassrls)) AS powers (power, has) WHERE has \
-    UNION ALL SELECT 'member', r.rolname::text FROM reach r WHERE r.rolname IN ('pg_read_all_data', 'pg_write_all_data', \
+        UNION ALL SELECT 'member', r.rolname::text FROM reach r WHERE r.rolname IN ('pg_read_all_data', 'pg_write_all_data', \
                      'pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend', \
                      'pg_create_subscription', 'pg_maintain') \
-    UNION ALL SELECT 'owns_database', r.rolname::text FROM pg_catalog.pg_database d JOIN reach r ON r.oid = d.datdba \
+        UNION ALL SELECT 'owns_database', r.rolname::text FROM pg_catalog.pg_database d JOIN reach r ON r.oid = d.datdba \
               WHERE d.datname = pg_catalog.current_database() \
-    UNION ALL SELECT 'owns', o.nspname::text FROM ours o JOIN reach r ON r.oid = o.nspowner \
-    UNION ALL SELECT DISTINCT 'reaches', 'schema ' || o.nspname FROM ours o, reach r \
+        UNION ALL SELECT 'owns', o.nspname::text FROM ours o JOIN reach r ON r.oid = o.nspowner \
+        UNION ALL SELECT DISTINCT 'reaches', 'schema ' || o.nspname FROM ours o, reach r \
               WHERE o.nspname = 'toolfleet' AND (pg_catalog.has_schema_privilege(r.oid, o.oid, 'USAGE') \
                                                  OR pg_catalog.has_schema_privilege(r.oid, o.oid, 'CREATE')) \
                  OR o.nspname = 'toolfleet_tool' AND pg_catalog.has_schema_privilege(r.oid, o.oid, 'CREATE') \
-    UNION ALL SELECT DISTINCT 'reaches', 'table ' || c.relname FROM ours o \
+        UNION ALL SELECT DISTINCT 'reaches', 'table ' || c.relname FROM ours o \
               JOIN pg_catalog.pg_class c ON c.relnamespace = o.oid AND c.relkind IN ('r', 'p', 'v', 'm'), reach r \
               WHERE pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER') \
-    LIMIT 50";
+        LIMIT 50";
 
-impl ToolRole {
-    /// Reads a role of this name. One statement, which takes no lock; any user may run it.
+    /// Looks at a role of this name. One statement, which takes no lock; anybody may.
     ///
     /// # Errors
     ///
     /// Postgres does not answer.
     pub async fn look(connection: &mut PgConnection, name: &str) -> Result<Self, StoreError> {
         let looking = async {
-            let rows = sqlx::query_as(LOOK).bind(name).fetch_all(connection).await;
+            let rows = sqlx::query_as(Self::LOOK)
+                .bind(name)
+                .fetch_all(connection)
+                .await;
             rows.map_err(|error| StoreError::from_sqlx(DOING, error))
         };
         let rows: Vec<(String, String)> = within(DOING, LOOK_MAX, looking).await?;
@@ -90,24 +93,20 @@ impl ToolRole {
         })
     }
 
-    /// Reads the role of this connection. As [`Self::look`].
-    ///
-    /// # Errors
-    ///
-    /// Postgres does not answer.
-    pub async fn of_session(connection: &mut PgConnection) -> Result<Self, StoreError> {
-        let naming = async {
-            let name = sqlx::query_scalar("SELECT SESSION_USER::pg_catalog.text")
-                .persistent(false)
-                .fetch_one(&mut *connection)
-                .await;
-            name.map_err(|error| StoreError::from_sqlx(DOING, error))
+    /// What the rows of [`Self::LOOK`] say of a role.
+    pub fn of(name: String, rows: Vec<Vec<String>>) -> Self {
+        let flaw = |row: Vec<String>| {
+            let mut row = row.into_iter();
+            Some(Flaw {
+                kind: row.next()?,
+                of: row.next()?,
+            })
         };
-        let name: String = within(DOING, LOOK_MAX, naming).await?;
-        Self::look(connection, &name).await
+        let flaws = rows.into_iter().filter_map(flaw).collect();
+        Self { name, flaws }
     }
 
-    /// What makes it unfit, whatever it is granted. Empty: it may get its grants.
+    /// What makes it unfit, whatever it is granted. Empty: it may be granted what it needs.
     pub fn findings(&self) -> Vec<Finding> {
         let flaws = self.flaws.iter().filter(|flaw| flaw.kind != "ungranted");
         let name = quoted(&self.name);
@@ -115,7 +114,7 @@ impl ToolRole {
             what,
             advice: format!("name another role: CREATE ROLE {FRESH} LOGIN PASSWORD '…' makes one"),
         };
-        // A role that reaches everything cannot be restricted by revoking: one sentence says it.
+        // What reaches everything, nothing can be taken from: one sentence says it.
         if flaws
             .clone()
             .any(|flaw| flaw.kind == "SUPERUSER" && flaw.of == self.name)
@@ -140,7 +139,7 @@ impl ToolRole {
         found
     }
 
-    /// Everything of the ledger that it reaches, in one sentence.
+    /// All of the ledger that it reaches, in one sentence.
     fn reaching(&self, flaws: &[&Flaw]) -> Option<Finding> {
         let name = quoted(&self.name);
         let shown: Vec<&str> = flaws
@@ -162,7 +161,7 @@ impl ToolRole {
         (!flaws.is_empty()).then_some(Finding { what, advice })
     }
 
-    /// Whether it has the grants that it needs.
+    /// Whether it has been granted what it needs.
     pub fn is_granted(&self) -> bool {
         !self.flaws.iter().any(|flaw| flaw.kind == "ungranted") && !self.is_missing()
     }
@@ -209,7 +208,7 @@ impl ToolRole {
     }
 }
 
-/// Roles that may call the function, beside its owner; `PUBLIC` is every role.
+/// Who may call the function, beside its owner; `PUBLIC` is everybody.
 ///
 /// # Errors
 ///
@@ -234,13 +233,13 @@ pub async fn granted(pool: &PgPool) -> Result<Vec<String>, StoreError> {
 ///
 /// # Errors
 ///
-/// Postgres does not answer, or our own role lacks the right.
+/// Postgres does not answer, or our own role may not.
 pub async fn grant(postgres: &Postgres, name: &str) -> Result<(), StoreError> {
     let doing = "grant the role of the tools its function";
     let granting = async {
         let mut connection = PgConnection::connect_with(&postgres.options_for_migration()).await?;
         let role = quoted(name);
-        // The server's own name of it, quoted.
+        // A name of the server's own, quoted.
         let sql = format!(
             "GRANT USAGE ON SCHEMA toolfleet_tool TO {role}; \
              GRANT EXECUTE ON FUNCTION toolfleet_tool.succeed(uuid, uuid, json) TO {role}"
@@ -253,7 +252,7 @@ pub async fn grant(postgres: &Postgres, name: &str) -> Result<(), StoreError> {
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
-/// What keeps a worker from running tools on this URL. Empty: it is the ledger's own database, with a role that is fit.
+/// What keeps a worker from running tools on this URL. Empty: it is the ledger's own database, by a role that is fit for it.
 ///
 /// # Errors
 ///
@@ -301,7 +300,7 @@ pub async fn unfit(ledger: &Postgres, tools: &SecretString) -> Result<Vec<Findin
     Ok(found)
 }
 
-/// Where a connection leads, and its user.
+/// Where a connection leads, and as whom.
 struct Place {
     server: String,
     database: String,
@@ -327,7 +326,7 @@ async fn place(connection: &mut PgConnection) -> Result<Place, StoreError> {
     })
 }
 
-/// A name as SQL writes it.
+/// As SQL spells a name.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

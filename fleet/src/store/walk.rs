@@ -8,8 +8,9 @@ use uuid::Uuid;
 pub use super::over::Expired;
 use super::{
     StoreError, decoded,
+    look::{Reach, STEP_ROWS},
     over::{LEFT_MS, WAITED_TOO_LONG, left},
-    sweep::{POINTER, Publishable, STEP_ROWS, publishable},
+    sweep::{POINTER, Publishable, publishable},
 };
 use crate::{
     ids::{CallId, QueueName},
@@ -32,6 +33,8 @@ pub struct WalkStep {
     pub expired: Vec<Expired>,
     /// Queued calls that expire soon, and after how long.
     pub soon: Vec<(CallId, Duration)>,
+    /// All of them, whatever there is to do about them.
+    pub seen: Vec<CallId>,
     /// Where the next step starts; `None` at the end of the table.
     pub cursor: Option<CallId>,
 }
@@ -65,7 +68,7 @@ impl Worth {
     }
 }
 
-/// Reads at most [`STEP_ROWS`] open calls after the cursor. Held calls are skipped: they have no pointer.
+/// [`step_over`] the calls behind the cursor.
 ///
 /// # Errors
 ///
@@ -75,17 +78,31 @@ pub async fn step(
     cursor: Option<CallId>,
     worth: &Worth,
 ) -> Result<WalkStep, StoreError> {
+    step_over(pool, Reach::Behind(cursor), worth).await
+}
+
+/// Walks over at most [`STEP_ROWS`] open calls. Held calls are passed over: no pointer of theirs is missing.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn step_over(
+    pool: &PgPool,
+    part: Reach<'_>,
+    worth: &Worth,
+) -> Result<WalkStep, StoreError> {
     let doing = "walk over open calls";
     // The last row of the step says where the next one starts. Other rows leave Postgres only if there is something to do about
     // them, and only then are their arguments read. They are joined by ctid: a join by id would read the whole table in each
     // step when the statistics are those of an emptied one.
+    let predicate = part.predicate();
     let sql = format!(
         "WITH step AS MATERIALIZED ( \
              SELECT ctid AS place, call_id AS id, queue AS of_queue, state = 'queued' AS queued, deadline_at <= now() AS expired, \
                     {WAITED_TOO_LONG} AS waited_too_long, {LEFT_MS} AS left_ms, \
                     CASE WHEN state = 'queued' AND NOT held AND due_at IS NULL \
                          THEN date_part('epoch', now() - greatest(accepted_at, not_before)) * 1000 END AS age \
-             FROM toolfleet.open_calls WHERE call_id > $2 ORDER BY call_id LIMIT {STEP_ROWS}), \
+             FROM toolfleet.open_calls WHERE call_id {predicate} ORDER BY call_id LIMIT {STEP_ROWS}), \
          told AS MATERIALIZED ( \
              SELECT *, queued AND (expired OR waited_too_long) AS over, \
                     NOT expired AND NOT waited_too_long AND coalesce(age > {LOST_AFTER_MS}, false) AS waiting, \
@@ -99,12 +116,13 @@ pub async fn step(
              FROM told), \
          whole AS MATERIALIZED ( \
              SELECT count(*) AS rows, (SELECT id FROM step ORDER BY id DESC LIMIT 1) AS last, \
-                    array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues, \
+                    array_agg(id) AS seen, array_agg(DISTINCT of_queue) FILTER (WHERE waiting) AS queues, \
                     array_agg(id) FILTER (WHERE soon) AS soon, array_agg(left_ms) FILTER (WHERE soon) AS soon_ms FROM told) \
          SELECT {POINTER}, effect::text AS effect, effect_unknown, \
                 CASE WHEN j.over THEN obstacle::text END AS obstacle, j.over, j.waited_too_long, j.again, j.age, \
                 j.id = w.last AS last, w.rows, CASE WHEN j.id = w.last THEN w.queues END AS queues, \
-                CASE WHEN j.id = w.last THEN w.soon END AS soon, CASE WHEN j.id = w.last THEN w.soon_ms END AS soon_ms \
+                CASE WHEN j.id = w.last THEN w.soon END AS soon, CASE WHEN j.id = w.last THEN w.soon_ms END AS soon_ms, \
+                CASE WHEN j.id = w.last THEN w.seen END AS seen \
          FROM judged j CROSS JOIN whole w \
          CROSS JOIN LATERAL (SELECT * FROM toolfleet.open_calls o WHERE o.ctid = j.place LIMIT 1) o \
          WHERE j.over OR j.again OR j.id = w.last ORDER BY j.id"
@@ -116,9 +134,10 @@ pub async fn step(
         .map(|(queue, since)| (queue.as_str(), millis(*since)))
         .unzip();
     // Made of constants of this folder.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX));
+    let rows = part
+        .bind(query)
         .bind(
             worth
                 .ages
@@ -142,8 +161,10 @@ pub async fn step(
     let read = |row: &PgRow, step: &mut WalkStep| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
         if row.try_get("last")? && row.try_get::<i64, _>("rows")? >= STEP_ROWS {
-            step.cursor = Some(call);
+            step.cursor = Some(call).filter(|_| matches!(part, Reach::Behind(_)));
         }
+        let seen: Option<Vec<Uuid>> = row.try_get("seen")?;
+        step.seen.extend(seen.into_iter().flatten().map(CallId));
         let queues: Option<Vec<String>> = row.try_get("queues")?;
         for queue in queues.into_iter().flatten() {
             step.queues.push(decoded(&queue)?);

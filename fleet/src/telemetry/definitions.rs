@@ -107,6 +107,10 @@ definitions! {
         "Values in the arguments of accepted calls that were corrected or filled in");
     REJECTED_CALLS = counter("toolfleet.rejected.calls", "{call}", &[TOOL, ERROR_TYPE],
         "Calls refused at the door");
+    REFUSED_REPLIES = counter("toolfleet.refused.replies", "{request}", &[],
+        "Requests dropped because no caller may be answered on the subject that they name");
+    MALFORMED_MESSAGES = counter("toolfleet.malformed.messages", "{message}", &[],
+        "Messages from NATS whose subject, reply or headers cannot be read");
     PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],
         "From the commit of a call to JetStream's answer to its pointer");
     RELEASED_CALLS = counter("toolfleet.released.calls", "{call}", &[],

@@ -110,6 +110,9 @@ mod tests {
         metrics.coerced(&echo, Rule::Unwrap);
         metrics.rejected(Code::InvalidArguments, Some(&echo));
         metrics.rejected(Code::MalformedJson, None);
+        metrics.refused_reply();
+        metrics.malformed_messages(|| 3);
+        metrics.malformed_messages(|| 4);
         metrics.published(Duration::from_millis(1));
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
@@ -159,6 +162,7 @@ mod tests {
             "toolfleet_quarantines 2",
             "toolfleet_unsafe_ground 1",
             "toolfleet_waiters 4",
+            "toolfleet_malformed_messages_total 7",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

@@ -15,6 +15,7 @@ use super::{
     fields,
     figures::{Figures, LedgerFigures, observe},
     labels::{ToolLabels, word},
+    sums::Sum,
 };
 use crate::{arguments::Rule, ids::ToolName, outcome::OutcomeWord, wire::code::Code};
 
@@ -26,6 +27,8 @@ pub struct Metrics {
     accepted_calls: Counter<u64>,
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
+    refused_replies: Counter<u64>,
+    malformed_messages: Arc<Sum>,
     publish_lag: Histogram<f64>,
     released_calls: Counter<u64>,
     held_wait: Histogram<f64>,
@@ -67,6 +70,16 @@ impl Metrics {
             Some(tool) => self.rejected_calls.add(1, &[self.tools.label(tool), code]),
             None => self.rejected_calls.add(1, &[code]),
         }
+    }
+
+    /// A request was dropped because it may not be answered where it asks for it.
+    pub fn refused_reply(&self) {
+        self.refused_replies.add(1, &[]);
+    }
+
+    /// From now on this count, which only grows, is part of the malformed messages of this process.
+    pub fn malformed_messages(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.malformed_messages.add(count);
     }
 
     /// NATS acknowledged a call's pointer, this long after its commit.
@@ -184,12 +197,16 @@ impl Metrics {
     pub(super) fn new(meter: &Meter) -> Self {
         let figures = Arc::new(Figures::default());
         observe(meter, &figures);
+        let malformed_messages = Arc::new(Sum::default());
+        malformed_messages.observe(meter, define::MALFORMED_MESSAGES);
         Self {
             tools: ToolLabels::default(),
             figures,
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
+            refused_replies: counter(meter, define::REFUSED_REPLIES),
+            malformed_messages,
             publish_lag: seconds(meter, define::PUBLISH_LAG),
             released_calls: counter(meter, define::RELEASED_CALLS),
             held_wait: seconds(meter, define::HELD_WAIT),

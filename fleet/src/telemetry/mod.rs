@@ -16,6 +16,7 @@ pub mod metrics;
 mod options;
 mod otlp;
 pub mod spans;
+mod sums;
 pub mod trace;
 
 use std::{error::Error, time::Duration};

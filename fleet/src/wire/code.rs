@@ -84,6 +84,8 @@ words! {
         NotApplied = "not_applied",
         /// The tool cannot be run here any more.
         ToolGone = "tool_gone",
+        /// The request would have gone where this worker may not go.
+        EgressDenied = "egress_denied",
 
         // Others.
         /// No such call for this tenant.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use conformance::{Behaviour, Case, REFUSAL, REFUSAL_CODE, Rig, SECRET_NAME, Tool, Watch};
-use fleet::{call::Effect, secrets::Secrets};
+use fleet::{call::Effect, egress::Egress, secrets::Secrets};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ impl Http {
         super::provider();
         let (folder, secrets) = super::secrets();
         Self {
-            executor: HttpExecutor::new().unwrap(),
+            executor: HttpExecutor::new(Egress::default()).unwrap(),
             secrets,
             _folder: folder,
         }

@@ -8,7 +8,7 @@ use std::sync::{
 use async_nats::{Client, HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use conformance::{Behaviour, Case, OUTPUT_LIMIT, REFUSAL, REFUSAL_CODE, Rig, Tool, Watch};
-use fleet::{bus::connect::Bus, call::Effect, secrets::Secrets};
+use fleet::{bus::connect::Bus, call::Effect, config::BusArgs, secrets::Secrets};
 use futures_util::{StreamExt, future::BoxFuture};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
@@ -40,8 +40,8 @@ impl Nats {
         let server = Server::start(options).await.unwrap();
         let url = server.url();
         let service = async_nats::connect(&url).await.unwrap();
-        let url = SecretString::from(url);
-        let bus = Bus::connect(&url, "worker", "toolfleet".parse().unwrap());
+        let args = BusArgs::at(SecretString::from(url));
+        let bus = Bus::connect(&args, "worker");
         Self {
             executor: NatsExecutor::new(bus.await.unwrap()),
             service,

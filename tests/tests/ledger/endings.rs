@@ -13,11 +13,10 @@ use fleet::{
         accept::NewCall,
         cancel::{self, Cancellation},
         settle::{self, SettledAs, Settlement},
-        transaction,
     },
     wire::{envelope::Envelope, error::ErrorBody},
 };
-use fleet_tests::wait;
+use fleet_tests::{running::succeed, wait};
 use serde_json::value::RawValue;
 use sqlx::{Connection as _, PgConnection};
 
@@ -296,7 +295,7 @@ async fn a_committed_transaction_ends_as_the_code_says() {
     let url = ledger.database.tool_url();
     let mut tool = PgConnection::connect(&url).await.unwrap();
     run(&mut tool, "BEGIN").await;
-    let moved = transaction::succeed(&mut tool, call, attempt, "{\"done\":true}").await;
+    let moved = succeed(&mut tool, call, attempt, "{\"done\":true}").await;
     run(&mut tool, "COMMIT").await;
     let (policy, outcome) = (RetryPolicy::default(), applied());
     let fact = Fact::Ran(&outcome, last_try(&policy));

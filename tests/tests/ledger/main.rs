@@ -24,6 +24,7 @@ mod cancel;
 mod settle;
 
 mod fence;
+mod held_snapshot;
 mod lane;
 mod open_counts;
 mod outage;

@@ -9,10 +9,10 @@ use fleet::{
         cancel,
         complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard},
         tool_role::{self, ToolRole},
-        transaction::{self, BAD_RESULT, NOT_OURS},
+        transaction::{BAD_RESULT, NOT_OURS},
     },
 };
-use fleet_tests::wait;
+use fleet_tests::{running::succeed, wait};
 use secrecy::SecretString;
 use sqlx::{Connection as _, PgConnection};
 
@@ -72,7 +72,7 @@ async fn refused(
     attempt: AttemptId,
     result: &str,
 ) -> String {
-    let succeeding = transaction::succeed(connection, call, attempt, result).await;
+    let succeeding = succeed(connection, call, attempt, result).await;
     state_of(&succeeding.unwrap_err())
 }
 
@@ -99,7 +99,7 @@ async fn effect_and_outcome_are_one_commit() {
     let (call, attempt) = running(&ledger, &worker).await;
     let mut connection = acted(&ledger, call).await;
     let result = r#"{"n":1.50,"text":"\\u0000 is not NUL"}"#;
-    let ended = transaction::succeed(&mut connection, call, attempt, result)
+    let ended = succeed(&mut connection, call, attempt, result)
         .await
         .unwrap();
     assert_eq!((ended.state, ended.attempts), (State::Succeeded, 1));
@@ -155,9 +155,7 @@ async fn only_the_attempt_that_holds_the_call_ends_it() {
     assert_eq!(refused(&mut connection, once, its, "1").await, NOT_OURS);
     run(&mut connection, "ROLLBACK TO s").await;
     // Twice is once too often, and a savepoint takes it back like everything else.
-    transaction::succeed(&mut connection, call, attempt, "1")
-        .await
-        .unwrap();
+    succeed(&mut connection, call, attempt, "1").await.unwrap();
     run(&mut connection, "SAVEPOINT twice").await;
     assert_eq!(refused(&mut connection, call, attempt, "2").await, NOT_OURS);
     run(&mut connection, "ROLLBACK TO s").await;
@@ -178,9 +176,7 @@ async fn an_attempt_that_lost_its_call_cannot_commit() {
     // Nor can it once another attempt has the call.
     let second = worker.claims(call).await;
     let (mut late, mut now) = (acted(&ledger, call).await, acted(&ledger, call).await);
-    transaction::succeed(&mut now, call, second, "1")
-        .await
-        .unwrap();
+    succeed(&mut now, call, second, "1").await.unwrap();
     assert_eq!(refused(&mut late, call, first, "1").await, NOT_OURS);
     run(&mut now, "COMMIT").await;
     run(&mut late, "COMMIT").await;
@@ -193,9 +189,7 @@ async fn two_commits_of_one_attempt_are_one() {
     let (ledger, worker) = with_effects().await;
     let (call, attempt) = running(&ledger, &worker).await;
     let (mut one, mut two) = (acted(&ledger, call).await, acted(&ledger, call).await);
-    transaction::succeed(&mut one, call, attempt, "1")
-        .await
-        .unwrap();
+    succeed(&mut one, call, attempt, "1").await.unwrap();
     let (said, ()) = tokio::join!(
         async {
             let said = refused(&mut two, call, attempt, "2").await;
@@ -216,9 +210,7 @@ async fn what_takes_the_call_back_waits_for_a_commit_and_finds_it() {
     let (ledger, worker) = with_effects().await;
     let (call, attempt) = running(&ledger, &worker).await;
     let mut connection = acted(&ledger, call).await;
-    transaction::succeed(&mut connection, call, attempt, "1")
-        .await
-        .unwrap();
+    succeed(&mut connection, call, attempt, "1").await.unwrap();
     let again = unknown(call, attempt);
     let (moved, ()) = tokio::join!(ledger.completing.complete(&again, wait::LONG), async {
         until_blocked(&ledger.database, 1).await;
@@ -245,9 +237,7 @@ async fn a_cancel_comes_before_a_commit_or_after_it() {
     let (call, attempt) = running(&ledger, &worker).await;
     let mut connection = acted(&ledger, call).await;
     cancel(call).await;
-    transaction::succeed(&mut connection, call, attempt, "1")
-        .await
-        .unwrap();
+    succeed(&mut connection, call, attempt, "1").await.unwrap();
     run(&mut connection, "COMMIT").await;
     assert_eq!(
         (ledger.state(call).await, effects(&ledger, call).await),
@@ -312,9 +302,7 @@ async fn a_hostile_session_changes_nothing_of_what_is_stored() {
     ] {
         run(&mut connection, trick).await;
     }
-    transaction::succeed(&mut connection, call, attempt, "1")
-        .await
-        .unwrap();
+    succeed(&mut connection, call, attempt, "1").await.unwrap();
     let pinned: (String, String) = sqlx::query_as(
         "SELECT current_setting('synchronous_commit'), current_setting('idle_in_transaction_session_timeout')",
     )

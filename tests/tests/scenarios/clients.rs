@@ -11,6 +11,7 @@ use std::{
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
+    shipped::User,
     wait::until_so,
     witness::Witness,
 };
@@ -63,9 +64,16 @@ struct Ran {
     is_ok: bool,
 }
 
-async fn run(interpreter: &str, program: &Path, fleet: &Fleet) -> Ran {
+/// Runs a program as this user of a nats-server as it is shipped, or without one.
+async fn run(interpreter: &str, program: &Path, fleet: &Fleet, user: Option<User>) -> Ran {
     let mut command = Command::new(interpreter);
-    command.arg(program).env("NATS_URL", fleet.nats_url());
+    command.arg(program);
+    match user {
+        Some(user) => command
+            .env("NATS_URL", user.url(fleet.nats_port()))
+            .env("NATS_INBOX", user.inbox()),
+        None => command.env("NATS_URL", fleet.nats_url()),
+    };
     let running = command.kill_on_drop(true).output();
     let output = timeout(PATIENCE, running).await.expect("it ends").unwrap();
     Ran {
@@ -130,18 +138,20 @@ fn charges(folder: &Path, account: &str) -> usize {
         .count()
 }
 
-async fn the_page_works(mark: &str, interpreter: &str, name: &str) {
+async fn the_page_works(mark: &str, interpreter: &str, name: &str, user: Option<User>) {
     let folder = tempfile::tempdir().unwrap();
     let (weather, payments) = tokio::join!(
         Service::start("weather_service.py", folder.path()),
         Service::start("payment_service.py", folder.path())
     );
-    let mut fleet = Fleet::start(Spec::with(tools(&weather, &payments))).await;
+    let spec = Spec::with(tools(&weather, &payments));
+    let spec = if user.is_some() { spec.shipped() } else { spec };
+    let mut fleet = Fleet::start(spec).await;
     symlink(modules(), folder.path().join("node_modules")).unwrap();
     let program = folder.path().join(name);
     fs::write(&program, program_of(mark)).unwrap();
 
-    let ran = run(interpreter, &program, &fleet).await;
+    let ran = run(interpreter, &program, &fleet, user).await;
     assert_eq!((ran.out.as_str(), ran.is_ok), (SAID, true), "{}", ran.err);
     // Sent twice with one key, and charged once.
     let charged = (
@@ -157,7 +167,7 @@ async fn the_page_works(mark: &str, interpreter: &str, name: &str) {
     .await;
     fleet.dispatchers[0].drain().await;
     let calls = fleet.calls().await.len();
-    let ran = run(interpreter, &program, &fleet).await;
+    let ran = run(interpreter, &program, &fleet, user).await;
     assert_eq!(
         (ran.err.as_str(), ran.is_ok),
         (NOBODY, false),
@@ -177,7 +187,7 @@ fn modules() -> PathBuf {
 #[tokio::test]
 async fn the_program_in_python_works() {
     let python = interpreter("TOOLFLEET_PYTHON", "python3");
-    the_page_works("python", &python, "client.py").await;
+    the_page_works("python", &python, "client.py", None).await;
 }
 
 #[tokio::test]
@@ -189,11 +199,24 @@ async fn the_program_in_javascript_works() {
         packages.display()
     );
     let node = interpreter("TOOLFLEET_NODE", "node");
-    the_page_works("javascript", &node, "client.mjs").await;
+    the_page_works("javascript", &node, "client.mjs", None).await;
 }
 
 #[tokio::test]
 async fn the_program_on_a_plain_socket_works() {
     let python = interpreter("TOOLFLEET_PYTHON", "python3");
-    the_page_works("python socket", &python, "socket_client.py").await;
+    the_page_works("python socket", &python, "socket_client.py", None).await;
+}
+
+#[tokio::test]
+async fn the_programs_work_as_the_agent_that_is_shipped() {
+    let python = interpreter("TOOLFLEET_PYTHON", "python3");
+    let node = interpreter("TOOLFLEET_NODE", "node");
+    for (mark, interpreter, name) in [
+        ("python", &python, "client.py"),
+        ("javascript", &node, "client.mjs"),
+        ("python socket", &python, "socket_client.py"),
+    ] {
+        the_page_works(mark, interpreter, name, Some(User::Agent)).await;
+    }
 }

@@ -59,6 +59,8 @@ mod registry;
 mod retirement;
 
 mod garbage;
+mod malformed;
+mod replies;
 
 mod hostile;
 

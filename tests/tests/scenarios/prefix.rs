@@ -5,6 +5,7 @@ use std::{path::Path, process::Output, time::Duration};
 use async_nats::jetstream;
 use fleet::{
     bus::{BusError, connect::Bus, prefix::PrefixClaim},
+    config::BusArgs,
     ids::{CallId, LedgerId},
     lost_writes::{WalPosition, Watermark},
     owner::LedgerName,
@@ -255,8 +256,11 @@ async fn of_many_ledgers_that_claim_a_prefix_at_once_one_gets_it_and_keeps_it() 
     };
     for round in 0..20 {
         let prefix = format!("round-{round}").parse().unwrap();
-        let url = SecretString::from(fleet.nats_url());
-        let bus = Bus::connect(&url, "prefix", prefix).await.unwrap();
+        let args = BusArgs {
+            prefix,
+            ..BusArgs::at(SecretString::from(fleet.nats_url()))
+        };
+        let bus = Bus::connect(&args, "prefix").await.unwrap();
         let claims: Vec<PrefixClaim> = (0..8)
             .map(|_| {
                 let id = LedgerId(Uuid::new_v4());

@@ -15,6 +15,7 @@ use fleet::{
         publish::Numbered,
         stranded::{self, PointerLook, Stranded},
     },
+    config::BusArgs,
     ids::CallId,
 };
 use fleet_tests::{
@@ -237,8 +238,8 @@ async fn a_message_that_its_consumer_passed_over_is_found_and_removed() {
         let published = jetstream.publish(subject(pointer.call), "{}".into()).await;
         published.unwrap().await.unwrap();
     }
-    let url = SecretString::from(fleet.nats_url());
-    let bus = Bus::connect(&url, "test", "toolfleet".parse().unwrap());
+    let args = BusArgs::at(SecretString::from(fleet.nats_url()));
+    let bus = Bus::connect(&args, "test");
     let bus = bus.await.unwrap();
     let look = async |pointer: &Numbered| -> PointerLook {
         let looks = stranded::look(&bus, [pointer.clone()]).await.unwrap();

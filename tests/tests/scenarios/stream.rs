@@ -16,6 +16,7 @@ use fleet::{
         connect::Bus,
         orphans::{self, Repair},
     },
+    config::BusArgs,
     hold::ALLOWANCE_UNKNOWN,
 };
 use fleet_tests::{
@@ -256,8 +257,8 @@ async fn a_consumer_that_is_made_anew_delivers_everything_and_doubles_nothing() 
     let fleet = two_workers(&witness).await;
     let callers = submit(&fleet, &witness, 0..100);
     until_asked(&witness, 30).await;
-    let url = SecretString::from(fleet.nats_url());
-    let bus = Bus::connect(&url, "test", "toolfleet".parse().unwrap());
+    let args = BusArgs::at(SecretString::from(fleet.nats_url()));
+    let bus = Bus::connect(&args, "test");
     let (bus, queue) = (bus.await.unwrap(), "default".parse().unwrap());
     let before = fleet.stream().await.unwrap();
     let before = before.consumer_info("q_default").await.unwrap();

@@ -1,6 +1,6 @@
 //! What the answer to `COMMIT` proves, and what it does not.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fleet_tests::{
     postgres::Cluster,
@@ -11,8 +11,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use worker::executors::sql::{
     database::{Database, Whose},
+    limits::Limits,
     not_committed::NotCommitted,
-    session::{Limits, Session, Watch},
+    session::{Session, Watch},
 };
 
 use crate::bench::{Bench, answer, context, manifest, word};
@@ -184,20 +185,21 @@ async fn a_session_that_is_ended_in_the_statement_has_done_nothing() {
 #[tokio::test]
 async fn a_transaction_that_failed_unseen_is_not_taken_for_committed() {
     let mut bench = Bench::new().await;
-    let database = Arc::new(Database::new(&bench.url.as_str().into(), Whose::Others).unwrap());
+    let database = Database::new(&bench.url.as_str().into(), Whose::Others).unwrap();
     let limits = Limits {
         read_only: false,
         until: Instant::now() + Duration::from_secs(10),
         output_limit: 1024,
     };
-    let mut session = Session::begin(&database, limits, &Watch::default())
+    let mut session = Session::begin(&database, limits, Vec::new(), &Watch::default())
         .await
         .unwrap();
-    for (statement, works) in [(INSERT, true), ("SELECT 1 / 0", false)] {
-        let done = sqlx::raw_sql(statement).execute(session.connection()).await;
+    for (statement, works) in [(INSERT, true), ("SELECT 1 / 0 AS n", false)] {
+        let statement = database.statement(statement, 0, &limits).await.unwrap();
+        let done = session.run(&statement, &[], None).await;
         assert_eq!(done.is_ok(), works);
     }
-    let refused = session.commit().await.err();
+    let refused = session.commit(None).await.err();
     assert!(
         matches!(&refused, Some(NotCommitted::Refused(refusal)) if refusal.sqlstate == "25P02"),
         "{refused:?}"

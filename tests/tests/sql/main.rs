@@ -10,7 +10,9 @@ mod meaning;
 mod types;
 
 mod bounds;
+mod pipeline;
 mod rows;
+mod tls;
 mod wire;
 
 mod leaks;

@@ -50,7 +50,7 @@ fn is_denied(source: &sqlx::Error) -> bool {
 /// NATS, if the server is fit.
 pub(super) async fn bus(args: &BusArgs) -> Result<Bus, BusError> {
     process::check_bus_url(args)?;
-    Bus::connect(&args.nats_url, NAME, args.prefix.clone()).await
+    Bus::connect(args, NAME).await
 }
 
 /// A client of the fleet, over NATS.

@@ -364,3 +364,36 @@ fn two_files_with_one_tool_are_a_problem_of_both_and_nothing_is_applied() {
     let ran = run(twice);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
 }
+
+#[test]
+fn an_address_in_a_url_is_judged_as_the_workers_judge_it() {
+    let folder = folder();
+    let program_of = "{process: {command: [look]}}";
+    let http = LOOK.replace(
+        program_of,
+        "{http: {method: GET, url: 'http://2130706433:80/'}}",
+    );
+    fs::write(folder.path().join("a.yaml"), http).unwrap();
+    let ran_with = |verb: &str, settings: &[(&str, &str)]| {
+        let mut tools = program(&["tools", verb, "a.yaml"]);
+        tools.current_dir(folder.path());
+        tools.env("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nowhere");
+        tools.envs(settings.iter().copied());
+        run(tools)
+    };
+    let public = ("WORKER_EGRESS", "public");
+    for verb in ["lint", "apply"] {
+        let ran = ran_with(verb, &[public]);
+        assert_eq!(ran.code, 1, "{verb}: {}{}", ran.out, ran.err);
+        let problem = "a.yaml:/executor/http/url: 127.0.0.1 is not a public address";
+        assert!(ran.out.starts_with(problem), "{verb}: {}", ran.out);
+    }
+    let allowed = ("WORKER_EGRESS_ALLOW", "127.0.0.0/8");
+    for settings in [&[][..], &[public, allowed]] {
+        let ran = ran_with("lint", settings);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    let ran = ran_with("lint", &[("WORKER_EGRESS_ALLOW", "10.0.0.0/33")]);
+    assert_eq!(ran.code, 64, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("10.0.0.0/33"), "{}", ran.err);
+}

@@ -1,6 +1,7 @@
 //! HTTP tools against real sockets: what is sent, what each answer means, and what can never happen twice.
 
 mod bounds;
+mod egress;
 mod meaning;
 mod sent;
 mod server;
@@ -9,6 +10,7 @@ use std::{sync::Once, time::Duration};
 
 use fleet::{
     call::Language,
+    egress::Egress,
     ids::{AttemptId, CallId},
     manifest::Manifest,
     outcome::{Outcome, ToolFailure},
@@ -64,13 +66,17 @@ fn context(time: Duration) -> AttemptContext {
 }
 
 fn executor() -> HttpExecutor {
+    executor_under(Egress::default())
+}
+
+fn executor_under(egress: Egress) -> HttpExecutor {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         rustls::crypto::ring::default_provider()
             .install_default()
             .expect("nothing else installs one here");
     });
-    HttpExecutor::new().expect("there are CA certificates")
+    HttpExecutor::new(egress).expect("there are CA certificates")
 }
 
 fn prepare(manifest: &Manifest, arguments: &Value) -> Result<Box<dyn Prepared>, ToolFailure> {

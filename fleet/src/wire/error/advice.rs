@@ -125,7 +125,8 @@ impl Advice {
             | Code::Cancelled
             | Code::InDoubt
             | Code::NotApplied
-            | Code::ToolGone => Self::TellUser,
+            | Code::ToolGone
+            | Code::EgressDenied => Self::TellUser,
         }
     }
 

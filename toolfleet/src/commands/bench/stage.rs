@@ -97,8 +97,8 @@ impl Stage {
             database_url: state.database_url.into(),
             tool_database_url: Some(state.tool_database_url.into()),
             bus: BusArgs {
-                nats_url: state.nats_url.into(),
                 prefix: prefix.parse().context("read TOOLFLEET_PREFIX")?,
+                ..BusArgs::at(state.nats_url.into())
             },
         };
         let mut watched = Vec::new();
@@ -216,6 +216,7 @@ impl Stage {
             .arg(self.folder.path().join("workers"))
             .env("DATABASE_URL", self.place.database_url.expose_secret())
             .env("NATS_URL", self.place.bus.nats_url.expose_secret())
+            .env("NATS_INBOX", self.place.bus.nats_inbox.as_str())
             .env("TOOLFLEET_PREFIX", self.place.bus.prefix.as_str());
         if let Some(url) = &self.place.tool_database_url {
             command.env("WORKER_TOOL_DATABASE_URL", url.expose_secret());

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use fleet::{
-    config::{BusArgs, StoreArgs},
+    config::{BusArgs, EgressArgs, StoreArgs},
     manifest::{Manifest, lint},
     store::{
         StoreError, retire,
@@ -32,6 +32,8 @@ pub struct Apply {
     store: StoreArgs,
     #[command(flatten)]
     bus: BusArgs,
+    #[command(flatten)]
+    egress: EgressArgs,
     /// Print JSON: an array with an object per file
     #[arg(long)]
     json: bool,
@@ -42,6 +44,7 @@ impl Apply {
         let mut manifests = Vec::new();
         let mut files = files::read_all(&self.paths)?;
         files::refuse_own_subjects(&mut files, &self.bus.prefix);
+        files::refuse_forbidden_addresses(&mut files, &self.egress.egress());
         for file in &files {
             if let Ok(manifest) = &file.manifest {
                 manifests.push((file.path.display().to_string(), manifest));

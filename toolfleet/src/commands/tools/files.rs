@@ -8,6 +8,7 @@ use std::{
 };
 
 use fleet::{
+    egress::Egress,
     explain::chain,
     ids::Prefix,
     manifest::{ExecutorSpec, Manifest, ManifestProblem, parse},
@@ -133,6 +134,30 @@ fn own_subject(manifest: &Manifest, subjects: &Subjects) -> Option<ManifestProbl
         message:
             "the fleet itself speaks on this subject; write the service's own, such as weather.get"
                 .to_owned(),
+    })
+}
+
+/// Refuses HTTP tools that name an address to which the workers' requests may not go.
+pub(super) fn refuse_forbidden_addresses(files: &mut [ManifestFile], egress: &Egress) {
+    for file in files {
+        let manifest = file.manifest.as_ref().ok();
+        if let Some(problem) = manifest.and_then(|manifest| forbidden_address(manifest, egress)) {
+            file.manifest = Err(vec![problem]);
+        }
+    }
+}
+
+fn forbidden_address(manifest: &Manifest, egress: &Egress) -> Option<ManifestProblem> {
+    let ExecutorSpec::Http(spec) = &manifest.executor else {
+        return None;
+    };
+    let address = egress.forbidden_literal(&spec.url)?;
+    Some(ManifestProblem {
+        path: "/executor/http/url".to_owned(),
+        message: format!(
+            "{address} is not a public address, and workers with WORKER_EGRESS=public send nothing there; write the \
+             service's public name, or name the address in WORKER_EGRESS_ALLOW, here and for the workers"
+        ),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use fleet::{
+    config::EgressArgs,
     ids::Prefix,
     manifest::{ManifestProblem, lint, lint_text},
 };
@@ -37,6 +38,8 @@ pub struct Lint {
     /// The first token of the fleet's subjects, on which no tool may speak
     #[arg(long, env = "TOOLFLEET_PREFIX", default_value = "toolfleet")]
     prefix: Prefix,
+    #[command(flatten)]
+    egress: EgressArgs,
     /// Print JSON: an array with an object per file
     #[arg(long)]
     json: bool,
@@ -46,6 +49,7 @@ impl Lint {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut files = files::read_all(&self.paths)?;
         files::refuse_own_subjects(&mut files, &self.prefix);
+        files::refuse_forbidden_addresses(&mut files, &self.egress.egress());
         let found: Vec<Found> = files.iter().map(Found::new).collect();
         if self.json {
             output::print_json(&found.iter().map(Found::to_json).collect::<Value>())?;

@@ -169,20 +169,50 @@ fn has_user(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Whether a path segment is `.` or `..`, also for a server that decodes `%2F` before it looks.
+/// Whether a path segment is `.` or `..` to any server: one that decodes again what it has decoded, takes a backslash for a
+/// slash, takes `;` for the beginning of parameters, ends a text at a NUL, or trims it.
 fn climbs(url: &str) -> bool {
-    let path = url
-        .split(['?', '#'])
-        .next()
-        .unwrap_or(url)
-        .to_ascii_lowercase();
-    let decoded = path
-        .replace("%2e", ".")
-        .replace("%2f", "/")
-        .replace("%5c", "/");
-    decoded
-        .split(['/', '\\'])
-        .any(|segment| matches!(segment, "." | ".."))
+    let path = url.split(['?', '#']).next().unwrap_or(url);
+    let mut bytes = path.as_bytes().to_vec();
+    // Each round makes it shorter.
+    while let Some(decoded) = decoded(&bytes) {
+        bytes = decoded;
+    }
+    // What Windows makes of these on the way to a file.
+    let text = String::from_utf8_lossy(&bytes).replace(['\u{ff0e}', '\u{2024}'], ".");
+    let mut segments = text.split(['/', '\\', '\u{ff0f}', '\u{ff3c}']);
+    segments.any(|segment| {
+        let name = segment.split([';', '?', '#', '\0']).next();
+        let name =
+            name.map(|name| name.trim_matches(|c: char| c.is_whitespace() || c.is_control()));
+        matches!(name, Some("." | ".."))
+    })
+}
+
+/// With every escape decoded once, and `.`, `/` and `\` in two bytes of UTF-8, which some decoders take, in one; `None` when
+/// there is none.
+fn decoded(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let [first, behind @ ..] = rest {
+        let (byte, taken) = match rest {
+            [b'%', high, low, ..] => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => ((high << 4) | low, 3),
+                _ => (b'%', 1),
+            },
+            [0xc0, low @ (0xae | 0xaf), ..] => (low & 0x3f, 2),
+            [0xc1, 0x9c, ..] => (b'\\', 2),
+            _ => (*first, 1),
+        };
+        decoded.push(byte);
+        rest = if taken == 1 { behind } else { &rest[taken..] };
+    }
+    (decoded.len() < bytes.len()).then_some(decoded)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
 }
 
 fn refuse(message: Message) -> ToolFailure {
@@ -252,7 +282,38 @@ mod tests {
     #[test]
     fn an_argument_cannot_leave_its_place() {
         let simple = "https://api.example.com/users/{id}/notes";
-        for hostile in ["..", ".", "../admin", "..\\admin", "a/../b", "", "x/.."] {
+        for hostile in [
+            "..",
+            ".",
+            "../admin",
+            "..\\admin",
+            "a/../b",
+            "",
+            "x/..",
+            "..;",
+            "..;a=b",
+            ".;x",
+            "..;/admin",
+            "%2e%2e",
+            "%2E.",
+            ".%2e/admin",
+            "..%2fadmin",
+            "..%5cadmin",
+            "%252e%252e",
+            "%25252e.",
+            "%c0%ae%c0%ae",
+            "..%c0%afadmin",
+            "..%c1%9cadmin",
+            "..\0",
+            "..%00x",
+            "..%3fx",
+            ".. ",
+            " ..",
+            "..\t",
+            "..%20/admin",
+            "\u{ff0e}\u{ff0e}",
+            "..\u{ff0f}admin",
+        ] {
             assert_eq!(
                 url(simple, json!({"id": hostile})),
                 Err(Code::ToolError),
@@ -264,9 +325,14 @@ mod tests {
             "#x",
             "@evil.com",
             "//evil.com",
-            "%2e%2e",
             "a\r\nb",
             "...",
+            ".hidden",
+            "v1..v2",
+            "100%",
+            "%zz",
+            "50%25",
+            "..x;y",
             "a;b",
             ":80",
         ] {
@@ -294,6 +360,9 @@ mod tests {
             ".evil.com/",
             ":99/",
             "/../../x",
+            "/..;/x",
+            "/..;a=b/x",
+            "/%2e%2e/x",
             "/a?b=1",
             "/a#b",
             "",

@@ -1,12 +1,13 @@
 //! HTTP tools: one request, one answer, and whether the tool may have acted.
 //!
 //! `request` builds what is sent, of `part`s and an `address`, which fills a `uri_template`. `response` says what an answer
-//! means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove. This
-//! file sends the request, bounds it and stops it.
+//! means, with `words` for people. All of these are pure. `transport` owns the clients and says what their errors prove;
+//! `resolve` lets names lead only where requests may go. This file sends the request, bounds it and stops it.
 
 mod address;
 mod part;
 mod request;
+mod resolve;
 mod response;
 mod transport;
 mod uri_template;
@@ -16,6 +17,7 @@ use std::pin::Pin;
 
 use fleet::{
     call::Effect,
+    egress::Egress,
     manifest::{ExecutorSpec, Manifest},
     outcome::{Outcome, ToolFailure},
     said,
@@ -48,18 +50,20 @@ const REFUSAL_MAX: usize = 64 * 1024;
 pub struct HttpExecutor {
     reads: Client,
     writes: Client,
+    egress: Egress,
 }
 
 impl HttpExecutor {
-    /// Builds the clients; reads the machine's CA certificates.
+    /// Builds the clients, whose requests go where `egress` allows it; reads the machine's CA certificates.
     ///
     /// # Errors
     ///
     /// No TLS provider is installed in this process, or there are no CA certificates.
-    pub fn new() -> Result<Self, HttpExecutorError> {
+    pub fn new(egress: Egress) -> Result<Self, HttpExecutorError> {
         Ok(Self {
-            reads: transport::reading()?,
-            writes: transport::writing()?,
+            reads: transport::reading(&egress)?,
+            writes: transport::writing(&egress)?,
+            egress,
         })
     }
 }
@@ -97,6 +101,7 @@ impl Executor for HttpExecutor {
             } else {
                 self.reads.clone()
             },
+            egress: self.egress.clone(),
             draft: HttpDraft::new(template, arguments, key_argument)?,
             key_header: key_header.map(key_header_name).transpose()?,
             rules,
@@ -158,6 +163,7 @@ impl HttpDraft {
 
 struct HttpAttempt {
     client: Client,
+    egress: Egress,
     draft: HttpDraft,
     key_header: Option<HeaderName>,
     rules: StatusRules,
@@ -180,6 +186,10 @@ impl HttpAttempt {
             Ok(request) => request,
             Err(failure) => return Outcome::NotStarted(failure),
         };
+        // Of names the resolver asks the same.
+        if let Some(address) = self.egress.forbidden_literal(request.url.as_str()) {
+            return Outcome::NotStarted(transport::denied(&request.url, address));
+        }
         if let Some(reason) = context.stop.asked() {
             return Outcome::NotStarted(reason.before_anything_was_sent());
         }

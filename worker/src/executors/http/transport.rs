@@ -5,16 +5,18 @@
 //! *connect* arises while the name is resolved, the socket opened or TLS negotiated, before the request is given to the
 //! connection. The test `a_write_is_sent_at_most_once_whatever_the_server_does` holds both.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io, net::IpAddr, time::Duration};
 
 use fleet::{
+    egress::Egress,
     outcome::{Outcome, ToolFailure},
     said,
     taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
-use reqwest::{Client, ClientBuilder, redirect, retry};
+use reqwest::{Client, ClientBuilder, Url, redirect, retry};
 
+use super::resolve::{JudgedNames, NameDenied};
 use crate::executors::resources::lacks_resources;
 
 /// How long resolving, connecting and the TLS handshake may take together.
@@ -37,25 +39,29 @@ pub enum HttpExecutorError {
 }
 
 /// A client for reads: it may reuse connections.
-pub(super) fn reading() -> Result<Client, HttpExecutorError> {
+pub(super) fn reading(egress: &Egress) -> Result<Client, HttpExecutorError> {
     build(
-        bounded()?
+        bounded(egress)?
             .pool_max_idle_per_host(IDLE_MAX)
             .pool_idle_timeout(IDLE_TIMEOUT),
     )
 }
 
 /// A client for writes: each request has a connection of its own.
-pub(super) fn writing() -> Result<Client, HttpExecutorError> {
-    build(bounded()?.pool_max_idle_per_host(0))
+pub(super) fn writing(egress: &Egress) -> Result<Client, HttpExecutorError> {
+    build(bounded(egress)?.pool_max_idle_per_host(0))
 }
 
-fn bounded() -> Result<ClientBuilder, HttpExecutorError> {
+fn bounded(egress: &Egress) -> Result<ClientBuilder, HttpExecutorError> {
     // reqwest panics without a provider, so this is checked first.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         return Err(HttpExecutorError::NoTlsProvider);
     }
-    Ok(Client::builder()
+    let mut builder = Client::builder();
+    if !egress.is_open() {
+        builder = builder.dns_resolver(JudgedNames::under(egress.clone()));
+    }
+    Ok(builder
         .user_agent(concat!("toolfleet/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(redirect::Policy::none())
@@ -77,6 +83,11 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
             Code::ToolError,
             Message::fixed("the rendered URL cannot be sent", "填好的 URL 无法发送"),
         ));
+    }
+    if let Some(NameDenied(address)) =
+        causes(&error).find_map(|cause| cause.downcast_ref::<NameDenied>())
+    {
+        return Outcome::NotStarted(denied_at(origin, *address));
     }
     if error.is_connect() {
         let why = connect_cause(&error);
@@ -107,10 +118,28 @@ pub(super) fn failed(error: reqwest::Error, origin: &str) -> Outcome {
     Outcome::Unknown(ToolFailure::new(Code::Unavailable, message))
 }
 
+/// The failure of a request that may not go to this address. Nothing was sent.
+pub(super) fn denied(url: &Url, address: IpAddr) -> ToolFailure {
+    denied_at(&url.origin().ascii_serialization(), address)
+}
+
+fn denied_at(origin: &str, address: IpAddr) -> ToolFailure {
+    // What a model reads says nothing about the network behind the worker.
+    tracing::debug!(origin, %address, "a request was not sent: WORKER_EGRESS does not allow its address");
+    let what = said!(
+        "{origin} is not at a public address, and this worker sends requests to no others",
+        "{origin} 不在公网地址上，而这个 worker 只向公网地址发送请求"
+    );
+    ToolFailure::new(Code::EgressDenied, what)
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
+}
+
 /// The system's errors behind it, the outermost first.
 fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.filter_map(|cause| cause.downcast_ref::<io::Error>())
+    causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>())
 }
 
 fn connect_cause(error: &reqwest::Error) -> Message {

@@ -63,8 +63,7 @@ impl Kept {
 }
 
 impl NatsExecutor {
-    /// Over this connection. Use one that nothing else uses: a reply of a service can break it, and the fleet's own messages
-    /// must not break with it.
+    /// Over this connection. Give it one of its own: the fleet's own messages must not wait for what services answer.
     pub fn new(bus: Bus) -> Self {
         Self {
             bus,

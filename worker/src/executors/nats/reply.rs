@@ -5,6 +5,7 @@
 use async_nats::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use fleet::{
+    bus::malformed::is_malformed,
     outcome::{Outcome, ToolFailure},
     said,
     wire::{code::Code, message::Message},
@@ -16,6 +17,8 @@ use crate::executors::{output, refusal};
 /// The part of a reply that is looked at.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
+    /// Whether its headers cannot be read.
+    pub(super) malformed: bool,
     /// The status in the first line of its headers, which NATS itself sets.
     pub(super) status: Option<u16>,
     /// `Nats-Service-Error-Code` as it came; empty where there is only a text.
@@ -31,6 +34,7 @@ impl Reply {
         let text = headers.and_then(|headers| header(headers, "Nats-Service-Error"));
         let code = headers.and_then(|headers| header(headers, "Nats-Service-Error-Code"));
         Self {
+            malformed: is_malformed(&message),
             status: message.status.map(|status| status.as_u16()),
             code: code.or_else(|| text.is_some().then(String::new)),
             text,
@@ -70,6 +74,13 @@ const NOT_STARTED: u16 = 503;
 
 /// The outcome of an attempt that got a reply.
 pub(super) fn class(reply: &Reply, output_limit: usize) -> Outcome {
+    if reply.malformed {
+        let what = Message::fixed(
+            "the headers of the service's answer cannot be read, so it does not say whether the service acted",
+            "无法读取服务返回结果的消息头，因此不能说明服务是否已经执行",
+        );
+        return Outcome::Unknown(ToolFailure::new(Code::Unavailable, what));
+    }
     if let Some(code) = &reply.code {
         return match code.parse::<u16>() {
             Ok(status @ 400..=499) => Outcome::DefiniteFailure(no(status, reply)),
@@ -176,6 +187,7 @@ mod tests {
 
     fn error(code: &str, text: &str, body: &str) -> Reply {
         Reply {
+            malformed: false,
             status: None,
             code: Some(code.to_owned()),
             text: Some(text.to_owned()),

@@ -1,4 +1,4 @@
-//! The answer of a statement, built row by row.
+//! The answer of a statement, as it grows row by row.
 
 use std::fmt::Write as _;
 
@@ -7,15 +7,15 @@ use fleet::{
     said,
     wire::message::Message,
 };
-use sqlx::{Row as _, ValueRef as _, postgres::PgRow};
+use postgres_protocol::message::backend::{DataRowBody, RowDescriptionBody};
 
-use super::{not_committed::NotCommitted, row, statement::Statement};
+use super::{not_committed::NotCommitted, row, statement::Statement, wire::columns};
 
-/// An answer while it is built.
+/// An answer as it grows.
 pub(super) struct SqlAnswer<'a> {
     statement: &'a Statement,
     limit: usize,
-    /// The most rows that are kept. Further rows are only counted, for the answer is not used then.
+    /// Rows beyond this are counted and not kept: the answer is not wanted then.
     kept_max: u64,
     text: String,
     rows: u64,
@@ -39,7 +39,7 @@ impl<'a> SqlAnswer<'a> {
         self.affected += rows;
     }
 
-    /// The number of rows that were returned, or changed where none are returned.
+    /// The rows that were returned, or changed where none are returned.
     pub(super) const fn count(&self) -> u64 {
         if self.statement.columns.is_empty() {
             self.affected
@@ -48,23 +48,31 @@ impl<'a> SqlAnswer<'a> {
         }
     }
 
-    /// Adds a row.
+    /// Holds what the server says of its columns on this connection against what it said when it checked the statement.
     ///
     /// # Errors
     ///
-    /// The answer has become too large, or a row has another shape than the server described.
-    pub(super) fn push(&mut self, row: &PgRow) -> Result<(), NotCommitted> {
+    /// They differ: what is known of the statement is older than this answer.
+    pub(super) fn check(&self, columns: Option<&RowDescriptionBody>) -> Result<(), NotCommitted> {
+        if self.statement.answers(columns) {
+            return Ok(());
+        }
+        Err(NotCommitted::Flaw(Message::fixed(
+            "the columns of its answer have changed meanwhile; try again",
+            "其间它的结果的列发生了变化；请再试一次",
+        )))
+    }
+
+    /// Takes in another row.
+    ///
+    /// # Errors
+    ///
+    /// It is too large by now, or of another shape than the server said.
+    pub(super) fn push(&mut self, row: &DataRowBody) -> Result<(), NotCommitted> {
         if self.rows == SqlSpec::ROWS_MAX {
             return Err(NotCommitted::TooLarge(Message::fixed(
                 "it has more than 10000 rows",
                 "它超过 10000 行",
-            )));
-        }
-        // What is known of its columns is older than this answer.
-        if self.rows == 0 && !self.statement.answers(row) {
-            return Err(NotCommitted::Flaw(Message::fixed(
-                "the columns of its answer have changed meanwhile; try again",
-                "其间它的结果的列发生了变化；请再试一次",
             )));
         }
         if self.rows >= self.kept_max {
@@ -72,24 +80,24 @@ impl<'a> SqlAnswer<'a> {
             return Ok(());
         }
         self.text.push_str(if self.rows == 0 { "[{" } else { ",{" });
+        let mut values = columns(row)?;
         for (index, column) in self.statement.columns.iter().enumerate() {
             if index > 0 {
                 self.text.push(',');
             }
             row::text(&mut self.text, &column.name);
             self.text.push(':');
-            let value = row.try_get_raw(index)?;
-            if value.is_null() {
-                self.text.push_str("null");
-            } else {
-                let bytes = value.as_bytes().map_err(|_null| NotCommitted::Lost)?;
-                row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
-                    let name = &column.name;
-                    NotCommitted::Flaw(said!(
-                        "column {name} is not of the type that the server said; try again",
-                        "列 {name} 的类型与服务器所说的不同；请再试一次"
-                    ))
-                })?;
+            match values.next().ok_or(NotCommitted::Lost)? {
+                None => self.text.push_str("null"),
+                Some(bytes) => {
+                    row::write(&mut self.text, &column.kind, bytes).map_err(|_unreadable| {
+                        let name = &column.name;
+                        NotCommitted::Flaw(said!(
+                            "column {name} is not of the type that the server said; try again",
+                            "列 {name} 的类型与服务器所说的不同；请再试一次"
+                        ))
+                    })?;
+                }
             }
             if self.text.len() >= self.limit {
                 return Err(NotCommitted::TooLarge(Message::fixed(
@@ -103,7 +111,7 @@ impl<'a> SqlAnswer<'a> {
         Ok(())
     }
 
-    /// An array of objects, or the number of rows that were changed.
+    /// An array of objects, or how many rows were changed.
     pub(super) fn json(mut self) -> String {
         if self.statement.columns.is_empty() {
             let mut text = String::new();

@@ -1,6 +1,4 @@
-//! The types that an answer may contain.
-
-use sqlx::postgres::{PgTypeInfo, PgTypeKind};
+//! The types that an answer may have.
 
 /// How the bytes of a value are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,24 +28,29 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// How values of this type are read; `None`: they are not supported.
-    pub(super) fn of(info: &PgTypeInfo) -> Option<Self> {
-        match info.kind() {
-            PgTypeKind::Array(element) => match Self::of(element)? {
-                // An array of arrays is one array with two dimensions; only a domain could nest two.
-                Self::Array(_) | Self::Void => None,
-                element => Some(Self::Array(Box::new(element))),
-            },
-            PgTypeKind::Domain(base) => Self::of(base),
-            PgTypeKind::Enum(_) => Some(Self::Text),
-            PgTypeKind::Composite(_) | PgTypeKind::Range(_) => None,
-            PgTypeKind::Simple | PgTypeKind::Pseudo => Self::simple(info),
+    /// How values of a type are read; `None` if they are not. The row is that of a column in `statement::COLUMNS`.
+    pub(super) fn of(row: &[String]) -> Option<Self> {
+        let [arrays, oid, sort, name, ..] = row else {
+            return None;
+        };
+        let item = match sort.as_str() {
+            "b" | "p" => Self::simple(oid.parse().ok()?, name)?,
+            // An enum.
+            "e" => Self::Text,
+            _ => return None,
+        };
+        match (arrays.as_str(), item) {
+            ("0", item) => Some(item),
+            ("1", Self::Void) => None,
+            ("1", item) => Some(Self::Array(Box::new(item))),
+            // An array of arrays is one array of two dimensions: only a domain could make it two.
+            _ => None,
         }
     }
 
-    /// By the oid in `pg_type.dat`, which never changes; citext by its name, for it belongs to an extension.
-    fn simple(info: &PgTypeInfo) -> Option<Self> {
-        Some(match info.oid()?.0 {
+    /// By the number that `pg_type.dat` gives it, which never changes; citext by its name, for it is an extension's.
+    fn simple(oid: u32, name: &str) -> Option<Self> {
+        Some(match oid {
             16 => Self::Bool,
             17 => Self::Bytes,
             18 => Self::Char,
@@ -69,7 +72,7 @@ impl Kind {
             2278 => Self::Void,
             2950 => Self::Uuid,
             3802 => Self::Jsonb,
-            _ if sqlx::TypeInfo::name(info).eq_ignore_ascii_case("citext") => Self::Text,
+            _ if name.eq_ignore_ascii_case("citext") => Self::Text,
             _ => return None,
         })
     }

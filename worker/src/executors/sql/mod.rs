@@ -1,22 +1,28 @@
 //! Tools that are a statement on a PostgreSQL database.
 //!
-//! `database` keeps connections, `session` is one attempt's transaction on one, `tidy` cleans the connection for the next
-//! attempt. `statement` is what the server says of a statement before it runs, `answer` collects its rows, `not_committed` is
-//! why there was no COMMIT. `parameter`, `kind`, `row` and `moment` convert between JSON and values; `verdict` says what an
-//! attempt came to. This file bounds the attempt and stops it.
+//! `database` keeps connections: `target` is where its URL leads, `connect` and `tls` go there, `wire` is what is said on them.
+//! `session` is one attempt's transaction on one, within its `limits`; `tidy` makes the connection fit for the next;
+//! `statement` is what the server says of a statement before it runs, `answer` collects its rows, `not_committed` is why there
+//! was no COMMIT. `parameter`, `kind`, `row` and `moment` turn JSON into values and values into JSON; `verdict`
+//! says what an attempt came to. This file bounds and stops it.
 
 mod answer;
+mod connect;
 pub mod database;
 mod kind;
+pub mod limits;
 mod moment;
 pub mod not_committed;
 mod parameter;
 mod row;
 pub mod session;
 pub mod statement;
+mod target;
 mod tidy;
+mod tls;
 mod transaction;
 mod verdict;
+mod wire;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -36,10 +42,13 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use self::{
     database::{Database, Databases, Open, Whose},
+    limits::Limits,
     not_committed::{NotCommitted, Phase},
-    session::{Limits, Session, Watch},
-    transaction::stopped,
+    session::{Committed, Ends, Session, Watch},
+    statement::Statement,
+    transaction::{kept, stopped},
     verdict::Cut,
+    wire::CancelKey,
 };
 use super::{
     AttemptContext, Executor, LINGER_MAX, Prepared, Returned, output,
@@ -54,7 +63,7 @@ pub struct SqlExecutor {
 }
 
 impl SqlExecutor {
-    /// `fleet` is the URL by which tools reach the fleet's own database; `None`: this worker runs no such tools.
+    /// With the URL by which tools reach the fleet's own database; `None`: this worker runs no such tools.
     pub fn new(fleet: Option<SecretString>) -> Self {
         Self {
             fleet,
@@ -62,7 +71,7 @@ impl SqlExecutor {
         }
     }
 
-    /// The database that a tool names. Opens no connection.
+    /// The database that a tool names. Nothing is opened.
     fn database(&self, spec: &SqlSpec, secrets: &Secrets) -> Result<Arc<Database>, ToolFailure> {
         let (url, whose) = if spec.is_on_fleet() {
             let url = self.fleet.clone().ok_or_else(|| {
@@ -130,7 +139,7 @@ fn spec_of(manifest: &Manifest) -> Result<&SqlSpec, ToolFailure> {
     Ok(spec)
 }
 
-/// The value of a placeholder.
+/// What goes where a placeholder stands.
 enum Param {
     Value(Value),
     /// The call's key, which only the attempt knows.
@@ -174,15 +183,15 @@ impl Prepared for SqlAttempt {
     }
 }
 
-/// How long a cancelled statement may take to end; the rest of [`LINGER_MAX`] is for the connection.
+/// How long a statement may take to end after it was told to; a little of [`LINGER_MAX`] is left for the connection.
 const ANSWER_AFTER_CANCEL: Duration = LINGER_MAX.saturating_sub(Duration::from_millis(500));
-/// How often the cancellation is repeated: one that arrives between two statements has no effect.
+/// How often it is told: a request that comes between two statements goes unheard.
 const CANCEL_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// A statement that takes longer waits for something: a lock, a disk, another server.
+/// What is not over by then waits for something: a lock, a disk, another server.
 const QUICK: Duration = Duration::from_millis(100);
 
-/// Runs the transaction until it ends, or its time does.
+/// Runs the transaction to its end, or to the end of its time.
 async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
     if let Some(reason) = context.stop.asked() {
         return Outcome::NotStarted(reason.before_anything_was_sent()).into();
@@ -209,7 +218,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
         cut = cut_off(&context) => cut,
     };
     watch.cut();
-    let Some(pid) = watch.pid() else {
+    let Some(key) = watch.key() else {
         // Dropping it closes the connection.
         return verdict::silent(watch.phase(), Some(cut)).into();
     };
@@ -217,7 +226,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
         tokio::select! {
             biased;
             done = &mut work => done,
-            never = cancel(&database, pid, &watch) => never,
+            never = cancel(&database, key, &watch) => never,
         }
     });
     let returned = match ended.await {
@@ -228,7 +237,7 @@ async fn attempt(attempt: SqlAttempt, context: AttemptContext) -> Returned {
         },
         Ok(Err(ended)) => verdict::failed(watch.phase(), ended, Some(cut)).into(),
         Err(_elapsed) => Returned {
-            // The server may still be running it.
+            // The server may still be at it.
             left_behind: true,
             ..verdict::silent(watch.phase(), Some(cut)).into()
         },
@@ -249,7 +258,7 @@ struct Done {
     result: String,
     /// How the call ended in it, if it did.
     ended: Option<Box<complete::Moved>>,
-    /// Its connection, if another attempt may use it.
+    /// Its connection, if that is fit for another.
     open: Option<Open>,
 }
 
@@ -264,10 +273,20 @@ async fn transaction(
         until: context.until,
         output_limit: attempt.output_limit,
     };
-    let turn = attempt.database.turn(&attempt.statement, context.until);
+    let database = &attempt.database;
+    let statement = database.statement(&attempt.statement, attempt.params.len(), &limits);
+    let statement = statement.await.inspect_err(|ended| {
+        if ended.may_be_news() {
+            database.unlearn(&attempt.statement);
+        }
+    })?;
+    let values = attempt.values(&statement, context)?;
+    let turn = database.turn(&attempt.statement, context.until);
     let turn = turn.await.map_err(NotCommitted::NoConnection)?;
-    let session = Session::begin(&attempt.database, limits, &watch).await?;
-    let mut rest = pin!(finish(session, &attempt, context, &watch));
+    let session = Session::begin(database, limits, facts(context), &watch).await?;
+    let mut rest = pin!(finish(
+        session, &statement, &values, &attempt, context, &watch
+    ));
     match timeout(QUICK, &mut rest).await {
         Ok(done) => {
             let mut done = done?;
@@ -283,67 +302,86 @@ async fn transaction(
     }
 }
 
+impl SqlAttempt {
+    /// Its parameters as the server is sent them.
+    fn values(
+        &self,
+        statement: &Statement,
+        context: &AttemptContext,
+    ) -> Result<Vec<Option<String>>, NotCommitted> {
+        let each = self.params.iter().zip(&statement.parameters);
+        let values = each.map(|(param, parameter)| match param {
+            Param::Value(value) => parameter::text(value, parameter),
+            Param::Key => {
+                let key = Value::from(context.idempotency_key.as_str());
+                parameter::text(&key, parameter)
+            }
+        });
+        values
+            .collect::<Result<_, _>>()
+            .map_err(NotCommitted::Argument)
+    }
+}
+
+/// From the statement to `COMMIT`.
 async fn finish(
-    mut session: Session,
+    mut session: Session<'_>,
+    statement: &Statement,
+    values: &[Option<String>],
     attempt: &SqlAttempt,
     context: &AttemptContext,
     watch: &Watch,
 ) -> Result<Done, NotCommitted> {
-    match steps(&mut session, attempt, context).await {
-        Ok((result, ended)) => Ok(Done {
-            open: session.commit().await?,
-            ended: ended.map(Box::new),
-            result,
-        }),
-        Err(ended) => {
-            if ended.may_be_news() {
-                attempt.database.unlearn(&attempt.statement);
-            }
-            if ended.is_stale() {
-                // The other idle connections have prepared it too.
-                attempt.database.forget_idle();
-            }
-            if matches!(ended, NotCommitted::TooLarge(_))
-                && let Some(pid) = watch.pid()
-            {
-                attempt.database.cancel(pid).await;
-            }
-            session.abandon().await;
-            Err(ended)
+    let steps = steps(&mut session, statement, values, attempt, context).await;
+    let ended = match steps {
+        Ok((result, committed)) => {
+            return Ok(Done {
+                open: committed.is_clean.then(|| session.into_open()),
+                ended: committed.ended.map(Box::new),
+                result,
+            });
         }
+        Err(ended) => ended,
+    };
+    if ended.may_be_news() {
+        attempt.database.unlearn(&attempt.statement);
     }
+    if ended.is_stale() {
+        // The others have prepared it too.
+        attempt.database.forget_idle();
+    }
+    if matches!(ended, NotCommitted::TooLarge(_))
+        && let Some(key) = watch.key()
+    {
+        attempt.database.cancel(key).await;
+    }
+    session.abandon().await;
+    Err(ended)
 }
 
 async fn steps(
-    session: &mut Session,
+    session: &mut Session<'_>,
+    statement: &Statement,
+    values: &[Option<String>],
     attempt: &SqlAttempt,
     context: &AttemptContext,
-) -> Result<(String, Option<complete::Moved>), NotCommitted> {
-    session.tell(facts(context)).await?;
-    let statement = session
-        .statement(&attempt.statement, attempt.params.len())
-        .await?;
-    let mut values = Vec::with_capacity(attempt.params.len());
-    for (param, parameter) in attempt.params.iter().zip(&statement.parameters) {
-        let key;
-        let value = match param {
-            Param::Value(value) => value,
-            Param::Key => {
-                key = Value::from(context.idempotency_key.as_str());
-                &key
-            }
-        };
-        values.push(parameter::text(value, parameter).map_err(NotCommitted::Argument)?);
+) -> Result<(String, Committed), NotCommitted> {
+    let answer = session.run(statement, values, attempt.rows).await?;
+    if attempt.effect != Effect::Transaction {
+        let committed = session.commit(None).await?;
+        return Ok((answer, committed));
     }
-    let answer = session.run(&statement, values, attempt.rows).await?;
-    if attempt.effect == Effect::Transaction {
-        let (answer, ended) = transaction::end(session, &answer, context).await?;
-        return Ok((answer, Some(ended)));
-    }
-    Ok((answer, None))
+    let result = kept(&answer, context).await?;
+    let ends = Ends {
+        call: context.call_id,
+        attempt: context.attempt_id,
+        result: &result,
+    };
+    let committed = session.commit(Some(ends)).await?;
+    Ok((result, committed))
 }
 
-/// The facts that a statement may read, as `current_setting('toolfleet.call_id')` and so on.
+/// What a statement may read with `current_setting('toolfleet.call_id')`.
 fn facts(context: &AttemptContext) -> Vec<(String, String)> {
     let named = |(name, value): (&str, String)| (name.replace('-', "_"), value);
     let mut facts: Vec<_> = context.facts().into_iter().map(named).collect();
@@ -374,18 +412,18 @@ async fn cut_off(context: &AttemptContext) -> Cut {
     }
 }
 
-/// Asks the server to cancel the statement, again and again; never resolves. A COMMIT is left alone: it cannot be undone, and a
-/// cancellation would only end its wait for replicas.
-async fn cancel<T>(database: &Database, pid: i32, watch: &Watch) -> T {
+/// Asks the server to end what it is doing, again and again; never resolves. A COMMIT is left alone: it cannot be called back,
+/// only kept from waiting for its replicas.
+async fn cancel<T>(database: &Database, key: CancelKey, watch: &Watch) -> T {
     loop {
         if watch.phase() != Phase::Commit {
-            database.cancel(pid).await;
+            database.cancel(key).await;
         }
         sleep(CANCEL_AGAIN_AFTER).await;
     }
 }
 
-/// The outcome of a transaction that was committed.
+/// The answer of a transaction that was committed.
 fn applied(result: &str) -> Outcome {
     match output::json(result.as_bytes()) {
         Ok((result, mark)) => Outcome::Applied { result, flaw: mark },

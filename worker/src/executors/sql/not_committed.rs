@@ -1,7 +1,6 @@
 //! Why an attempt on a database did not reach its `COMMIT`, and how far it came.
 
 use fleet::{manifest::RowBounds, wire::message::Message};
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// How far an attempt came. Where there is no answer, the outcome follows from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,12 +49,21 @@ impl NotCommitted {
         matches!(self, Self::Refused(refusal) if refusal.sqlstate == "0A000")
     }
 
-    /// Whether the tables may have changed since the statement was checked.
-    pub(super) fn may_be_news(&self) -> bool {
+    /// Whether the session is over with it.
+    pub(super) const fn ends_session(&self) -> bool {
         match self {
-            Self::Refused(refusal) => {
-                !refusal.sqlstate.starts_with("23") && refusal.sqlstate != "P0001"
-            }
+            Self::Refused(refusal) => refusal.is_fatal,
+            Self::Lost => true,
+            _others => false,
+        }
+    }
+
+    /// Whether the tables may have changed since the statement was checked. To check it again costs a dozen trips, so not where
+    /// other transactions or the server's own state were in the way.
+    pub(super) fn may_be_news(&self) -> bool {
+        const OLD: [&str; 8] = ["08", "23", "40", "53", "55", "57", "58", "P0001"];
+        match self {
+            Self::Refused(refusal) => !OLD.iter().any(|class| refusal.sqlstate.starts_with(class)),
             Self::Flaw(_) => true,
             Self::NoConnection(_)
             | Self::Lost
@@ -91,20 +99,4 @@ pub struct ServerRefusal {
     pub is_fatal: bool,
     /// The constraint that was violated.
     pub constraint: Option<String>,
-}
-
-impl From<sqlx::Error> for NotCommitted {
-    fn from(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Database(answer) => Self::Refused(ServerRefusal {
-                sqlstate: answer.code().unwrap_or_default().into_owned(),
-                message: answer.message().to_owned(),
-                is_fatal: answer
-                    .try_downcast_ref::<PgDatabaseError>()
-                    .is_none_or(|answer| answer.severity() != PgSeverity::Error),
-                constraint: answer.constraint().map(str::to_owned),
-            }),
-            _ => Self::Lost,
-        }
-    }
 }

@@ -1,25 +1,13 @@
-//! How a `transaction` ends: its answer is checked against every limit, then its call is ended in the transaction that has the
-//! effect. After COMMIT nothing can fail any more.
+//! How a `transaction` ends: its answer is held against everything that could refuse it, then its call is ended in the very
+//! transaction that had its effect. After COMMIT nothing is left to go wrong.
 
-use fleet::{
-    outcome::Outcome,
-    said,
-    store::{
-        complete,
-        transaction::{BAD_RESULT, NOT_OURS, succeed},
-    },
-    wire::message::Message,
-};
+use fleet::{outcome::Outcome, said};
 
-use super::{not_committed::NotCommitted, session::Session, verdict::Cut};
+use super::{not_committed::NotCommitted, verdict::Cut};
 use crate::executors::{AttemptContext, output};
 
-/// Ends the call when the transaction commits. Returns the answer as the ledger keeps it.
-pub(super) async fn end(
-    session: &mut Session,
-    answer: &str,
-    context: &AttemptContext,
-) -> Result<(String, complete::Moved), NotCommitted> {
+/// The answer as it is kept, once nothing can refuse it any more.
+pub(super) async fn kept(answer: &str, context: &AttemptContext) -> Result<String, NotCommitted> {
     let (answer, _mended) = output::json(answer.as_bytes()).map_err(|problem| {
         NotCommitted::Unusable(said!(
             "the answer cannot be used: {problem}",
@@ -28,32 +16,15 @@ pub(super) async fn end(
         ))
     })?;
     let (answer, broken) = context.promise.kept(answer).await;
-    if let Some(failure) = broken {
-        return Err(NotCommitted::Unusable(failure.message));
-    }
-    session.step()?;
-    let (call, attempt) = (context.call_id, context.attempt_id);
-    let ended = succeed(session.connection(), call, attempt, answer.get())
-        .await
-        .map_err(refused)?;
-    Ok((answer.get().to_owned(), ended))
-}
-
-fn refused(error: sqlx::Error) -> NotCommitted {
-    match NotCommitted::from(error) {
-        NotCommitted::Refused(refusal) if refusal.sqlstate == NOT_OURS => NotCommitted::Taken,
-        NotCommitted::Refused(refusal) if refusal.sqlstate == BAD_RESULT => {
-            let message = refusal.message;
-            let chinese = format!("账本不接受这个结果：{message}");
-            NotCommitted::Unusable(Message::new(message, chinese))
-        }
-        other => other,
+    match broken {
+        Some(failure) => Err(NotCommitted::Unusable(failure.message)),
+        None => Ok(answer.get().to_owned()),
     }
 }
 
-/// The outcome of an attempt that was told to stop and that can be rolled back.
+/// What an attempt came to that was told to stop, for one that can be rolled back.
 ///
-/// The tool has not said no: the caller cancelled, or the worker left. Whether that came in time, the row says.
+/// The tool has not said no: it was taken back. Whether that came in time is for the row to say.
 pub(super) fn stopped(outcome: Outcome, cut: Cut) -> Outcome {
     match (outcome, cut) {
         (Outcome::DefiniteFailure(failure), Cut::Stop(reason)) if failure.code == reason.code() => {
