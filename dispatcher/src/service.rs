@@ -220,7 +220,7 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
     }
 }
 
-/// Whether a message names a subject to answer on, and one that its caller may name (`replies.rs`).
+/// Whether a message names a reply subject that its caller may name (`replies.rs`).
 fn can_be_answered(door: &Door, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;

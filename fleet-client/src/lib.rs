@@ -4,16 +4,16 @@
 //! worker. The command line, the bench, the tests and every other program at the edge of a fleet use it.
 //!
 //! ```text
-//! options     what a caller says beside the arguments, as headers
+//! options     the options of a call, as headers
 //! question    one request, and how long its answer may take
-//! answer      one answer: its bytes, and what they say
-//! error       why no answer came
+//! answer      one answer: its bytes, and their fields
+//! error       the reasons for a missing answer
 //! inbox       one subscription for the answers to all requests of a client
-//! waiting     which request waits for which answer
-//! client      asks a question
+//! waiting     the requests that wait for an answer
+//! client      sends a question
 //! calls       submit, get, wait, cancel, settle, tools: an endpoint each
 //! batch       many calls in one request
-//! rounds      a batch sent until every call of it has its answer
+//! rounds      a batch sent until each of its calls has an answer
 //! follow      the events of a session
 //! ```
 

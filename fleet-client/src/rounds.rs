@@ -97,7 +97,6 @@ impl FleetClient {
 impl Rounds<'_> {
     /// Sends the calls without an answer, after a pause if they were sent before; returns the final answers. `None` when every
     /// call has its answer.
-    /// call has its answer.
     ///
     /// Cancel-safe: a round that is dropped counts as one without an answer.
     ///

@@ -5,15 +5,15 @@
 //!
 //! ```text
 //! row        a row of a view, as JSON and as a type
-//! instant    a moment, as people read it
-//! calls      which calls are wanted, and the list of them
+//! instant    a moment in the form that people read
+//! calls      the filter for calls, and the list of them
 //! story      everything about one call: its row, its attempts, its moves
-//! original   what a call asked for, to ask for it again
+//! original   the request of a call, to repeat it
 //! doubts     the calls in doubt
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
 //! workers    the workers, alive or gone
-//! news       moves that happened since, call by call
+//! news       moves after a given one, call by call
 //! explain    the one reason why a call is not running, or how it ended
 //! ```
 

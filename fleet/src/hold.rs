@@ -137,8 +137,8 @@ pub fn shares(room: usize, tenants: usize) -> Vec<usize> {
         .collect()
 }
 
-/// How much later a call counts as having come because of its priority. A low one overtakes every high one that comes a minute
-/// after it, so it is never starved.
+/// The delay that a priority adds to the time at which a call came. A low call overtakes every high call that comes a minute
+/// later, so it is never starved.
 pub const fn penalty(priority: Priority) -> Duration {
     match priority {
         Priority::High => Duration::ZERO,
@@ -160,7 +160,6 @@ const WAITS_MAX: Duration = Duration::from_secs(86_400);
 ///
 /// It is worth it if it has reached one of the steps since then. The stream refuses what it holds, so this costs little when
 /// nothing is lost, and it finds silent losses.
-/// lost without a word.
 pub fn worth_republishing(since: Duration) -> Vec<Range<Duration>> {
     let mut step = REPUBLISHED_AFTER;
     let mut worth: Vec<Range<Duration>> = Vec::new();

@@ -1,7 +1,7 @@
 //! The HTTP side of every process: `/healthz`, `/readyz`, `/metrics`, and nothing else.
 //!
 //! It is for probes and scrapers: no request has a body, and a connection has one request and little time. Any user of the host
-//! may connect, so one that keeps connections open costs only its own: a newcomer takes the place of the oldest.
+//! may connect. Connections that stay open lock no other user out: a new connection takes the place of the oldest.
 
 use std::{
     collections::BTreeMap,
@@ -227,15 +227,15 @@ async fn last_answer(mut answer: Response) -> Response {
     answer
 }
 
-/// Who is connected, by the order in which they came; cancelled: to be closed.
-type Open = Arc<std::sync::Mutex<BTreeMap<u64, CancellationToken>>>;
+/// The open connections, by the order in which they came. Cancelling a token closes its connection.
+type OpenConnections = Arc<std::sync::Mutex<BTreeMap<u64, CancellationToken>>>;
 
 /// A listener that takes every connection, and closes the oldest when there are too many.
 struct LimitedListener {
     listener: TcpListener,
     life_max: Duration,
-    open: Open,
-    /// How many came so far.
+    open: OpenConnections,
+    /// How many connections came so far.
     accepted: u64,
 }
 
@@ -275,7 +275,7 @@ struct Connection {
     /// `None` once that is so.
     ends: Option<BoxFuture<'static, ()>>,
     number: u64,
-    open: Open,
+    open: OpenConnections,
 }
 
 impl Connection {

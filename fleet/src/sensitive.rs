@@ -15,7 +15,7 @@ const OMITTED: &str = "[omitted]";
 const TELLING: usize = 4;
 
 impl Sensitive {
-    /// Whether the value at this JSON pointer is sensitive, lies in one that is, or holds one.
+    /// Whether the value at this JSON pointer is sensitive, lies in a sensitive value, or contains one.
     pub fn touches(&self, path: &str) -> bool {
         self.pointers.iter().any(|pointer| {
             let both = pointer.split('/').zip(path.split('/'));

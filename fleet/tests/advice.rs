@@ -1,4 +1,4 @@
-//! What a caller is told to do next, held together over every code: message, `suggestion`, page, the instructions for models,
+//! The advice to a caller, held together over every code: message, `suggestion`, page, the instructions for models,
 //! and what the ledger itself says.
 
 #![expect(clippy::unwrap_used, reason = "a test panics where it fails")]

@@ -1,4 +1,4 @@
-//! The waiters: who waits for a call hears what it came to, and only that; who leaves leaves nothing behind.
+//! The waiters: a waiting caller gets the outcome of its call and nothing else, and one that leaves leaves nothing behind.
 
 use bytes::Bytes;
 use fleet::{

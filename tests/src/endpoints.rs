@@ -1,4 +1,4 @@
-//! What a fleet's dispatchers say of themselves as a NATS service.
+//! The endpoints of a fleet's dispatchers, as NATS describes the service.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a fleet's ledger says, as an operator reads it, and what a test changes in it directly.
+//! The history of a fleet, as an operator reads it, and direct changes to it by a test.
 
 use fleet::ids::CallId;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is true at the end of every scenario, whatever was done to the fleet. One list.
+//! The promises that hold at the end of every scenario, whatever the faults. One list.
 
 use std::collections::{BTreeSet, HashMap};
 

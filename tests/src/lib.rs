@@ -1,4 +1,4 @@
-//! What tests of the whole fleet stand on: real servers that leave nothing behind, a wire that can be cut, waiting for facts.
+//! Support for tests of the whole fleet: real servers that leave nothing behind, a wire that can be cut, waiting for facts.
 //!
 //! ```text
 //! run_folder   a folder that goes with this process, and with it the servers inside
@@ -12,13 +12,13 @@
 //! fleet        dispatchers, workers, a nats-server and a database, all in this process
 //! bus          its nats-server, stopped and started again
 //! running      a call that a worker seems to have claimed
-//! history      what its ledger says
-//! endpoints    what its dispatchers say of themselves
-//! process      one dispatcher or worker of them
-//! real         one in a process of its own, to be killed
-//! caller       submits calls, with whatever headers and bodies a test wants
-//! load         many callers who ask again with their keys
-//! invariants   what is true at the end of every scenario
+//! history      the history in its ledger
+//! endpoints    the descriptions of its dispatchers' endpoints
+//! process      one of its dispatchers or workers
+//! real         one of them in a process of its own, to be killed
+//! caller       submits calls, with any headers and bodies
+//! load         many callers that ask again with their keys
+//! invariants   the promises that hold at the end of every scenario
 //! ```
 
 mod bus;

@@ -1,5 +1,5 @@
-//! When a call comes again that found no free program slot. Each tenant has a line of its own, and calls of a line come one
-//! after the other, as fast as programs end here. Pure: the time is an argument.
+//! The time at which a call that found no free program slot comes again. Each tenant has a line of its own, and the calls of a
+//! line come one after the other, as fast as programs end here. Pure: the time is an argument.
 
 use std::{collections::HashMap, time::Duration};
 

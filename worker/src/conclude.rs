@@ -70,8 +70,8 @@ fn tries<'a>(executed: &'a Executed, elapsed: Duration, outcome: &Outcome) -> Tr
 
 /// How a call in doubt ends by a late proof of the attempt that left it in doubt; `None` where the attempt proves nothing.
 ///
-/// That this attempt never started proves nothing about an earlier one that may have had its effect. The tool's own answer
-/// does.
+/// An attempt that never started proves nothing about an earlier attempt, which may have had its effect. An answer of the tool
+/// does prove something.
 pub(crate) fn settling(ending: &Ending, execution: &Execution, known: &Known) -> Option<Ending> {
     let failure = match execution {
         Execution::Ran(Outcome::Applied { .. }) | Execution::Committed(..) => {

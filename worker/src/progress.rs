@@ -1,4 +1,4 @@
-//! How far a tool is. It reports whenever it likes and never waits; the latest report replaces the one before.
+//! The progress of a tool. It reports at any time and never waits; a report replaces the one before.
 
 use std::sync::Arc;
 

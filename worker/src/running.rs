@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executors::{Stop, StopReason};
 
-/// Every attempt between its claim and its end. Keyed by attempt: one that was taken away may run beside the call's next
-/// attempt.
+/// Every attempt between its claim and its end. The key is the attempt, because an attempt that was taken away may run beside
+/// the next attempt of its call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempts(Arc<Mutex<HashMap<AttemptId, (CallId, Stop)>>>);
 

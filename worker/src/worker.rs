@@ -1,4 +1,4 @@
-//! What all attempts of one worker process share.
+//! The state that all attempts of one worker process share.
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 

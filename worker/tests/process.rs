@@ -589,7 +589,7 @@ fn a_process_that_changes_its_pid_all_the_time_is_caught() {
     let hare = "
 def run():
     stubborn()
-    # Should nobody catch it, it tires by itself.
+    # If no guard ends it, it ends by itself.
     end = time.time() + 15
     while time.time() < end:
         if os.fork():

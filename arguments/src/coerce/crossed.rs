@@ -17,7 +17,7 @@ use crate::{
 pub(super) const VISITS_MAX: usize = 100_000;
 
 /// Whether the value at `place`, or one around it, does not fit there but fits where another value stands, which in turn fits
-/// here. The other value is a sibling; or, for a scalar or a list of scalars, any value in the arguments. A text that contains
+/// here. The other value is a sibling; or, for a scalar or a list of one scalar, any value in the arguments. A text that contains
 /// a list or an object counts as that too.
 ///
 /// Then it is unknown what was meant: the two values in exchanged places, or each as it can be read in its own place. Looked-at
@@ -212,7 +212,7 @@ fn is_scalar(value: &Value) -> bool {
     !(value.is_object() || value.is_array())
 }
 
-/// Whether a value is a scalar, or a list of scalars.
+/// Whether a value is a scalar, or a list of one scalar.
 fn is_single(value: &Value) -> bool {
     match value.as_array().map(Vec::as_slice) {
         Some([item]) => is_scalar(item),

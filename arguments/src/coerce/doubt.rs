@@ -1,4 +1,4 @@
-//! What remains doubtful when a mending is looked at as a whole, though each of its changes is certain by itself.
+//! Doubts about a mending as a whole, although each of its changes is certain by itself.
 
 use std::{collections::BTreeSet, iter};
 
@@ -66,7 +66,7 @@ fn is_box(entries: &Map<String, Value>) -> bool {
     entries.len() == 1 && entries.values().all(Value::is_array)
 }
 
-/// Whether a property that its object does not declare stands beside declared ones: it may be the one that was sent as nothing.
+/// Whether an object has an undeclared property beside declared ones. The removed property may have been meant by that name.
 fn has_other_names(root: &Value, args: &Value) -> bool {
     let mut has = false;
     places::visit(root, args, &mut |schemas, value| {
@@ -232,7 +232,7 @@ fn of_other_names<'s>(root: &'s Value, args: &Value) -> Vec<&'s Value> {
     said
 }
 
-/// The property at a place, or the one that contains the item at the place.
+/// The property at a place; for an item, the property that contains it.
 fn property<'p>(args: &Value, mut place: &'p str) -> &'p str {
     while !pointer::is_property(args, place)
         && let Some((outer, _)) = pointer::split(place)

@@ -124,7 +124,7 @@ pub(super) fn details(args: &Value) -> &'static [Detail] {
     format.map_or(&[], |(_, details)| details)
 }
 
-/// Whether a property is one that the format has there.
+/// Whether the format has this property there.
 pub(super) fn is_of_format(details: &[Detail], (key, value): Entry<'_>) -> bool {
     let mut details = details.iter();
     details.any(|(name, may_be)| *name == key && (value.is_null() || may_be(value)))

@@ -139,7 +139,7 @@ fn text_to_container(text: &str, wanted: JsonType, limits: &Limits) -> Option<Re
 }
 
 /// Whether a text has characters that hardly occur except where a backslash was meant as such: `\b` and `\f`, or the end of a
-/// line or a tab after a drive, as in `C: ew`.
+/// line or a tab after a drive, as in `C:\new`.
 fn is_under_escaped(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -152,7 +152,7 @@ fn is_under_escaped(value: &Value) -> bool {
     }
 }
 
-/// Whether a single letter stands before the colon at `at`, and after it what ` `, `\r` or `\t` became.
+/// Whether a single letter stands before the colon at `at`, and after it what `\n`, `\r` or `\t` became.
 fn is_drive(text: &str, at: usize) -> bool {
     let mut before = text[..at].chars().rev();
     let is_letter = before.next().is_some_and(|c| c.is_ascii_alphabetic());

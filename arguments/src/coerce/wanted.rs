@@ -1,4 +1,4 @@
-//! What the validator's errors want instead of a value.
+//! The values that the validator's errors ask for.
 
 use std::slice;
 

@@ -90,8 +90,8 @@ fn around<'a>(schema: &Schema, args: &'a Value, tool: &str) -> Option<Envelope<'
     Some(Envelope { holder, beside })
 }
 
-/// The property with the arguments of a call that names this tool, beside them or around them; or of one whose `type` says that
-/// it is a call, and that names any tool. That makes it a call, whatever else is there.
+/// The property with the arguments of a call. The call names this tool, beside the arguments or around them; or its `type` says
+/// that it is a call, and it names any tool. Other properties do not change that.
 fn call_in<'a>(args: &'a Value, tool: &str, levels: usize) -> Option<Entry<'a>> {
     let levels = levels.checked_sub(1)?;
     // Nearly every call has only names of the tool's own, and ends here.
@@ -111,8 +111,7 @@ fn call_in<'a>(args: &'a Value, tool: &str, levels: usize) -> Option<Entry<'a>> 
     })
 }
 
-/// Whether the property that could have the arguments is one that the tool declares. It is not if its value has the same name
-/// again.
+/// Whether the tool declares the property that could have the arguments. It does not count if its value has the same name again.
 fn is_own(schema: &Schema, args: &Value, (key, value): Entry<'_>) -> bool {
     let root = schema.source();
     let schemas = places::schemas_at(root, args, "");
@@ -169,8 +168,8 @@ fn inner(schema: &Schema, args: &Value, tool: &str) -> Option<Value> {
     may_go.then(|| inside.into_owned())
 }
 
-/// Whether a property beside the arguments may be one of them: one that the tool declares and that the arguments do not
-/// contain; unless a `type` says that it belongs to the call, and the tool does not list this very value.
+/// Whether a property beside the arguments may be one of them: the tool declares it, and the arguments do not contain it. It is
+/// not one of them if a `type` says that it belongs to the call and the tool does not list this very value.
 fn is_any_meant(
     schema: &Schema,
     args: &Value,

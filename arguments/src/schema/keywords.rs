@@ -1,4 +1,4 @@
-//! What a schema says of itself, as it is written.
+//! The keywords of one schema object, as they are written.
 
 use jsonschema::paths::Location;
 use serde_json::Value;

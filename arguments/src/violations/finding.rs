@@ -105,7 +105,7 @@ impl Finding<'_, '_> {
     }
 }
 
-/// Whether every property on the way to a value is one that the schema names.
+/// Whether the schema names every property on the way to a value.
 fn is_declared(error: &ValidationError<'_>) -> bool {
     // A property may have the name of a keyword; its value is then hidden without need.
     !error.evaluation_path().as_str().split('/').any(|segment| {

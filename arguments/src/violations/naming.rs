@@ -1,4 +1,4 @@
-//! How things are named in a sentence: a value that stood somewhere, a quoted text, a list, a number of items.
+//! Names for a sentence: a value and its place, a quoted text, a list, a number of items.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What is said of a property that is missing, and of one that must not be there.
+//! The sentences about a missing property and about a forbidden one.
 
 use jsonschema::{ValidationError, paths::Location};
 use serde_json::Value;

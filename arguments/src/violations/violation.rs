@@ -22,7 +22,7 @@ pub struct Violation {
     pub keyword: String,
     /// What stood there, without anything of its value.
     pub(super) found_kind: Message,
-    /// Whether the schema names the property that stood there, or one that it stood in.
+    /// Whether the schema names the property at this place, or a property around it.
     pub(super) declared: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a schema wants, in words that a model can act on.
+//! The demands of a schema, in words that a model can act on.
 
 use jsonschema::{
     ValidationError,

@@ -6,15 +6,15 @@
 //! delivery, one answer. Three statements in batches, each on a connection of its own, and nothing else.
 //!
 //! ```text
-//! client       callers in a closed loop, and what they measure
+//! client       callers in a closed loop, and their measurements
 //! dispatcher   accepts, publishes pointers, answers
 //! worker       pulls, claims, completes
-//! batch        whatever arrived while the last batch was in flight
+//! batch        the requests that arrived while the last batch was in flight
 //! store        tables and statements
 //! bus          subjects and the stream
-//! pgbench      the same rows by Postgres's own program
-//! report       what is printed
-//! program      the command line, and the order of things
+//! pgbench      the same rows written by Postgres's own program
+//! report       the printed results
+//! program      the command line, and the order of a run
 //! ```
 
 pub mod batch;

@@ -2,23 +2,23 @@
 //! command has the options, the servers and the tables for people.
 //!
 //! ```text
-//! plan        what is to be measured
-//! workload    one thing that is measured, and its requests
+//! plan        the options of a run
+//! workload    one kind of load, and its requests
 //! tools       the tools that are called
-//! serve       a worker that has them
-//! effects     the ledger of what really happened, appended by that worker
-//! answer      what an answer says
+//! serve       a worker that has these tools
+//! effects     the file of effects, which that worker appends to
+//! answer      reads an answer
 //! figures     rates, percentiles, ratios
-//! tally       what callers were told against what happened
+//! tally       compares the answers with the effects
 //! load        sends requests and reads answers
-//! ledger      what is asked of Postgres
-//! nats        what is asked of NATS
+//! ledger      the questions to Postgres
+//! nats        the questions to NATS
 //! processes   CPU and memory of each process
-//! floor       the bare program beside it
-//! progress    how far it is
-//! report      what was measured
+//! floor       the bare program, for comparison
+//! progress    the progress of a run
+//! report      the results
 //! measure     one workload, from its first request to the comparison
-//! run         all of them
+//! run         all workloads of a plan
 //! picture     curves and bars
 //! ```
 

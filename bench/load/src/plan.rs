@@ -1,4 +1,4 @@
-//! What the bench measures.
+//! The options of a bench: workloads, times, callers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is sent: the tool, the arguments, the key. Made once as a template; a call fills in its tag.
+//! One kind of load: the tool, the arguments and the key of its requests, as a template. A call fills in its tag.
 
 use anyhow::Context;
 use async_nats::{HeaderMap, HeaderValue};

@@ -1,4 +1,4 @@
-//! What is known of one queue: how much of it the stream holds, and how fast that is drained.
+//! One queue: how many of its messages the stream holds, and how fast workers take them.
 
 use std::{
     sync::{

@@ -28,9 +28,9 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-pub(crate) use self::limits::Limits;
 pub use self::limits::{BadQuotas, TenantQuotas};
 use self::tally::{Look, Tally};
+pub(crate) use self::{limits::Limits, tally::NoQuota};
 
 /// How often it reads the counts of tenants that have had new calls.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -69,15 +69,6 @@ struct Tenant {
 /// A call that was let through. It takes a place of the quota until it is known to be in the ledger, or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted(Option<(Arc<Tenant>, CallId)>);
-
-/// Why a tenant may have no further call now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoQuota {
-    /// It has as many open calls as its quota allows: this many.
-    Full(u64),
-    /// It seems to, and the ledger cannot be read.
-    Unreadable,
-}
 
 impl Quota {
     pub(crate) fn new(limits: Limits, pool: PgPool) -> Self {

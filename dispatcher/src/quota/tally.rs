@@ -8,12 +8,19 @@ use std::{collections::HashSet, time::Duration};
 use fleet::{ids::CallId, store::open_counts::Open};
 use tokio::time::Instant;
 
-use super::NoQuota;
-
 /// How long a tenant that got no room by a look is not looked at again.
 pub(super) const SHUT_FOR: Duration = Duration::from_millis(50);
 /// When a call comes, a count that is older than this is read again soon.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a tenant may have no further call now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoQuota {
+    /// It has as many open calls as its quota allows: this many.
+    Full(u64),
+    /// It seems to, and the ledger cannot be read.
+    Unreadable,
+}
 
 /// What is believed of one tenant.
 #[derive(Debug, Default)]
@@ -74,7 +81,7 @@ impl Tally {
         self.on_the_way.iter().copied().take(calls_max).collect()
     }
 
-    /// Adds the result of a look. A look that began before one whose result is known already is ignored.
+    /// Adds the result of a look. If a later look has reported already, the result is ignored.
     pub(super) fn seen(&mut self, look: Look, found: &Open) {
         if self.looked.is_some_and(|looked| looked > look.at) {
             return;
@@ -90,12 +97,12 @@ impl Tally {
         }
     }
 
-    /// A look has just given no room: what comes soon after it is told the same.
+    /// A look has just given no room. Requests that come soon after it get the same answer.
     pub(super) fn shut(&mut self, why: NoQuota, now: Instant) {
         self.shut = Some((why, now + SHUT_FOR));
     }
 
-    /// Why there is no room, where a look would come too soon after one that gave none.
+    /// Why the last look gave no room, while another would come too soon.
     pub(super) fn is_shut(&self, now: Instant) -> Option<NoQuota> {
         let (why, until) = self.shut?;
         (now < until).then_some(why)

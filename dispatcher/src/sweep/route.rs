@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use fleet::{
     ids::CallId,
-    store::look::{Reach, STEP_ROWS},
+    store::look::{CallsPart, STEP_ROWS},
 };
 use tokio::time::Instant;
 
@@ -27,10 +27,10 @@ pub(super) enum Stretch {
 }
 
 impl Stretch {
-    pub(super) fn part(&self) -> Reach<'_> {
+    pub(super) fn part(&self) -> CallsPart<'_> {
         match self {
-            Self::Among(calls) => Reach::Among(calls),
-            Self::Behind(cursor) => Reach::Behind(*cursor),
+            Self::Among(calls) => CallsPart::Among(calls),
+            Self::Behind(cursor) => CallsPart::Behind(*cursor),
         }
     }
 }

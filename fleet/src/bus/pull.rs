@@ -78,7 +78,7 @@ pub struct Puller {
     permits: Vec<OwnedSemaphorePermit>,
     /// Messages that were requested and not yet delivered.
     asked: usize,
-    /// The pulls that may be open. A status of any other pull is about one that was forgotten with a lost connection.
+    /// The pulls that may be open. Any other pull was forgotten with a lost connection, and its status is ignored.
     pulls: HashMap<u64, Instant>,
     last_pull: u64,
     heard: Instant,

@@ -1,4 +1,4 @@
-//! What a model and its program are told about tools: definitions in the shape that their API takes, and how to read answers.
+//! Tools as a model and its program see them: definitions in the shape that their API takes, and instructions for answers.
 //!
 //! A tool has one name everywhere: our names fit the rule of every vendor, so the name that a model calls is the tool's own.
 

@@ -1,4 +1,4 @@
-//! What is known of a call, apart from what happened to it.
+//! The facts about a call that do not depend on how it ended.
 
 use super::table::effect_after;
 use crate::{

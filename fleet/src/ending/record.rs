@@ -1,4 +1,4 @@
-//! What the ledger is asked to record of a call: an ending, its guard, and how the attempt ended.
+//! The order to the ledger about a call: an ending, its guard, and the end of the attempt.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a doubt is resolved: a `read` tool is asked what became of the call.
+//! The probe of a tool: a `read` tool that tells whether a call in doubt had its effect.
 
 use std::time::Duration;
 

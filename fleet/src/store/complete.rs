@@ -136,7 +136,7 @@ impl Statement for Complete {
             if locks == Locks::Wait && rows.iter().all(ends_running) {
                 end_running(connection, rows, &mut ended).await?;
             }
-            // All other endings; and those whose call does not run any more, for the same evidence may settle a doubt.
+            // All other endings, and endings of calls that do not run any more, for the same evidence may settle a doubt.
             let left = rows.iter().filter(|row| !ended.contains_key(&row.call_id));
             let left: Vec<&Ending> = left.collect();
             if !left.is_empty() {

@@ -20,8 +20,8 @@ struct Missing {
 /// Builds every index of a partitioned table on the partitions that lack it; returns how many it built.
 ///
 /// Takes as long as reading those partitions, and waits for transactions that began before it. A statement that writes there
-/// waits for at most a second. While another process does the same it does nothing. Dropped or failed, it leaves whole indexes
-/// and one that is not used, and can be run again.
+/// waits for at most a second. While another process does the same it does nothing. If it is dropped or fails, it leaves
+/// complete indexes and at most one that Postgres does not use, and it can be run again.
 ///
 /// # Errors
 ///

@@ -96,7 +96,6 @@ impl Statement for ClaimLimited {
 ///
 /// A retry is not counted while its pause lasts. Afterwards it is, although it was not released. One statement; changes
 /// nothing.
-/// them. One statement; changes nothing.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ pub const STEP_ROWS: i64 = 2_000;
 
 /// Which open calls a look reads.
 #[derive(Debug, Clone, Copy)]
-pub enum Reach<'a> {
+pub enum CallsPart<'a> {
     /// Those behind this one, in the order of their ids; `None`: from the first. Rows of ended calls that a held snapshot keeps
     /// are read too.
     Behind(Option<CallId>),
@@ -21,7 +21,7 @@ pub enum Reach<'a> {
     Among(&'a [CallId]),
 }
 
-impl Reach<'_> {
+impl CallsPart<'_> {
     /// The predicate on `call_id`; its parameter is `$2`.
     pub(super) const fn predicate(self) -> &'static str {
         match self {

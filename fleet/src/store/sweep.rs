@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub use super::look::STEP_ROWS;
-use super::{StoreError, columns::parsed, look::Reach, read_all};
+use super::{StoreError, columns::parsed, look::CallsPart, read_all};
 use crate::{
     call::{Effect, Language, Priority, State},
     hold::Line,
@@ -130,7 +130,7 @@ pub struct Lost {
 /// Postgres does not answer.
 pub async fn lost_in(
     pool: &PgPool,
-    part: Reach<'_>,
+    part: CallsPart<'_>,
     overdue_too: bool,
 ) -> Result<Vec<Lost>, StoreError> {
     let predicate = part.predicate();
@@ -184,7 +184,7 @@ pub async fn lost_behind(
     cursor: Option<CallId>,
     overdue_too: bool,
 ) -> Result<Vec<Lost>, StoreError> {
-    lost_in(pool, Reach::Behind(cursor), overdue_too).await
+    lost_in(pool, CallsPart::Behind(cursor), overdue_too).await
 }
 
 /// The first step of [`lost_behind`].

@@ -9,7 +9,7 @@ pub use super::over::Expired;
 use super::{
     StoreError,
     columns::parse,
-    look::{Reach, STEP_ROWS},
+    look::{CallsPart, STEP_ROWS},
     over::{LEFT_MS, WAITED_TOO_LONG, left},
     sweep::{POINTER, Publishable, publishable},
 };
@@ -79,7 +79,7 @@ pub async fn step(
     cursor: Option<CallId>,
     worth: &Worth,
 ) -> Result<WalkStep, StoreError> {
-    step_over(pool, Reach::Behind(cursor), worth).await
+    step_over(pool, CallsPart::Behind(cursor), worth).await
 }
 
 /// Walks over at most [`STEP_ROWS`] open calls. Held calls are passed over: no pointer of theirs is missing.
@@ -89,7 +89,7 @@ pub async fn step(
 /// Postgres does not answer.
 pub async fn step_over(
     pool: &PgPool,
-    part: Reach<'_>,
+    part: CallsPart<'_>,
     worth: &Worth,
 ) -> Result<WalkStep, StoreError> {
     let doing = "walk over open calls";
@@ -162,7 +162,7 @@ pub async fn step_over(
     let read = |row: &PgRow, step: &mut WalkStep| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
         if row.try_get("last")? && row.try_get::<i64, _>("rows")? >= STEP_ROWS {
-            step.cursor = Some(call).filter(|_| matches!(part, Reach::Behind(_)));
+            step.cursor = Some(call).filter(|_| matches!(part, CallsPart::Behind(_)));
         }
         let seen: Option<Vec<Uuid>> = row.try_get("seen")?;
         step.seen.extend(seen.into_iter().flatten().map(CallId));

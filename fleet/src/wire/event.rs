@@ -75,9 +75,8 @@ impl Event {
     /// The place of the `n`th event after a call's revision.
     ///
     /// Several processes publish events of one call without knowing of each other; all of them know how often the ledger has
-    /// moved the call. So the numbers of one call only rise, with gaps, and an event of an attempt that was taken away is
-    /// recognised by a number below one that was received before.
-    /// by a number below what was heard before.
+    /// moved the call. So the numbers of one call only rise, with gaps. An event of an attempt that was taken away has a
+    /// number below that of an earlier event.
     pub fn sequence(revision: i32, n: u32) -> u64 {
         let revision = u64::try_from(revision).unwrap_or(0);
         revision * Self::PER_REVISION + u64::from(n).min(Self::PER_REVISION - 1)

@@ -1,4 +1,4 @@
-//! What leaves the process: the only place that writes a subject, a header, an envelope or a code.
+//! Everything that leaves the process. No other place writes a subject, a header, an envelope or a code.
 
 pub mod cancel;
 pub mod code;

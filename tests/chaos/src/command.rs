@@ -1,4 +1,4 @@
-//! What is typed, and what is printed.
+//! The command line and its output.
 
 mod many;
 mod print;

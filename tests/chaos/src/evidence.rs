@@ -1,4 +1,4 @@
-//! What is left of a run: for the oracle, and for people when the oracle is not content.
+//! The files that a run leaves: for the oracle, and for people when the oracle finds a breach.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What clients did and were told: a file of lines, in the order in which they wrote them.
+//! The questions and answers of clients: a file of lines, in the order in which they were written.
 
 use std::{
     fs::{File, OpenOptions},

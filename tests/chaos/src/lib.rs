@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! seed     every random choice, as a function of the seed and of what is chosen
-//! plan     which faults a run has, and at which event each of them strikes
-//! world    the servers, the processes, the wires between them, and what a fault does to them
-//! wire     wires that understand what they carry: Postgres's protocol and NATS's
+//! plan     the faults of a run, and the event at which each strikes
+//! world    the servers, the processes, the wires between them, and the faults that strike them
+//! wire     wires that understand the protocols of Postgres and NATS
 //! effects  the world outside: tools of every kind, and a file that remembers every effect
-//! clients  programs that submit, wait, cancel and settle, and write down what they were told
-//! history  what they wrote down
-//! oracle   what must be so at the end, and what must have happened at least sometimes
+//! clients  programs that submit, wait, cancel and settle, and write down the answers
+//! history  the records of these programs
+//! oracle   the promises that hold at the end, and the events that must happen at least sometimes
 //! run      one plan from beginning to verdict
-//! evidence what is left of it
-//! command  what is typed, and what is printed
+//! evidence the files that a run leaves
+//! command  the command line and its output
 //! shrink   a smaller plan that fails as well
 //! moment   a clock that all processes of this machine share
 //! mutants  known mistakes that a run must notice

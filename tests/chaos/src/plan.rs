@@ -1,4 +1,4 @@
-//! Which faults a run has, and at which event each of them strikes.
+//! The faults of a run, and the event at which each strikes.
 //!
 //! A seed chooses kinds of faults first, and then how often and when each of them strikes: so seeds differ in kind, and not
 //! only in timing. The plan is printed whole and can be run again, or with entries left out, without the seed.

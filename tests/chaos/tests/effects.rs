@@ -157,7 +157,7 @@ fn promised(tool: &Tool, mode: Mode) -> (&'static str, usize) {
         Mode::ErrorBefore | Mode::HangBefore if tool.executor == Executor::Sql => ("failed", 0),
         Mode::ErrorBefore | Mode::HangBefore => ("in_doubt", 0),
         Mode::ErrorAfter | Mode::ResetAfter | Mode::HangAfter => ("in_doubt", 1),
-        // It is told to end, and says in the time it is given for that that it has done it.
+        // It is told to end, and reports within its grace time that the effect happened.
         Mode::Late if tool.executor == Executor::Native => ("succeeded", 1),
         Mode::Late => ("in_doubt", 1),
     }

@@ -1,4 +1,4 @@
-//! When calls are over: here none ever is, so that a caller is told by a word or by the poll, or not at all.
+//! Expiry of calls: here no call expires, so a caller gets its answer from a message or from the poll, or not at all.
 
 use fleet::ids::CallId;
 

@@ -10,7 +10,7 @@ use fleet::{
         claim::Claim,
         complete::Complete,
         lane::{Locks, Statement as _},
-        look::Reach,
+        look::CallsPart,
         open_counts, sweep,
         walk::{self, Worth},
     },
@@ -203,10 +203,10 @@ async fn a_look_at_certain_calls_reads_no_call_that_has_ended() {
     let pool = ledger.database.postgres.pool(1);
     let known = [running, queued];
     let all = Worth::all();
-    let step = walk::step_over(&pool, Reach::Among(&known), &all).await;
+    let step = walk::step_over(&pool, CallsPart::Among(&known), &all).await;
     let step = step.unwrap();
     assert_eq!((step.seen.as_slice(), step.cursor), (&known[..], None));
-    let lost = sweep::lost_in(&pool, Reach::Among(&known), true).await;
+    let lost = sweep::lost_in(&pool, CallsPart::Among(&known), true).await;
     assert!(lost.unwrap().is_empty());
     let mut session = pool.acquire().await.unwrap();
     let ids = format!("'{{{running},{queued}}}'");

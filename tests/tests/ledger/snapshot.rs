@@ -1,4 +1,4 @@
-//! What keeps vacuum from its work is found, and by a user who may see little as well.
+//! Finds the transaction that keeps vacuum from its work, also as a user with few rights.
 
 use fleet::store::snapshot::{self, HolderKind, SnapshotHolder};
 use fleet_tests::postgres::{Cluster, Database};

@@ -1,4 +1,4 @@
-//! What a call leaves behind in its connection: nothing that the next call, of whatever tool, could notice.
+//! A call leaves nothing behind in its connection that the next call, of any tool, could notice.
 
 use serde_json::{Value, json};
 

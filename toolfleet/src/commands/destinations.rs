@@ -1,4 +1,4 @@
-//! Which servers a command's settings lead to, and where each setting comes from: for messages when one is wrong.
+//! The servers that a command's settings lead to, and the origin of each setting: for messages about wrong settings.
 
 use clap::{ArgMatches, Command, parser::ValueSource};
 use fleet::explain::{Destination, Origin, Servers};

@@ -1,4 +1,4 @@
-//! Who is alive, and declaring who is gone.
+//! Lists the live workers, and declares one gone.
 
 use fleet::{
     ids::WorkerId,

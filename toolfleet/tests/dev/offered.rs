@@ -1,4 +1,4 @@
-//! What is said of a tool that is applied and that no dispatcher offers yet.
+//! The message about a tool that is applied and that no dispatcher offers yet.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What an executor and its tool are told of an attempt.
+//! The facts about an attempt that its executor and its tool get.
 
 use fleet::{
     call::Language,

@@ -1,4 +1,4 @@
-//! What wraps the executor of an attempt: one list of interceptors, in one order, each with the same four hooks.
+//! The interceptors around an attempt's executor: one list, in one order, each with the same four hooks.
 //!
 //! | interceptor | before the executor | beside it | after it answered | when it is over |
 //! |---|---|---|---|---|

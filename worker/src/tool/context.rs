@@ -1,4 +1,4 @@
-//! What a tool is told about the call it runs for.
+//! The facts about its call that a tool gets.
 
 use std::{fmt, sync::Arc, time::Duration};
 

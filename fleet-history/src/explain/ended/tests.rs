@@ -25,7 +25,7 @@ fn told(change: &Value) -> String {
     format!("{}\n  {}\n  {}\n", found.reason, found.because, found.next)
 }
 
-/// The changes that make a call one that expired at its deadline without an attempt.
+/// The changes that let a call expire at its deadline without an attempt.
 fn expired(more: &Value) -> Value {
     let mut change = json!({
         "state": "expired", "attempts": 0, "error_code": "deadline_exceeded",

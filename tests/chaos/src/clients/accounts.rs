@@ -1,4 +1,4 @@
-//! When all is healed: every call that was ever told is asked for once more, and every key that was left without an answer.
+//! After all faults are undone: asks once more for every call that a client knows, and for every key without an answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Where clients ask: every question is written down before it is sent, and what became of it afterwards.
+//! Asks for the clients: writes down each question before it is sent, and its answer afterwards.
 
 use std::{
     io,

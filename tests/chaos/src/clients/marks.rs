@@ -1,4 +1,4 @@
-//! What a person would find out about a call in doubt: the file of effects, read as it grows.
+//! The file of effects, read as it grows: a person would look there for the effect of a call in doubt.
 
 use std::{
     collections::HashMap,

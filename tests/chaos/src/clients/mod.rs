@@ -3,16 +3,16 @@
 //! Each is a program as a user would write it: a plain NATS client that keeps its key until it has an answer.
 //!
 //! ```text
-//! call      what the n-th call is, by the seed
+//! call      the n-th call, by the seed
 //! hostile   arguments that must be refused
-//! programs  what a client does with a call
+//! programs  the steps of a client with a call
 //! batch     the same for many calls in one request
 //! submit    one client: how it submits, asks again and waits
-//! settle    what it does about a call in doubt
-//! marks     what it finds out about one, in the file of effects
-//! desk      every question is written down, and what became of it
-//! accounts  when all is healed: what is left to be asked
-//! summary   what came of it, and what no fault explains
+//! settle    settles a call in doubt
+//! marks     looks in the file of effects for a call in doubt
+//! desk      writes down each question and its answer
+//! accounts  asks the open questions when all faults are undone
+//! summary   the outcomes, and those that no fault explains
 //! ```
 
 mod accounts;

@@ -1,4 +1,4 @@
-//! What a client does with a call, one function for each program.
+//! The steps of a client with a call, one function for each program.
 
 use std::time::Duration;
 

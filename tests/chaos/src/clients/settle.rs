@@ -1,4 +1,4 @@
-//! What a client does about a call in doubt: it looks at the world, as a person would, and says what it found.
+//! Settles a call in doubt: looks for its effect, as a person would, and reports what it found.
 
 use std::{sync::Arc, time::Duration};
 

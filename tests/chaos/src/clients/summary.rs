@@ -1,4 +1,4 @@
-//! What came of a run, as its clients saw it.
+//! The outcomes of a run, as its clients saw them.
 
 use std::collections::{BTreeMap, HashMap};
 

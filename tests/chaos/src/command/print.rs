@@ -1,4 +1,4 @@
-//! What is printed.
+//! The output of the commands.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

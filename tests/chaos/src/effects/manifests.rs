@@ -1,4 +1,4 @@
-//! How the fleet is told of the tools.
+//! The manifests of the tools.
 
 use std::path::PathBuf;
 

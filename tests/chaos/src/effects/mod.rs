@@ -1,17 +1,17 @@
 //! The world outside: tools of every kind, and a file that remembers every effect.
 //!
 //! ```text
-//! tools      which tools there are, and what clients send them
-//! manifests  how the fleet is told of them
-//! file       the file of effects: who appends to it, who reads it
-//! told       what a tool is told about its call
-//! script     what a mode means: pure
-//! service    what the HTTP and NATS services have in common: what took place, and the weather
+//! tools      the tools, and the arguments that clients send them
+//! manifests  the manifests of these tools
+//! file       the file of effects: its writers and its reader
+//! told       a tool's knowledge of its call
+//! script     the meaning of each mode: pure
+//! service    the common part of the HTTP and NATS services: effects, keys, and the switch that makes both fail
 //! http       HTTP tools
 //! nats       NATS tools
 //! process    the program of process tools
 //! native     tools of the worker's own program
-//! tables     SQL tools: tables, and what is in them
+//! tables     SQL tools: their tables, and the rows in them
 //! ```
 //!
 //! An effect is on disk before the tool answers. What a tool does is decided by its arguments and by the attempt that it is

@@ -1,4 +1,4 @@
-//! What a mode means.
+//! The meaning of each mode.
 
 use super::Mode;
 

@@ -1,4 +1,4 @@
-//! What the HTTP and the NATS service have in common: what took place, under which keys, and the weather.
+//! The common part of the HTTP and the NATS service: the effects, their keys, and the switch that makes both fail.
 
 use std::{
     collections::HashSet,

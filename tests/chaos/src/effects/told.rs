@@ -1,4 +1,4 @@
-//! What a tool is told about its call.
+//! A tool's knowledge of its call.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which tools there are, and what clients send them.
+//! The tools, and the arguments that clients send them.
 
 use fleet::call::Effect;
 use serde_json::{Value, json};

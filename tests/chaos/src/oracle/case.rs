@@ -1,4 +1,4 @@
-//! The facts, found by what they are about.
+//! The facts and their indexes.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! What is known when a run is over: plain data, so that judging it needs no server.
+//! The facts of a run that is over: plain data, so that the rules need no server.
 //!
 //! All moments are milliseconds of the machine's monotonic clock, like those of the file of effects: what clients, tools,
 //! faults and Postgres say can be put in one order.

@@ -1,4 +1,4 @@
-//! Where the facts come from: the files, the views, the sessions of Postgres.
+//! Reads the facts: from the files, the views and the sessions of Postgres.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 

@@ -1,14 +1,14 @@
-//! What must be so at the end, and what must have happened at least sometimes.
+//! The promises that hold at the end, and the events that must happen at least sometimes.
 //!
 //! ```text
-//! facts      what is known when a run is over: plain data
-//! load       where it comes from: the files, the views, the sessions of Postgres
-//! clock      Postgres's time of day, although it was moved
-//! case       the facts, found by what they are about
-//! rules      what must be so: a pure function for each promise
-//! tightness  that nothing is in doubt without a cause, and that most calls succeed: else a run proves nothing
-//! sometimes  what must have happened over a set of runs
-//! verdict    what came of it, for people
+//! facts      the facts of a run that is over: plain data
+//! load       reads them from the files, the views and the sessions of Postgres
+//! clock      Postgres's time of day, although a fault moved it
+//! case       the facts and their indexes
+//! rules      the promises: a pure function for each
+//! tightness  no call is in doubt without a cause, and most calls succeed: otherwise a run proves nothing
+//! sometimes  the events that a set of runs must contain
+//! verdict    the result, for people
 //! ```
 
 pub mod case;

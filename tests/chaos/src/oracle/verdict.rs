@@ -1,4 +1,4 @@
-//! What a run has shown, for people.
+//! The result of a run, for people.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

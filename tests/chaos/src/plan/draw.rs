@@ -1,4 +1,4 @@
-//! How a plan is drawn.
+//! Draws a plan from a seed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// How often clients ask in a second, about: what it is is counted, this only spreads the faults.
+/// About how often clients ask in a second. The real number is counted; this one only spreads the faults.
 const ASKED_PER_SECOND: u64 = 60;
 /// How often a statement or a message of a kind passes one wire in a second, about.
 const PASSING_PER_SECOND: u64 = 6;

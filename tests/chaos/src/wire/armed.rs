@@ -1,4 +1,4 @@
-//! Which fault strikes which message of its kind, and which have struck.
+//! The faults that wait for a message of their kind, and those that have struck.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! What all wires have: a port, connections, and what can be done to all of them at once.
+//! The common part of all wires: a port, connections, and actions on all of them at once.
 
 use std::{
     hash::Hash,

@@ -1,9 +1,9 @@
 //! Wires between a process and its servers that understand what they carry, and spoil it on purpose.
 //!
 //! ```text
-//! line      what all wires have: a port, connections, what can be done to all of them at once
-//! ends      the four ends of one connection: what is read, what is written, and when
-//! armed     which fault strikes which message, and which have struck
+//! line      the common part of all wires: a port, connections, and actions on all of them at once
+//! ends      the four ends of one connection, and the time of each piece
+//! armed     the faults that wait for a message, and those that have struck
 //! postgres  a wire that knows statements
 //! nats      a wire that knows messages
 //! ```

@@ -1,4 +1,4 @@
-//! What a fault does to the world.
+//! The work of each fault on the world.
 
 use std::{process::Command, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What is sent: the manifest's request, filled with the arguments. Pure: the secrets are arguments.
+//! The request of a call: the manifest's template, filled with the arguments. Pure: the secrets are arguments.
 
 use fleet::{
     manifest::HttpSpec,

@@ -1,4 +1,4 @@
-//! What is sent: the arguments in canonical form, and everything else as headers. Pure.
+//! The request of a call: the arguments in canonical form, and everything else as headers. Pure.
 
 use async_nats::{HeaderMap, HeaderName};
 use bytes::Bytes;

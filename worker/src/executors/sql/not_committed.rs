@@ -28,7 +28,7 @@ pub enum NotCommitted {
     Unusable(Message),
     /// The call is no longer this attempt's. Nothing was committed, and nothing may be.
     Taken,
-    /// The statement is not one that a tool may run: a sentence for its author. It was not run.
+    /// A tool may not run this statement: a sentence for its author. It was not run.
     Flaw(Message),
     /// An argument cannot be a parameter: a sentence for the caller. Nothing was run.
     Argument(Message),

@@ -9,16 +9,18 @@ use tokio::time::timeout;
 
 use super::wire::Wire;
 
-/// How long a transaction that failed may take to end properly; then its connection is just closed.
+/// How long a failed transaction may take to end properly. After that its connection is closed.
 pub(super) const GOODBYE: Duration = Duration::from_millis(250);
 
-/// `COMMIT`, and what a statement or a function that it calls can leave behind in a session, undone. Every name is the server's
-/// own.
+/// `COMMIT`, then undoes everything that a statement, or a function that it calls, can leave behind in a session. Every name is
+/// qualified with the server's own schema.
 ///
-/// A transaction that has failed answers `COMMIT` with the tag `ROLLBACK`, but with an error to anything before it; after an error the server takes nothing more of a message. So a `COMMIT` that is answered has committed.
+/// A failed transaction answers `COMMIT` with the tag `ROLLBACK`, but any statement before it with an error, and after an error
+/// the server ignores the rest of the message. So a `SELECT` stands first, and a `COMMIT` that is answered has committed.
 ///
-/// Its last rows, one for each statement that is prepared, say whether that was done by SQL: never one of ours. They give
-/// back the session's locks besides: a statement of its own costs Postgres as much as a trip, and so does counting.
+/// The last rows, one for each prepared statement, say whether SQL prepared it: ours are never prepared by SQL. The same query
+/// gives back the session's locks, because a statement of its own would cost Postgres as much as a round trip, and so would a
+/// count.
 pub(super) const COMMIT: &str = "SELECT; COMMIT; \
     CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; DISCARD TEMP; DISCARD SEQUENCES; \
     SELECT p.from_sql, pg_catalog.pg_advisory_unlock_all() FROM pg_catalog.pg_prepared_statement() p";

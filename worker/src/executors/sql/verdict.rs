@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | no connection | not started | – | – |
 //! | the server answered with an error | not started if it passes, else definite | definite | definite |
-//! | with one that ends the session, or is about itself | the same | the same | **unknown** |
+//! | with an error that ends the session, or that is about the server itself | the same | the same | **unknown** |
 //! | with 40003, it does not know either | the same | **unknown** | **unknown** |
 //! | told to stop before the next step | not started | definite | – |
 //! | the answer is too large, nothing committed | – | definite | – |

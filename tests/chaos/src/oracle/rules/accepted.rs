@@ -1,4 +1,4 @@
-//! What is accepted is kept, what is refused is not, and a key names one call.
+//! An accepted call is kept, a refused one is not, and a key names one call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ pub(super) fn one_call_per_key(case: &Case<'_>) -> Vec<Breach> {
 /// How much later than its answer the wire may have noted that a question came twice.
 const NOTED_LATE: Moment = 100;
 
-/// What was refused each time it was sent is not in the ledger, and no tool has heard of it.
+/// A call that was refused each time it was sent is not in the ledger, and no tool has heard of it.
 ///
 /// Of a question that came twice the client hears one answer: it may be refused at a dispatcher that is behind, and accepted at
 /// the other.

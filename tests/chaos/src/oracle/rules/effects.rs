@@ -1,4 +1,4 @@
-//! What the ledger says happened, and what happened.
+//! The effects in the ledger against the effects that happened.
 //!
 //! A remote may have the effect after every worker stopped waiting for it, and after a person has found out that it was not
 //! there (`docs/errors/in_doubt.md`: a "no" is about the moment of the look). That is the only way in which a call that ended
@@ -122,7 +122,7 @@ pub(crate) fn came_after_settlement(case: &Case<'_>, call: &Call) -> bool {
     })
 }
 
-/// What an attempt is said to have come to is what it came to: the effect where it was applied, none where that is proven.
+/// The recorded outcome of an attempt is the real one: its effect happened if it was applied, and did not happen if that is proven.
 pub(super) fn outcome_agrees_with_effect(case: &Case<'_>) -> Vec<Breach> {
     let mut breaches = Vec::new();
     for call in case.calls.values() {

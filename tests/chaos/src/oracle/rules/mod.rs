@@ -1,4 +1,4 @@
-//! What must hold at the end, whatever was done to the fleet: a pure function for each promise.
+//! The promises that hold at the end, whatever the faults: a pure function for each.
 
 use super::{case::Case, verdict::Breach};
 

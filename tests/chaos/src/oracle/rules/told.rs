@@ -1,4 +1,4 @@
-//! What clients are told: the same for all of them, as the ledger has it, and in the promised words.
+//! The answers to clients: the same for all of them, as the ledger has it, and in the promised words.
 
 use std::collections::BTreeMap;
 

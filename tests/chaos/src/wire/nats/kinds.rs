@@ -1,4 +1,4 @@
-//! Which message is which.
+//! The kind of each message.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -4,8 +4,8 @@
 //! named that inbox. Greetings, subscriptions and pings are never struck; only silence takes them too.
 //!
 //! ```text
-//! words  what both ends say, cut into messages and the rest
-//! kinds  which message is which
+//! words  the bytes of both ends, cut into messages and the rest
+//! kinds  the kind of each message
 //! noise  faults that strike at random
 //! carry  one direction: messages are recognised, and spoilt on their way
 //! ```

@@ -1,4 +1,4 @@
-//! What both ends say, cut into messages and the rest: a line of words, and after some of them as many bytes as it says.
+//! The bytes of both ends, cut into messages and the rest: a line of words and, after some lines, as many bytes as they say.
 
 use std::ops::Range;
 

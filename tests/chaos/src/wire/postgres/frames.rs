@@ -1,4 +1,4 @@
-//! What both ends say, cut into messages: a byte that says its kind, four that say its length, and the rest.
+//! The bytes of both ends, cut into messages: one byte for the kind, four for the length, and the rest.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

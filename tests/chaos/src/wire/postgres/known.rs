@@ -1,4 +1,4 @@
-//! Which statement is which, and the changes made to their text.
+//! The name of each statement, and the changes to its text.
 
 use std::sync::{
     PoisonError, RwLock,

@@ -5,8 +5,8 @@
 //! belongs to it: there is one for every `Sync` and every `Query`, in their order, and one before all of them.
 //!
 //! ```text
-//! frames    what both ends say, cut into messages
-//! known     which statement is which, and the changes made to their text
+//! frames    the bytes of both ends, cut into messages
+//! known     the name of each statement, and the changes to its text
 //! asked     the client's side: statements are recognised, and spoilt on their way there
 //! answered  the server's side: answers are spoilt on their way back
 //! refusal   errors that the server did not make
