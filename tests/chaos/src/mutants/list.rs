@@ -194,8 +194,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "worker/src/executors/sql/mod.rs",
-                find: "    if attempt.effect == Effect::Transaction {\n        let (answer, ended) =",
-                replace: "    if attempt.effect == Effect::Transaction && !fleet::mutant::on(\"outcome_after_commit\") {\n        let (answer, ended) =",
+                find: "    if attempt.effect != Effect::Transaction {\n        let committed =",
+                replace: "    if attempt.effect != Effect::Transaction || fleet::mutant::on(\"outcome_after_commit\") {\n        let committed =",
             },
         ],
         ..NONE
