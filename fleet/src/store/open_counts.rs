@@ -4,7 +4,7 @@
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{StoreError, answer::listen};
 use crate::ids::{CallId, Label};
 
 /// The most rows that one statement folds.
@@ -28,12 +28,14 @@ pub struct Open {
 /// Postgres does not answer.
 pub async fn of_all(pool: &PgPool, tenants: &[Label]) -> Result<Vec<i64>, StoreError> {
     let names: Vec<&str> = tenants.iter().map(Label::as_str).collect();
-    sqlx::query_scalar(
-        "SELECT toolfleet.open_count(asked.tenant) \
+    listen(
+        sqlx::query_scalar(
+            "SELECT toolfleet.open_count(asked.tenant) \
          FROM unnest($1::text[]) WITH ORDINALITY asked (tenant, place) ORDER BY place",
+        )
+        .bind(names)
+        .fetch_all(pool),
     )
-    .bind(names)
-    .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("count the open calls of tenants", error))
 }
@@ -45,13 +47,15 @@ pub async fn of_all(pool: &PgPool, tenants: &[Label]) -> Result<Vec<i64>, StoreE
 /// Postgres does not answer.
 pub async fn of(pool: &PgPool, tenant: &Label, calls: &[CallId]) -> Result<Open, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|call| call.0).collect();
-    let row = sqlx::query(
-        "SELECT toolfleet.open_count($1), \
+    let row = listen(
+        sqlx::query(
+            "SELECT toolfleet.open_count($1), \
                 ARRAY(SELECT o.call_id FROM toolfleet.open_calls o WHERE o.call_id = ANY($2))",
+        )
+        .bind(tenant.as_str())
+        .bind(ids)
+        .fetch_one(pool),
     )
-    .bind(tenant.as_str())
-    .bind(ids)
-    .fetch_one(pool)
     .await;
     let read = |row: PgRow| -> Result<Open, sqlx::Error> {
         let there: Vec<Uuid> = row.try_get(1)?;

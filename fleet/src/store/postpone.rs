@@ -7,7 +7,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use sqlx::PgPool;
 
-use super::{StoreError, over::OVER_AT};
+use super::{StoreError, answer::listen, over::OVER_AT};
 use crate::{ids::CallId, obstacle::Obstacle};
 
 /// A call that is to wait.
@@ -58,7 +58,7 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
     } else {
         query.bind(postponed.actor)
     };
-    let done = query.fetch_optional(pool).await;
+    let done = listen(query.fetch_optional(pool)).await;
     done.map(|done| done.is_some())
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }
@@ -96,17 +96,19 @@ pub async fn put_back(
     let obstacle =
         serde_json::to_string(obstacle).map_err(|error| StoreError::unreadable(doing, error))?;
     let millis = |pause: Duration| i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-    sqlx::query(PUT_BACK.as_str())
-        .bind(calls.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
-        .bind(
-            calls
-                .iter()
-                .map(|(_, pause)| millis(*pause))
-                .collect::<Vec<_>>(),
-        )
-        .bind(obstacle)
-        .execute(pool)
-        .await
-        .map(drop)
-        .map_err(|error| StoreError::from_sqlx(doing, error))
+    listen(
+        sqlx::query(PUT_BACK.as_str())
+            .bind(calls.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
+            .bind(
+                calls
+                    .iter()
+                    .map(|(_, pause)| millis(*pause))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(obstacle)
+            .execute(pool),
+    )
+    .await
+    .map(drop)
+    .map_err(|error| StoreError::from_sqlx(doing, error))
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{
     StoreError, accept,
+    answer::listen,
     columns::{parsed, parsed_if_any},
     read_all,
     sweep::{DUE, Publishable},
@@ -89,11 +90,13 @@ pub async fn take(pool: &PgPool) -> Result<Vec<Doubted>, StoreError> {
                  AS fenced_since"
     );
     // Made of constants of this folder.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(STEP_CALLS)
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let rows = listen(
+        sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(STEP_CALLS)
+            .fetch_all(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_all(doing, &rows, |row| {
         Ok(Doubted {
             call_id: CallId(row.try_get("call_id")?),
@@ -152,7 +155,7 @@ pub async fn start(
     probe: NewProbe,
 ) -> Result<Option<Publishable>, StoreError> {
     let doing = "start a probe";
-    let row: Option<(String, String, Option<String>, Option<String>)> =
+    let row: Option<(String, String, Option<String>, Option<String>)> = listen(
         sqlx::query_as(include_str!("sql/probe_start.sql"))
             .bind(call.0)
             .bind(rev)
@@ -167,9 +170,10 @@ pub async fn start(
             .bind(&probe.kept_args)
             .bind(&probe.original_args)
             .bind(accept::changes(&probe.coercions))
-            .fetch_optional(pool)
-            .await
-            .map_err(|error| StoreError::from_sqlx(doing, error))?;
+            .fetch_optional(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let Some((tenant, language, traceparent, tracestate)) = row else {
         return Ok(None);
     };
@@ -229,15 +233,14 @@ pub enum ProbeAnswer {
 /// Postgres does not answer.
 pub async fn answer(pool: &PgPool, probe: CallId) -> Result<ProbeAnswer, StoreError> {
     let doing = "read a probe";
-    let row = sqlx::query(
+    let row = listen(sqlx::query(
         "SELECT state::text AS state, outcome::text AS outcome, result::text AS result, error::text AS error, attempt_started_at \
          FROM toolfleet.finished_calls WHERE call_id = $1 \
          UNION ALL \
          SELECT state::text, NULL, NULL, NULL, NULL FROM toolfleet.open_calls WHERE call_id = $1",
     )
     .bind(probe.0)
-    .fetch_optional(pool)
-    .await
+    .fetch_optional(pool)).await
     .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let Some(row) = row else {
         return Ok(ProbeAnswer::Lost);
@@ -282,7 +285,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
     let news = doubted.state != Some(ProbeState::Asking) && doubted.state != Some(remark.state)
         || doubted.probes <= 1
         || remark.again_after.is_none();
-    let done = sqlx::query(
+    let done = listen(sqlx::query(
         "WITH remarked AS ( \
              UPDATE toolfleet.open_calls \
              SET probe_id = NULL, probe_state = $3, probes = probes + ($8::uuid IS NULL)::integer, due_at = now() + make_interval(secs => $4), rev = rev + $5::boolean::integer \
@@ -303,8 +306,7 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
     .bind(&remark.actor)
     .bind(&remark.why)
     .bind(doubted.probe.map(|probe| probe.0))
-    .fetch_optional(pool)
-    .await
+    .fetch_optional(pool)).await
     .map_err(|error| StoreError::from_sqlx("remark on a probe", error))?;
     Ok(done.is_some())
 }
@@ -315,12 +317,11 @@ pub async fn remark(pool: &PgPool, doubted: &Doubted, remark: &Remark) -> Result
 ///
 /// Postgres does not answer.
 pub async fn leave(pool: &PgPool, call: CallId) -> Result<(), StoreError> {
-    sqlx::query(
+    listen(sqlx::query(
         "UPDATE toolfleet.open_calls SET due_at = NULL, probe_state = 'none' WHERE call_id = $1 AND state = 'in_doubt'",
     )
     .bind(call.0)
-    .execute(pool)
-    .await
+    .execute(pool)).await
     .map(drop)
     .map_err(|error| StoreError::from_sqlx("leave a call in doubt", error))
 }

@@ -9,6 +9,7 @@ use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::{
     StoreError,
+    answer::listen,
     over::OVER_AT,
     read_all,
     session::Postgres,
@@ -185,13 +186,12 @@ pub async fn release(
 /// Postgres does not answer.
 pub async fn slots(pool: &PgPool) -> Result<Vec<(QueueName, u64)>, StoreError> {
     let doing = "count the slots of live workers";
-    let rows: Result<Vec<(String, i64)>, _> = sqlx::query_as(
+    let rows: Result<Vec<(String, i64)>, _> = listen(sqlx::query_as(
         "SELECT queue, sum(ceil(w.concurrency::float8 / greatest(cardinality(w.queues), 1)))::bigint \
          FROM toolfleet.worker_processes w CROSS JOIN LATERAL unnest(w.queues) AS queue \
          WHERE w.state = 'live' GROUP BY queue",
     )
-    .fetch_all(pool)
-    .await;
+    .fetch_all(pool)).await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let read = |(queue, slots): (String, i64)| {
         let queue = queue.parse();

@@ -3,7 +3,9 @@
 use sqlx::PgPool;
 
 use super::{
-    StoreError, read_all,
+    StoreError,
+    answer::listen,
+    read_all,
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{ids::CallId, wire::pointer::Pointer};
@@ -35,12 +37,14 @@ pub async fn renumber(
          RETURNING {POINTER}"
     );
     // Made of constants of this folder.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(stranded.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
-        .bind(stranded.iter().map(|(_, n)| *n).collect::<Vec<_>>())
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let rows = listen(
+        sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+            .bind(stranded.iter().map(|(call, _)| call.0).collect::<Vec<_>>())
+            .bind(stranded.iter().map(|(_, n)| *n).collect::<Vec<_>>())
+            .fetch_all(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_all(doing, &rows, publishable)
 }

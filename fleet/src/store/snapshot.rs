@@ -9,7 +9,7 @@ use std::time::Duration;
 use sqlx::{PgPool, postgres::PgRow};
 use tokio::time::Instant;
 
-use super::{StoreError, columns::Columns};
+use super::{StoreError, answer::listen, columns::Columns};
 
 /// The kind of holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub async fn oldest(pool: &PgPool) -> Result<Option<SnapshotHolder>, StoreError>
     let doing = "look what keeps vacuum from its work";
     // A session may have a snapshot and a transaction id; the older one counts. A user without `pg_read_all_stats` sees both of
     // any session, but neither its type nor its start; a replica's process belongs to no database.
-    let row = sqlx::query(
+    let row = listen(sqlx::query(
         "SELECT kind, pid, name, (extract(epoch FROM now() - since) * 1000)::bigint, age(horizon), horizon::text::bigint \
          FROM ( \
              SELECT CASE WHEN datname IS NULL THEN 'replica' ELSE 'session' END AS kind, \
@@ -68,8 +68,7 @@ pub async fn oldest(pool: &PgPool) -> Result<Option<SnapshotHolder>, StoreError>
              SELECT 'slot', active_pid, slot_name::text, NULL, xmin FROM pg_replication_slots) held \
          WHERE horizon IS NOT NULL ORDER BY age(horizon) DESC, since LIMIT 1",
     )
-    .fetch_optional(pool)
-    .await;
+    .fetch_optional(pool)).await;
     row.and_then(|row| row.as_ref().map(read).transpose())
         .map_err(|error| StoreError::from_sqlx(doing, error))
 }

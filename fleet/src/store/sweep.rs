@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub use super::look::STEP_ROWS;
-use super::{StoreError, columns::parsed, look::CallsPart, read_all};
+use super::{StoreError, answer::listen, columns::parsed, look::CallsPart, read_all};
 use crate::{
     call::{Effect, Language, Priority, State},
     hold::Line,
@@ -80,13 +80,15 @@ pub async fn take_due(pool: &PgPool, room: &[(Line, usize)]) -> Result<Due, Stor
         .map(|(line, room)| (line.to_string(), i64::try_from(*room).unwrap_or(i64::MAX)))
         .unzip();
     // Made of constants of this file.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(lines)
-        .bind(places)
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let rows = listen(
+        sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+            .bind(lines)
+            .bind(places)
+            .fetch_all(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let read = || -> Result<Due, sqlx::Error> {
         let mut due = Due::default();
         for row in &rows {
@@ -149,7 +151,7 @@ pub async fn lost_in(
     );
     // Made of constants of this file.
     let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(overdue_too);
-    let rows = part.bind(query).fetch_all(pool).await;
+    let rows = listen(part.bind(query).fetch_all(pool)).await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     read_all(doing, &rows, |row| {
         Ok(Lost {
@@ -203,14 +205,14 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
 /// Postgres does not answer.
 pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     let doing = "count open calls";
-    let rows: Vec<(String, i64, i64, Option<f64>)> = sqlx::query_as(
+    let counting = sqlx::query_as(
         "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
                 (extract(epoch FROM now() - min(greatest(accepted_at, not_before)) FILTER (WHERE not_before <= now())))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
-    )
-    .fetch_all(pool)
-    .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    );
+    let rows: Vec<(String, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let mut figures = LedgerFigures::default();
     for (state, calls, held, oldest) in rows {
         figures.held += u64::try_from(held).unwrap_or(0);
@@ -225,10 +227,10 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
         figures.oldest_age.extend(age.map(|age| (state, age)));
     }
-    let quarantines: Option<i32> = sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet")
-        .fetch_optional(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let quarantines: Option<i32> =
+        listen(sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet").fetch_optional(pool))
+            .await
+            .map_err(|error| StoreError::from_sqlx(doing, error))?;
     figures.quarantines = quarantines
         .and_then(|times| u64::try_from(times).ok())
         .unwrap_or(0);
@@ -237,7 +239,7 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
 
 /// Whether Postgres answers at all.
 pub async fn answers(pool: &PgPool) -> bool {
-    sqlx::query("SELECT 1").execute(pool).await.is_ok()
+    listen(sqlx::query("SELECT 1").execute(pool)).await.is_ok()
 }
 
 /// The result of upkeep.
@@ -348,12 +350,14 @@ impl Dirty {
 ///
 /// Postgres does not answer.
 pub async fn dirty(pool: &PgPool) -> Result<Vec<Dirty>, StoreError> {
-    let dead: Vec<Option<i64>> = sqlx::query_scalar(
-        "SELECT s.n_dead_tup FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
+    let dead: Vec<Option<i64>> = listen(
+        sqlx::query_scalar(
+            "SELECT s.n_dead_tup FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
          LEFT JOIN pg_stat_user_tables s ON s.relid = hot.name::regclass ORDER BY hot.place",
+        )
+        .bind(HOT.map(|hot| hot.name))
+        .fetch_all(pool),
     )
-    .bind(HOT.map(|hot| hot.name))
-    .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("look for dead rows", error))?;
     let dirty = HOT.iter().zip(dead);

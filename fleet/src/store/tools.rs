@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 use sqlx::{PgConnection, PgPool};
 
-use super::StoreError;
+use super::{StoreError, answer::listen};
 use crate::{canonical, manifest::Manifest};
 
 /// The result of applying a manifest.
@@ -88,8 +88,7 @@ pub async fn apply(
 ///
 /// Postgres does not answer.
 pub async fn quarantines(pool: &PgPool) -> Result<i32, StoreError> {
-    sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet")
-        .fetch_one(pool)
+    listen(sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet").fetch_one(pool))
         .await
         .map_err(|error| StoreError::from_sqlx("read tools", error))
 }
@@ -112,14 +111,16 @@ pub async fn since(pool: &PgPool, rev: i64) -> Result<Vec<(i64, Change)>, StoreE
     type Row = (i64, Option<String>, String, i32);
 
     let doing = "read tools";
-    let rows: Result<Vec<Row>, _> = sqlx::query_as(
-        "SELECT rev, manifest::text, tool, version FROM toolfleet.tool_versions WHERE rev > $1 \
+    let rows: Result<Vec<Row>, _> = listen(
+        sqlx::query_as(
+            "SELECT rev, manifest::text, tool, version FROM toolfleet.tool_versions WHERE rev > $1 \
          UNION ALL \
          SELECT rev, NULL, tool, version FROM toolfleet.tool_retirements WHERE rev > $1 \
          ORDER BY rev LIMIT 500",
+        )
+        .bind(rev)
+        .fetch_all(pool),
     )
-    .bind(rev)
-    .fetch_all(pool)
     .await;
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let changes = rows.into_iter().map(|(rev, manifest, tool, version)| {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 pub use super::over::Expired;
 use super::{
     StoreError,
+    answer::listen,
     columns::parse,
     look::{CallsPart, STEP_ROWS},
     over::{LEFT_MS, WAITED_TOO_LONG, left},
@@ -137,27 +138,28 @@ pub async fn step_over(
     // Made of constants of this folder.
     let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX));
-    let rows = part
-        .bind(query)
-        .bind(
-            worth
-                .ages
-                .iter()
-                .map(|ages| millis(ages.start))
-                .collect::<Vec<_>>(),
-        )
-        .bind(
-            worth
-                .ages
-                .iter()
-                .map(|ages| millis(ages.end))
-                .collect::<Vec<_>>(),
-        )
-        .bind(queues)
-        .bind(since)
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let rows = listen(
+        part.bind(query)
+            .bind(
+                worth
+                    .ages
+                    .iter()
+                    .map(|ages| millis(ages.start))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(
+                worth
+                    .ages
+                    .iter()
+                    .map(|ages| millis(ages.end))
+                    .collect::<Vec<_>>(),
+            )
+            .bind(queues)
+            .bind(since)
+            .fetch_all(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let mut step = WalkStep::default();
     let read = |row: &PgRow, step: &mut WalkStep| -> Result<(), sqlx::Error> {
         let call = CallId(row.try_get("call_id")?);
@@ -207,12 +209,14 @@ pub async fn runnable(
          ORDER BY call_id"
     );
     // Made of constants of this folder.
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-        .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
-        .bind(cursor.map_or(Uuid::nil(), |id| id.0))
-        .fetch_all(pool)
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let rows = listen(
+        sqlx::query(sqlx::AssertSqlSafe(sql))
+            .bind(i32::try_from(Pointer::ARGS_INLINE_MAX).unwrap_or(i32::MAX))
+            .bind(cursor.map_or(Uuid::nil(), |id| id.0))
+            .fetch_all(pool),
+    )
+    .await
+    .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let whole = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= STEP_ROWS;
     let read = || -> Result<_, sqlx::Error> {
         let mut runnable = Vec::new();

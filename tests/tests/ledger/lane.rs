@@ -6,12 +6,14 @@ use fleet::{
     call::State,
     ids::CallId,
     store::{
+        StoreError,
         accept::NewCall,
         complete::EndingKind,
         lane::Reply,
         ledger::{Accepting, Completing},
         read::{find, find_key},
         session::Postgres,
+        tools,
     },
 };
 use fleet_tests::{
@@ -20,6 +22,7 @@ use fleet_tests::{
     wait,
 };
 use futures_util::future::join_all;
+use sqlx::Executor;
 use tokio::task::JoinSet;
 
 use crate::support::{
@@ -322,6 +325,29 @@ async fn a_wire_that_falls_silent_is_given_up() {
     assert!(claimed.is_err(), "and nothing runs: {claimed:?}");
     proxy.cut();
     assert!(matches!(accepting.accept(new_call()).await, Reply::Done(_)));
+}
+
+#[tokio::test]
+async fn a_read_whose_answer_never_comes_is_given_up() {
+    let (ledger, proxy) = with_proxy().await;
+    let postgres = ledger.database.through(proxy.port());
+    let pool = postgres.pool_for_reading(1);
+    tools::since(&pool, 0).await.unwrap();
+    let mut holder = ledger.database.connect().await;
+    let lock = "BEGIN; LOCK TABLE toolfleet.tool_versions IN ACCESS EXCLUSIVE MODE";
+    holder.execute(lock).await.unwrap();
+    let silenced = async {
+        until_blocked(&ledger.database, 1).await;
+        proxy.swallow(From::Server);
+    };
+    let patience = Postgres::STATEMENT_TIMEOUT * 5;
+    let reading = tokio::time::timeout(patience, tools::since(&pool, 0));
+    let (read, ()) = tokio::join!(reading, silenced);
+    let read = read.expect("the read gives up");
+    assert!(
+        matches!(read, Err(StoreError::Unavailable { .. })),
+        "{read:?}"
+    );
 }
 
 #[tokio::test]
