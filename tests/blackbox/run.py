@@ -38,6 +38,8 @@ PROOFS = [
     "many_programs",
     "workers_killed",
 ]
+# Needs a program of the release before.
+UPGRADE = "rolling_upgrade"
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
@@ -45,8 +47,8 @@ TAIL_LINES = 30
 class Proof:
     """What a proof is given: its size, its folder, and a way to say what it saw."""
 
-    def __init__(self, name, program, short):
-        self.name, self.program, self.short = name, program, short
+    def __init__(self, name, program, before, short):
+        self.name, self.program, self.before, self.short = name, program, before, short
         self.folder = Path(tempfile.mkdtemp(prefix=f"toolfleet-{name}-"))
         # As root, Postgres runs as another user, who must be able to pass through.
         self.folder.chmod(0o755)
@@ -99,8 +101,9 @@ def built_program():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--short", action="store_true", help="smaller numbers, for everyday use")
-    parser.add_argument("--only", metavar="NAME", choices=PROOFS, action="append", help=", ".join(PROOFS))
+    parser.add_argument("--only", metavar="NAME", choices=[*PROOFS, UPGRADE], action="append", help=", ".join(PROOFS))
     parser.add_argument("--toolfleet", metavar="PATH", help="the program (default: the one built last)")
+    parser.add_argument("--before", metavar="PATH", help=f"a program of the release before; runs {UPGRADE} alone")
     options = parser.parse_args()
     program = shutil.which(options.toolfleet or built_program())
     if program is None:
@@ -109,9 +112,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     results = []
-    for name in options.only or PROOFS:
+    for name in options.only or ([UPGRADE] if options.before else PROOFS):
         began = time.monotonic()
-        held = Proof(name, os.path.abspath(program), options.short).run()
+        held = Proof(name, os.path.abspath(program), options.before, options.short).run()
         results.append((name, held, time.monotonic() - began))
 
     print(f"\n{'proof':<16}{'result':<9}{'seconds':>8}")
