@@ -69,7 +69,8 @@ use std::{sync::Arc, time::Duration};
 pub use config::Config;
 use fleet::{
     bus::{
-        BusError, connect::Bus, events::Events, prefix::PrefixClaim, publish::Publisher, topology,
+        BusError, connect::Bus, events::Events, excess, prefix::PrefixClaim, publish::Publisher,
+        rights::NatsRole, topology,
     },
     config::ConfigError,
     http::{self, HttpState, Readiness},
@@ -152,6 +153,7 @@ pub async fn run(
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
     let bus = Bus::connect(&config.bus, &config.name).await?;
+    excess::tell(&bus, &config.bus, NatsRole::Dispatcher { tenants: None }).await;
     readiness.set("nats", true);
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
     postgres.recalled(prefix.recall().await?);

@@ -1,6 +1,6 @@
 //! Settings that several processes share: flags with their environment variables, checked together at start.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use secrecy::SecretString;
@@ -34,6 +34,51 @@ pub struct BusArgs {
     /// and for a caller one that the dispatchers answer on (`DISPATCHER_REPLIES`).
     #[arg(long, env = "NATS_INBOX", default_value = "_INBOX")]
     pub nats_inbox: InboxPrefix,
+    /// How it proves to NATS who it is, where the URL does not say so.
+    #[command(flatten)]
+    pub login: LoginArgs,
+}
+
+/// Files with which this program and NATS prove to each other who they are. They are read at the start; a new certificate or
+/// key counts from the next start on.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LoginArgs {
+    /// The authorities (PEM) that may have signed the certificate of NATS, instead of those of the system. The connection is
+    /// then encrypted or not made, whatever the URL says.
+    #[arg(id = "nats_ca", long = "nats-ca", env = "NATS_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// The certificate (PEM) that this program shows to NATS; with --nats-key. The connection is then encrypted or not made.
+    #[arg(
+        id = "nats_cert",
+        long = "nats-cert",
+        env = "NATS_CERT",
+        value_name = "FILE"
+    )]
+    pub cert: Option<PathBuf>,
+    /// The private key (PEM) of --nats-cert.
+    #[arg(
+        id = "nats_key",
+        long = "nats-key",
+        env = "NATS_KEY",
+        value_name = "FILE"
+    )]
+    pub key: Option<PathBuf>,
+    /// The credentials of a NATS user, as `nsc` writes them. Not with --nats-nkey, nor with a user in the URL.
+    #[arg(
+        id = "nats_creds",
+        long = "nats-creds",
+        env = "NATS_CREDS",
+        value_name = "FILE"
+    )]
+    pub creds: Option<PathBuf>,
+    /// A file with the seed (`SU…`) of the NATS user's nkey. Not with --nats-creds, nor with a user in the URL.
+    #[arg(
+        id = "nats_nkey",
+        long = "nats-nkey",
+        env = "NATS_NKEY",
+        value_name = "FILE"
+    )]
+    pub nkey: Option<PathBuf>,
 }
 
 impl BusArgs {
@@ -43,6 +88,7 @@ impl BusArgs {
             nats_url,
             prefix: "toolfleet".parse().expect("a prefix"),
             nats_inbox: InboxPrefix::default(),
+            login: LoginArgs::default(),
         }
     }
 }

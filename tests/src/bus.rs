@@ -2,22 +2,51 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use fleet_client::FleetClient;
 use toolfleet::servers::{Nats, NatsOptions};
 
 use crate::{fleet::Fleet, run_folder::RunFolder, shipped::User, wait::until_so};
 
 impl Fleet {
-    /// Where the processes of the fleet find nats-server.
+    /// Where programs find nats-server; a dispatcher, where it has users.
     pub fn nats_url(&self) -> String {
         self.nats_url_at(self.nats_port)
     }
 
-    /// The same through a wire that listens on this port.
+    /// Where a dispatcher finds it through a wire that listens on this port.
     pub fn nats_url_at(&self, port: u16) -> String {
-        match &self.shipped {
-            Some(_) => User::Fleet.url(port),
-            None => format!("nats://127.0.0.1:{port}"),
-        }
+        self.login(User::Dispatcher, port)[1].clone()
+    }
+
+    /// What a program that connects as this user is told, as flags; without users only the address.
+    pub(crate) fn login(&self, user: User, port: u16) -> [String; 4] {
+        let (url, inbox) = match &self.shipped {
+            Some(_) => (user.url(port), user.inbox()),
+            None => (format!("nats://127.0.0.1:{port}"), "_INBOX"),
+        };
+        ["--nats-url", &url, "--nats-inbox", inbox].map(str::to_owned)
+    }
+
+    /// A caller that connects as this user of the configuration that is shipped.
+    ///
+    /// # Panics
+    ///
+    /// It cannot.
+    pub async fn client_of(&self, user: User) -> FleetClient {
+        let client = connect(self.nats_port, Some(user)).await;
+        let subjects = self.caller.subjects().clone();
+        let caller = FleetClient::over(&client, subjects).await;
+        caller.expect("open an inbox")
+    }
+
+    /// What the nats-server that is shipped has said so far.
+    ///
+    /// # Panics
+    ///
+    /// The fleet is on another one.
+    pub fn shipped_log(&self) -> String {
+        let log = self.nats_folder.path().join("shipped.log");
+        std::fs::read_to_string(log).expect("the fleet is on a shipped one")
     }
 
     /// The port of nats-server on 127.0.0.1.

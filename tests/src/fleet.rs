@@ -218,10 +218,12 @@ impl Fleet {
     /// Starts a dispatcher of this database with these flags on the fleet's nats-server, and waits for nothing.
     pub async fn dispatcher_of(&self, database: &Database, flags: &[&str]) -> Process {
         let name = format!("dispatcher-{}", self.dispatchers.len() + 1);
-        let mut config: dispatcher::Config = self.settings(&name, database, flags);
+        let user = User::Dispatcher;
+        let mut config: dispatcher::Config = self.settings(user, &name, database, flags);
         if self.shipped.is_some() {
-            let replies = Shipped::setting("DISPATCHER_REPLIES").parse();
-            config.replies = replies.expect("the shipped setting is one");
+            config.replies = Shipped::REPLIES
+                .parse()
+                .expect("the shipped setting is one");
         }
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
@@ -260,7 +262,7 @@ impl Fleet {
         flags: &[&str],
     ) -> Process {
         let name = format!("worker-{}", self.workers.len() + 1);
-        let mut config: worker::Config = self.settings(&name, database, flags);
+        let mut config: worker::Config = self.settings(User::Worker, &name, database, flags);
         config.guard_program = Some(built("fleet_tests_guard"));
         let alone = || self.nats_folder.path().join(format!("state of {name}"));
         config.state_dir.get_or_insert_with(alone);
@@ -378,10 +380,16 @@ impl Fleet {
         self.nats_folder.path()
     }
 
-    fn settings<C: Args>(&self, name: &str, database: &Database, flags: &[&str]) -> C {
-        let nats_url = self.nats_url();
-        let own = ["fleet-tests", "--name", name, "--nats-url", &nats_url];
-        let own = own.into_iter().chain(["--database-url", &database.url]);
+    fn settings<C: Args>(&self, user: User, name: &str, database: &Database, flags: &[&str]) -> C {
+        let login = self.login(user, self.nats_port);
+        let own = [
+            "fleet-tests",
+            "--name",
+            name,
+            "--database-url",
+            &database.url,
+        ];
+        let own = own.into_iter().chain(login.iter().map(String::as_str));
         let flags = Flags::<C>::try_parse_from(own.chain(flags.iter().copied()));
         flags.expect("the flags of a test are good").config
     }

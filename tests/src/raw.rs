@@ -55,7 +55,10 @@ impl RawClient {
     /// The server does not take the connection.
     pub async fn connect(port: u16, login: &str) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).await;
-        let stream = BufReader::new(stream.expect("connect to nats-server"));
+        let stream = stream.expect("connect to nats-server");
+        // A small message does not wait until the one before is acknowledged.
+        stream.set_nodelay(true).expect("it is a TCP connection");
+        let stream = BufReader::new(stream);
         let mut client = Self { stream };
         let greeting = client.line().await;
         assert!(greeting.starts_with("INFO "), "{greeting}");
@@ -86,6 +89,53 @@ impl RawClient {
     pub async fn subscribe(&mut self, subject: &str) {
         self.send(format!("SUB {subject} 1\r\n").as_bytes()).await;
         self.round_trip().await;
+    }
+
+    /// Sends these bytes; whether the server refused them for lack of a permission, and the connection goes on.
+    ///
+    /// # Panics
+    ///
+    /// The server says something else, or closes the connection.
+    pub async fn is_denied(&mut self, bytes: &[u8]) -> bool {
+        self.send(&[bytes, b"PING\r\n"].concat()).await;
+        let mut denied = false;
+        loop {
+            let line = self.line().await;
+            match line.split(' ').next().unwrap_or_default() {
+                "PONG" => return denied,
+                "PING" => self.send(b"PONG\r\n").await,
+                "INFO" | "+OK" => {}
+                // What is delivered here is its own, and empty.
+                "" | "MSG" => {}
+                "-ERR" if line.contains("Permissions Violation") => denied = true,
+                // A pattern; the permission is asked for all the same.
+                "-ERR" if line.contains("Invalid Publish Subject") => {}
+                _ => panic!("nats-server says {line:?}"),
+            }
+        }
+    }
+
+    /// Whether the server took what was sent, and did not end the connection for its size.
+    ///
+    /// # Panics
+    ///
+    /// It says something else.
+    pub async fn is_kept(&mut self) -> bool {
+        // It may have closed the connection by now.
+        let asked = self.stream.get_mut().write_all(b"PING\r\n").await;
+        if asked.is_err() {
+            return false;
+        }
+        loop {
+            let line = self.line().await;
+            match line.as_str() {
+                "PONG" => return true,
+                "" => return false,
+                _ if line.contains("Maximum Payload Violation") => return false,
+                _ if line.starts_with("INFO ") || line == "PING" => {}
+                _ => panic!("nats-server says {line:?}"),
+            }
+        }
     }
 
     /// Whether the server has delivered nothing here of what it was told until now.

@@ -27,6 +27,7 @@ use toolfleet::servers::process::{self, Ending, Launch};
 use crate::{
     fleet::{Fleet, built},
     process::get,
+    shipped::User,
     wait::until_so,
 };
 
@@ -119,12 +120,19 @@ impl Fleet {
         flags: &[&str],
         armed: Option<Armed>,
     ) -> Real {
+        let user = if role == "worker" {
+            User::Worker
+        } else {
+            User::Dispatcher
+        };
+        let login = self.login(user, self.nats_port());
         command
             .args(["--parent-pipe", "--name", name])
             .args(["--http", "127.0.0.1:0", "--log", "info"])
             .args(flags)
             .env("DATABASE_URL", &self.database.url)
-            .env("NATS_URL", self.nats_url());
+            .env("NATS_URL", &login[1])
+            .env("NATS_INBOX", &login[3]);
         if role == "worker" {
             command.env("WORKER_TOOL_DATABASE_URL", self.database.tool_url());
             // A folder of its own: a neighbour would fence it before the test says that it died.

@@ -1,4 +1,4 @@
-//! A nats-server with `deploy/nats-server.conf`, its users, and what dispatchers are told in `deploy/toolfleet.env.example`.
+//! A nats-server with the files of `deploy/nats`, as they are shipped, and its users.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -11,38 +11,82 @@ use crate::wait::until_so;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
-/// Who connects, and the inbox prefix that the configuration gives it.
+/// Who connects: the users of `deploy/nats/users.conf`, which `toolfleet nats-config` writes for [`EXAMPLE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum User {
-    /// Dispatchers and workers.
-    Fleet,
-    /// A caller of the tenant `default`.
-    Agent,
-    /// A tool that is a NATS service.
-    Service,
+    /// Dispatchers.
+    Dispatcher,
+    /// Workers of the queue `default`.
+    Worker,
+    /// Workers of the queue `programs`.
+    Programs,
     /// A person.
     Operator,
+    /// The example that is a NATS service.
+    Service,
+    /// Another service.
+    Charge,
+    /// A caller of the tenant `default`, in the fleet's account.
+    Agent,
+    /// A caller of the tenant `acme`, in the fleet's account.
+    Acme,
+    /// A caller of the tenant `beta`, in an account of its own.
+    Beta,
 }
 
-impl User {
-    const ALL: [Self; 4] = [Self::Fleet, Self::Agent, Self::Service, Self::Operator];
+/// How `deploy/nats` was written.
+pub const EXAMPLE: [&str; 9] = [
+    "nats-config",
+    "--tenant",
+    "default,acme,beta",
+    "--own-account",
+    "beta",
+    "--queue",
+    "default,programs",
+    "--service",
+    "translate+add_term,charge",
+];
 
-    /// As `nats.env` and the configuration name it.
+impl User {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Dispatcher,
+        Self::Worker,
+        Self::Programs,
+        Self::Operator,
+        Self::Service,
+        Self::Charge,
+        Self::Agent,
+        Self::Acme,
+        Self::Beta,
+    ];
+
+    /// As the configuration names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Fleet => "fleet",
-            Self::Agent => "agent",
-            Self::Service => "service",
+            Self::Dispatcher => "dispatcher",
+            Self::Worker => "worker-default",
+            Self::Programs => "worker-programs",
             Self::Operator => "operator",
+            Self::Service => "service-translate+add_term",
+            Self::Charge => "service-charge",
+            Self::Agent => "agent-default",
+            Self::Acme => "agent-acme",
+            Self::Beta => "agent-beta",
         }
     }
 
     /// What its client is told that its inboxes begin with.
     pub const fn inbox(self) -> &'static str {
         match self {
-            Self::Fleet | Self::Service => "_INBOX",
-            Self::Agent => "_INBOX.default",
+            Self::Dispatcher => "_INBOX_dispatcher",
+            Self::Worker => "_INBOX_worker.default",
+            Self::Programs => "_INBOX_worker.programs",
             Self::Operator => "_INBOX_operator",
+            Self::Service | Self::Charge => "_INBOX",
+            Self::Agent => "_INBOX.default",
+            Self::Acme => "_INBOX.acme",
+            Self::Beta => "_INBOX.beta",
         }
     }
 
@@ -86,6 +130,9 @@ pub struct Shipped {
 }
 
 impl Shipped {
+    /// Where dispatchers answer, as `nats-config` tells them.
+    pub const REPLIES: &str = "_INBOX.{tenant}.,_INBOX_operator.,_INBOX_gateway.,_R_.";
+
     /// Starts it in this folder and waits until it listens. Of the configuration only what is the machine's is replaced:
     /// where it listens, and where it keeps its streams.
     ///
@@ -93,10 +140,9 @@ impl Shipped {
     ///
     /// It does not start.
     pub async fn start(folder: &Path) -> Self {
-        let shipped = read("nats-server.conf");
         let ports = folder.join("ports");
         fs::create_dir_all(&ports).expect("a folder for the ports");
-        let mut text = shipped;
+        let mut text = read("nats/nats-server.conf");
         for (theirs, ours) in [
             ("listen: 127.0.0.1:4222", "listen: 127.0.0.1:-1".to_owned()),
             ("http: 127.0.0.1:8222", "http: 127.0.0.1:-1".to_owned()),
@@ -109,16 +155,22 @@ impl Shipped {
             text = text.replace(theirs, &ours);
         }
         text.push_str(&format!("\nports_file_dir: {ports:?}\n"));
-        let configuration = folder.join("shipped.conf");
-        fs::write(&configuration, text).expect("write the configuration");
+        let configuration = folder.join("nats-server.conf");
+        let secrets = User::ALL.map(|user| {
+            let (name, password) = (user.name(), user.password());
+            format!("\"password-{name}\": \"{password}\"\n")
+        });
+        for (file, text) in [
+            ("nats-server.conf", &text),
+            ("users.conf", &read("nats/users.conf")),
+            ("secrets.conf", &secrets.concat()),
+        ] {
+            fs::write(folder.join(file), text).expect("write the configuration");
+        }
         let program = find::nats_server(&SearchPaths::of_this_process()).await;
         let log = fs::File::create(folder.join("shipped.log")).expect("a log");
         let mut command = Command::new(program.expect("nats-server is installed"));
         command.arg("-c").arg(&configuration).env_clear();
-        for user in User::ALL {
-            let variable = format!("NATS_{}_PASSWORD", user.name().to_uppercase());
-            command.env(variable, user.password());
-        }
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let command = command.stderr(log).kill_on_drop(true);
         let server = command.spawn().expect("start nats-server");
@@ -137,20 +189,6 @@ impl Shipped {
     /// Where it listens on 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
-    }
-
-    /// What the shipped settings say for this variable.
-    ///
-    /// # Panics
-    ///
-    /// They say nothing of it.
-    pub fn setting(variable: &str) -> String {
-        let text = read("toolfleet.env.example");
-        let line = text.lines().find_map(|line| {
-            let (name, value) = line.split_once('=')?;
-            (name == variable).then(|| value.to_owned())
-        });
-        line.unwrap_or_else(|| panic!("toolfleet.env.example has no {variable}"))
     }
 }
 

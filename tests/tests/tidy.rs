@@ -175,17 +175,6 @@ fn no_source_file_is_too_long_to_be_read_at_once() {
     }
 }
 
-/// The server sends what the API of JetStream answers to whatever subject the question names, and asks for no permission there:
-/// an agent that may ask for one message may delete a stream.
-#[test]
-fn an_agent_may_ask_nothing_of_jetstream() {
-    let shipped = read("deploy/nats-server.conf");
-    let (_, agent) = shipped.split_once("AGENT = {").expect("the agent's rights");
-    let (agent, _) = agent.split_once("subscribe:").expect("what it may hear");
-    assert!(agent.contains("toolfleet.v1.default.call.>"), "{agent}");
-    assert!(!agent.contains("$JS"), "{agent}");
-}
-
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut broken = Vec::new();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fleet::{
-    bus::{connect::Bus, events::Events, prefix::PrefixClaim},
+    bus::{connect::Bus, events::Events, excess, prefix::PrefixClaim, rights::NatsRole},
     config::ConfigError,
     explain::{Destination, Located},
     fencing::WorkerLock,
@@ -109,6 +109,11 @@ pub(crate) async fn run_with(
         check_tools(&postgres, url).await?;
     }
     let bus = Bus::connect(&config.bus, &config.name).await?;
+    let role = NatsRole::Worker {
+        queues: &config.queues,
+        services: &[],
+    };
+    excess::tell(&bus, &config.bus, role).await;
     // What services answer, however much it is, and the fleet's own messages do not wait for each other.
     let tools_bus = Bus::connect(&config.bus, &format!("{} tools", config.name)).await?;
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);

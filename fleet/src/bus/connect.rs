@@ -5,15 +5,13 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, Event};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use percent_encoding::percent_decode_str;
-use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{BusError, malformed};
+use super::{BusError, login, malformed, rights::USER_INFO};
 use crate::{config::BusArgs, delay, wire::subjects::Subjects};
 
 /// How JetStream's answer begins where the account may not use it (10039). The client has a different error type for each
@@ -50,14 +48,7 @@ impl Bus {
         let (sender, mut epoch) = watch::channel(0);
         let denied = Arc::<Mutex<Option<String>>>::default();
         let heard = Arc::clone(&denied);
-        // Its message may quote the URL.
-        let address: Result<ServerAddr, _> = args.nats_url.expose_secret().parse();
-        let address = address.map_err(|_has_the_url| BusError::BadUrl)?;
-        let options = match credentials(&address) {
-            Some((user, Some(password))) => ConnectOptions::with_user_and_password(user, password),
-            Some((token, None)) => ConnectOptions::with_token(token),
-            None => ConnectOptions::new(),
-        };
+        let (address, options) = login::read(args).await?;
         let options = options
             .name(name)
             .custom_inbox_prefix(args.nats_inbox.as_str())
@@ -65,11 +56,13 @@ impl Bus {
             .client_capacity(8192)
             .reconnect_delay_callback(delay::reconnect)
             .event_callback(move |event| {
-                notice(&event, &sender);
-                if let Event::ServerError(error) = &event
-                    && let Some(what) = permission(&error.to_string())
-                {
-                    *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+                if !is_about_user_info(&event) {
+                    notice(&event, &sender);
+                    if let Event::ServerError(error) = &event
+                        && let Some(what) = permission(&error.to_string())
+                    {
+                        *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
+                    }
                 }
                 std::future::ready(())
             });
@@ -118,6 +111,11 @@ impl Bus {
     pub fn denied(&self) -> Option<String> {
         let denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
         denied.clone()
+    }
+
+    /// Forgets that refusal: this program goes on without what was refused.
+    pub(super) fn forget_denied(&self) {
+        *self.denied.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The error of a failed request: `Denied` if the server said so, else `Unavailable`.
@@ -215,19 +213,17 @@ impl Bus {
     }
 }
 
-/// User and password of a URL, or a token alone. The client itself does not read them from there.
-fn credentials(address: &ServerAddr) -> Option<(String, Option<String>)> {
-    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let user = address.username().map(plain)?;
-    Some((user, address.password().map(plain)))
-}
-
 /// The permission in a server's error: `publish to "a.b"`.
 fn permission(error: &str) -> Option<String> {
     let (_, what) = error.split_once("Permissions Violation for ")?;
     let what = what.trim_end_matches('\'');
     let (verb, rest) = what.split_once(' ')?;
     Some(format!("{} {rest}", verb.to_lowercase()))
+}
+
+/// Whether the server only does not tell what this user may do. Nothing depends on it.
+fn is_about_user_info(event: &Event) -> bool {
+    matches!(event, Event::ServerError(error) if error.to_string().contains(USER_INFO))
 }
 
 fn notice(event: &Event, epoch: &watch::Sender<u64>) {
@@ -257,10 +253,6 @@ fn notice(event: &Event, epoch: &watch::Sender<u64>) {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Option<(String, Option<String>)> {
-        credentials(&url.parse().unwrap())
-    }
-
     #[test]
     fn a_missing_permission_is_read_from_what_the_server_says() {
         let said = "nats: Permissions Violation for Publish to \"$JS.API.STREAM.INFO.X\"";
@@ -270,19 +262,5 @@ mod tests {
             Some("publish to \"$JS.API.STREAM.INFO.X\"")
         );
         assert_eq!(permission("nats: maximum connections exceeded"), None);
-    }
-
-    #[test]
-    fn the_url_says_who_connects() {
-        let (user, password) = read("nats://fleet:a%40b%3Ac@127.0.0.1:4222").unwrap();
-        assert_eq!(
-            (user.as_str(), password.as_deref()),
-            ("fleet", Some("a@b:c"))
-        );
-        assert_eq!(
-            read("tls://t0ken@nats.example"),
-            Some(("t0ken".to_owned(), None))
-        );
-        assert_eq!(read("nats://127.0.0.1:4222"), None);
     }
 }

@@ -4,12 +4,15 @@ pub mod backlog;
 pub mod connect;
 pub mod drift;
 pub mod events;
+pub mod excess;
+pub mod login;
 pub mod malformed;
 pub mod orphans;
 pub mod prefix;
 pub mod publish;
 pub mod pull;
 mod refusal;
+pub mod rights;
 pub mod stranded;
 pub mod topology;
 pub mod watermark;
@@ -42,6 +45,9 @@ pub enum BusError {
     /// The URL cannot be read.
     #[error("NATS_URL is not a nats:// URL")]
     BadUrl,
+    /// Files with which it should log in cannot be used, or not together.
+    #[error("{}", .0.join("; "))]
+    BadLogin(Vec<String>),
     /// Another ledger's watermark is stored for the prefix.
     #[error(transparent)]
     ForeignLedger(Box<ForeignLedger>),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::{
     BusError,
@@ -17,6 +17,8 @@ use crate::{
 
 /// How often a running process checks which ledger its prefix belongs to.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a worker waits for a dispatcher that makes the streams, before its supervisor starts it again.
+const MADE_MAX: Duration = Duration::from_secs(30);
 /// How often publishing a watermark is tried again because another dispatcher of this ledger came first. Its watermark serves
 /// as well.
 const TRIES_MAX: usize = 16;
@@ -62,7 +64,7 @@ impl PrefixClaim {
                 PrefixOwner::Foreign(theirs) => return Err(self.foreign(theirs)),
                 PrefixOwner::Ours(left) if !watermark.is_after(&left) => return Ok(()),
                 PrefixOwner::Ours(_) | PrefixOwner::Unnamed(_) => {}
-                PrefixOwner::Free => watermark::ensure(&self.bus).await?,
+                PrefixOwner::Free => self.make_stream().await?,
             }
             if watermark::replace(&self.bus, &self.left(watermark), sequence).await? {
                 return Ok(());
@@ -70,6 +72,30 @@ impl PrefixClaim {
         }
         let busy = "others leave theirs all the time";
         Err(BusError::unavailable("leave the ledger's watermark", busy))
+    }
+
+    /// Makes the stream of watermarks; a user who may not, as a worker, waits until a dispatcher has made it.
+    async fn make_stream(&self) -> Result<(), BusError> {
+        let denied = match watermark::ensure(&self.bus).await {
+            Err(denied @ BusError::Denied { .. }) => denied,
+            made => return made,
+        };
+        // What is refused later has another reason.
+        self.bus.forget_denied();
+        tracing::info!("waiting for a dispatcher to make the streams of this prefix");
+        let until_made = async {
+            while !watermark::is_kept(&self.bus).await? {
+                sleep(LOOK).await;
+            }
+            Ok(())
+        };
+        match timeout(MADE_MAX, until_made).await {
+            Ok(made) => made,
+            Err(_elapsed) => Err(BusError::unavailable(
+                "wait for a dispatcher to make the streams of this prefix",
+                denied,
+            )),
+        }
     }
 
     /// Takes the prefix from the ledger whose watermark was recalled, for this one.

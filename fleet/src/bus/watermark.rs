@@ -98,15 +98,23 @@ pub(super) async fn replace(
     }
 }
 
+/// Whether there is a stream that keeps it.
+pub(super) async fn is_kept(bus: &Bus) -> Result<bool, BusError> {
+    let jetstream = jetstream::new(bus.client.clone());
+    match jetstream.get_stream(bus.subjects.watermark_stream()).await {
+        Ok(_there) => Ok(true),
+        Err(error) if is_missing(&error) => Ok(false),
+        Err(error) => Err(bus.failed("look for the stream of watermarks", error)),
+    }
+}
+
 /// Makes the stream that keeps it where it is missing.
 pub(super) async fn ensure(bus: &Bus) -> Result<(), BusError> {
     let doing = "make the stream that keeps the ledger's watermark";
-    let jetstream = jetstream::new(bus.client.clone());
-    match jetstream.get_stream(bus.subjects.watermark_stream()).await {
-        Ok(_there) => return Ok(()),
-        Err(error) if is_missing(&error) => {}
-        Err(error) => return Err(bus.failed(doing, error)),
+    if is_kept(bus).await? {
+        return Ok(());
     }
+    let jetstream = jetstream::new(bus.client.clone());
     match jetstream.create_stream(stream_config(&bus.subjects)).await {
         Ok(_made) => Ok(()),
         // Another dispatcher made it at the same moment.

@@ -28,9 +28,9 @@ pub(super) fn explain(problem: &BusError, at: Option<&Destination>) -> Finding {
             format!("permit it (deploy/README.md), or name another user in {setting}"),
         ),
         // They contain their own advice.
-        BusError::ForeignLedger(_) | BusError::UnreadableWatermark { .. } => {
-            (problem.to_string(), String::new())
-        }
+        BusError::BadLogin(_)
+        | BusError::ForeignLedger(_)
+        | BusError::UnreadableWatermark { .. } => (problem.to_string(), String::new()),
         BusError::Unavailable { doing, source } => {
             let source = source
                 .as_deref()

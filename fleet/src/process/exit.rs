@@ -58,6 +58,7 @@ pub fn is_configuration(cause: &(dyn Error + 'static)) -> bool {
         return match problem {
             BusError::UnfitServer(_)
             | BusError::BadUrl
+            | BusError::BadLogin(_)
             | BusError::Denied { .. }
             | BusError::ForeignLedger(_)
             | BusError::UnreadableWatermark { .. } => true,

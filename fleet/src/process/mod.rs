@@ -16,7 +16,7 @@ pub use self::{
     start_error::StartError,
 };
 use crate::{
-    bus::BusError,
+    bus::{BusError, login},
     config::{BusArgs, ConfigError, HttpArgs, ParentArgs, StoreArgs},
     explain::{Servers, explain},
     store::session::Postgres,
@@ -153,7 +153,8 @@ pub fn check_urls(store: &StoreArgs, bus: &BusArgs) -> Vec<String> {
     let store = store
         .map(|ConfigError(sentences)| sentences)
         .unwrap_or_default();
-    let bus = check_bus_url(bus).err();
-    let bus = bus.map(|problem| explain(&problem, &Servers::default()).to_string());
-    store.into_iter().chain(bus).collect()
+    let url = check_bus_url(bus).err();
+    let url = url.map(|problem| explain(&problem, &Servers::default()).to_string());
+    let login = login::check(bus);
+    store.into_iter().chain(url).chain(login).collect()
 }

@@ -82,6 +82,11 @@ impl Subjects {
         format!("{}.v1.{tenant}.call.{tool}", self.prefix)
     }
 
+    /// Where one tenant submits, whatever the tool.
+    pub fn calls(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.call.>", self.prefix)
+    }
+
     /// The tenant that a request's subject names, and the object of its verb: the tool of a submission, empty for others.
     ///
     /// Both as the subject has them. `None`: no request comes on such a subject.
@@ -103,6 +108,11 @@ impl Subjects {
         format!("{}.jobs.{queue}.>", self.prefix)
     }
 
+    /// The pointers of any one queue, as its consumer filters them.
+    pub fn jobs_of_every_queue(&self) -> String {
+        format!("{}.jobs.*.>", self.prefix)
+    }
+
     /// Every pointer.
     pub fn jobs(&self) -> String {
         format!("{}.jobs.>", self.prefix)
@@ -121,6 +131,11 @@ impl Subjects {
     /// Where the events of every call of a session are published.
     pub fn events_of_session(&self, tenant: &Label, session: &Label) -> String {
         format!("{}.v1.{tenant}.event.{session}.*", self.prefix)
+    }
+
+    /// The events of every session of one tenant.
+    pub fn events_of_tenant(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.event.>", self.prefix)
     }
 
     /// Every event of every call.
@@ -183,6 +198,11 @@ impl Subjects {
         format!("{}.done.*.{call}", self.prefix)
     }
 
+    /// Every message about every call, to any dispatcher.
+    pub fn every_done(&self) -> String {
+        format!("{}.done.*.*", self.prefix)
+    }
+
     /// The call that a done subject is about.
     pub fn call_of_done(subject: &str) -> Option<CallId> {
         subject.rsplit('.').next()?.parse().ok()
@@ -196,6 +216,16 @@ impl Subjects {
     /// The bell of one worker: a call that it runs was cancelled. The message is the call's id.
     pub fn cancel_of_worker(&self, worker: WorkerId) -> String {
         format!("{}.cancel.{worker}", self.prefix)
+    }
+
+    /// The bells of all workers.
+    pub fn every_cancel(&self) -> String {
+        format!("{}.cancel.*", self.prefix)
+    }
+
+    /// Where the services of tools hear that answers are no longer needed.
+    pub fn every_tool_cancel(&self) -> String {
+        format!("{}.tool.cancel.*", self.prefix)
     }
 
     /// Where a worker tells a tool's service that the answer for this call is no longer needed.
@@ -223,6 +253,14 @@ impl Subjects {
         subject
             .strip_prefix(self.prefix.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// Whether the subjects of this pattern may be those of tools: its first token is a word of its own, and not the fleet's, the
+    /// server's, or one of inboxes.
+    pub fn may_be_a_tools(&self, pattern: &str) -> bool {
+        let first = pattern.split('.').next().unwrap_or_default();
+        let others = first.starts_with(['$', '_']) || matches!(first, "*" | ">");
+        !others && first != self.prefix.as_str()
     }
 
     /// Whether a tool may have this subject: a single one, and not the fleet's, the server's or an inbox.

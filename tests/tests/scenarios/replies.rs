@@ -33,7 +33,7 @@ const NOBODYS: [&str; 13] = [
 ];
 /// Where none may be answered as shipped.
 const OTHERS: [&str; 4] = [
-    "_INBOX.beta.x",
+    "_INBOX.acme.x",
     "_INBOX.x.1",
     "_INBOX_agent.x",
     "_INBOX.defaults.x",
@@ -68,22 +68,13 @@ async fn the_deputy_is_not_to_be_had_as_shipped() {
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")]).shipped()).await;
     let port = fleet.nats_port();
     let mut agent = RawClient::connect(port, &User::Agent.login()).await;
-    let mut service = RawClient::connect(port, &User::Service.login()).await;
-    service.subscribe("tools.>").await;
-    let mut inboxes = RawClient::connect(port, &User::Fleet.login()).await;
-    for other in [
-        "_INBOX.beta.>",
-        "_INBOX.x.>",
-        "_INBOX_agent.>",
-        "_INBOX.defaults.>",
-    ] {
-        // The fleet's own user may hear every inbox but this one.
-        if other != "_INBOX_agent.>" {
-            inboxes.subscribe(other).await;
-        }
-    }
+    let mut service = RawClient::connect(port, &User::Charge.login()).await;
+    service.subscribe("tools.charge").await;
+    // The other inboxes are no user's of this account.
+    let mut acme = RawClient::connect(port, &User::Acme.login()).await;
+    acme.subscribe("_INBOX.acme.>").await;
     let replies = [NOBODYS.as_slice(), OTHERS.as_slice()].concat();
-    none_is_answered(&fleet, &mut agent, &mut [service, inboxes], &replies).await;
+    none_is_answered(&fleet, &mut agent, &mut [service, acme], &replies).await;
     assert_eq!(fleet.count("SELECT count(*) FROM toolfleet.calls").await, 1);
     assert_eq!(witness.asked("deputy"), 0);
     invariants::hold(&fleet, &witness).await;
@@ -116,10 +107,11 @@ const WAITERS: usize = 10;
 async fn every_waiter_is_answered_over_a_cut() {
     let witness = Witness::start().await;
     let spec = Spec::with([witness.tool("look", "read")]).shipped();
-    let mut fleet = Fleet::start(spec.dispatchers(0)).await;
+    let mut fleet = Fleet::start(spec.dispatchers(0).workers(0, &[])).await;
     let wire = Proxy::to(fleet.nats_port()).await;
     let url = fleet.nats_url_at(wire.port());
     fleet.add_dispatcher_with(&["--nats-url", &url]).await;
+    fleet.add_worker(&[]).await;
     witness.always("a", Reply::DoneWhenReleased);
     let waiting = (0..WAITERS).map(|_| fleet.submit("look", &json!({"what": "a"})).wait());
     let waiting = join_all(waiting);

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use super::{bench, call, calls, dev, dispatcher, doctor, migrate, tools, worker, workers};
+use super::{
+    bench, call, calls, dev, dispatcher, doctor, migrate, nats_config, tools, worker, workers,
+};
 use crate::dev::DevOptions;
 
 /// Takes tool calls out of AI agents: checks them, commits them to Postgres, runs them, records what happened
@@ -31,6 +33,8 @@ pub enum Command {
     Worker(Box<::worker::Config>),
     /// Bring the schema of the database up to date; safe to repeat, and for several at once
     Migrate(migrate::Migrate),
+    /// Write the users of nats-server, each with the rights of its role, for a fleet and its tenants
+    NatsConfig(Box<nats_config::NatsConfig>),
     /// Check what the fleet stands on, a line each with what to do; rebuild the stream of pointers
     Doctor(Box<doctor::Doctor>),
     /// Apply tool manifests, check them, show what is there
@@ -72,6 +76,7 @@ impl Command {
             Self::Dispatcher(config) => Box::pin(dispatcher::run(*config)).await,
             Self::Worker(config) => Box::pin(worker::run(*config)).await,
             Self::Migrate(migrate) => migrate.run().await,
+            Self::NatsConfig(config) => config.run(),
             Self::Doctor(doctor) => Box::pin(doctor.run()).await,
             Self::Tools(tools) => Box::pin(tools.run()).await,
             Self::Call(call) => Box::pin(call.run()).await,

@@ -19,6 +19,7 @@ mod dispatcher;
 mod worker;
 
 mod migrate;
+mod nats_config;
 
 mod doctor;
 

@@ -20,7 +20,7 @@ mod running;
 
 mod lock;
 
-mod private;
+pub(crate) mod private;
 
 mod ports;
 

@@ -10,7 +10,7 @@ use std::{
 use uuid::Uuid;
 
 /// Replaces the file, with mode 0600. Readers see the old content or the new, also after a power failure.
-pub(super) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     let mut next = file.as_os_str().to_owned();
     next.push(".new");
     // A file that a crash left may have another mode.

@@ -37,9 +37,12 @@ async fn the_doctor_finds_nothing_wrong_with_a_fleet_that_works() {
     doctor.env("NATS_URL", state.nats_url);
     let output = timeout(LONG, doctor.output()).await.unwrap().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["status"], "ok", "{report}");
     assert!(output.status.success() && output.stderr.is_empty());
     let checks = report["checks"].as_array().unwrap();
+    let odd = checks.iter().filter(|check| check["status"] != "ok");
+    let odd: Vec<&serde_json::Value> = odd.map(|check| &check["check"]).collect();
+    // The nats-server of a fleet for one person has no users.
+    assert_eq!(odd, ["nats_rights"], "{report}");
     let heard = checks.iter().find(|check| check["check"] == "dispatchers");
     assert_eq!(heard.unwrap()["found"], "1 dispatcher heard");
     dev.stop().await;

@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use async_nats::jetstream::{self, account::Account};
-use fleet::{bus::connect::Bus, config::BusArgs, explain::Servers};
+use fleet::{
+    bus::{connect::Bus, excess, rights::NatsRole},
+    config::BusArgs,
+    explain::Servers,
+    store::server_check::Finding,
+};
 use futures_util::StreamExt;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -41,6 +46,7 @@ pub(super) async fn look(
     };
     let version = bus.client.server_info().version;
     checks.push(Check::ok("nats", format!("nats-server {version}")));
+    checks.extend(rights(&bus, args).await);
     let output_max = ledger.map_or(0, |ledger| ledger.output_max);
     checks.push(payload(bus.payload_max(), output_max));
     let jetstream = jetstream::new(bus.client.clone());
@@ -57,6 +63,17 @@ pub(super) async fn look(
         }
     });
     Some(bus)
+}
+
+/// What this command's own user may do beyond an operator's needs, and how its connection could be overheard.
+async fn rights(bus: &Bus, args: &BusArgs) -> Vec<Check> {
+    let name = "nats_rights";
+    let found = excess::look(bus, args, NatsRole::Operator).await;
+    if found.is_empty() {
+        return vec![Check::ok(name, "no more than an operator needs")];
+    }
+    let warn = |Finding { what, advice }| Check::warn(name, what, advice);
+    found.into_iter().map(warn).collect()
 }
 
 fn payload(may_be: usize, output_max: usize) -> Check {
