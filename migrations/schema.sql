@@ -183,7 +183,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS date
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $_$
 DECLARE
     part record;
@@ -216,7 +217,8 @@ BEGIN
 END $_$;
 
 CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
     today timestamptz := date_trunc('day', now(), 'UTC');
@@ -234,6 +236,8 @@ BEGIN
                 EXECUTE format('CREATE TABLE toolfleet.%I PARTITION OF toolfleet.%I FOR VALUES FROM (%L) TO (%L)',
                     parent || name, parent, toolfleet.uuid_floor(today + make_interval(days => day)),
                     toolfleet.uuid_floor(today + make_interval(days => day + 1)));
+                EXECUTE format('CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.%I FOR EACH STATEMENT '
+                    'EXECUTE FUNCTION toolfleet.refuse_truncation()', parent || name);
             END LOOP;
             made := made + cardinality(parents);
         EXCEPTION WHEN check_violation THEN
@@ -244,7 +248,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.fence(worker uuid, actor text, note text, proven boolean, lease_ms bigint) RETURNS text
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
@@ -398,6 +402,7 @@ CREATE TABLE toolfleet.open_calls (
     probes integer DEFAULT 0 NOT NULL,
     probe_state text,
     obstacle json,
+    done_secret uuid,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -438,7 +443,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.fold_open_counts(rows_max integer, crowd integer) RETURNS bigint
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
     crowded boolean := (SELECT count(*) > crowd FROM (SELECT FROM toolfleet.open_counts LIMIT crowd + 1) c);
@@ -514,7 +520,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.leave(worker uuid, clean boolean) RETURNS text
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
@@ -566,7 +572,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 #variable_conflict use_column
@@ -614,7 +620,8 @@ BEGIN
 END $$;
 
 CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
 DECLARE
     righted bigint;
@@ -654,6 +661,26 @@ CREATE FUNCTION toolfleet.refuse_illegal_move() RETURNS trigger
     AS $$
 BEGIN
     RAISE EXCEPTION 'illegal move of call %: % to %', OLD.call_id, OLD.state, NEW.state USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_settling() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF has_function_privilege('toolfleet.settle(uuid, text, text, text, json, boolean, text)', 'EXECUTE') OR EXISTS (
+        SELECT FROM toolfleet.finished_calls f
+        WHERE f.call_id = OLD.call_id AND f.from_state = 'in_doubt' AND f.attempt_id = OLD.attempt_id
+          AND f.attempt_outcome IS NOT NULL AND f.source <> 'settled' AND f.actor = 'worker ' || OLD.worker_id) THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION 'call % is in doubt, and this role may not settle it', OLD.call_id USING ERRCODE = 'insufficient_privilege';
+END $$;
+
+CREATE FUNCTION toolfleet.refuse_truncation() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'history does not change: % is not emptied', TG_TABLE_NAME USING ERRCODE = 'check_violation';
 END $$;
 
 CREATE FUNCTION toolfleet.require_program(migration bigint) RETURNS void
@@ -1516,6 +1543,8 @@ CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD
 
 CREATE TRIGGER count_opened AFTER INSERT ON toolfleet.open_calls REFERENCING NEW TABLE AS opened FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_opened();
 
+CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH ROW WHEN ((old.state = 'in_doubt'::toolfleet.call_state)) EXECUTE FUNCTION toolfleet.refuse_settling();
+
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
@@ -1523,3 +1552,15 @@ CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts F
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHEN (((old.state <> new.state) AND ((old.state <> ALL ('{queued,running}'::toolfleet.call_state[])) OR (new.state <> ALL ('{queued,running,in_doubt}'::toolfleet.call_state[]))))) EXECUTE FUNCTION toolfleet.refuse_illegal_move();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();

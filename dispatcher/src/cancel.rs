@@ -11,7 +11,7 @@ use fleet::{
 };
 use serde::Deserialize;
 
-use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, replay, request::Request};
+use crate::{answer::Answer, door::Door, form, news, refusal::Refusal, request::Request};
 
 /// The most characters of a reason.
 const REASON_MAX: usize = 2000;
@@ -60,9 +60,7 @@ pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer,
             news::ring(&door.bus, subject, call.to_string().into()).await;
         }
         (CancelResult::Cancelled | CancelResult::InDoubt, _, Some(dispatcher)) => {
-            if let Ok(decided) = replay::as_it_stands(door, call, &tenant, false).await {
-                news::tell_waiters(door, dispatcher, call, &decided).await;
-            }
+            news::tell_waiters(door, dispatcher, call).await;
         }
         (_, _, _) => {}
     }

@@ -17,6 +17,7 @@ use fleet::{
         envelope::Accepted,
         event::{Event, Happening},
         headers::Prefer,
+        proof::DoneSecret,
     },
 };
 use tokio::time::Instant;
@@ -60,7 +61,10 @@ pub(crate) async fn commit(
         let call = &pending.call;
         // Before the commit, so that no decision is missed.
         let waiting = match pending.submission.headers.prefer {
-            Prefer::Wait(wait) => Some((door.waiters.register(call.call_id), began + wait)),
+            Prefer::Wait(wait) => {
+                let waiting = door.waiters.register(call.call_id, Some(call.done_secret));
+                Some((waiting, began + wait))
+            }
             Prefer::RespondAsync => None,
         };
         let accepting = door.accepting.accept(Arc::clone(call));
@@ -196,6 +200,7 @@ pub(crate) fn new_call(
         language: headers.language.unwrap_or(manifest.language),
         trace: trace::current_context(&headers.trace),
         dispatcher,
+        done_secret: DoneSecret::generate(),
         deadline_ms: millis(headers.deadline.unwrap_or(manifest.deadline)),
         run_deadline: headers.run_deadline,
         queue_wait_ms: manifest.max_queue_wait.map(millis),

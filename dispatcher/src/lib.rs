@@ -80,6 +80,7 @@ use fleet::{
         PgPool, StoreError,
         ledger::{Accepting, Completing},
         migrate,
+        rights::{self, Duty},
         session::Postgres,
         snapshot::{self, SnapshotWatch},
         sweep as swept,
@@ -152,6 +153,7 @@ pub async fn run(
     )?;
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
+    rights::tell_beyond(&postgres, &config.store.database_url, Duty::Dispatcher).await;
     let bus = Bus::connect(&config.bus, &config.name).await?;
     excess::tell(&bus, &config.bus, NatsRole::Dispatcher { tenants: None }).await;
     readiness.set("nats", true);

@@ -13,29 +13,13 @@ use fleet::{
 };
 use tokio::time::timeout;
 
-use crate::{
-    answer::{Answer, bytes_max},
-    door::Door,
-};
+use crate::door::Door;
 
-/// Waiters read larger answers from the row.
-const TELL_MAX: usize = 512 * 1024;
-
-/// Tells the dispatcher that accepted a call, and every dispatcher that listens for it, that the call is decided.
-pub(crate) async fn tell_waiters(
-    door: &Door,
-    dispatcher: DispatcherId,
-    call: CallId,
-    decided: &Answer,
-) {
-    // An empty body only rings the bell.
-    let small = decided.body.len() <= TELL_MAX.min(bytes_max(&door.bus));
-    let body = if small {
-        decided.body.clone()
-    } else {
-        Bytes::new()
-    };
-    ring(&door.bus, door.bus.subjects.done(dispatcher, call), body).await;
+/// Tells the dispatcher that accepted a call, and every dispatcher that listens for it, that the call is decided. Only the bell:
+/// this process did not claim the call and has no proof, so they read the row.
+pub(crate) async fn tell_waiters(door: &Door, dispatcher: DispatcherId, call: CallId) {
+    let subject = door.bus.subjects.done(dispatcher, call);
+    ring(&door.bus, subject, Bytes::new()).await;
     tell_decided(&door.events, &door.pool, call).await;
 }
 

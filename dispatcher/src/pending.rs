@@ -173,6 +173,7 @@ mod tests {
             language: Language::En,
             trace: TraceContext::default(),
             dispatcher: DispatcherId::generate(),
+            done_secret: fleet::wire::proof::DoneSecret::generate(),
             deadline_ms: 1,
             run_deadline: None,
             queue_wait_ms: None,

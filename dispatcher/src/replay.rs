@@ -109,10 +109,11 @@ pub(crate) async fn wait_for(
     replayed: bool,
 ) -> Result<Answer, Refusal> {
     let until = Instant::now() + wait;
-    let mut waiting = door.waiters.register(call);
+    let mut waiting = door.waiters.register(call, None);
     // Before the row is read. Without the subscription the poll finds the end within a second.
     let elsewhere = news::of_call(&door.bus, call).await;
     let row = find(door, call, tenant).await?;
+    waiting.may_be_told_with(row.done_secret);
     let wait = until.saturating_duration_since(Instant::now());
     if !row.state().answers_waiters()
         && let Some(envelope) = waiting.decided(wait, row.left(), elsewhere).await
@@ -146,11 +147,10 @@ pub(crate) async fn as_it_stands(
 
 /// The call, if it is this tenant's. Another tenant's call is answered exactly like one that does not exist.
 async fn find(door: &Door, call: CallId, tenant: &Label) -> Result<CallRow, Refusal> {
-    let row = read::find(&door.pool, call)
+    let row = read::find_of(&door.pool, tenant, call)
         .await
         .map_err(|error| Refusal::unreadable(&error))?;
-    row.filter(|row| row.tenant == *tenant)
-        .ok_or_else(Refusal::not_found)
+    row.ok_or_else(Refusal::not_found)
 }
 
 pub(crate) async fn find_key(

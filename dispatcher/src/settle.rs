@@ -51,7 +51,7 @@ pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer,
     };
     let answer = replay::as_it_stands(door, call, &tenant, false).await?;
     if let Some(dispatcher) = tell {
-        news::tell_waiters(door, dispatcher, call, &answer).await;
+        news::tell_waiters(door, dispatcher, call).await;
     }
     Ok(answer)
 }

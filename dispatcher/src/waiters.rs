@@ -3,6 +3,10 @@
 //!
 //! A waiter is woken by whichever comes first: the worker's message on NATS, its own timer when the call expires, or the poll
 //! that reads every awaited call once a second. So a lost message costs at most that second.
+//!
+//! The message is handed on only with the proof of the worker that claimed the call (`wire::proof`). Any other message, a
+//! sweep's bell or a forged answer, makes this dispatcher read the row: calls that are rung for together in one statement,
+//! then a pause.
 
 use std::{
     collections::HashMap,
@@ -17,10 +21,18 @@ use fleet::{
     ids::{CallId, DispatcherId},
     store::{PgPool, read},
     telemetry::{metrics, report},
-    wire::{envelope::EncodedEnvelope, subjects::Subjects, words},
+    wire::{
+        envelope::EncodedEnvelope,
+        proof::{DoneSecret, Word},
+        subjects::Subjects,
+        words,
+    },
 };
-use futures_util::StreamExt;
-use tokio::{sync::watch, time::sleep};
+use futures_util::{StreamExt, future::join};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::expiry::Expiry;
@@ -34,13 +46,32 @@ pub(crate) struct Waiters(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    waiting: Mutex<HashMap<CallId, watch::Sender<Decided>>>,
+    waiting: Mutex<Table>,
+    /// Told when the row of an awaited call is worth a look.
+    rung: Notify,
     expiry: Expiry,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    calls: HashMap<CallId, Awaited>,
+    /// Awaited calls that a bell was rung for, each once; nothing said of them is believed.
+    rung: Vec<CallId>,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    decided: watch::Sender<Decided>,
+    /// With what the call's worker proves its answer. Without one every answer comes from the row.
+    secret: Option<DoneSecret>,
+    is_rung: bool,
 }
 
 impl Waiters {
     /// How often the ledger is asked about every awaited call.
     const POLL: Duration = Duration::from_secs(1);
+    /// How long after one look the next bells are answered: a forged bell costs a share of a statement.
+    const LOOK_PAUSE: Duration = Duration::from_millis(10);
     /// The most calls in one question.
     const POLL_CALLS: usize = 1000;
 
@@ -48,18 +79,23 @@ impl Waiters {
     pub(crate) fn new(expiry: Expiry) -> Self {
         Self(Arc::new(Shared {
             waiting: Mutex::default(),
+            rung: Notify::new(),
             expiry,
         }))
     }
 
-    /// Waits for a call from now on. Register first and read the row after that: then no decision is missed.
-    pub(crate) fn register(&self, call: CallId) -> Waiting {
+    /// Waits for a call from now on. Register first and read the row after that: then no decision is missed. With its secret,
+    /// the answer of its worker is believed without another look.
+    pub(crate) fn register(&self, call: CallId, secret: Option<DoneSecret>) -> Waiting {
         let mut waiters = self.lock();
-        let decided = waiters
-            .entry(call)
-            .or_insert_with(|| watch::Sender::new(None))
-            .subscribe();
-        metrics().waiting(waiters.len());
+        let awaited = waiters.calls.entry(call).or_insert_with(|| Awaited {
+            decided: watch::Sender::new(None),
+            secret: None,
+            is_rung: false,
+        });
+        awaited.secret = awaited.secret.or(secret);
+        let decided = awaited.decided.subscribe();
+        metrics().waiting(waiters.calls.len());
         Waiting {
             call,
             decided: Some(decided),
@@ -67,26 +103,66 @@ impl Waiters {
         }
     }
 
-    /// Wakes every waiter of a call; returns the envelope if there is none.
-    fn tell(&self, envelope: EncodedEnvelope) -> Option<EncodedEnvelope> {
-        match self.lock().get(&envelope.call()) {
-            Some(waiting) => {
-                waiting.send_replace(Some(envelope));
-                None
-            }
-            None => Some(envelope),
+    /// Wakes every waiter of a call with what its row says.
+    fn tell(&self, envelope: EncodedEnvelope) {
+        // A waiter that has left meanwhile does not need it.
+        if let Some(awaited) = self.lock().calls.get(&envelope.call()) {
+            awaited.decided.send_replace(Some(envelope));
         }
+    }
+
+    /// Wakes every waiter of a call if the word is proven, and has its row looked at if not; returns the word if there is no
+    /// waiter.
+    fn tell_if_proven(&self, word: Word) -> Option<Word> {
+        let call = word.call();
+        let mut waiters = self.lock();
+        let Some(awaited) = waiters.calls.get(&call) else {
+            return Some(word);
+        };
+        match awaited.secret.and_then(|secret| word.proven_by(secret)) {
+            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),
+            None => {
+                metrics().unproven_answer();
+                self.ring(&mut waiters, call);
+            }
+        }
+        None
+    }
+
+    /// Has the row of an awaited call looked at soon.
+    fn ring(&self, waiters: &mut Table, call: CallId) {
+        let Some(awaited) = waiters.calls.get_mut(&call) else {
+            return;
+        };
+        if !awaited.is_rung && awaited.decided.borrow().is_none() {
+            awaited.is_rung = true;
+            waiters.rung.push(call);
+            self.0.rung.notify_one();
+        }
+    }
+
+    /// The calls that bells were rung for since the last time.
+    fn take_rung(&self) -> Vec<CallId> {
+        let mut waiters = self.lock();
+        let rung = std::mem::take(&mut waiters.rung);
+        for call in &rung {
+            if let Some(awaited) = waiters.calls.get_mut(call) {
+                awaited.is_rung = false;
+            }
+        }
+        rung
     }
 
     fn undecided(&self) -> Vec<CallId> {
         self.lock()
+            .calls
             .iter()
-            .filter(|(_, decided)| decided.borrow().is_none())
+            .filter(|(_, awaited)| awaited.decided.borrow().is_none())
             .map(|(call, _)| *call)
             .collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<CallId, watch::Sender<Decided>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
         self.0
             .waiting
             .lock()
@@ -112,8 +188,8 @@ impl Waiters {
                     () = stop.cancelled() => return,
                     word = words.next() => match word {
                         Some(word) => {
-                            for envelope in self.hear(&word.subject, word.payload) {
-                                hand_on(&bus, envelope).await;
+                            for word in self.hear(&word.subject, word.payload) {
+                                hand_on(&bus, word).await;
                             }
                         }
                         None => return,
@@ -123,40 +199,70 @@ impl Waiters {
         })
     }
 
-    /// An empty message only rings the bell: the poll reads the row. Of envelopes that came together, those without waiters
-    /// here are returned: sent under their own subjects, other dispatchers would have heard them.
-    fn hear(&self, subject: &str, payload: Bytes) -> Vec<EncodedEnvelope> {
+    /// Of words that came together, those without waiters here are returned: sent under their own subjects, other dispatchers
+    /// would have heard them.
+    fn hear(&self, subject: &str, payload: Bytes) -> Vec<Word> {
         if Subjects::is_together(subject) {
-            let envelopes = words::split(payload).filter_map(EncodedEnvelope::read);
-            return envelopes
-                .filter_map(|envelope| self.tell(envelope))
-                .collect();
+            let words = words::split(payload).filter_map(Word::read);
+            return words.filter_map(|word| self.tell_if_proven(word)).collect();
         }
         let call = Subjects::call_of_done(subject);
-        let envelope = call.and_then(|call| EncodedEnvelope::read_of(call, payload));
         // Waiters at other dispatchers have heard it too.
-        drop(envelope.and_then(|envelope| self.tell(envelope)));
+        if let Some(call) = call {
+            self.hear_of(call, payload);
+        }
         Vec::new()
     }
 
-    /// Asks the ledger about every awaited call, once a second, until `stop`.
+    /// A word about this call. What is none, an empty message for example, only rings the bell.
+    fn hear_of(&self, call: CallId, payload: Bytes) {
+        match Word::read(payload).filter(|word| word.call() == call) {
+            Some(word) => drop(self.tell_if_proven(word)),
+            None => self.ring(&mut self.lock(), call),
+        }
+    }
+
+    /// Asks the ledger about every awaited call once a second, and about those that bells are rung for at once, until `stop`.
     pub(crate) async fn poll(self, pool: PgPool, stop: CancellationToken) {
+        join(
+            self.look_at_all(&pool, &stop),
+            self.look_at_rung(&pool, &stop),
+        )
+        .await;
+    }
+
+    async fn look_at_all(&self, pool: &PgPool, stop: &CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(Self::POLL) => {}
             }
-            for calls in self.undecided().chunks(Self::POLL_CALLS) {
-                self.look(&pool, calls).await;
+            self.look(pool, &self.undecided()).await;
+        }
+    }
+
+    async fn look_at_rung(&self, pool: &PgPool, stop: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.0.rung.notified() => {}
+            }
+            self.look(pool, &self.take_rung()).await;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(Self::LOOK_PAUSE) => {}
             }
         }
     }
 
     /// Reads these calls, and wakes the waiters of those that are decided.
     pub(crate) async fn look(&self, pool: &PgPool, calls: &[CallId]) {
-        if calls.is_empty() {
-            return;
+        for calls in calls.chunks(Self::POLL_CALLS) {
+            self.look_at(pool, calls).await;
         }
+    }
+
+    async fn look_at(&self, pool: &PgPool, calls: &[CallId]) {
         let rows = match read::decided(pool, calls).await {
             Ok(rows) => rows,
             Err(error) => {
@@ -167,8 +273,9 @@ impl Waiters {
             match row.envelope(false) {
                 Ok(envelope) => {
                     let envelope = envelope.as_ref().and_then(EncodedEnvelope::of);
-                    // A waiter that has left meanwhile does not need it.
-                    drop(envelope.and_then(|envelope| self.tell(envelope)));
+                    envelope
+                        .into_iter()
+                        .for_each(|envelope| self.tell(envelope));
                 }
                 Err(error) => {
                     tracing::error!(error = report(&error), "a decided call cannot be read");
@@ -186,11 +293,11 @@ impl Waiters {
     }
 }
 
-/// Publishes an envelope under its own subject, where waiters at other dispatchers hear it.
-async fn hand_on(bus: &Bus, envelope: EncodedEnvelope) {
-    let subject = bus.subjects.done_elsewhere(envelope.call());
+/// Publishes a word under its own subject, where waiters at other dispatchers hear it.
+async fn hand_on(bus: &Bus, word: Word) {
+    let subject = bus.subjects.done_elsewhere(word.call());
     let lost = "a word was not handed on; who waits for it finds out by itself";
-    bus.tell(subject, envelope.into_bytes(), lost).await;
+    bus.tell(subject, word.into_message(), lost).await;
 }
 
 /// One waiting caller. Dropping it ends the wait.
@@ -203,6 +310,13 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// The secret of the call, once it is known: from now on its worker's answer is believed.
+    pub(crate) fn may_be_told_with(&self, secret: Option<DoneSecret>) {
+        if let Some(awaited) = self.waiters.lock().calls.get_mut(&self.call) {
+            awaited.secret = awaited.secret.or(secret);
+        }
+    }
+
     /// The decision, or `None` when the wait is over. The call expires `left` from now, unless it ends before. `elsewhere`
     /// receives what workers tell other dispatchers.
     pub(crate) async fn decided(
@@ -211,14 +325,11 @@ impl Waiting {
         left: Duration,
         mut elsewhere: Option<Subscriber>,
     ) -> Decided {
-        let call = self.call;
+        let (call, waiters) = (self.call, &self.waiters);
         let heard = async {
-            while let Some(subscription) = elsewhere.as_mut() {
-                let word = subscription.next().await;
-                match word.map(|word| EncodedEnvelope::read_of(call, word.payload)) {
-                    Some(Some(envelope)) => return envelope,
-                    Some(None) => {}
-                    None => break,
+            if let Some(words) = elsewhere.as_mut() {
+                while let Some(word) = words.next().await {
+                    waiters.hear_of(call, word.payload);
                 }
             }
             std::future::pending().await
@@ -226,10 +337,10 @@ impl Waiting {
         let decided = self.decided.as_mut()?;
         tokio::select! {
             decided = decided.wait_for(Option::is_some) => decided.ok().and_then(|decided| decided.clone()),
-            envelope = heard => Some(envelope),
+            never = heard => never,
             () = sleep(wait) => None,
             // Most calls expire long after their callers have left: those set no second timer.
-            never = self.waiters.look_when_over(call, left), if left < wait => never,
+            never = waiters.look_when_over(call, left), if left < wait => never,
         }
     }
 }
@@ -240,11 +351,12 @@ impl Drop for Waiting {
         // Under the lock, so that of two that leave at once the second sees that none is left.
         drop(self.decided.take());
         if waiters
+            .calls
             .get(&self.call)
-            .is_some_and(|decided| decided.receiver_count() == 0)
+            .is_some_and(|awaited| awaited.decided.receiver_count() == 0)
         {
-            waiters.remove(&self.call);
+            waiters.calls.remove(&self.call);
         }
-        metrics().waiting(waiters.len());
+        metrics().waiting(waiters.calls.len());
     }
 }

@@ -6,6 +6,7 @@ use fleet::{
     ids::{CallId, DispatcherId},
     wire::{
         envelope::{EncodedEnvelope, Envelope, EnvelopeState, no_coercions},
+        proof::{DoneSecret, Word},
         words::join,
     },
 };
@@ -30,7 +31,7 @@ use crate::{
 enum Run {
     /// Words arrive; nothing polls.
     Words,
-    /// Words get lost, are empty, or are about another call; the ledger is polled.
+    /// Words get lost, are empty, are forged, or are about another call; the ledger is polled.
     WordsAndPoll,
 }
 
@@ -43,10 +44,15 @@ struct World {
     dispatcher: DispatcherId,
 }
 
-/// The text of a word about some other call.
-pub(crate) fn as_of_another(word: &[u8]) -> Option<EncodedEnvelope> {
-    let envelope: Envelope = serde_json::from_slice(word).ok()?;
-    EncodedEnvelope::of(&envelope).filter(|envelope| envelope.call() == id_of(77))
+/// What a word about some other call says.
+pub(crate) fn as_of_another(word: &Bytes) -> Option<EncodedEnvelope> {
+    let word = Word::read(word.clone()).filter(|word| word.call() == id_of(77))?;
+    word.proven_by(secret_of(id_of(77)))
+}
+
+/// Known to the dispatcher of a call, and to its worker.
+const fn secret_of(call: CallId) -> DoneSecret {
+    DoneSecret(Uuid::from_u128(call.0.as_u128() ^ 1))
 }
 
 /// Ids of calls are `UUIDv7`s.
@@ -88,13 +94,16 @@ impl World {
     /// A call is decided: first in its row, then by word.
     async fn decide(self, call: CallId) {
         yield_now().await;
+        if self.run == Run::WordsAndPoll && once_in(2) {
+            self.forge(call).await;
+        }
         self.pool.decide(call, envelope(call));
         yield_now().await;
         let say = async |text: Bytes| {
             let subject = self.bus.subjects.done(self.dispatcher, call);
             self.bus.client.publish(subject, text).await.unwrap();
         };
-        let words = |of: CallId| Bytes::from(serde_json::to_vec(&envelope(of)).unwrap());
+        let words = |of: CallId| secret_of(of).prove(&envelope(of).to_bytes());
         if self.run == Run::WordsAndPoll {
             if once_in(3) {
                 say(words(id_of(77))).await;
@@ -114,15 +123,30 @@ impl World {
         say(words(call)).await;
     }
 
+    /// A word of a client that knows everything but the secret, before anything is decided.
+    async fn forge(&self, call: CallId) {
+        let lie = Envelope {
+            state: EnvelopeState::Of(State::Failed),
+            ..envelope(call)
+        };
+        let word = match (once_in(2), lie.to_bytes()) {
+            (true, lie) => lie.into(),
+            (false, lie) => secret_of(id_of(77)).prove(&lie),
+        };
+        let subject = self.bus.subjects.done(self.dispatcher, call);
+        self.bus.client.publish(subject, word).await.unwrap();
+        saw("a forged word came");
+    }
+
     /// A caller whose submission makes the call: it waits before the call can be decided.
     fn submits(&self, id: CallId) -> JoinHandle<()> {
         let world = self.clone();
         spawn(async move {
-            let mut waiting = world.waiters.register(id);
+            let mut waiting = world.waiters.register(id, Some(secret_of(id)));
             let deciding = spawn(world.clone().decide(id));
             let told = waiting.decided(NEVER, NEVER, None).await;
             let told = told.expect("told nothing although somebody waits");
-            assert_eq!(told.call(), id, "told of another call");
+            is_true_of(id, &told);
             saw("who submitted was told");
             drop(waiting);
             deciding.await.unwrap();
@@ -132,7 +156,7 @@ impl World {
     /// A caller who asks for a call that is there: in place first, then a look at the row.
     async fn asks(self, id: CallId, wait: Duration) {
         let early = read::one(&self.pool, id).await;
-        let mut waiting = self.waiters.register(id);
+        let mut waiting = self.waiters.register(id, None);
         let subject = self.bus.subjects.done_of_call(id);
         let elsewhere = self.bus.client.subscribe(subject).await.unwrap();
         let row = if planted("the row is read before there is somebody to tell") {
@@ -140,6 +164,7 @@ impl World {
         } else {
             read::one(&self.pool, id).await
         };
+        waiting.may_be_told_with(Some(secret_of(id)));
         let told = match row {
             Some(row) => {
                 saw("the row had it");
@@ -148,13 +173,22 @@ impl World {
             None => waiting.decided(wait, NEVER, Some(elsewhere)).await,
         };
         match told {
-            Some(told) => assert_eq!(told.call(), id, "told of another call"),
+            Some(told) => is_true_of(id, &told),
             None => {
                 assert!(wait < NEVER, "told nothing although there was time");
                 saw("the time was over");
             }
         }
     }
+}
+
+fn is_true_of(call: CallId, told: &EncodedEnvelope) {
+    assert_eq!(told.call(), call, "told of another call");
+    let state = told.decode().unwrap().state;
+    assert!(
+        matches!(state, EnvelopeState::Of(State::Succeeded)),
+        "told what the row does not say"
+    );
 }
 
 fn callers(run: Run) {
@@ -204,7 +238,8 @@ fn by_word_and_poll() {
     callers(Run::WordsAndPoll);
 }
 
-const SIGHTS: [&str; 5] = [
+const SIGHTS: [&str; 6] = [
+    "a forged word came",
     "several words came in one message",
     "who submitted was told",
     "the row had it",
@@ -214,7 +249,7 @@ const SIGHTS: [&str; 5] = [
 
 #[test]
 fn whoever_waits_hears_the_word() {
-    holds("waiters, words", &SIGHTS, by_word);
+    holds("waiters, words", &SIGHTS[1..], by_word);
 }
 
 #[test]
@@ -241,4 +276,9 @@ fn mistakes_of_the_waiters_are_found() {
         by_word_and_poll,
     );
     finds("the poll tells nobody", "max_steps", by_word_and_poll);
+    finds(
+        "a word is believed without a proof",
+        "told what the row does not say",
+        by_word_and_poll,
+    );
 }

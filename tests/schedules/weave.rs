@@ -111,23 +111,27 @@ const WAITERS: Source = Source {
     ],
     mistakes: &[
         (
-            "        let decided = waiters\n            .entry(call)",
-            "        if planted(\"the last to come is the only one\") { waiters.remove(&call); }\n        let decided = waiters\n            .entry(call)",
+            "        let awaited = waiters.calls.entry(call)",
+            "        if planted(\"the last to come is the only one\") { waiters.calls.remove(&call); }\n        let awaited = waiters.calls.entry(call)",
         ),
         (
             "        let call = Subjects::call_of_done(subject);\n",
-            "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().get(&call) { waiting.send_replace(Some(wrong)); }\n",
+            "        let call = Subjects::call_of_done(subject);\n        if planted(\"a word about another call is believed\") && let Some(wrong) = crate::waiters::as_of_another(&payload) && let Some(call) = call && let Some(waiting) = self.lock().calls.get(&call) { waiting.decided.send_replace(Some(wrong)); }\n",
         ),
         (
             "                Ok(envelope) => {\n",
             "                Ok(_) if planted(\"the poll tells nobody\") => {}\n                Ok(envelope) => {\n",
         ),
         (
+            "awaited.secret.and_then(|secret| word.proven_by(secret))",
+            "if planted(\"a word is believed without a proof\") { EncodedEnvelope::read(word.into_message()) } else { awaited.secret.and_then(|secret| word.proven_by(secret)) }",
+        ),
+        (
             "        let mut waiters = self.waiters.lock();\n        // Under the lock",
-            "        if planted(\"who leaves counts himself\") {\n            let mut waiters = self.waiters.lock();\n            if waiters.get(&self.call).is_some_and(|decided| decided.receiver_count() == 1) { waiters.remove(&self.call); }\n            drop(waiters); shuttle::thread::yield_now(); return;\n        }\n        let mut waiters = self.waiters.lock();\n        // Under the lock",
+            "        if planted(\"who leaves counts himself\") {\n            let mut waiters = self.waiters.lock();\n            if waiters.calls.get(&self.call).is_some_and(|awaited| awaited.decided.receiver_count() == 1) { waiters.calls.remove(&self.call); }\n            drop(waiters); shuttle::thread::yield_now(); return;\n        }\n        let mut waiters = self.waiters.lock();\n        // Under the lock",
         ),
     ],
-    window: "impl Waiters { pub(crate) fn is_empty(&self) -> bool { self.lock().is_empty() } }",
+    window: "impl Waiters { pub(crate) fn is_empty(&self) -> bool { self.lock().calls.is_empty() } }",
 };
 
 const PULL: Source = Source {

@@ -18,6 +18,7 @@ use fleet::{
     manifest,
     store::{
         retire::{self, Retire, Retired},
+        rights::Duty,
         tools::{self, Applied},
     },
     telemetry::{self, Telemetry, TelemetryOptions, report},
@@ -51,6 +52,8 @@ pub struct Spec {
     pub tools: Vec<String>,
     /// The largest message that nats-server takes, in bytes.
     pub max_payload: u32,
+    /// Whether each process logs in at Postgres by the role that is shipped for it.
+    pub roles: bool,
     /// Whether nats-server has the configuration that is shipped, and the fleet its settings.
     pub shipped: bool,
 }
@@ -64,6 +67,7 @@ impl Spec {
             worker_flags: Vec::new(),
             tools: tools.into_iter().collect(),
             max_payload: MAX_PAYLOAD,
+            roles: false,
             shipped: false,
         }
     }
@@ -73,6 +77,15 @@ impl Spec {
     pub fn shipped(self) -> Self {
         Self {
             shipped: true,
+            ..self
+        }
+    }
+
+    /// With processes that have at Postgres the roles that are shipped, and no more.
+    #[must_use]
+    pub fn roles(self) -> Self {
+        Self {
+            roles: true,
             ..self
         }
     }
@@ -127,6 +140,7 @@ pub struct Fleet {
     // After the server: dropping it ends what still runs.
     pub(crate) nats_folder: RunFolder,
     pub(crate) max_payload: u32,
+    pub(crate) roles: bool,
 }
 
 /// The name of the stream of pointers under the default prefix.
@@ -180,7 +194,11 @@ impl Fleet {
             shipped,
             nats_folder,
             max_payload: spec.max_payload,
+            roles: spec.roles,
         };
+        if spec.roles {
+            fleet.database.grant_roles().await;
+        }
         for tool in &spec.tools {
             fleet.apply(tool).await;
         }
@@ -225,6 +243,9 @@ impl Fleet {
                 .parse()
                 .expect("the shipped setting is one");
         }
+        if self.roles {
+            config.store.database_url = database.url_of(Duty::Dispatcher.role()).into();
+        }
         let process = Process::start(&name, |listener, stop| async move {
             let run = Box::pin(dispatcher::run(config, listener, stop.cancelled_owned()));
             run.await.map_err(|error| report(&error))
@@ -263,6 +284,9 @@ impl Fleet {
     ) -> Process {
         let name = format!("worker-{}", self.workers.len() + 1);
         let mut config: worker::Config = self.settings(User::Worker, &name, database, flags);
+        if self.roles {
+            config.store.database_url = database.url_of(Duty::Worker.role()).into();
+        }
         config.guard_program = Some(built("fleet_tests_guard"));
         let alone = || self.nats_folder.path().join(format!("state of {name}"));
         config.state_dir.get_or_insert_with(alone);

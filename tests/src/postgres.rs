@@ -14,7 +14,11 @@ use std::{
     time::SystemTime,
 };
 
-use fleet::store::{migrate, session::Postgres};
+use fleet::store::{
+    migrate,
+    rights::{self, Duty},
+    session::Postgres,
+};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use sqlx::{
@@ -39,6 +43,8 @@ const FUTURE: i64 = 29_990_101_000_000;
 const TOOL_PASSWORD: &str = "0123456789abcdef";
 /// Connections of one test to its database, beside those of its lanes.
 const POOL_MAX: u32 = 16;
+/// The shipped role that owns the schema.
+pub const MIGRATE: &str = "toolfleet_migrate";
 
 /// A running cluster.
 #[derive(Debug)]
@@ -210,6 +216,40 @@ impl Database {
             ..known
         };
         migrator.run(&mut self.connect().await).await
+    }
+
+    /// Makes the roles that are shipped and grants them what they need here. [`Self::url_of`] is where each logs in.
+    ///
+    /// # Panics
+    ///
+    /// The server refuses, or a role has more than it needs.
+    pub async fn grant_roles(&self) {
+        let beyond = rights::grant(&self.postgres)
+            .await
+            .expect("grant the roles");
+        assert!(beyond.is_empty(), "{beyond:?}");
+        self.let_roles_log_in().await;
+    }
+
+    /// Gives the shipped roles the password of the tests.
+    ///
+    /// # Panics
+    ///
+    /// There are none.
+    pub async fn let_roles_log_in(&self) {
+        let mut connection = self.connect().await;
+        for role in Duty::ALL.map(Duty::role).into_iter().chain([MIGRATE]) {
+            let sql = format!("ALTER ROLE {role} PASSWORD '{TOOL_PASSWORD}'");
+            // Made of constants.
+            let changing = connection.execute(AssertSqlSafe(sql));
+            changing.await.expect("the roles of the fleet are there");
+        }
+    }
+
+    /// The same database as this role reaches it.
+    pub fn url_of(&self, role: &str) -> String {
+        let (_, place) = self.url.rsplit_once('@').expect("a URL with a user");
+        format!("postgres://{role}:{TOOL_PASSWORD}@{place}")
     }
 
     /// The same database as sql tools reach it: by the role of the tools. Their tables lie in schema `tools`.

@@ -251,6 +251,7 @@ fn new_call() -> NewCall {
             ..TraceContext::default()
         },
         dispatcher: DispatcherId::generate(),
+        done_secret: fleet::wire::proof::DoneSecret::generate(),
         deadline_ms: 600_000,
         run_deadline: None,
         queue_wait_ms: None,

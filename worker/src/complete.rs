@@ -18,6 +18,7 @@ use fleet::{
         metrics, report,
         spans::{self, Step},
     },
+    wire::proof::DoneSecret,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -58,7 +59,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             if !moved.state.answers_waiters() {
                 metrics().retried(name);
             }
-            reply(worker, call, &moved, ending)
+            reply(worker, call, &moved, ending, executed.claimed.done_secret)
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
@@ -246,8 +247,15 @@ async fn find_patiently(
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
 const REPLY_MAX: usize = 512 * 1024;
 
-/// Tells the dispatcher that accepted the call, when the call is decided.
-pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, ending: Ending) {
+/// Tells the dispatcher that accepted the call, when the call is decided. Without the secret of a claim it can only ring the
+/// bell: no dispatcher believes more.
+pub(crate) async fn reply(
+    worker: &WorkerProcess,
+    call: CallId,
+    moved: &Moved,
+    ending: Ending,
+    secret: Option<DoneSecret>,
+) {
     if !moved.state.answers_waiters() {
         return;
     }
@@ -255,17 +263,15 @@ pub(crate) async fn reply(worker: &WorkerProcess, call: CallId, moved: &Moved, e
     worker
         .events
         .tell(&moved.tenant, moved.session.as_ref(), event);
-    let envelope = moved.envelope(call, ending.kind);
-    let envelope = envelope.map(|envelope| envelope.to_bytes());
     let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
+    let proven = || {
+        let envelope = moved.envelope(call, ending.kind)?.to_bytes();
+        let secret = secret.filter(|_| envelope.len() <= limit)?;
+        Some(secret.prove(&envelope))
+    };
     // An empty body only rings the bell.
-    let body = envelope
-        .filter(|bytes| bytes.len() <= limit)
-        .unwrap_or_default();
-    worker
-        .replies
-        .tell(moved.dispatcher, call, body.into())
-        .await;
+    let body = proven().unwrap_or_default();
+    worker.replies.tell(moved.dispatcher, call, body).await;
 }
 
 /// Rings the dispatchers, which then release the next call of a tool with a limit.

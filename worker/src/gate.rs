@@ -219,7 +219,7 @@ async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
         Ok(Some(ending)) => match worker.end(&ending).await {
             Ok(moved) => {
                 if let Some(moved) = moved {
-                    complete::reply(worker, call, &moved, ending).await;
+                    complete::reply(worker, call, &moved, ending, None).await;
                 }
                 Skip::Refused
             }

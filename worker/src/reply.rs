@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 512 * 1024;
 struct Word {
     dispatcher: DispatcherId,
     call: CallId,
-    /// The envelope. Empty: it only rings the bell, and the dispatcher reads the row.
+    /// The envelope with its proof. Empty: it only rings the bell, and the dispatcher reads the row.
     envelope: Bytes,
 }
 

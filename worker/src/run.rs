@@ -22,6 +22,7 @@ use fleet::{
     store::{
         ledger::{Claiming, Completing},
         migrate,
+        rights::{self, Duty},
         session::Postgres,
         sweep, tool_role,
         workers::{self, WorkerRow},
@@ -105,6 +106,7 @@ pub(crate) async fn run_with(
     )?;
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
+    rights::tell_beyond(&postgres, &config.store.database_url, Duty::Worker).await;
     if let Some(url) = &config.tool_database_url {
         check_tools(&postgres, url).await?;
     }

@@ -17,7 +17,7 @@ use crate::{
     checkpoint::Checkpoint,
     hold::Line,
     ids::{CallId, DispatcherId, Label, QueueName, ToolName},
-    wire::trace::TraceContext,
+    wire::{proof::DoneSecret, trace::TraceContext},
 };
 
 /// A call that passed the door.
@@ -67,6 +67,8 @@ pub struct NewCall {
     pub trace: TraceContext,
     /// Who accepts it.
     pub dispatcher: DispatcherId,
+    /// With what the worker that claims it proves its answer.
+    pub done_secret: DoneSecret,
     /// From acceptance.
     pub deadline_ms: i64,
     /// The caller's cap on every call of its run.
@@ -179,6 +181,7 @@ impl Statement for Accept {
                 .bind(sparse(rows.iter().map(|r| changes(&r.coercions))))
                 .bind(rows.iter().map(|r| r.line.to_string()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|r| r.held).collect::<Vec<_>>())
+                .bind(rows.iter().map(|r| r.done_secret.0).collect::<Vec<_>>())
                 .fetch_all(connection)
                 .await?;
             let mut accepted = std::collections::HashMap::with_capacity(decided.len());

@@ -20,7 +20,7 @@ use crate::{
     call::{Effect, Language},
     checkpoint::Checkpoint,
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
-    wire::trace::TraceContext,
+    wire::{proof::DoneSecret, trace::TraceContext},
 };
 
 /// One claim to make.
@@ -79,6 +79,8 @@ pub struct Claimed {
     pub language: Language,
     /// Who accepted it.
     pub dispatcher: DispatcherId,
+    /// With what the end of this call is proven to it; `None` where a release before it accepted the call.
+    pub done_secret: Option<DoneSecret>,
     /// The trace the call belongs to.
     pub trace: TraceContext,
 }
@@ -204,6 +206,7 @@ pub(super) fn read_claim(row: &PgRow) -> Result<Claimed, sqlx::Error> {
         meta: columns.next()?,
         language: columns.parsed()?,
         dispatcher: DispatcherId(columns.next()?),
+        done_secret: columns.next::<Option<_>>()?.map(DoneSecret),
         trace: TraceContext {
             traceparent: columns.next()?,
             tracestate: columns.next()?,

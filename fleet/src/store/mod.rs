@@ -35,6 +35,7 @@ pub mod read;
 pub mod release;
 pub mod renumber;
 pub mod retire;
+pub mod rights;
 pub mod schema;
 pub mod server_check;
 pub mod session;

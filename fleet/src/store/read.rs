@@ -21,6 +21,7 @@ use crate::{
     wire::{
         envelope::{Accepted, DecidedCall, Envelope},
         event::{Event, Happening},
+        proof::DoneSecret,
     },
 };
 
@@ -47,6 +48,8 @@ pub struct CallRow {
     pub language: Language,
     /// Where it stands.
     pub state: CallState,
+    /// With what its worker proves its end; only of an open call.
+    pub done_secret: Option<DoneSecret>,
     coercions: Option<String>,
 }
 
@@ -133,13 +136,28 @@ fn finding(open: &str) -> String {
     put_together(include_str!("sql/find.sql"), &parts)
 }
 
-/// The state of a call. One statement, so the call is found in exactly one place.
+/// The state of a call, for a process that has met the call itself. One statement, so the call is found in exactly one place.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
 pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreError> {
-    let mut rows = find_many(pool, &[call], &FIND).await?;
+    let mut rows = find_many(pool, &[call], None, &FIND).await?;
+    Ok(rows.pop())
+}
+
+/// The same for a caller's id: another tenant's call is not read at all, so nothing of it, not even its size, is told by the
+/// time that the answer takes.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn find_of(
+    pool: &PgPool,
+    tenant: &Label,
+    call: CallId,
+) -> Result<Option<CallRow>, StoreError> {
+    let mut rows = find_many(pool, &[call], Some(tenant), &FIND).await?;
     Ok(rows.pop())
 }
 
@@ -149,12 +167,13 @@ pub async fn find(pool: &PgPool, call: CallId) -> Result<Option<CallRow>, StoreE
 ///
 /// Postgres does not answer.
 pub async fn decided(pool: &PgPool, calls: &[CallId]) -> Result<Vec<CallRow>, StoreError> {
-    find_many(pool, calls, &FIND_DECIDED).await
+    find_many(pool, calls, None, &FIND_DECIDED).await
 }
 
 async fn find_many(
     pool: &PgPool,
     calls: &[CallId],
+    tenant: Option<&Label>,
     sql: &'static str,
 ) -> Result<Vec<CallRow>, StoreError> {
     let ids: Vec<Uuid> = calls.iter().map(|id| id.0).collect();
@@ -162,6 +181,7 @@ async fn find_many(
         .bind(&ids)
         .bind(ids.iter().min().copied())
         .bind(ids.iter().max().copied())
+        .bind(tenant.map(Label::as_str))
         .fetch_all(pool);
     let rows = answer("read calls", reading).await?;
     read_all("read a call", &rows, read_row)
@@ -307,6 +327,7 @@ fn read_row(row: &PgRow) -> Result<CallRow, sqlx::Error> {
         attempts: row.try_get("attempts")?,
         language: parsed(row, "language")?,
         state: read_state(row)?,
+        done_secret: row.try_get::<Option<_>, _>("done_secret")?.map(DoneSecret),
         coercions: row.try_get("coercions")?,
     })
 }

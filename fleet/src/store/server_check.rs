@@ -74,10 +74,10 @@ pub async fn read(connection: &mut PgConnection) -> Result<ServerFacts, StoreErr
                 current_setting('zero_damaged_pages') AS zero_damaged_pages, \
                 current_setting('data_sync_retry') AS data_sync_retry, \
                 current_setting('server_encoding') AS encoding, \
-                coalesce((SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, wanted)) \
+                coalesce((SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') \
+                          AND has_any_column_privilege(c.oid, 'UPDATE') \
                           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                          CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted \
-                          WHERE n.nspname = 'toolfleet' AND c.relname = 'open_calls'), true) AS role_may_write",
+                          WHERE n.nspname = 'toolfleet' AND c.relname = 'fleet'), true) AS role_may_write",
     )
     .fetch_one(connection)
     .await
@@ -162,7 +162,7 @@ pub fn findings(facts: &ServerFacts) -> Vec<Finding> {
     }
     if !facts.role_may_write {
         let what = "this user may not read and write the ledger";
-        let advice = "connect as the user who ran `toolfleet migrate`, or grant this one the same";
+        let advice = "connect as the user who ran `toolfleet migrate`, or as a role of deploy/postgres/roles.sql";
         add(what, advice);
     }
     found

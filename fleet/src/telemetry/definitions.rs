@@ -80,6 +80,8 @@ definitions! {
         "Calls refused at the door");
     REFUSED_REPLIES = counter("toolfleet.refused.replies", "{request}", &[],
         "Requests dropped because no caller may be answered on the subject that they name");
+    UNPROVEN_ANSWERS = counter("toolfleet.unproven.answers", "{message}", &[],
+        "Messages that a call is decided which did not come from its worker: the waiting caller was answered from the row");
     MALFORMED_MESSAGES = counter("toolfleet.malformed.messages", "{message}", &[],
         "Messages from NATS whose subject, reply or headers cannot be read");
     PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],

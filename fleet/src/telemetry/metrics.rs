@@ -28,6 +28,7 @@ pub struct Metrics {
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
     refused_replies: Counter<u64>,
+    unproven_answers: Counter<u64>,
     malformed_messages: Arc<Sum>,
     publish_lag: Histogram<f64>,
     released_calls: Counter<u64>,
@@ -75,6 +76,11 @@ impl Metrics {
     /// A request was dropped because it may not be answered where it asks for it.
     pub fn refused_reply(&self) {
         self.refused_replies.add(1, &[]);
+    }
+
+    /// A message said without a proof how a call that is waited for was decided.
+    pub fn unproven_answer(&self) {
+        self.unproven_answers.add(1, &[]);
     }
 
     /// From now on this count, which only grows, is part of the malformed messages of this process.
@@ -206,6 +212,7 @@ impl Metrics {
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
             refused_replies: counter(meter, define::REFUSED_REPLIES),
+            unproven_answers: counter(meter, define::UNPROVEN_ANSWERS),
             malformed_messages,
             publish_lag: seconds(meter, define::PUBLISH_LAG),
             released_calls: counter(meter, define::RELEASED_CALLS),

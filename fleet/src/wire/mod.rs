@@ -7,6 +7,7 @@ pub mod error;
 pub mod event;
 pub mod headers;
 pub mod pointer;
+pub mod proof;
 pub mod subjects;
 pub mod trace;
 pub mod words;

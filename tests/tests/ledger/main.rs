@@ -36,4 +36,5 @@ mod snapshot;
 mod sweep;
 
 mod partitions;
+mod roles;
 mod tools;

@@ -182,6 +182,7 @@ pub(crate) fn new_call() -> NewCall {
         language: Language::En,
         trace: Default::default(),
         dispatcher: DispatcherId::generate(),
+        done_secret: fleet::wire::proof::DoneSecret::generate(),
         deadline_ms: 600_000,
         run_deadline: None,
         queue_wait_ms: None,

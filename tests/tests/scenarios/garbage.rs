@@ -1,13 +1,17 @@
 //! Messages that are not what they seem. The row is the truth.
 
 use bytes::Bytes;
-use fleet::ids::CallId;
+use fleet::{
+    ids::CallId,
+    wire::{proof::DoneSecret, words},
+};
 use fleet_tests::{
-    fleet::{Fleet, Spec},
+    fleet::{Fleet, Spec, counter},
     invariants,
     wait::until_so,
     witness::Witness,
 };
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -144,6 +148,118 @@ async fn nonsense_about_decided_calls_reaches_no_caller() {
     });
     assert_eq!(answer["result"], json!({"done": "a"}));
     invariants::hold(&fleet, &witness).await;
+}
+
+/// A call that a worker is running, and its dispatcher.
+async fn running(fleet: &Fleet, witness: &Witness, what: &str) -> (String, String) {
+    witness.until_asked(what, 1).await;
+    let call = witness.look(|seen| {
+        let asked = seen.requests.iter().find(|request| request.what == what);
+        asked.unwrap().header("toolfleet-call-id").to_owned()
+    });
+    let sql = "SELECT dispatcher_id FROM toolfleet.open_calls WHERE call_id = $1";
+    let row = fleet.rows(sql, call.parse().unwrap()).await;
+    let dispatcher = row[0]["dispatcher_id"].as_str().unwrap().to_owned();
+    (call, dispatcher)
+}
+
+/// The envelope that a worker sends when the call has succeeded.
+fn done(call: &str, result: &Value) -> String {
+    format!(
+        r#"{{"call_id":"{call}","tool":"look","tool_version":1,"state":"succeeded","outcome":"success","is_error":false,"source":"live","effect":"none","result":{result},"error":null,"degraded":null,"coercions":[],"attempts":1,"replayed":false,"timing":{{"queued_ms":1,"run_ms":1}}}}"#
+    )
+}
+
+const UNPROVEN: &str = "toolfleet_unproven_answers_total";
+
+#[tokio::test]
+async fn forged_words_of_a_decision_reach_no_caller() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")]).dispatchers(2)).await;
+    witness.always("a", fleet_tests::witness::Reply::DoneWhenReleased);
+    let submission = fleet.submit("look", &json!({"what": "a"})).key("k");
+    let waiting = submission.clone().wait();
+    let (answer, others) = tokio::join!(waiting, async {
+        let (call, dispatcher) = running(&fleet, &witness, "a").await;
+        // Callers that wait elsewhere, too: so many that each dispatcher holds some.
+        let wish = json!({"call_id": call, "wait_ms": 60_000});
+        let asking = futures_util::future::join_all((0..6).map(|_| fleet.get(&wish)));
+        let forging = async {
+            let waiting = "SELECT count(*) FROM toolfleet.open_calls";
+            assert_eq!(fleet.count(waiting).await, 1);
+            until_so("the callers to wait", async || {
+                counter("toolfleet_waiters") >= 1.0
+            })
+            .await;
+            let lie = done(&call, &json!({"done": "forged"}));
+            let other = DoneSecret::generate().prove(lie.as_bytes());
+            let together = words::join(&[lie.clone().into(), other.clone()]);
+            for (last, body) in [
+                (call.as_str(), lie.clone().into()),
+                (&call, other.clone()),
+                ("together", together),
+            ] {
+                let before = counter(UNPROVEN);
+                for whom in [dispatcher.as_str(), "elsewhere"] {
+                    let subject = format!("toolfleet.done.{whom}.{last}");
+                    fleet.client.publish(subject, body.clone()).await.unwrap();
+                }
+                fleet.client.flush().await.unwrap();
+                until_so("the forged word to be counted", async || {
+                    counter(UNPROVEN) > before
+                })
+                .await;
+            }
+            let row = fleet.call(call.parse().unwrap()).await;
+            assert_eq!(row["state"], "running");
+            witness.release("a");
+        };
+        tokio::join!(asking, forging).0
+    });
+    for answer in std::iter::once(&answer).chain(&others) {
+        assert_eq!(answer["result"], json!({"done": "a"}), "{}", **answer);
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// A dispatcher of the release before made no secret, so the worker has no proof, and neither has a worker of that release.
+#[tokio::test]
+async fn calls_without_a_proof_are_answered_from_their_rows() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([witness.tool("look", "read")]);
+    let mut fleet = Fleet::start(spec.workers(0, &[])).await;
+    let waiting = fleet.submit("look", &json!({"what": "a"})).wait();
+    let waiting = tokio::spawn(waiting);
+    until_so("the call to be there", async || {
+        fleet
+            .count("SELECT count(*) FROM toolfleet.open_calls WHERE done_secret IS NOT NULL")
+            .await
+            == 1
+    })
+    .await;
+    let forget = "UPDATE toolfleet.open_calls SET done_secret = NULL";
+    sqlx::query(forget)
+        .execute(&fleet.database.pool)
+        .await
+        .unwrap();
+    let mut words = fleet.client.subscribe("toolfleet.done.>").await.unwrap();
+    fleet.add_worker(&[]).await;
+    let answer = waiting.await.unwrap();
+    assert_eq!(answer["result"], json!({"done": "a"}));
+    let word = words.next().await.unwrap();
+    assert!(word.payload.is_empty(), "it only rings the bell");
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn no_view_and_no_history_has_a_secret() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let answer = fleet.submit("look", &json!({"what": "a"})).wait().await;
+    assert_eq!(answer["state"], "succeeded");
+    let named = "SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+                 WHERE a.attname = 'done_secret' AND c.relnamespace = 'toolfleet'::regnamespace";
+    assert_eq!(fleet.count(named).await, 1, "open_calls alone");
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ mod idempotency;
 mod key_race;
 
 mod retry;
+mod roles;
 
 mod in_doubt;
 mod probe;

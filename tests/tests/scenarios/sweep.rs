@@ -68,6 +68,7 @@ async fn a_call_whose_dispatcher_died_before_publishing_is_run() {
         language: Language::En,
         trace: TraceContext::default(),
         dispatcher: DispatcherId::generate(),
+        done_secret: fleet::wire::proof::DoneSecret::generate(),
         deadline_ms: 60_000,
         run_deadline: None,
         queue_wait_ms: None,

@@ -7,6 +7,7 @@ use fleet::{
     config::{ConfigError, StoreArgs},
     store::{
         migrate,
+        rights::{self, Duty},
         session::Postgres,
         tool_role::{self, ToolRole},
     },
@@ -24,6 +25,10 @@ pub struct Migrate {
     /// one function that it needs. Create it first: `CREATE ROLE toolfleet_tool LOGIN PASSWORD '…'`
     #[arg(long, env = "TOOLFLEET_TOOL_ROLE", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     tool_role: Option<String>,
+    /// Grants the roles of deploy/postgres/roles.sql what each needs and nothing else, and checks that none has more. Make them
+    /// first: `psql -f deploy/postgres/roles.sql`
+    #[arg(long, env = "TOOLFLEET_GRANT", num_args = 0..=1, default_missing_value = "true", default_value_t = false)]
+    grant: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,10 +44,19 @@ impl Migrate {
         if let Some(name) = &self.tool_role {
             admit(&postgres, name).await?;
         }
+        if self.grant {
+            let wrong = rights::grant(&postgres).await?;
+            if !wrong.is_empty() {
+                return Err(ConfigError(wrong).into());
+            }
+        }
         if self.json {
             let mut answer = json!({ "applied": applied });
             if let Some(name) = &self.tool_role {
                 answer["tool_role"] = json!(name);
+            }
+            if self.grant {
+                answer["granted"] = json!(Duty::ALL.map(Duty::role));
             }
             output::print_json(&answer)?;
         } else {
@@ -51,6 +65,10 @@ impl Migrate {
                 output::print(&format!(
                     "role {name} may end the calls of its transactions"
                 ))?;
+            }
+            if self.grant {
+                let roles = Duty::ALL.map(Duty::role).join(", ");
+                output::print(&format!("{roles} may do what they need, and no more"))?;
             }
         }
         Ok(ExitCode::SUCCESS)

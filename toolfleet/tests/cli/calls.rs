@@ -135,6 +135,7 @@ pub(crate) fn call(tool: &str, tenant: &str, args: &str) -> NewCall {
         language: Language::En,
         trace: TraceContext::default(),
         dispatcher: DispatcherId(Uuid::new_v4()),
+        done_secret: fleet::wire::proof::DoneSecret::generate(),
         deadline_ms: 60_000,
         run_deadline: None,
         queue_wait_ms: None,

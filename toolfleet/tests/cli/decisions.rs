@@ -284,6 +284,7 @@ pub(crate) async fn queued(connection: &mut PgConnection) -> CallId {
         language: Language::En,
         trace: TraceContext::default(),
         dispatcher: DispatcherId::generate(),
+        done_secret: fleet::wire::proof::DoneSecret::generate(),
         deadline_ms: 600_000,
         run_deadline: None,
         queue_wait_ms: None,

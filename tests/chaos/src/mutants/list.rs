@@ -371,8 +371,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "dispatcher/src/waiters.rs",
-                find: "        match self.lock().get(&envelope.call()) {\n",
-                replace: "        let crossed = fleet::mutant::on(\"answers_crossed\").then(|| self.undecided().pop());\n        let call = crossed.flatten().unwrap_or(envelope.call());\n        match self.lock().get(&call) {\n",
+                find: "            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),\n",
+                replace: "            Some(envelope) if fleet::mutant::on(\"answers_crossed\") => {\n                drop(waiters);\n                let call = self.undecided().pop().unwrap_or(call);\n                if let Some(awaited) = self.lock().calls.get(&call) { drop(awaited.decided.send_replace(Some(envelope))); }\n            }\n            Some(envelope) => drop(awaited.decided.send_replace(Some(envelope))),\n",
             },
         ],
         ..NONE

@@ -12,6 +12,7 @@ mod nats;
 mod postgres;
 mod prefix;
 mod rebuild;
+mod rights;
 mod stream;
 mod take;
 mod tools;
@@ -96,6 +97,7 @@ async fn examine(
 ) -> Result<Vec<Check>, ConfigError> {
     let postgres = connect::postgres(&store.database_url)?;
     let (mut checks, seen) = postgres::look(&postgres, servers).await;
+    checks.extend(rights::look(&postgres, store, bus).await);
     let connected = nats::look(bus, seen.ledger.as_ref(), servers, &mut checks).await;
     let mut foreign = None;
     if seen.ledger.is_some() {

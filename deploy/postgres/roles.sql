@@ -1,0 +1,159 @@
+-- The roles of a fleet in Postgres, and everything that each may do.
+--
+-- Run it twice: with psql as a role that may create roles, which makes the roles and names the owner of the database; and, after
+-- each `toolfleet migrate`, by `toolfleet migrate --grant`, which sends this very file as the owner of the tables and checks
+-- what came of it. Each run begins with nothing granted, in one transaction.
+--
+--   psql -v ON_ERROR_STOP=1 -f roles.sql toolfleet
+--   \password toolfleet_migrate   and so on, for each
+--
+-- Each table, view and function of the schema has a line here: a test fails over one that has none.
+
+BEGIN;
+
+DO $roles$
+DECLARE
+    role text;
+BEGIN
+    FOREACH role IN ARRAY ARRAY['toolfleet_migrate', 'toolfleet_dispatcher', 'toolfleet_worker', 'toolfleet_operator',
+                                'toolfleet_reader'] LOOP
+        IF to_regrole(role) IS NULL THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I LOGIN', role);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL; -- Another session was quicker.
+            END;
+        END IF;
+    END LOOP;
+    -- The schema is made by the role that migrates, and is its own.
+    IF to_regnamespace('toolfleet') IS NULL AND has_database_privilege(current_database(), 'CREATE WITH GRANT OPTION') THEN
+        EXECUTE format('GRANT CREATE ON DATABASE %I TO toolfleet_migrate', current_database());
+    END IF;
+END $roles$;
+
+DO $grants$
+DECLARE
+    four text := 'toolfleet_dispatcher, toolfleet_worker, toolfleet_operator, toolfleet_reader';
+    one record;
+BEGIN
+    IF to_regclass('toolfleet._migrations') IS NULL OR NOT pg_has_role(
+        (SELECT relowner FROM pg_class WHERE oid = to_regclass('toolfleet._migrations')), 'MEMBER') THEN
+        RETURN; -- Not migrated yet, or not ours to grant.
+    END IF;
+    EXECUTE 'REVOKE ALL ON SCHEMA toolfleet FROM PUBLIC, ' || four;
+    EXECUTE 'REVOKE ALL ON ALL TABLES IN SCHEMA toolfleet FROM PUBLIC, ' || four;
+    EXECUTE 'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA toolfleet FROM PUBLIC, ' || four;
+    EXECUTE 'GRANT USAGE ON SCHEMA toolfleet TO ' || four;
+
+    -- kind, what, columns or arguments, privilege, to whom: d(ispatcher), w(orker), o(perator), r(eader). `-`: only functions
+    -- and the owner.
+    FOR one IN
+        SELECT * FROM (VALUES
+        -- Every process looks whether it knows the schema, and whether writes were lost.
+        ('_migrations',      NULL, 'SELECT', 'dwor'),
+        ('fleet',            NULL, 'SELECT', 'dwor'),
+        ('fleet',            'system_identifier, timeline, wal_lsn, quarantines', 'UPDATE', 'dwo'),
+        ('fleet',            'registry_rev', 'UPDATE', 'o'),
+        -- Open calls: only a dispatcher makes one. What proves an answer is for dispatchers and workers.
+        ('open_calls',       NULL, 'SELECT, UPDATE, DELETE', 'dw'),
+        ('open_calls',       NULL, 'INSERT', 'd'),
+        ('open_calls',       'all but done_secret', 'SELECT', 'o'),
+        ('open_counts',      NULL, 'SELECT, INSERT, UPDATE', 'dw'),
+        ('idempotency_keys', NULL, 'SELECT, INSERT, UPDATE', 'd'),
+        -- History: triggers refuse changes, and days are dropped by `drop_history`.
+        ('finished_calls',   NULL, 'SELECT, INSERT', 'dw'),
+        ('ended_attempts',   NULL, 'SELECT, INSERT', 'dw'),
+        ('call_notes',       NULL, 'SELECT, INSERT', 'dw'),
+        ('finished_calls_default', NULL, 'SELECT', 'o'),
+        ('ended_attempts_default', NULL, 'SELECT', 'o'),
+        ('call_notes_default',     NULL, 'SELECT', 'o'),
+        -- Tools are applied and retired by operators.
+        ('tool_versions',    NULL, 'SELECT', 'dwo'),
+        ('tool_versions',    NULL, 'INSERT', 'o'),
+        ('tool_retirements', NULL, 'SELECT', 'dwo'),
+        ('tool_retirements', NULL, 'INSERT', 'o'),
+        ('tool_slots',       NULL, 'SELECT', 'dwo'),
+        ('tool_slots',       NULL, 'INSERT', 'o'),
+        ('tool_slots',       'call_id, attempt_id', 'UPDATE', 'w'),
+        -- A worker has its row and keeps its lease; who declares it dead is a dispatcher or a neighbour.
+        ('worker_processes', NULL, 'SELECT', 'dwo'),
+        ('worker_processes', NULL, 'INSERT', 'w'),
+        ('worker_processes', 'beat, beat_at, cannot_run, state, leaving_since, ended_at, ended_by', 'UPDATE', 'w'),
+        ('worker_processes', 'state, ended_at, ended_by', 'UPDATE', 'd'),
+        ('worker_processes', NULL, 'DELETE', 'd'),
+        ('prefix_takeovers', NULL, 'SELECT, INSERT', 'o'),
+        ('prefix_takeovers', 'taken_at', 'UPDATE', 'o'),
+        -- The documented views.
+        ('calls',            NULL, 'SELECT', 'or'),
+        ('attempts',         NULL, 'SELECT', 'or'),
+        ('call_events',      NULL, 'SELECT', 'or'),
+        ('in_doubt',         NULL, 'SELECT', 'or'),
+        ('slots',            NULL, 'SELECT', 'dor'),
+        ('tools',            NULL, 'SELECT', 'or'),
+        ('workers',          NULL, 'SELECT', 'or')
+        ) AS tables (what, columns, privilege, whom)
+    LOOP
+        IF one.columns = 'all but done_secret' THEN
+            one.columns := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+                            WHERE attrelid = ('toolfleet.' || one.what)::regclass AND attnum > 0 AND NOT attisdropped
+                              AND attname <> 'done_secret');
+        END IF;
+        EXECUTE format('GRANT %s%s ON toolfleet.%I TO %s', one.privilege, ' (' || one.columns || ')', one.what, (
+            SELECT string_agg('toolfleet_' || r.name, ', ')
+            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader')) AS r (letter, name)
+            WHERE strpos(one.whom, r.letter) > 0));
+    END LOOP;
+
+    FOR one IN
+        SELECT * FROM (VALUES
+        -- What decides about calls and people's decisions.
+        ('settle',            'do'),
+        ('cancel',            'do'),
+        ('fence',             'wo'),
+        ('leave',             'w'),
+        ('quarantine',        'dw'),
+        -- Housekeeping.
+        ('ensure_partitions', 'd'),
+        ('drop_history',      'd'),
+        ('fold_open_counts',  'd'),
+        ('recount_open',      'd'),
+        ('open_count',        'd'),
+        -- What statements and views read.
+        ('key_lapsed',        'd'),
+        ('fenced_since',      'd'),
+        ('is_fenced',         'dor'),
+        ('applied_late',      'dw'),
+        ('unknown_until',     'dw'),
+        ('kept',              'dw'),
+        ('uuid_floor',        'dwor'),
+        ('uuid_instant',      'dwor'),
+        ('held_why',          'or'),
+        ('shown',             'or'),
+        ('veiled',            'or'),
+        ('veiled_below',      'or'),
+        ('below',             'or'),
+        -- Only functions and triggers call these.
+        ('finish',                   '-'),
+        ('require_program',          '-'),
+        ('count_opened',             '-'),
+        ('count_closed',             '-'),
+        ('refuse_change_of_history', '-'),
+        ('refuse_truncation',        '-'),
+        ('refuse_illegal_move',      '-'),
+        ('refuse_settling',          '-')
+        ) AS functions (what, whom) WHERE whom <> '-'
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION toolfleet.%I TO %s', one.what, (
+            SELECT string_agg('toolfleet_' || r.name, ', ')
+            FROM (VALUES ('d', 'dispatcher'), ('w', 'worker'), ('o', 'operator'), ('r', 'reader')) AS r (letter, name)
+            WHERE strpos(one.whom, r.letter) > 0));
+    END LOOP;
+
+    -- From Postgres 17 on a dispatcher vacuums what it changes all the time without owning it. Before, only autovacuum does:
+    -- set `autovacuum_naptime = 1s`.
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        EXECUTE 'GRANT MAINTAIN ON toolfleet.open_calls, toolfleet.open_counts TO toolfleet_dispatcher';
+    END IF;
+END $grants$;
+
+COMMIT;

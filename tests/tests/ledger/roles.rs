@@ -1,0 +1,467 @@
+//! The roles of `deploy/postgres/roles.sql`, the file that is shipped: every role tries everything.
+
+use std::collections::BTreeSet;
+
+use fleet::{
+    ids::CallId,
+    store::{
+        migrate::migrate,
+        read,
+        rights::{self, Duty, ROLES},
+        session::Postgres,
+    },
+};
+use fleet_tests::postgres::{Cluster, Database, MIGRATE};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+const CALL: &str = "INSERT INTO toolfleet.open_calls (call_id, tenant, tool, tool_version, effect, queue, line, priority, \
+    key_retention_ms, args, args_hash, language, dispatcher_id, accepted_at, deadline_at, not_before, done_secret) \
+    VALUES ({id}, '{tenant}', 'charge', 1, 'once', 'default', 'default', 1, 0, '{}', '', 'en', gen_random_uuid(), now(), \
+    now() + interval '1 hour', now(), gen_random_uuid())";
+/// Makes a call of the history of one that runs, as a worker does.
+const ENDED: &str = "INSERT INTO toolfleet.finished_calls (call_id, rev, from_state, state, outcome, source, effect_known, tenant, \
+    tool, tool_version, effect, queue, priority, key_retention_ms, args, args_hash, language, accepted_at, deadline_at, \
+    finished_at, queued_ms, run_ms, attempts, attempt_id, worker_id, attempt_outcome, actor, reason) \
+    SELECT call_id, rev + 1, state, 'succeeded', 'success', '{source}', 'applied', tenant, tool, tool_version, effect, queue, \
+        priority, 0, args, args_hash, language, accepted_at, deadline_at, now(), 0, 0, attempts, {attempt}, worker_id, \
+        'applied', '{actor}' || worker_id, 'applied' FROM ended";
+
+/// What is tried, and whom it succeeds for: m(igrate), d(ispatcher), w(orker), o(perator), r(eader). `{acme}` and `{beta}`
+/// are calls in doubt of two tenants, `{queued}`, `{running}` and `{over}` calls of acme.
+const MATRIX: &[(&str, &str)] = &[
+    // Calls.
+    ("md", CALL),
+    (
+        "md",
+        "INSERT INTO toolfleet.idempotency_keys VALUES ('acme', '\\x01', gen_random_uuid(), NULL, 'charge', 1, '', '')",
+    ),
+    (
+        "mdw",
+        "UPDATE toolfleet.open_calls SET state = 'running', attempt_id = gen_random_uuid(), worker_id = {worker}, \
+             attempt_until = now() WHERE call_id = {queued}",
+    ),
+    (
+        "mdw",
+        "DELETE FROM toolfleet.open_calls WHERE call_id = {running}",
+    ),
+    (
+        "mdw",
+        "INSERT INTO toolfleet.call_notes VALUES ({queued}, 7, now(), 'queued', 'queued', 'me', 'why')",
+    ),
+    ("mdwo", "SELECT args FROM toolfleet.open_calls"),
+    ("mdw", "SELECT done_secret FROM toolfleet.open_calls"),
+    ("mdw", "SELECT result FROM toolfleet.finished_calls"),
+    ("md", "SELECT tenant FROM toolfleet.idempotency_keys"),
+    ("md", "SELECT toolfleet.key_lapsed({acme})"),
+    (
+        "mdw",
+        "SELECT toolfleet.applied_late({acme}), toolfleet.unknown_until({acme})",
+    ),
+    // Doubts. A worker ends one by the answer of the attempt, and by nothing else.
+    (
+        "mdo",
+        "SELECT toolfleet.settle({acme}, 'applied', 'me', 'seen')",
+    ),
+    (
+        "mdo",
+        "SELECT toolfleet.settle({beta}, 'not_applied', 'me', 'seen', NULL, true)",
+    ),
+    ("mdo", "SELECT toolfleet.cancel({queued}, 'me')"),
+    (
+        "md",
+        "DELETE FROM toolfleet.open_calls WHERE call_id = {acme}",
+    ),
+    (
+        "md",
+        "DELETE FROM toolfleet.open_calls WHERE call_id IN ({acme}, {beta})",
+    ),
+    ("mdw", "{ended: acme live o.attempt_id worker }"),
+    ("mdw", "{ended: beta live o.attempt_id worker }"),
+    ("md", "{ended: acme settled o.attempt_id worker }"),
+    ("md", "{ended: acme live gen_random_uuid() worker }"),
+    ("md", "{ended: beta live o.attempt_id me }"),
+    (
+        "",
+        "UPDATE toolfleet.open_calls SET state = 'queued', attempt_id = NULL WHERE call_id = {acme}",
+    ),
+    (
+        "m",
+        "SELECT toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL, NULL, 'me', 'x', NULL) \
+           FROM toolfleet.open_calls o WHERE call_id = {acme}",
+    ),
+    (
+        "mdw",
+        "SELECT toolfleet.quarantine(-1, 1, 'x', 1, 'x', '{}')",
+    ),
+    // History.
+    (
+        "",
+        "UPDATE toolfleet.finished_calls SET result = NULL WHERE call_id = {over}",
+    ),
+    (
+        "",
+        "DELETE FROM toolfleet.finished_calls WHERE call_id = {over}",
+    ),
+    ("", "DELETE FROM toolfleet.{day} WHERE call_id = {over}"),
+    ("", "TRUNCATE toolfleet.finished_calls"),
+    ("", "TRUNCATE toolfleet.{day}"),
+    ("", "TRUNCATE toolfleet.ended_attempts"),
+    ("", "TRUNCATE toolfleet.call_notes_default"),
+    ("m", "TRUNCATE toolfleet.open_calls"),
+    ("m", "TRUNCATE toolfleet.tool_versions"),
+    ("m", "DROP TABLE toolfleet.{day}"),
+    (
+        "m",
+        "ALTER TABLE toolfleet.finished_calls DISABLE TRIGGER insert_only",
+    ),
+    (
+        "m",
+        "ALTER TABLE toolfleet.open_calls DISABLE TRIGGER doubts_are_settled",
+    ),
+    (
+        "m",
+        "CREATE TRIGGER mine BEFORE INSERT ON toolfleet.open_calls EXECUTE FUNCTION toolfleet.refuse_truncation()",
+    ),
+    ("", "SET session_replication_role = replica"),
+    ("md", "SELECT toolfleet.drop_history('2000-01-01')"),
+    ("md", "SELECT toolfleet.ensure_partitions(40)"),
+    (
+        "md",
+        "SELECT toolfleet.fold_open_counts(1, 1), toolfleet.recount_open(), toolfleet.open_count('acme')",
+    ),
+    ("mdw", "UPDATE toolfleet.open_counts SET n = n"),
+    ("m", "DELETE FROM toolfleet.open_counts"),
+    // Tools.
+    (
+        "mo",
+        "INSERT INTO toolfleet.tool_versions VALUES ('new', 1, 1, '{}', DEFAULT, DEFAULT, '', '', now(), 'me')",
+    ),
+    (
+        "mo",
+        "INSERT INTO toolfleet.tool_retirements VALUES ('charge', 1, 99, now(), 'me', 'why')",
+    ),
+    ("m", "UPDATE toolfleet.tool_versions SET manifest = '{}'"),
+    ("m", "DELETE FROM toolfleet.tool_retirements"),
+    (
+        "mo",
+        "INSERT INTO toolfleet.tool_slots VALUES ('charge', 1)",
+    ),
+    (
+        "mw",
+        "UPDATE toolfleet.tool_slots SET call_id = NULL, attempt_id = NULL",
+    ),
+    (
+        "mo",
+        "UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1",
+    ),
+    ("mdwo", "SELECT tool FROM toolfleet.tool_versions"),
+    // Workers.
+    (
+        "mw",
+        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency) \
+            VALUES (gen_random_uuid(), 'x', 'x', 1, 'x', '{}', 1)",
+    ),
+    (
+        "mw",
+        "UPDATE toolfleet.worker_processes SET beat = beat + 1, beat_at = now()",
+    ),
+    (
+        "mdw",
+        "UPDATE toolfleet.worker_processes SET state = 'dead', ended_at = now(), ended_by = 'me'",
+    ),
+    (
+        "m",
+        "UPDATE toolfleet.worker_processes SET state = 'fenced', fenced_at = now(), fenced_by = 'me'",
+    ),
+    (
+        "mwo",
+        "SELECT toolfleet.fence({worker}, 'me', 'gone', true, 0)",
+    ),
+    ("mw", "SELECT toolfleet.leave({worker}, true)"),
+    ("md", "DELETE FROM toolfleet.worker_processes"),
+    // The fleet.
+    ("mdwo", "SELECT ledger_id FROM toolfleet.fleet"),
+    ("mdwo", "UPDATE toolfleet.fleet SET wal_lsn = wal_lsn"),
+    ("m", "UPDATE toolfleet.fleet SET oldest_program = 1"),
+    (
+        "m",
+        "UPDATE toolfleet.fleet SET ledger_id = gen_random_uuid()",
+    ),
+    ("m", "SELECT toolfleet.require_program(1)"),
+    ("mdwor", "SELECT version FROM toolfleet._migrations"),
+    ("m", "DELETE FROM toolfleet._migrations"),
+    (
+        "mo",
+        "INSERT INTO toolfleet.prefix_takeovers (prefix, former_ledger_id, taken_by, note) VALUES ('x', gen_random_uuid(), 'x', 'x')",
+    ),
+    (
+        "mo",
+        "UPDATE toolfleet.prefix_takeovers SET taken_at = now()",
+    ),
+    ("m", "CREATE TABLE toolfleet.mine ()"),
+    (
+        "m",
+        "CREATE FUNCTION toolfleet.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    ),
+    // The documented views.
+    ("mor", "SELECT args, result FROM toolfleet.calls"),
+    ("mor", "SELECT * FROM toolfleet.attempts"),
+    ("mor", "SELECT * FROM toolfleet.call_events"),
+    ("mor", "SELECT * FROM toolfleet.in_doubt"),
+    ("mdor", "SELECT * FROM toolfleet.slots"),
+    ("mor", "SELECT * FROM toolfleet.tools"),
+    ("mor", "SELECT * FROM toolfleet.workers"),
+    // The server.
+    ("m", "SET ROLE toolfleet_migrate"),
+    ("", "CREATE ROLE mine"),
+    ("", "CREATE DATABASE mine"),
+    ("", "COPY (SELECT 1) TO PROGRAM 'true'"),
+    ("", "SELECT pg_read_file('/etc/passwd')"),
+];
+
+struct Prepared {
+    database: Database,
+    names: Vec<(&'static str, String)>,
+    acme: CallId,
+    beta: CallId,
+}
+
+/// A database as `deploy/README.md` makes one: the roles first, then the schema by the role that owns it, then the grants.
+async fn prepared() -> Prepared {
+    let database = Cluster::shared().await.empty_database().await;
+    let mut admin = database.connect().await;
+    admin.execute(sqlx::raw_sql(ROLES)).await.unwrap();
+    database.let_roles_log_in().await;
+    let owner = Postgres::new(&database.url_of(MIGRATE).into(), "toolfleet").unwrap();
+    migrate(&owner).await.unwrap();
+    let beyond = rights::grant(&owner).await.unwrap();
+    assert!(beyond.is_empty(), "{beyond:?}");
+
+    let worker = uuid::Uuid::new_v4();
+    let id = |call: &CallId| format!("'{call}'::uuid");
+    let calls: [CallId; 5] = std::array::from_fn(|_| CallId::generate());
+    let tenants = ["acme", "beta", "acme", "acme", "acme"];
+    sqlx::query("INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency) VALUES ($1, 'x', 'x', 1, 'x', '{}', 1)")
+        .bind(worker)
+        .execute(&mut admin)
+        .await
+        .unwrap();
+    for (call, tenant) in calls.iter().zip(tenants) {
+        let sql = CALL.replace("{id}", &id(call)).replace("{tenant}", tenant);
+        admin.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+    let [acme, beta, queued, running, over] = calls;
+    for (calls, state) in [
+        (&[acme, beta, running, over][..], "running"),
+        (&[acme, beta], "in_doubt"),
+    ] {
+        let list: Vec<String> = calls.iter().map(id).collect();
+        let sql = format!(
+            "UPDATE toolfleet.open_calls SET state = '{state}', rev = rev + 1, attempts = 1, worker_id = '{worker}', \
+             attempt_id = coalesce(attempt_id, gen_random_uuid()), attempt_started_at = now(), attempt_timeout_ms = 1, \
+             attempt_until = now(), doubt_since = now(), doubt_reason = 'x' WHERE call_id IN ({})",
+            list.join(", ")
+        );
+        admin.execute(AssertSqlSafe(sql)).await.unwrap();
+    }
+    let names = vec![
+        ("{acme}", id(&acme)),
+        ("{beta}", id(&beta)),
+        ("{queued}", id(&queued)),
+        ("{running}", id(&running)),
+        ("{over}", id(&over)),
+        ("{worker}", format!("'{worker}'::uuid")),
+    ];
+    let ending = ended("{over}", "live", "o.attempt_id", "worker ");
+    admin
+        .execute(AssertSqlSafe(filled(&ending, &names)))
+        .await
+        .unwrap();
+    Prepared {
+        database,
+        names,
+        acme,
+        beta,
+    }
+}
+
+fn ended(call: &str, source: &str, attempt: &str, actor: &str) -> String {
+    let attempt = attempt.replace("o.", "");
+    let insert = ENDED
+        .replace("{source}", source)
+        .replace("{attempt}", &attempt)
+        .replace("{actor}", actor);
+    format!(
+        "WITH ended AS (DELETE FROM toolfleet.open_calls WHERE call_id = {call} RETURNING *) {insert}"
+    )
+}
+
+fn filled(sql: &str, names: &[(&'static str, String)]) -> String {
+    let mut sql = sql.to_owned();
+    if let Some(what) = sql
+        .strip_prefix("{ended: ")
+        .and_then(|rest| rest.strip_suffix('}'))
+    {
+        let words: Vec<&str> = what.splitn(4, ' ').collect();
+        sql = ended(&format!("{{{}}}", words[0]), words[1], words[2], words[3]);
+    }
+    sql = sql
+        .replace("{id}", "gen_random_uuid()")
+        .replace("{tenant}", "beta");
+    for (name, value) in names {
+        sql = sql.replace(name, value);
+    }
+    sql
+}
+
+/// What came of it; nothing stays.
+async fn tried(connection: &mut PgConnection, sql: &str) -> Result<(), String> {
+    connection.execute("BEGIN").await.unwrap();
+    let done = connection.execute(AssertSqlSafe(sql.to_owned())).await;
+    // Some cannot run in a transaction: refused is refused.
+    connection
+        .execute("ROLLBACK; RESET ROLE; RESET session_replication_role")
+        .await
+        .unwrap();
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let error = error.as_database_error().unwrap();
+            Err(format!("{} {}", error.code().unwrap(), error.message()))
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_role_may_do_what_its_line_says_and_nothing_else() {
+    let mut prepared = prepared().await;
+    let day = "SELECT tableoid::regclass::text FROM toolfleet.finished_calls LIMIT 1";
+    let day: String = sqlx::query_scalar(day)
+        .fetch_one(&prepared.database.pool)
+        .await
+        .unwrap();
+    let day = day.rsplit('.').next().unwrap().to_owned();
+    prepared.names.push(("{day}", day));
+    let roles = Duty::ALL.map(Duty::role).into_iter().chain([MIGRATE]);
+    let (mut wrong, mut cells) = (Vec::new(), 0);
+    for role in roles {
+        let letter = role
+            .strip_prefix("toolfleet_")
+            .unwrap()
+            .chars()
+            .next()
+            .unwrap();
+        let url = prepared.database.url_of(role);
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        for (whom, action) in MATRIX {
+            cells += 1;
+            let came = tried(&mut connection, &filled(action, &prepared.names)).await;
+            let expected = whom.contains(letter);
+            let is_refusal = came.as_ref().is_err_and(|why| {
+                // Not the right, or a trigger; or what only an owner may.
+                ["42501", "23514", "25001"]
+                    .iter()
+                    .any(|code| why.starts_with(code))
+            });
+            if came.is_ok() != expected || came.is_err() && !is_refusal {
+                wrong.push(format!("{role}: {action}: {came:?}"));
+            }
+        }
+    }
+    println!("{cells} cells of role and action");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn an_id_of_another_tenant_finds_nothing() {
+    let Prepared {
+        database,
+        acme,
+        beta,
+        ..
+    } = prepared().await;
+    let dispatcher = Postgres::new(
+        &database.url_of(Duty::Dispatcher.role()).into(),
+        "toolfleet",
+    )
+    .unwrap();
+    let pool = dispatcher.pool_for_reading(1);
+    let (mine, theirs) = ("acme".parse().unwrap(), "beta".parse().unwrap());
+    assert!(read::find_of(&pool, &mine, acme).await.unwrap().is_some());
+    assert!(read::find_of(&pool, &theirs, beta).await.unwrap().is_some());
+    assert!(read::find_of(&pool, &mine, beta).await.unwrap().is_none());
+    assert!(read::find_of(&pool, &theirs, acme).await.unwrap().is_none());
+    for function in [
+        "SELECT verdict FROM toolfleet.settle($1, 'applied', 'me', 'seen', in_tenant => 'acme')",
+        "SELECT verdict FROM toolfleet.cancel($1, 'me', in_tenant => 'acme')",
+    ] {
+        let asking = sqlx::query_scalar(function).bind(beta.0);
+        let verdict: String = asking.fetch_one(&pool).await.unwrap();
+        assert_eq!(verdict, "not_found", "{function}");
+    }
+}
+
+#[tokio::test]
+async fn every_table_view_and_function_has_its_line() {
+    let Prepared { database, .. } = prepared().await;
+    let sql = "SELECT relname::text FROM pg_class WHERE relnamespace = 'toolfleet'::regnamespace \
+                   AND relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND relname !~ '_[0-9]{8}$' \
+               UNION SELECT proname::text FROM pg_proc WHERE pronamespace = 'toolfleet'::regnamespace";
+    let there: Vec<String> = sqlx::query_scalar(sql)
+        .fetch_all(&database.pool)
+        .await
+        .unwrap();
+    let has_line = |name: &&String| ROLES.contains(&format!("('{name}',"));
+    let without: Vec<&String> = there.iter().filter(|name| !has_line(name)).collect();
+    assert!(
+        without.is_empty(),
+        "deploy/postgres/roles.sql has no line for {without:?}"
+    );
+    let lines = ROLES
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("('")?.split('\'').next());
+    let unknown: BTreeSet<&str> = lines
+        .filter(|name| !there.iter().any(|there| there == name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?} is not in the schema");
+}
+
+#[tokio::test]
+async fn more_than_a_role_needs_is_told() {
+    let Prepared { database, .. } = prepared().await;
+    let mut admin = database.connect().await;
+    let said = rights::beyond(&mut admin, Duty::Worker).await.unwrap();
+    assert_eq!(said.first().map(String::as_str), Some("is a superuser"));
+    let mut owner = PgConnection::connect(&database.url_of(MIGRATE))
+        .await
+        .unwrap();
+    let said = rights::beyond(&mut owner, Duty::Dispatcher).await.unwrap();
+    assert_eq!(said, ["owns the tables of the ledger"]);
+    let mut worker = PgConnection::connect(&database.url_of("toolfleet_worker"))
+        .await
+        .unwrap();
+    assert!(
+        rights::beyond(&mut worker, Duty::Worker)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let said = rights::beyond(&mut worker, Duty::Reader).await.unwrap();
+    assert!(
+        said.iter().any(|what| what == "may DELETE open_calls"),
+        "{said:?}"
+    );
+    // A right by hand is found, and the next grant takes it away.
+    let by_hand = "GRANT TRUNCATE ON toolfleet.open_counts TO toolfleet_worker; GRANT EXECUTE ON FUNCTION toolfleet.settle TO toolfleet_worker";
+    admin.execute(by_hand).await.unwrap();
+    let said = rights::beyond(&mut worker, Duty::Worker).await.unwrap();
+    assert_eq!(said, ["may TRUNCATE open_counts", "may call settle"]);
+    let owner = Postgres::new(&database.url_of(MIGRATE).into(), "toolfleet").unwrap();
+    assert!(rights::grant(&owner).await.unwrap().is_empty());
+    assert!(
+        rights::beyond(&mut worker, Duty::Worker)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
