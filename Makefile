@@ -1,7 +1,7 @@
 # The verbs of daily work. `make` alone lists them; what needs more than a line is a program.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build program install demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny bench bench-arguments
+.PHONY: help setup build program install demo dev test test-fast prove chaos chaos-mutants lint fmt schema docs deny deny-offline bench bench-arguments
 
 # A shell that has not been restarted since rustup came does not have it on its PATH yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -94,6 +94,9 @@ schema: setup ## write migrations/schema.sql anew from the migrations
 docs: setup ## build the crates' documentation and say where it is
 	cargo doc --workspace --no-deps --locked
 	@echo "open $(or $(CARGO_TARGET_DIR),target)/doc/fleet/index.html"
+
+deny-offline: ## of these, what can be checked without the network; it says what was not
+	$(PYTHON3) scripts/deny_offline.py
 
 deny: ## advisories, licences, bans and sources of the dependencies
 	@command -v cargo-deny >/dev/null || { \

@@ -10,6 +10,7 @@ mod meaning;
 mod types;
 
 mod bounds;
+mod memory;
 mod pipeline;
 mod rows;
 mod tls;

@@ -51,6 +51,8 @@ pub(super) enum NoSession {
     Refused(ServerRefusal),
     /// TLS could not be negotiated.
     Tls,
+    /// The server wants the password as it is, and has not proved who it is.
+    Exposed,
     /// The server wants what is not known here, or its answer makes no sense.
     NotUnderstood,
 }
@@ -78,7 +80,8 @@ impl Target {
     ///
     /// There is none. Cancel safe: a future that is dropped closes its connection.
     pub(super) async fn connect(&self) -> Result<Wire, NoSession> {
-        let mut wire = Wire::over(self.stream().await?);
+        let (stream, is_trusted) = self.stream().await?;
+        let mut wire = Wire::over(stream);
         let mut parameters = vec![
             ("user", self.user.as_str()),
             ("client_encoding", "UTF8"),
@@ -91,14 +94,17 @@ impl Target {
         parameters.extend(self.options.as_deref().map(|options| ("options", options)));
         frontend::startup_message(parameters, wire.out())?;
         wire.flush().await?;
-        self.authenticate(&mut wire).await?;
+        self.authenticate(&mut wire, is_trusted).await?;
         loop {
             match wire.message().await? {
                 Message::ReadyForQuery(_) => return Ok(wire),
                 Message::ErrorResponse(error) => {
                     return Err(NoSession::Refused(refusal(error.fields())));
                 }
-                Message::ParameterStatus(_) | Message::NoticeResponse(_) => {}
+                Message::BackendKeyData(key) => wire.set_key(CancelKey {
+                    pid: key.process_id(),
+                    secret: key.secret_key(),
+                }),
                 _others => return Err(NoSession::NotUnderstood),
             }
         }
@@ -106,7 +112,7 @@ impl Target {
 
     /// Asks the server to end what this session of it is doing. It does not say whether it did.
     pub(super) async fn cancel(&self, key: CancelKey) -> Result<(), NoSession> {
-        let mut stream = self.stream().await?;
+        let (mut stream, _) = self.stream().await?;
         let mut request = bytes::BytesMut::new();
         frontend::cancel_request(key.pid, key.secret, &mut request);
         stream.write_all_buf(&mut request).await?;
@@ -119,18 +125,25 @@ impl Target {
         }
     }
 
-    async fn stream(&self) -> Result<Box<dyn Stream>, NoSession> {
+    /// A connection; `true`: only the server can be at the other end of it, by its certificate or because it is on this machine.
+    async fn stream(&self) -> Result<(Box<dyn Stream>, bool), NoSession> {
         let (host, tcp) = match &self.place {
-            ServerAddress::Unix(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            ServerAddress::Unix(path) => {
+                return Ok((Box::new(UnixStream::connect(path).await?), true));
+            }
             ServerAddress::Tcp(host, port) => {
                 let bare = host.trim_matches(&['[', ']'][..]);
                 (bare, TcpStream::connect((bare, *port)).await?)
             }
         };
         tcp.set_nodelay(true)?;
+        let is_here = tcp.peer_addr()?.ip().to_canonical().is_loopback();
         match &self.tls {
-            None => Ok(Box::new(tcp)),
-            Some(tls) => self.encrypted(tls, host, tcp).await,
+            None => Ok((Box::new(tcp), is_here)),
+            Some(tls) => {
+                let stream = self.encrypted(tls, host, tcp).await?;
+                Ok((stream, is_here || tls.checks_authority))
+            }
         }
     }
 
@@ -155,20 +168,26 @@ impl Target {
         }
     }
 
-    async fn authenticate(&self, wire: &mut Wire) -> Result<(), NoSession> {
+    /// Proves who we are, in one way: a server that could ask for a second one would get the weaker proof too.
+    async fn authenticate(&self, wire: &mut Wire, is_trusted: bool) -> Result<(), NoSession> {
         let password = self.password.expose_secret().as_bytes();
-        let mut scram: Option<ScramSha256> = None;
+        let mut proof = Proof::NotAsked;
         loop {
-            match wire.message().await? {
-                Message::AuthenticationOk => return Ok(()),
-                Message::AuthenticationCleartextPassword => {
+            proof = match (wire.message().await?, proof) {
+                (Message::AuthenticationOk, Proof::NotAsked | Proof::Given) => return Ok(()),
+                (Message::AuthenticationCleartextPassword, Proof::NotAsked) => {
+                    if !is_trusted {
+                        return Err(NoSession::Exposed);
+                    }
                     frontend::password_message(password, wire.out())?;
+                    Proof::Given
                 }
-                Message::AuthenticationMd5Password(asked) => {
+                (Message::AuthenticationMd5Password(asked), Proof::NotAsked) => {
                     let hash = md5_hash(self.user.as_bytes(), password, asked.salt());
                     frontend::password_message(hash.as_bytes(), wire.out())?;
+                    Proof::Given
                 }
-                Message::AuthenticationSasl(asked) => {
+                (Message::AuthenticationSasl(asked), Proof::NotAsked) => {
                     let mut mechanisms = asked.mechanisms();
                     let mut is_known = false;
                     while let Some(mechanism) = mechanisms.next()? {
@@ -179,26 +198,36 @@ impl Target {
                     }
                     let begun = ScramSha256::new(password, ChannelBinding::unsupported());
                     frontend::sasl_initial_response(SCRAM_SHA_256, begun.message(), wire.out())?;
-                    scram = Some(begun);
+                    Proof::Scram(begun)
                 }
-                Message::AuthenticationSaslContinue(said) => {
-                    let scram = scram.as_mut().ok_or(NoSession::NotUnderstood)?;
+                // It refuses more than 100,000 rounds, which would hold this thread.
+                (Message::AuthenticationSaslContinue(said), Proof::Scram(mut scram)) => {
                     scram.update(said.data())?;
                     frontend::sasl_response(scram.message(), wire.out())?;
+                    Proof::Scram(scram)
                 }
-                Message::AuthenticationSaslFinal(said) => {
-                    let scram = scram.as_mut().ok_or(NoSession::NotUnderstood)?;
-                    // The server proves that it knows the password too.
+                (Message::AuthenticationSaslFinal(said), Proof::Scram(mut scram)) => {
+                    // The server proves that it knows the password too. Without this it is not let in.
                     scram.finish(said.data())?;
-                    continue;
+                    Proof::Given
                 }
-                Message::ErrorResponse(error) => {
+                (Message::ErrorResponse(error), _) => {
                     return Err(NoSession::Refused(refusal(error.fields())));
                 }
-                Message::NoticeResponse(_) => continue,
                 _others => return Err(NoSession::NotUnderstood),
-            }
+            };
             wire.flush().await?;
         }
     }
 }
+
+/// How far we have proved who we are.
+enum Proof {
+    NotAsked,
+    /// Begun; the server has not yet proved that it knows the password.
+    Scram(ScramSha256),
+    Given,
+}
+
+#[cfg(test)]
+mod tests;

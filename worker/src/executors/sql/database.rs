@@ -359,6 +359,10 @@ impl From<NoSession> for NoConnection {
             NoSession::Io(cause) => Message::verbatim(cause.to_string()),
             NoSession::Refused(refusal) => Message::verbatim(refusal.message),
             NoSession::Tls => Message::fixed("TLS could not be negotiated", "TLS 协商失败"),
+            NoSession::Exposed => Message::fixed(
+                "it asks for the password in clear text and has not proved who it is: use scram-sha-256, or sslmode=verify-full",
+                "它要求明文密码，却没有证明自己的身份：请使用 scram-sha-256，或 sslmode=verify-full",
+            ),
             NoSession::NotUnderstood => {
                 Message::fixed("its answer was not understood", "无法理解它的响应")
             }

@@ -265,6 +265,7 @@ impl<'a> Session<'a> {
             wire.sync();
         }
         wire.query(COMMIT)?;
+        wire.bound_own();
         self.watch.enter(Phase::Commit);
         wire.flush().await?;
         let ended = match ends {

@@ -26,7 +26,7 @@ pub(super) struct Tls {
     pub(super) checks_authority: bool,
     /// Whether its certificate must be that of the host.
     pub(super) checks_host: bool,
-    /// Authorities besides the public ones, PEM.
+    /// Authorities instead of the public ones, PEM.
     pub(super) roots: Option<PathBuf>,
     /// Our certificate, PEM.
     pub(super) certificate: Option<PathBuf>,
@@ -105,17 +105,21 @@ impl Tls {
                 authority: None,
             }));
         }
-        let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        if let Some(path) = &self.roots {
-            for root in certificates(path).await? {
-                roots.add(root).map_err(|_garbage| TlsError::Settings)?;
+        let mut roots = RootCertStore::empty();
+        match &self.roots {
+            Some(path) => {
+                for root in certificates(path).await? {
+                    roots.add(root).map_err(|_garbage| TlsError::Settings)?;
+                }
             }
+            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         }
         let authority =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
                 .build()
                 .map_err(|_garbage| TlsError::Settings)?;
-        if self.checks_host {
+        // A public authority certifies everyone's hosts: without the name its word says nothing.
+        if self.checks_host || self.roots.is_none() {
             return Ok(authority);
         }
         Ok(Arc::new(Lenient {

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, io, pin::pin, sync::Arc};
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BufMut as _, BytesMut};
 use fallible_iterator::FallibleIterator as _;
 use fleet::wire::message::Message as Words;
 use futures_util::poll;
@@ -15,7 +15,9 @@ use postgres_protocol::{
     IsNull,
     message::{
         backend::{
-            CommandCompleteBody, DataRowBody, ErrorFields, Header, Message, RowDescriptionBody,
+            CommandCompleteBody, DATA_ROW_TAG, DataRowBody, ERROR_RESPONSE_TAG, ErrorFields,
+            Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
+            RowDescriptionBody,
         },
         frontend::{self, BindError},
     },
@@ -28,8 +30,11 @@ use super::not_committed::{NotCommitted, ServerRefusal};
 const PREPARED_MAX: usize = 32;
 /// So many bytes are asked of the connection at a time.
 const READ: usize = 8 * 1024;
-/// The longest message that is read where no other bound is set, in bytes.
-const MESSAGE_MAX: usize = 16 * 1024 * 1024;
+/// The longest message that answers a question of ours, in bytes; and all rows of such an answer together.
+const MESSAGE_MAX: usize = 1024 * 1024;
+const OWN_ROWS_MAX: usize = 8 * 1024 * 1024;
+/// So much is kept of an error, in bytes: its code and severity stand first.
+const ERROR_MAX: usize = 64 * 1024;
 /// How much longer than its JSON a row can be: a column of one digit is 12 bytes there and 6 here.
 const ROW_FACTOR: usize = 4;
 const ROW_SLACK: usize = 64 * 1024;
@@ -79,7 +84,8 @@ pub(super) struct Wire {
     prepared: HashMap<Arc<str>, KeptStatement>,
     /// Counts what was prepared and what was used.
     clock: u64,
-    message_max: usize,
+    /// The longest message with a row of the tool's statement; `None`: what comes answers a question of ours.
+    row_max: Option<usize>,
     key: CancelKey,
 }
 
@@ -99,7 +105,7 @@ impl Wire {
             awaited: 0,
             prepared: HashMap::new(),
             clock: 0,
-            message_max: MESSAGE_MAX,
+            row_max: None,
             key: CancelKey::default(),
         }
     }
@@ -109,6 +115,11 @@ impl Wire {
         self.key
     }
 
+    /// The server has told it, as it does once, at the start of a session.
+    pub(super) const fn set_key(&mut self, key: CancelKey) {
+        self.key = key;
+    }
+
     /// How many statements are prepared here by us.
     pub(super) fn prepared(&self) -> usize {
         self.prepared.len()
@@ -116,9 +127,15 @@ impl Wire {
 
     /// From now on a message is too large whose row cannot fit into so many bytes of JSON.
     pub(super) const fn bound_rows(&mut self, output_limit: usize) {
-        self.message_max = output_limit
+        let longest = output_limit
             .saturating_mul(ROW_FACTOR)
             .saturating_add(ROW_SLACK);
+        self.row_max = Some(longest);
+    }
+
+    /// From now on what comes answers a question of ours: an answer that is too long is none.
+    pub(super) const fn bound_own(&mut self) {
+        self.row_max = None;
     }
 
     /// The messages that are sent with the next [`Self::flush`].
@@ -240,10 +257,7 @@ impl Wire {
                 Message::ParseComplete
                 | Message::BindComplete
                 | Message::CloseComplete
-                | Message::ParameterDescription(_)
-                | Message::ParameterStatus(_)
-                | Message::NoticeResponse(_)
-                | Message::NotificationResponse(_) => {}
+                | Message::ParameterDescription(_) => {}
                 _others => return Err(NotCommitted::Lost),
             }
         }
@@ -269,10 +283,14 @@ impl Wire {
         self.execute("", Format::Text, &values)?;
         self.sync();
         self.flush().await?;
-        let mut rows = Vec::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
             match self.reply().await? {
                 WireReply::Row(row) => {
+                    bytes += row.buffer().len().max(size_of::<Vec<String>>());
+                    if bytes > OWN_ROWS_MAX {
+                        return Err(NotCommitted::Lost);
+                    }
                     let columns: Vec<_> = columns(&row)?.collect();
                     let texts = columns.into_iter().map(|column| {
                         let text = str::from_utf8(column.unwrap_or_default());
@@ -327,30 +345,75 @@ impl Wire {
     }
 
     /// As the server says at the start of a session, or wherever a message is read that [`Self::reply`] does not know.
+    ///
+    /// A message is refused by the length in its header, before its body is read. An error is cut instead, and what asks for no
+    /// answer is passed over: a tool's statement can make them as long as it likes, even while it is being committed.
     pub(super) async fn message(&mut self) -> Result<Message, NotCommitted> {
         loop {
             let header = Header::parse(&self.input).map_err(|_garbage| NotCommitted::Lost)?;
             if let Some(header) = header {
-                let length = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                if length > self.message_max {
-                    return Err(NotCommitted::TooLarge(Words::fixed(
-                        "it has a row that is larger than its output_limit allows",
-                        "它有一行超过了 output_limit",
-                    )));
+                let length = usize::try_from(header.len()).map_err(|_never| NotCommitted::Lost)?;
+                match header.tag() {
+                    ERROR_RESPONSE_TAG if length > ERROR_MAX => {
+                        return self.beginning_of_error(length).await;
+                    }
+                    NOTICE_RESPONSE_TAG | NOTIFICATION_RESPONSE_TAG | PARAMETER_STATUS_TAG => {
+                        self.pass_over(1 + length).await?;
+                        continue;
+                    }
+                    DATA_ROW_TAG if self.row_max.is_some_and(|most| length > most) => {
+                        return Err(NotCommitted::TooLarge(Words::fixed(
+                            "it has a row that is larger than its output_limit allows",
+                            "它有一行超过了 output_limit",
+                        )));
+                    }
+                    DATA_ROW_TAG if self.row_max.is_some() => {}
+                    _ if length > MESSAGE_MAX => return Err(NotCommitted::Lost),
+                    _ => {}
                 }
             }
             let message = Message::parse(&mut self.input);
             match message.map_err(|_garbage| NotCommitted::Lost)? {
-                Some(Message::BackendKeyData(key)) => {
-                    self.key = CancelKey {
-                        pid: key.process_id(),
-                        secret: key.secret_key(),
-                    };
-                }
                 Some(message) => return Ok(message),
-                None if self.receive().await? == 0 => return Err(NotCommitted::Lost),
-                None => {}
+                None => self.receive_some().await?,
             }
+        }
+    }
+
+    /// An error of which only the beginning is kept.
+    async fn beginning_of_error(&mut self, length: usize) -> Result<Message, NotCommitted> {
+        while self.input.len() < 1 + ERROR_MAX {
+            self.receive_some().await?;
+        }
+        let kept = self.input.split_to(1 + ERROR_MAX);
+        self.pass_over(length - ERROR_MAX).await?;
+        // The end of the text that was cut, and the end of all fields.
+        let mut whole = BytesMut::with_capacity(kept.len() + 2);
+        whole.put_u8(ERROR_RESPONSE_TAG);
+        whole.put_u32(u32::try_from(ERROR_MAX + 2).map_err(|_never| NotCommitted::Lost)?);
+        whole.put_slice(&kept[5..]);
+        whole.put_slice(&[0, 0]);
+        let message = Message::parse(&mut whole).map_err(|_garbage| NotCommitted::Lost)?;
+        message.ok_or(NotCommitted::Lost)
+    }
+
+    /// Reads so many bytes and keeps none.
+    async fn pass_over(&mut self, mut bytes: usize) -> Result<(), NotCommitted> {
+        loop {
+            let here = bytes.min(self.input.len());
+            self.input.advance(here);
+            bytes -= here;
+            if bytes == 0 {
+                return Ok(());
+            }
+            self.receive_some().await?;
+        }
+    }
+
+    async fn receive_some(&mut self) -> Result<(), NotCommitted> {
+        match self.receive().await? {
+            0 => Err(NotCommitted::Lost),
+            _some => Ok(()),
         }
     }
 
