@@ -23,26 +23,27 @@ use crate::{
 };
 
 /// Answers one submission.
-pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Answer {
+///
+/// # Errors
+///
+/// It is refused: nothing was stored, or the refusal says that this is unknown.
+pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let span = spans::step(Step::Accept);
     let answered = async {
         let submission = read(request)?;
         trace::set_parent(&tracing::Span::current(), &submission.headers.trace);
         answer(door, submission).await
     };
-    match answered.instrument(span.clone()).await {
+    let answered = answered.instrument(span.clone()).await;
+    match &answered {
         Ok(answer) => {
             if let Some(call) = answer.call {
                 spans::identify(&span, call);
             }
-            answer
         }
-        Err(refusal) => {
-            spans::failed(&span, refusal.code);
-            refusal.count(&door.registry, request.name);
-            Answer::refusal(&door.registry, request, &refusal)
-        }
+        Err(refusal) => spans::failed(&span, refusal.code),
     }
+    answered
 }
 
 fn read(request: &Request<'_>) -> Result<Submission, Refusal> {

@@ -1,22 +1,29 @@
 //! The door without a service: requests go in as values, and answers come out. The servers behind it do not answer, so these
 //! are the answers that need no ledger.
 
+use std::time::Duration;
+
 use fleet::{config::BusArgs, store::session::Postgres, wire::code::Code};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpListener,
     task::JoinSet,
+    time::{Instant, timeout},
 };
 
 use super::*;
 use crate::{
     answer::Answer,
     endpoints::{ENDPOINTS, Endpoint},
+    pending::tests::pending,
+    publish::publish_together,
     quota::{Limits, TenantQuotas},
     request::Request,
     slots::Slots,
 };
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The `INFO` of a NATS server.
 const INFO: &str = "INFO {\"server_id\":\"x\",\"server_name\":\"x\",\"version\":\"2.12.6\",\"go\":\"\",\"host\":\"127.0.0.1\",\
@@ -37,10 +44,17 @@ async fn nats(listener: TcpListener) {
 
 /// A door without tools and without a ledger. It works as long as the tasks are alive.
 async fn door() -> (Door, JoinSet<()>) {
-    let mut tasks = JoinSet::new();
+    let (door, mut tasks, server) = door_and_server().await;
+    tasks.spawn(async move { server.join_all().await.clear() });
+    (door, tasks)
+}
+
+/// The same, and the server of its bus.
+async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
+    let (mut tasks, mut server) = (JoinSet::new(), JoinSet::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("nats://{}", listener.local_addr().unwrap());
-    tasks.spawn(nats(listener));
+    server.spawn(nats(listener));
     let bus = BusArgs::at(url.into());
     let bus = Bus::connect(&bus, "door").await.unwrap();
     let url = "postgres://nobody@127.0.0.1:1/none".to_owned();
@@ -67,7 +81,7 @@ async fn door() -> (Door, JoinSet<()>) {
         replies: "_INBOX.".parse().unwrap(),
         pool,
     };
-    (door, tasks)
+    (door, tasks, server)
 }
 
 fn endpoint(name: &str) -> &'static Endpoint {
@@ -216,4 +230,23 @@ async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
     drop(permit);
     let answer = endpoint("batch").answer(&door, &asked, &mut other).await;
     assert_eq!(code(&answer), None);
+}
+
+#[tokio::test]
+async fn a_batch_waits_for_a_connection_that_takes_nothing_as_long_as_one_call() {
+    let (door, _tasks, server) = door_and_server().await;
+    drop(server);
+    tokio::time::pause();
+    // The client keeps a bounded number of messages while it is not connected.
+    let client = &door.bus.client;
+    while timeout(SECOND, client.publish("filler", "".into()))
+        .await
+        .is_ok()
+    {}
+    let queue = "default".parse().unwrap();
+    let calls = (0..20).map(|_| (pending(true).call, door.meter.permit(&queue)));
+    let began = Instant::now();
+    publish_together(&door, calls.collect()).await;
+    let waited = began.elapsed();
+    assert!(waited > SECOND && waited < 4 * SECOND, "{waited:?}");
 }
