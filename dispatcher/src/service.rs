@@ -15,7 +15,7 @@ use fleet::{
     wire::{code::Code, message::Message as Words},
 };
 use futures_util::{FutureExt, StreamExt};
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -67,13 +67,13 @@ impl Endpoints {
     pub(crate) async fn serve(
         self,
         door: Arc<Door>,
-        requests_max: usize,
+        slots: Slots,
         intake: CancellationToken,
         work: CancellationToken,
     ) {
         let Self { service, mut heard } = self;
         let mut service = Some(service);
-        let (slots, refusing) = (Slots::new(requests_max), Refusing::new());
+        let refusing = Refusing::new();
         let mut requests = JoinSet::new();
         loop {
             // Collected here and not waited for: a wake-up for each request that ends costs more than most requests do.
@@ -159,8 +159,12 @@ fn take(
     }
     let named = door.bus.subjects.request(&message.message.subject);
     let (tenant, _) = named.unwrap_or_default();
-    let no_slot = match slots.one(tenant) {
-        Ok(mut permit) => {
+    let bytes = message.message.length;
+    let too_fast = door.rates.pass(tenant, bytes, Instant::now()).err();
+    // A request that is refused already takes none.
+    let slot = too_fast.is_none().then(|| slots.one(tenant, bytes));
+    let no_slot = match slot {
+        Some(Ok(mut permit)) => {
             let door = Arc::clone(door);
             // Boxed, for the runtime moves a task's future twice more when it has ended.
             requests.spawn(Box::pin(async move {
@@ -173,9 +177,11 @@ fn take(
             }));
             return;
         }
-        Err(full) => Some(NoSlot::Request(full)),
+        Some(Err(full)) => Some(NoSlot::Request(full)),
+        None => None,
     };
     let known = Facts {
+        too_fast,
         no_slot,
         ..Facts::default()
     };

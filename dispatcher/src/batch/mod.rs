@@ -8,7 +8,7 @@ mod answer;
 mod item;
 mod split;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use fleet::{
     arguments::Limits,
@@ -26,6 +26,8 @@ use fleet::{
     },
     wire::code::Code,
 };
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use self::{
@@ -35,7 +37,7 @@ use self::{
 use crate::{
     admission::{self, Facts, NoSlot, admit},
     answer::{Answer, bytes_max},
-    check::{self, Submission, TurnedAway},
+    check::{self, SHORT, Submission, TurnedAway, aside},
     commit::{ACCEPTS_MAX, accepted, key_of, new_call, tell_accepted},
     door::Door,
     pending::{Holder, PendingAccept, Told},
@@ -46,8 +48,42 @@ use crate::{
     slots::RequestPermit,
 };
 
-/// How many calls are checked before other requests get their turn.
-const CHECKED_AT_ONCE: usize = 32;
+/// How much is checked before other requests get their turn.
+#[derive(Default)]
+struct Turn {
+    calls: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    const CALLS: usize = 32;
+    const BYTES: usize = 128 * 1024;
+
+    /// Whether others are next, before a call with so many bytes.
+    fn is_over(&mut self, bytes: usize) -> bool {
+        let is_over = self.calls >= Self::CALLS || self.bytes >= Self::BYTES;
+        if is_over {
+            *self = Self::default();
+        }
+        self.calls += 1;
+        self.bytes += bytes;
+        is_over
+    }
+}
+
+/// The calls in the body, on a blocking thread where that may take long.
+async fn split(body: &[u8]) -> Result<Vec<Cow<'_, RawValue>>, Refusal> {
+    if body.len() <= SHORT || body.len() > split::BODY_MAX {
+        let raws = split::split(body)?.into_iter();
+        return Ok(raws.map(Cow::Borrowed).collect());
+    }
+    let body = body.to_vec();
+    let splitting = move || {
+        let raws = split::split(&body)?.into_iter();
+        Ok(raws.map(|raw| Cow::Owned(raw.to_owned())).collect())
+    };
+    aside(splitting).await
+}
 
 /// Answers one batch; takes further request slots for its calls.
 ///
@@ -61,7 +97,7 @@ pub(crate) async fn batch(
 ) -> Result<Answer, Refusal> {
     let tenant = &request.tenant()?;
     let defaults = Defaults::read(&request.headers)?;
-    let raws = split::split(request.body)?;
+    let raws = split(request.body).await?;
     let answerable = calls_max(bytes_max(&door.bus));
     if raws.len() > answerable {
         let count = raws.len();
@@ -73,6 +109,8 @@ pub(crate) async fn batch(
     }
     // One slot for each of its calls, and at least one for each 256 KiB.
     let needed = raws.len().max(request.body.len() / Limits::DEFAULT.bytes);
+    door.rates
+        .further(request.tenant, raws.len() - 1, Instant::now());
     admission::comes_in(&Facts {
         no_slot: permit.further(needed).err().map(NoSlot::Batch),
         // A batch uses the lane for statements with many rows.
@@ -84,12 +122,13 @@ pub(crate) async fn batch(
     trace::set_parent(&span, &defaults.trace);
     let answering = async {
         let mut batch = Batch::new(door, tenant, raws.len());
+        let mut turn = Turn::default();
         for (place, raw) in raws.into_iter().enumerate() {
-            if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
+            if turn.is_over(raw.get().len()) {
                 tokio::task::yield_now().await;
             }
             let mut named = Named::default();
-            match item::read(place, raw, tenant, &defaults, &mut named) {
+            match item::read(place, &raw, tenant, &defaults, &mut named) {
                 Ok(item) => batch.check(place, item).await,
                 Err(refusal) => batch.refuse(place, named, refusal),
             }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use fleet::{config::BusArgs, store::session::Postgres, wire::code::Code};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -79,6 +80,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         dispatcher: DispatcherId::generate(),
         bus,
         replies: "_INBOX.".parse().unwrap(),
+        rates: Rates::new(0, 0),
         pool,
     };
     (door, tasks, server)
@@ -99,7 +101,7 @@ fn request<'a>(name: &'a str, body: &'a str) -> Request<'a> {
 }
 
 async fn ask(door: &Door, verb: &str, request: &Request<'_>) -> Answer {
-    let mut permit = Slots::new(16).one(request.tenant).unwrap();
+    let mut permit = Slots::new(16, 0).one(request.tenant, 0).unwrap();
     endpoint(verb).answer(door, request, &mut permit).await
 }
 
@@ -207,8 +209,8 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
 async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
     let (door, _tasks) = door().await;
     let calls = r#"{"calls":[{"tool":"look","args":{}},{"tool":"Look","args":{}},7]}"#;
-    let slots = Slots::new(4);
-    let mut permit = slots.one("acme").unwrap();
+    let slots = Slots::new(4, 0);
+    let mut permit = slots.one("acme", 0).unwrap();
     let asked = request("", calls);
     let answer = endpoint("batch").answer(&door, &asked, &mut permit).await;
     let items = read(&answer);
@@ -220,7 +222,7 @@ async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
         ["unknown_tool", "invalid_tool_name", "invalid_arguments"]
     );
     // It has three of the four now, the most that one tenant may have.
-    let mut other = slots.one("beta").unwrap();
+    let mut other = slots.one("beta", 0).unwrap();
     let asked = Request {
         tenant: "beta",
         ..request("", calls)
@@ -249,4 +251,19 @@ async fn a_batch_waits_for_a_connection_that_takes_nothing_as_long_as_one_call()
     publish_together(&door, calls.collect()).await;
     let waited = began.elapsed();
     assert!(waited > SECOND && waited < 4 * SECOND, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_large_body_is_parsed_while_others_are_served() {
+    let (door, _tasks) = door().await;
+    let large = format!("[{}", " ".repeat(200 * 1024));
+    for verb in ["call", "batch"] {
+        let asked = request(if verb == "call" { "look" } else { "" }, &large);
+        let mut asking = Box::pin(ask(&door, verb, &asked));
+        assert!(asking.as_mut().now_or_never().is_none(), "{verb}");
+        assert_eq!(code(&asking.await), Some(Code::TruncatedArguments));
+        let small = request(asked.name, "[");
+        let asking = ask(&door, verb, &small);
+        assert!(asking.now_or_never().is_some(), "{verb}");
+    }
 }
