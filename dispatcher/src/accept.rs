@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::{
     admission::{self, Facts},
     answer::Answer,
-    check::{self, Submission, TurnedAway},
+    check::{self, SHORT, Submission, TurnedAway, aside},
     commit,
     door::Door,
     refusal::Refusal,
@@ -23,33 +23,41 @@ use crate::{
 };
 
 /// Answers one submission.
-pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Answer {
+///
+/// # Errors
+///
+/// It is refused: nothing was stored, or the refusal says that this is unknown.
+pub(crate) async fn accept(door: &Door, request: &Request<'_>) -> Result<Answer, Refusal> {
     let span = spans::step(Step::Accept);
     let answered = async {
-        let submission = read(request)?;
+        let submission = read(request).await?;
         trace::set_parent(&tracing::Span::current(), &submission.headers.trace);
         answer(door, submission).await
     };
-    match answered.instrument(span.clone()).await {
+    let answered = answered.instrument(span.clone()).await;
+    match &answered {
         Ok(answer) => {
             if let Some(call) = answer.call {
                 spans::identify(&span, call);
             }
-            answer
         }
-        Err(refusal) => {
-            spans::failed(&span, refusal.code);
-            refusal.count(&door.registry, request.name);
-            Answer::refusal(&door.registry, request, &refusal)
-        }
+        Err(refusal) => spans::failed(&span, refusal.code),
     }
+    answered
 }
 
-fn read(request: &Request<'_>) -> Result<Submission, Refusal> {
+async fn read(request: &Request<'_>) -> Result<Submission, Refusal> {
     let tenant = request.tenant()?;
     let tool = request.tool()?;
     let headers = request.headers()?;
-    Submission::read(tenant, tool, headers, request.body)
+    if request.body.len() <= SHORT {
+        return Submission::read(tenant, tool, headers, request.body);
+    }
+    let body = request.body.to_vec();
+    Box::pin(aside(move || {
+        Submission::read(tenant, tool, headers, &body)
+    }))
+    .await
 }
 
 async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refusal> {

@@ -17,8 +17,22 @@ use time::OffsetDateTime;
 
 use crate::{key, refusal::Refusal};
 
-/// Longer arguments are checked on a blocking thread.
-const SHORT: usize = 16 * 1024;
+/// Longer texts are parsed and checked on a blocking thread.
+pub(crate) const SHORT: usize = 16 * 1024;
+
+/// Work that may take long, on a blocking thread: meanwhile this one has others to serve.
+pub(crate) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_broken_off| {
+        let what = Message::fixed(
+            "this dispatcher is about to stop",
+            "这个 dispatcher 即将停止",
+        );
+        Err(Refusal::new(Code::Overloaded, what))
+    })
+}
 
 /// A submission that is well formed; its tool and arguments are not checked yet.
 pub(crate) struct Submission {
@@ -102,14 +116,7 @@ impl Submission {
         if self.sent.len() <= SHORT {
             return fitting();
         }
-        let fitted = tokio::task::spawn_blocking(fitting).await;
-        fitted.unwrap_or_else(|_broken_off| {
-            let what = Message::fixed(
-                "this dispatcher is about to stop",
-                "这个 dispatcher 即将停止",
-            );
-            Err(Refusal::new(Code::Overloaded, what))
-        })
+        aside(fitting).await
     }
 }
 

@@ -77,17 +77,16 @@ pub(crate) async fn commit(
             Told::Taken => {
                 let found = Box::pin(replay::find_taken_key(&door.pool, &pending.call)).await?;
                 match pending.holder(found) {
-                    Holder::Ours(call) => {
+                    Holder::Ours(at) => {
                         let permit = pending.take_permit();
-                        Box::pin(publish(door, &pending.call, permit)).await;
-                        let attaching = replay::attach(door, &pending.submission, call, false);
-                        return Box::pin(attaching).await;
+                        let call = Arc::clone(&pending.call);
+                        return Ok(Box::pin(committed(door, &call, permit, at, waiting)).await);
                     }
                     Holder::Other(found) => {
                         let submission = pending.into_submission();
                         return Box::pin(replay::replay(door, &submission, &found)).await;
                     }
-                    Holder::None => {}
+                    Holder::Free => {}
                 }
             }
             Told::Again => {}

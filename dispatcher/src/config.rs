@@ -37,6 +37,19 @@ pub struct Config {
     /// for tenants that have less than their equal share.
     #[arg(long, env = "DISPATCHER_REQUESTS_MAX", default_value_t = 16_384)]
     pub requests_max: usize,
+    /// Bytes of the requests in hand, with those that wait for their answer; further requests are refused as `overloaded`. Too
+    /// few refuse what would fit, too many cost as much memory. The last quarter is for tenants that have less than their equal
+    /// share.
+    #[arg(long, env = "DISPATCHER_BYTES_MAX", default_value_t = 1024 * 1024 * 1024)]
+    pub bytes_max: usize,
+    /// Requests a second that a tenant may send to this dispatcher, and one second's worth of them at once; more are refused as
+    /// `rate_limited`. A batch counts as many as it has calls. 0: no limit.
+    #[arg(long, env = "DISPATCHER_TENANT_CALLS_PER_SECOND", default_value_t = 0)]
+    pub tenant_calls_per_second: u64,
+    /// Bytes a second, headers and bodies, that a tenant may send to this dispatcher, and one second's worth of them at once;
+    /// more are refused as `rate_limited`. A larger request passes when the tenant has sent nothing for a while. 0: no limit.
+    #[arg(long, env = "DISPATCHER_TENANT_BYTES_PER_SECOND", default_value_t = 0)]
+    pub tenant_bytes_per_second: u64,
     /// Open calls that a tenant may have at a time, over the whole fleet; more are refused as `quota_exceeded`. Set the same
     /// for every dispatcher. 0: no limit.
     #[arg(long, env = "DISPATCHER_TENANT_QUOTA", default_value_t = 1_000_000)]
@@ -79,6 +92,9 @@ impl Config {
         let mut wrong = Vec::new();
         if !(1..=200_000).contains(&self.requests_max) {
             wrong.push("DISPATCHER_REQUESTS_MAX must be 1 to 200000".to_owned());
+        }
+        if self.bytes_max < 16 * 1024 * 1024 {
+            wrong.push("DISPATCHER_BYTES_MAX must be 16777216 or more".to_owned());
         }
         if !(1..=64).contains(&self.read_connections) {
             wrong.push("DISPATCHER_READ_CONNECTIONS must be 1 to 64".to_owned());

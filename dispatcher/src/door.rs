@@ -7,13 +7,16 @@ use fleet::{
     store::{PgPool, ledger::Accepting},
 };
 
-use crate::{expiry::Expiry, meter::Meter, quota::Quota, replies::Replies, waiters::Waiters};
+use crate::{
+    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, replies::Replies, waiters::Waiters,
+};
 
-/// Handles to everything that a request may need. Each is shared and cheap to clone.
-#[derive(Debug, Clone)]
+/// Everything that a request may need.
+#[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) bus: Bus,
     pub(crate) replies: Replies,
+    pub(crate) rates: Rates,
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
     pub(crate) accepting: Accepting,

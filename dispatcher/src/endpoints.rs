@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use fleet::{telemetry::metrics, wire::subjects::Subjects};
+use fleet::wire::subjects::Subjects;
 
 use crate::{
     accept, answer::Answer, batch, cancel, door::Door, get, listing, refusal::Refusal,
@@ -22,7 +22,7 @@ pub(crate) struct Endpoint {
 
 /// The handler of a request, and how many request slots it takes.
 enum Handler {
-    /// One slot. The path of every call: it runs in the caller's own future, and it counts its refusals by tool.
+    /// One slot. The path of every call: it runs in the caller's own future.
     Call,
     /// One slot.
     One(for<'a> fn(&'a Door, &'a Request<'a>) -> Answering<'a>),
@@ -85,13 +85,16 @@ impl Endpoint {
         permit: &mut RequestPermit,
     ) -> Answer {
         let answered = match self.handler {
-            Handler::Call => return accept::accept(door, request).await,
+            Handler::Call => accept::accept(door, request).await,
             Handler::One(handler) => handler(door, request).await,
             Handler::Many(handler) => handler(door, request, permit).await,
         };
-        answered.unwrap_or_else(|refusal| {
-            metrics().rejected(refusal.code, None);
-            Answer::refusal(&door.registry, request, &refusal)
-        })
+        answered.unwrap_or_else(|refusal| refused(door, request, &refusal))
     }
+}
+
+/// Counts a refusal and words it for its caller: the one place where refusals of whole requests become answers.
+pub(crate) fn refused(door: &Door, request: &Request<'_>, refusal: &Refusal) -> Answer {
+    refusal.count(&door.registry, request.name);
+    Answer::refusal(&door.registry, request, refusal)
 }

@@ -2,8 +2,8 @@
 //!
 //! The modules stand in the order in which a call meets them:
 //!
-//! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `slots`
-//!   bound the requests in hand and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
+//! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `rates`
+//!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
 //! - `accept` is the verb `call`: `check` checks the arguments, `admission` decides whether the call comes in and whether it
 //!   waits (by `quota` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
 //!   `publish` rings the bell, `replay` answers for calls that exist already;
@@ -18,6 +18,7 @@ mod config;
 // A request comes in.
 mod service;
 
+mod rates;
 mod replies;
 mod request;
 mod slots;
@@ -98,8 +99,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    door::Door, expiry::Expiry, meter::Meter, quota::Quota, service::Endpoints, sweep::Sweep,
-    waiters::Waiters,
+    door::Door, expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, service::Endpoints,
+    slots::Slots, sweep::Sweep, waiters::Waiters,
 };
 
 /// Why a dispatcher cannot start, or had to stop.
@@ -241,7 +242,12 @@ pub async fn run(
         stop.clone(),
     ));
 
+    let slots = Slots::new(config.requests_max, config.bytes_max);
     let door = Arc::new(Door {
+        rates: Rates::new(
+            config.tenant_calls_per_second,
+            config.tenant_bytes_per_second,
+        ),
         bus: bus.clone(),
         replies: config.replies,
         pool,
@@ -262,7 +268,7 @@ pub async fn run(
     tracing::info!(%dispatcher, name = config.name, "dispatcher is ready");
     // Spawned: polled from the main `select!` it would cost a futex wake per event.
     let mut serving = JoinSet::new();
-    serving.spawn(endpoints.serve(door, config.requests_max, intake.clone(), work.clone()));
+    serving.spawn(endpoints.serve(door, slots, intake.clone(), work.clone()));
     let held = tokio::select! {
         Some(_ended) = serving.join_next() => return Err(RunError::PartEnded),
         Some(_ended) = lanes.join_next() => return Err(RunError::PartEnded),

@@ -40,11 +40,11 @@ pub(crate) enum Told {
 /// What the taken key means.
 pub(crate) enum Holder {
     /// An earlier try of this request was committed, although its answer never came.
-    Ours(CallId),
+    Ours(AcceptedAt),
     /// Another submission made the call.
     Other(KeyRow),
     /// It has lapsed, or a rival took it between the two statements: send the call again.
-    None,
+    Free,
 }
 
 impl PendingAccept {
@@ -98,7 +98,11 @@ impl PendingAccept {
         match found {
             Some(found) if found.call_id == self.call.call_id => {
                 self.admission.committed();
-                Holder::Ours(found.call_id)
+                // Without the call itself, its row was lost with the writes after its commit.
+                let at = found
+                    .accepted_at
+                    .map(|accepted_at| AcceptedAt { accepted_at });
+                at.map_or(Holder::Free, Holder::Ours)
             }
             Some(found) if found.lapsed => {
                 let call = Arc::make_mut(&mut self.call);
@@ -106,10 +110,10 @@ impl PendingAccept {
                 if let Some(key) = call.key.as_mut() {
                     key.replaces = Some(found.call_id);
                 }
-                Holder::None
+                Holder::Free
             }
             Some(found) => Holder::Other(found),
-            None => Holder::None,
+            None => Holder::Free,
         }
     }
 
@@ -127,7 +131,7 @@ impl PendingAccept {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use fleet::{
         call::{Effect, Language, Priority},
         ids::DispatcherId,
@@ -135,9 +139,11 @@ mod tests {
         wire::{headers::RequestHeaders, trace::TraceContext},
     };
 
+    use time::OffsetDateTime;
+
     use super::*;
 
-    fn pending(has_key: bool) -> PendingAccept {
+    pub(crate) fn pending(has_key: bool) -> PendingAccept {
         let (tenant, tool) = ("acme", "charge");
         let headers = RequestHeaders::read(&[]).unwrap();
         let submission = Submission::read(
@@ -190,6 +196,7 @@ mod tests {
             args_hash: vec![3; 32],
             original_hash: vec![2; 32],
             lapsed,
+            accepted_at: Some(OffsetDateTime::UNIX_EPOCH),
         }
     }
 
@@ -217,17 +224,19 @@ mod tests {
     fn a_taken_key_names_this_call_another_or_none_any_more() {
         let mut call = pending(true);
         let own = call.call.call_id;
-        assert!(matches!(call.holder(Some(found(own, false))), Holder::Ours(id) if id == own));
+        assert!(
+            matches!(call.holder(Some(found(own, false))), Holder::Ours(at) if at.accepted_at == OffsetDateTime::UNIX_EPOCH)
+        );
         let other = CallId::generate();
         assert!(matches!(
             call.holder(Some(found(other, false))),
             Holder::Other(_)
         ));
-        assert!(matches!(call.holder(None), Holder::None));
+        assert!(matches!(call.holder(None), Holder::Free));
         assert_eq!(call.call.call_id, own);
         assert!(matches!(
             call.holder(Some(found(other, true))),
-            Holder::None
+            Holder::Free
         ));
         assert_ne!(
             call.call.call_id, own,

@@ -84,19 +84,10 @@ pub(crate) async fn replay(
     found: &KeyRow,
 ) -> Result<Answer, Refusal> {
     is_call_of(door, submission, found).await?;
-    attach(door, submission, found.call_id, true).await
-}
-
-/// Answers with a call as the submission asks: at once, or when the call is decided.
-pub(crate) async fn attach(
-    door: &Door,
-    submission: &Submission,
-    call: CallId,
-    replayed: bool,
-) -> Result<Answer, Refusal> {
+    let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
-        Prefer::RespondAsync => as_it_stands(door, call, &submission.tenant, replayed).await,
-        Prefer::Wait(wait) => wait_for(door, call, &submission.tenant, wait, replayed).await,
+        Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
+        Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
     }
 }
 

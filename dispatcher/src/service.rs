@@ -15,14 +15,13 @@ use fleet::{
     wire::{code::Code, message::Message as Words},
 };
 use futures_util::{FutureExt, StreamExt};
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{self, Facts, NoSlot},
-    answer::Answer,
     door::Door,
-    endpoints::{ENDPOINTS, Endpoint},
+    endpoints::{ENDPOINTS, Endpoint, refused},
     refusal::Refusal,
     request::Request,
     respond::respond,
@@ -68,13 +67,13 @@ impl Endpoints {
     pub(crate) async fn serve(
         self,
         door: Arc<Door>,
-        requests_max: usize,
+        slots: Slots,
         intake: CancellationToken,
         work: CancellationToken,
     ) {
         let Self { service, mut heard } = self;
         let mut service = Some(service);
-        let slots = Slots::new(requests_max);
+        let refusing = Refusing::new();
         let mut requests = JoinSet::new();
         loop {
             // Collected here and not waited for: a wake-up for each request that ends costs more than most requests do.
@@ -92,12 +91,12 @@ impl Endpoints {
                 else => break,
             };
             let (endpoint, messages) = &mut heard.endpoints[place];
-            take(&door, &slots, &mut requests, endpoint, message).await;
+            take(&door, &slots, &refusing, &mut requests, endpoint, message);
             for _ in 0..endpoint.more_at_once {
                 let Some(Some(message)) = messages.next().now_or_never() else {
                     break;
                 };
-                take(&door, &slots, &mut requests, endpoint, message).await;
+                take(&door, &slots, &refusing, &mut requests, endpoint, message);
             }
         }
         let ended =
@@ -141,10 +140,11 @@ impl Heard {
     }
 }
 
-/// Answers a message in a task of its own, or refuses it where no slot is free.
-async fn take(
+/// Answers a message in a task of its own, or refuses it where no slot is free. Never waits.
+fn take(
     door: &Arc<Door>,
     slots: &Slots,
+    refusing: &Refusing,
     requests: &mut JoinSet<()>,
     endpoint: &'static Endpoint,
     mut message: Message,
@@ -153,18 +153,18 @@ async fn take(
         return;
     }
     if is_malformed(&message.message) {
-        refuse(
-            door,
-            &mut message,
-            &Refusal::new(Code::HeaderInvalid, MALFORMED),
-        )
-        .await;
+        let refusal = Refusal::new(Code::HeaderInvalid, MALFORMED);
+        refusing.send(requests, refuse(Arc::clone(door), message, refusal));
         return;
     }
     let named = door.bus.subjects.request(&message.message.subject);
     let (tenant, _) = named.unwrap_or_default();
-    let no_slot = match slots.one(tenant) {
-        Ok(mut permit) => {
+    let bytes = message.message.length;
+    let too_fast = door.rates.pass(tenant, bytes, Instant::now()).err();
+    // A request that is refused already takes none.
+    let slot = too_fast.is_none().then(|| slots.one(tenant, bytes));
+    let no_slot = match slot {
+        Some(Ok(mut permit)) => {
             let door = Arc::clone(door);
             // Boxed, for the runtime moves a task's future twice more when it has ended.
             requests.spawn(Box::pin(async move {
@@ -177,24 +177,50 @@ async fn take(
             }));
             return;
         }
-        Err(full) => Some(NoSlot::Request(full)),
+        Some(Err(full)) => Some(NoSlot::Request(full)),
+        None => None,
     };
     let known = Facts {
+        too_fast,
         no_slot,
         ..Facts::default()
     };
     if let Err(refusal) = admission::comes_in(&known) {
-        refuse(door, &mut message, &refusal).await;
+        refusing.send(requests, refuse(Arc::clone(door), message, refusal));
     }
 }
 
-/// Refuses a message that no task was made for.
-async fn refuse(door: &Door, message: &mut Message, refusal: &Refusal) {
-    let request = request(&door.bus, message);
-    refusal.count(&door.registry, request.name);
-    let answer = Answer::refusal(&door.registry, &request, refusal);
-    drop(request);
-    respond(&door.bus, message, answer).await;
+/// Refuses a message that has no slot.
+async fn refuse(door: Arc<Door>, mut message: Message, refusal: Refusal) {
+    let answer = refused(&door, &request(&door.bus, &message), &refusal);
+    respond(&door.bus, &mut message, answer).await;
+}
+
+/// The refusals that are being sent without a slot. Most are sent at once; the others get a task each, up to a bound, so that a
+/// connection that takes no answers stops no intake.
+struct Refusing(Arc<Semaphore>);
+
+impl Refusing {
+    /// The most refusals that wait for the connection. Further ones are dropped: a caller without an answer asks again.
+    const WAITING_MAX: usize = 1_024;
+
+    fn new() -> Self {
+        Self(Arc::new(Semaphore::new(Self::WAITING_MAX)))
+    }
+
+    fn send(&self, requests: &mut JoinSet<()>, sending: impl Future<Output = ()> + Send + 'static) {
+        let mut sending = Box::pin(sending);
+        if sending.as_mut().now_or_never().is_some() {
+            return;
+        }
+        match Arc::clone(&self.0).try_acquire_owned() {
+            Ok(waiting) => drop(requests.spawn(async move {
+                sending.await;
+                drop(waiting);
+            })),
+            Err(_full) => tracing::debug!("a refusal was dropped; the caller can ask again"),
+        }
+    }
 }
 
 /// Of a request whose headers cannot be read it is not known which key it has: nothing is done by it.
@@ -237,4 +263,24 @@ fn can_be_answered(door: &Door, message: &Message) -> bool {
         );
     }
     allowed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn refusals_that_cannot_be_sent_stop_no_intake_and_are_bounded() {
+        let (refusing, mut waiting) = (Refusing::new(), JoinSet::new());
+        for _ in 0..2 * Refusing::WAITING_MAX {
+            refusing.send(&mut waiting, pending());
+        }
+        assert_eq!(waiting.len(), Refusing::WAITING_MAX);
+        refusing.send(&mut waiting, ready(()));
+        waiting.shutdown().await;
+        refusing.send(&mut waiting, pending());
+        assert_eq!(waiting.len(), 1, "their places are free again");
+    }
 }

@@ -180,6 +180,7 @@ mod tests {
         for passing in [
             Code::Overloaded,
             Code::QuotaExceeded,
+            Code::RateLimited,
             Code::StoreUnavailable,
         ] {
             assert!(refused(passing).may_pass(), "{passing}");

@@ -171,6 +171,11 @@ fn envelope(code: Code, language: Language) -> Envelope {
             "这个租户未结束的调用已达到上限（{quota} 个）",
             &[("{quota}", "1000000")],
         )),
+        Code::RateLimited => refused(elsewhere(
+            "this tenant sends more calls than it may ({rate} a second)",
+            "这个租户发送的调用太多（每秒最多 {rate} 个）",
+            &[("{rate}", "1000")],
+        )),
         Code::Overloaded => refused(elsewhere(
             "too many requests are waiting here",
             "这里等待处理的请求太多",

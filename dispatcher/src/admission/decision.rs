@@ -11,11 +11,18 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 
-use crate::{quota::NoQuota, refusal::Refusal, slots::Full};
+use crate::{
+    quota::NoQuota,
+    rates::{Counted, TooFast},
+    refusal::Refusal,
+    slots::Full,
+};
 
 /// The facts that may keep a call out or make it wait, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Facts<'a> {
+    /// Its tenant has sent too much in the last moments.
+    pub(crate) too_fast: Option<TooFast>,
     /// No request slot is free for it.
     pub(crate) no_slot: Option<NoSlot>,
     /// Commits are so far behind that it would only join a queue.
@@ -51,6 +58,9 @@ pub(crate) enum Decision {
 /// Decides. The first fact that stands in the way counts; facts that refuse come before facts that hold.
 pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     let refuse = |code, what| Decision::Refuse(Refusal::new(code, what));
+    if let Some(too_fast) = facts.too_fast {
+        return Decision::Refuse(too_fast.refusal());
+    }
     if let Some(no_slot) = facts.no_slot {
         return refuse(Code::Overloaded, no_slot.message());
     }
@@ -84,6 +94,25 @@ pub(crate) fn line_of(tool: &Manifest) -> Line {
     }
 }
 
+impl TooFast {
+    /// As the caller reads it.
+    fn refusal(self) -> Refusal {
+        let rate = self.per_second;
+        let what = match self.what {
+            Counted::Calls => said!(
+                "this tenant sends more calls than it may ({rate} a second)",
+                "这个租户发送的调用太多（每秒最多 {rate} 个）"
+            ),
+            Counted::Bytes => said!(
+                "this tenant sends more bytes than it may ({rate} a second)",
+                "这个租户发送的字节太多（每秒最多 {rate} 字节）"
+            ),
+        };
+        let wait_ms = u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX);
+        Refusal::too_early(Code::RateLimited, what, wait_ms)
+    }
+}
+
 impl NoSlot {
     /// As the caller reads it.
     const fn message(self) -> Message {
@@ -95,6 +124,10 @@ impl NoSlot {
             Self::Request(Full::Share) => Message::fixed(
                 "too many requests of this tenant are waiting here",
                 "这个租户在这里等待处理的请求太多",
+            ),
+            Self::Request(Full::Bytes) | Self::Batch(Full::Bytes) => Message::fixed(
+                "the requests that are waiting here have too many bytes",
+                "这里等待处理的请求字节数太多",
             ),
             Self::Batch(Full::All) => Message::fixed(
                 "too many requests are waiting here for so many calls",
@@ -119,6 +152,8 @@ const QUOTA_UNREADABLE: Message = Message::fixed(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use fleet::{call::Language, manifest};
     use serde_json::json;
 
@@ -165,6 +200,14 @@ mod tests {
             no_quota: Some(no_quota),
             ..Facts::default()
         };
+        let fast = |what| Facts {
+            too_fast: Some(TooFast {
+                what,
+                per_second: 9,
+                wait: Duration::from_millis(40),
+            }),
+            ..Facts::default()
+        };
         let of = |tool, no_room| Facts {
             tool: Some(tool),
             no_room,
@@ -172,6 +215,18 @@ mod tests {
         };
         for (facts, expected) in [
             (Facts::default(), "now"),
+            (
+                fast(Counted::Calls),
+                "refuse rate_limited: This tenant sends more calls than it may (9 a second)",
+            ),
+            (
+                fast(Counted::Bytes),
+                "refuse rate_limited: This tenant sends more bytes than it may (9 a second)",
+            ),
+            (
+                slot(NoSlot::Request(Full::Bytes)),
+                "refuse overloaded: The requests that are waiting here have too many bytes",
+            ),
             (
                 slot(NoSlot::Request(Full::All)),
                 "refuse overloaded: Too many requests are waiting here",
@@ -207,7 +262,14 @@ mod tests {
             (of(&plain, true), "hold room in payments"),
             (of(&limited, false), "hold limit in tool/charge"),
             (of(&limited, true), "hold limit in tool/charge"),
-            // With several facts: slots, the ledger, the quota, the line.
+            // With several facts: the rate, slots, the ledger, the quota, the line.
+            (
+                Facts {
+                    no_slot: Some(NoSlot::Request(Full::All)),
+                    ..fast(Counted::Calls)
+                },
+                "refuse rate_limited: This tenant sends more calls than it may (9 a second)",
+            ),
             (
                 Facts {
                     no_slot: Some(NoSlot::Request(Full::All)),

@@ -8,7 +8,7 @@ mod answer;
 mod item;
 mod split;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use fleet::{
     arguments::Limits,
@@ -16,6 +16,7 @@ use fleet::{
     ids::{CallId, Label},
     said,
     store::{
+        accept::AcceptedAt,
         lane::Reply,
         read::{self, KeyRow},
     },
@@ -23,8 +24,10 @@ use fleet::{
         spans::{self, Step},
         trace,
     },
-    wire::{code::Code, envelope::Accepted},
+    wire::code::Code,
 };
+use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use self::{
@@ -34,19 +37,53 @@ use self::{
 use crate::{
     admission::{self, Facts, NoSlot, admit},
     answer::{Answer, bytes_max},
-    check::{self, Submission, TurnedAway},
+    check::{self, SHORT, Submission, TurnedAway, aside},
     commit::{ACCEPTS_MAX, accepted, key_of, new_call, tell_accepted},
     door::Door,
     pending::{Holder, PendingAccept, Told},
-    publish::publish,
+    publish::{Committed, publish_together},
     refusal::{self, Refusal},
     replay,
     request::Request,
     slots::RequestPermit,
 };
 
-/// How many calls are checked before other requests get their turn.
-const CHECKED_AT_ONCE: usize = 32;
+/// How much is checked before other requests get their turn.
+#[derive(Default)]
+struct Turn {
+    calls: usize,
+    bytes: usize,
+}
+
+impl Turn {
+    const CALLS: usize = 32;
+    const BYTES: usize = 128 * 1024;
+
+    /// Whether others are next, before a call with so many bytes.
+    fn is_over(&mut self, bytes: usize) -> bool {
+        let is_over = self.calls >= Self::CALLS || self.bytes >= Self::BYTES;
+        if is_over {
+            *self = Self::default();
+        }
+        self.calls += 1;
+        self.bytes += bytes;
+        is_over
+    }
+}
+
+/// The calls in the body, on a blocking thread where that may take long.
+async fn split(body: &[u8]) -> Result<Vec<Cow<'_, RawValue>>, Refusal> {
+    if body.len() <= SHORT || body.len() > split::BODY_MAX {
+        let raws = split::split(body)?.into_iter();
+        return Ok(raws.map(Cow::Borrowed).collect());
+    }
+    let body = body.to_vec();
+    let splitting = move || {
+        let raws = split::split(&body)?.into_iter();
+        Ok(raws.map(|raw| Cow::Owned(raw.to_owned())).collect())
+    };
+    aside(splitting).await
+}
 
 /// Answers one batch; takes further request slots for its calls.
 ///
@@ -60,7 +97,7 @@ pub(crate) async fn batch(
 ) -> Result<Answer, Refusal> {
     let tenant = &request.tenant()?;
     let defaults = Defaults::read(&request.headers)?;
-    let raws = split::split(request.body)?;
+    let raws = split(request.body).await?;
     let answerable = calls_max(bytes_max(&door.bus));
     if raws.len() > answerable {
         let count = raws.len();
@@ -72,6 +109,8 @@ pub(crate) async fn batch(
     }
     // One slot for each of its calls, and at least one for each 256 KiB.
     let needed = raws.len().max(request.body.len() / Limits::DEFAULT.bytes);
+    door.rates
+        .further(request.tenant, raws.len() - 1, Instant::now());
     admission::comes_in(&Facts {
         no_slot: permit.further(needed).err().map(NoSlot::Batch),
         // A batch uses the lane for statements with many rows.
@@ -83,12 +122,13 @@ pub(crate) async fn batch(
     trace::set_parent(&span, &defaults.trace);
     let answering = async {
         let mut batch = Batch::new(door, tenant, raws.len());
+        let mut turn = Turn::default();
         for (place, raw) in raws.into_iter().enumerate() {
-            if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
+            if turn.is_over(raw.get().len()) {
                 tokio::task::yield_now().await;
             }
             let mut named = Named::default();
-            match item::read(place, raw, tenant, &defaults, &mut named) {
+            match item::read(place, &raw, tenant, &defaults, &mut named) {
                 Ok(item) => batch.check(place, item).await,
                 Err(refusal) => batch.refuse(place, named, refusal),
             }
@@ -117,8 +157,8 @@ struct Batch<'a> {
     new: Vec<(usize, PendingAccept)>,
     /// Calls with a key that would be refused if the key were new.
     old: Vec<(usize, Submission, [u8; 32], Refusal)>,
-    /// Calls that are in the ledger, and whether another submission made them.
-    known: Vec<(usize, Submission, CallId, bool)>,
+    /// Calls that other submissions made.
+    known: Vec<(usize, Submission, CallId)>,
 }
 
 impl<'a> Batch<'a> {
@@ -195,7 +235,7 @@ impl<'a> Batch<'a> {
     /// A key names a call already: the same one, or one with other arguments, which is a conflict.
     async fn meet(&mut self, place: usize, submission: Submission, key: &KeyRow) {
         match replay::is_call_of(self.door, &submission, key).await {
-            Ok(()) => self.known.push((place, submission, key.call_id, true)),
+            Ok(()) => self.known.push((place, submission, key.call_id)),
             Err(reused) => self.refuse(place, named(&submission), reused),
         }
     }
@@ -219,15 +259,7 @@ impl<'a> Batch<'a> {
             let (mut committed, mut taken) = (Vec::new(), Vec::new());
             for ((place, mut sent), reply) in sent.into_iter().zip(replies) {
                 match sent.told(reply) {
-                    Told::Committed(at) => {
-                        tell_accepted(&self.door.events, &sent.call, &at);
-                        let left = sent.call.lasts(at);
-                        self.door.expiry.remember(sent.call.call_id, left);
-                        let accepted = accepted(&sent.call, at);
-                        self.outcomes[place] = Some(Outcome::Accepted(accepted));
-                        let permit = sent.take_permit();
-                        committed.push((sent.call, permit));
-                    }
+                    Told::Committed(at) => committed.push(self.committed(place, sent, at)),
                     Told::Taken => taken.push((place, sent)),
                     Told::Again => self.new.push((place, sent)),
                     Told::Refused(refusal) => {
@@ -235,14 +267,9 @@ impl<'a> Batch<'a> {
                     }
                 }
             }
-            let any = !committed.is_empty();
-            for (call, permit) in committed {
-                publish(self.door, &call, permit).await;
-            }
-            if any {
-                reached(Checkpoint::Published);
-            }
-            self.look_up(taken).await;
+            self.publish(committed).await;
+            let ours = self.look_up(taken).await;
+            self.publish(ours).await;
         }
         for (place, pending) in std::mem::take(&mut self.new) {
             let refusal = pending.given_up();
@@ -250,8 +277,26 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Looks up the calls of the keys that were taken.
-    async fn look_up(&mut self, taken: Vec<(usize, PendingAccept)>) {
+    /// A call is in the ledger: tells its followers, remembers when its time is over, and answers with its id.
+    fn committed(&mut self, place: usize, mut sent: PendingAccept, at: AcceptedAt) -> Committed {
+        tell_accepted(&self.door.events, &sent.call, &at);
+        let left = sent.call.lasts(at);
+        self.door.expiry.remember(sent.call.call_id, left);
+        let accepted = accepted(&sent.call, at);
+        self.outcomes[place] = Some(Outcome::Accepted(accepted));
+        let permit = sent.take_permit();
+        (sent.call, permit)
+    }
+
+    async fn publish(&self, calls: Vec<Committed>) {
+        if !calls.is_empty() {
+            publish_together(self.door, calls).await;
+            reached(Checkpoint::Published);
+        }
+    }
+
+    /// Looks up the calls of the keys that were taken. Returns those that an earlier try of this batch has committed.
+    async fn look_up(&mut self, taken: Vec<(usize, PendingAccept)>) -> Vec<Committed> {
         let hash = |pending: &PendingAccept| pending.call.key.as_ref().map(|key| key.hash);
         let hashes: Vec<_> = taken.iter().filter_map(|(_, taken)| hash(taken)).collect();
         let found = match self.find_keys(&hashes).await {
@@ -261,21 +306,19 @@ impl<'a> Batch<'a> {
                     let unreadable = unreadable.clone();
                     self.refuse(place, named(&taken.submission), unreadable);
                 }
-                return;
+                return Vec::new();
             }
         };
+        let mut ours = Vec::new();
         for (place, mut taken) in taken {
             let named = hash(&taken).and_then(|hash| found.get(&hash)).cloned();
             match taken.holder(named) {
-                Holder::Ours(call) => {
-                    let permit = taken.take_permit();
-                    publish(self.door, &taken.call, permit).await;
-                    self.known.push((place, taken.submission, call, false));
-                }
+                Holder::Ours(at) => ours.push(self.committed(place, taken, at)),
                 Holder::Other(key) => self.meet(place, taken.into_submission(), &key).await,
-                Holder::None => self.new.push((place, taken)),
+                Holder::Free => self.new.push((place, taken)),
             }
         }
+        ours
     }
 
     async fn find_keys(&self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KeyRow>, Refusal> {
@@ -292,20 +335,17 @@ impl<'a> Batch<'a> {
         if known.is_empty() {
             return;
         }
-        let calls: Vec<CallId> = known.iter().map(|(_, _, call, _)| *call).collect();
+        let calls: Vec<CallId> = known.iter().map(|(_, _, call)| *call).collect();
         let standing = read::standing(&self.door.pool, self.tenant, &calls).await;
         let standing = standing.map_err(|error| Refusal::unreadable(&error));
-        for (place, submission, call, replayed) in known {
+        for (place, submission, call) in known {
             let accepted = match &standing {
                 Ok(standing) => standing.get(&call).cloned().ok_or_else(Refusal::not_found),
                 Err(unreadable) => Err(unreadable.clone()),
             };
             match accepted {
                 Ok(accepted) => {
-                    self.outcomes[place] = Some(Outcome::Accepted(Accepted {
-                        replayed,
-                        ..accepted
-                    }));
+                    self.outcomes[place] = Some(Outcome::Accepted(accepted));
                 }
                 Err(refusal) => self.refuse(place, named(&submission), refusal),
             }

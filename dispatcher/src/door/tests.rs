@@ -1,22 +1,30 @@
 //! The door without a service: requests go in as values, and answers come out. The servers behind it do not answer, so these
 //! are the answers that need no ledger.
 
+use std::time::Duration;
+
 use fleet::{config::BusArgs, store::session::Postgres, wire::code::Code};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::TcpListener,
     task::JoinSet,
+    time::{Instant, timeout},
 };
 
 use super::*;
 use crate::{
     answer::Answer,
     endpoints::{ENDPOINTS, Endpoint},
+    pending::tests::pending,
+    publish::publish_together,
     quota::{Limits, TenantQuotas},
     request::Request,
     slots::Slots,
 };
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The `INFO` of a NATS server.
 const INFO: &str = "INFO {\"server_id\":\"x\",\"server_name\":\"x\",\"version\":\"2.12.6\",\"go\":\"\",\"host\":\"127.0.0.1\",\
@@ -37,10 +45,17 @@ async fn nats(listener: TcpListener) {
 
 /// A door without tools and without a ledger. It works as long as the tasks are alive.
 async fn door() -> (Door, JoinSet<()>) {
-    let mut tasks = JoinSet::new();
+    let (door, mut tasks, server) = door_and_server().await;
+    tasks.spawn(async move { server.join_all().await.clear() });
+    (door, tasks)
+}
+
+/// The same, and the server of its bus.
+async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
+    let (mut tasks, mut server) = (JoinSet::new(), JoinSet::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("nats://{}", listener.local_addr().unwrap());
-    tasks.spawn(nats(listener));
+    server.spawn(nats(listener));
     let bus = BusArgs::at(url.into());
     let bus = Bus::connect(&bus, "door").await.unwrap();
     let url = "postgres://nobody@127.0.0.1:1/none".to_owned();
@@ -65,9 +80,10 @@ async fn door() -> (Door, JoinSet<()>) {
         dispatcher: DispatcherId::generate(),
         bus,
         replies: "_INBOX.".parse().unwrap(),
+        rates: Rates::new(0, 0),
         pool,
     };
-    (door, tasks)
+    (door, tasks, server)
 }
 
 fn endpoint(name: &str) -> &'static Endpoint {
@@ -85,7 +101,7 @@ fn request<'a>(name: &'a str, body: &'a str) -> Request<'a> {
 }
 
 async fn ask(door: &Door, verb: &str, request: &Request<'_>) -> Answer {
-    let mut permit = Slots::new(16).one(request.tenant).unwrap();
+    let mut permit = Slots::new(16, 0).one(request.tenant, 0).unwrap();
     endpoint(verb).answer(door, request, &mut permit).await
 }
 
@@ -193,8 +209,8 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
 async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
     let (door, _tasks) = door().await;
     let calls = r#"{"calls":[{"tool":"look","args":{}},{"tool":"Look","args":{}},7]}"#;
-    let slots = Slots::new(4);
-    let mut permit = slots.one("acme").unwrap();
+    let slots = Slots::new(4, 0);
+    let mut permit = slots.one("acme", 0).unwrap();
     let asked = request("", calls);
     let answer = endpoint("batch").answer(&door, &asked, &mut permit).await;
     let items = read(&answer);
@@ -206,7 +222,7 @@ async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
         ["unknown_tool", "invalid_tool_name", "invalid_arguments"]
     );
     // It has three of the four now, the most that one tenant may have.
-    let mut other = slots.one("beta").unwrap();
+    let mut other = slots.one("beta", 0).unwrap();
     let asked = Request {
         tenant: "beta",
         ..request("", calls)
@@ -216,4 +232,38 @@ async fn each_call_of_a_batch_is_answered_in_its_place_and_takes_a_slot() {
     drop(permit);
     let answer = endpoint("batch").answer(&door, &asked, &mut other).await;
     assert_eq!(code(&answer), None);
+}
+
+#[tokio::test]
+async fn a_batch_waits_for_a_connection_that_takes_nothing_as_long_as_one_call() {
+    let (door, _tasks, server) = door_and_server().await;
+    drop(server);
+    tokio::time::pause();
+    // The client keeps a bounded number of messages while it is not connected.
+    let client = &door.bus.client;
+    while timeout(SECOND, client.publish("filler", "".into()))
+        .await
+        .is_ok()
+    {}
+    let queue = "default".parse().unwrap();
+    let calls = (0..20).map(|_| (pending(true).call, door.meter.permit(&queue)));
+    let began = Instant::now();
+    publish_together(&door, calls.collect()).await;
+    let waited = began.elapsed();
+    assert!(waited > SECOND && waited < 4 * SECOND, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_large_body_is_parsed_while_others_are_served() {
+    let (door, _tasks) = door().await;
+    let large = format!("[{}", " ".repeat(200 * 1024));
+    for verb in ["call", "batch"] {
+        let asked = request(if verb == "call" { "look" } else { "" }, &large);
+        let mut asking = Box::pin(ask(&door, verb, &asked));
+        assert!(asking.as_mut().now_or_never().is_none(), "{verb}");
+        assert_eq!(code(&asking.await), Some(Code::TruncatedArguments));
+        let small = request(asked.name, "[");
+        let asking = ask(&door, verb, &small);
+        assert!(asking.now_or_never().is_some(), "{verb}");
+    }
 }

@@ -202,6 +202,8 @@ pub struct KeyRow {
     pub original_hash: Vec<u8>,
     /// Whether its call has been terminal for longer than the key lives.
     pub lapsed: bool,
+    /// When the call was accepted; `None`: the call is in no table any more.
+    pub accepted_at: Option<OffsetDateTime>,
 }
 
 /// The call that a tenant's key names. The key of a call in doubt never lapses, nor the key of a call that cannot be found.
@@ -232,7 +234,9 @@ pub async fn find_keys(
     let hashes: Vec<&[u8]> = key_hashes.iter().map(|hash| &hash[..]).collect();
     let reading = sqlx::query(
         "SELECT k.key_hash, k.call_id, k.tool, k.tool_version, k.args_hash, k.original_hash, \
-                toolfleet.key_lapsed(k.call_id) AS lapsed \
+                toolfleet.key_lapsed(k.call_id) AS lapsed, \
+                coalesce((SELECT o.accepted_at FROM toolfleet.open_calls o WHERE o.call_id = k.call_id), \
+                         (SELECT f.accepted_at FROM toolfleet.finished_calls f WHERE f.call_id = k.call_id)) AS accepted_at \
          FROM toolfleet.idempotency_keys k \
          WHERE k.tenant = $1 AND k.key_hash = ANY($2)",
     )
@@ -252,6 +256,7 @@ pub async fn find_keys(
             args_hash: row.try_get("args_hash")?,
             original_hash: row.try_get("original_hash")?,
             lapsed: row.try_get("lapsed")?,
+            accepted_at: row.try_get("accepted_at")?,
         };
         Ok((hash, key))
     })

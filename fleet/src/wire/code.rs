@@ -54,6 +54,8 @@ words! {
         HeaderInvalid = "header_invalid",
         /// The tenant has as many open calls as it may have.
         QuotaExceeded = "quota_exceeded",
+        /// The tenant sends more calls or bytes a second than it may.
+        RateLimited = "rate_limited",
         /// The dispatcher has too much in hand.
         Overloaded = "overloaded",
         /// The ledger cannot be reached, or did not answer.

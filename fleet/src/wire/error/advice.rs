@@ -109,7 +109,9 @@ impl Advice {
             | Code::HeaderInvalid => Self::CorrectProgram,
             Code::MissingIdempotencyKey => Self::SendKey,
             Code::IdempotencyKeyReused => Self::LookAtKey,
-            Code::QuotaExceeded | Code::Overloaded | Code::StoreUnavailable => Self::SendLater,
+            Code::QuotaExceeded | Code::RateLimited | Code::Overloaded | Code::StoreUnavailable => {
+                Self::SendLater
+            }
             Code::NotFound => Self::LookForCall,
             Code::InvalidId => Self::CorrectId,
             Code::Conflict => Self::CheckState,
