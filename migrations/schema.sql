@@ -951,6 +951,7 @@ CREATE TABLE toolfleet.worker_processes (
     fence_note text,
     leaving_since timestamp with time zone,
     cannot_run json,
+    sandbox json,
     CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
@@ -1469,7 +1470,8 @@ CREATE VIEW toolfleet.workers AS
     ( SELECT count(*) AS count
            FROM toolfleet.open_calls o
           WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running,
-    COALESCE(w.cannot_run, '[]'::json) AS cannot_run
+    COALESCE(w.cannot_run, '[]'::json) AS cannot_run,
+    w.sandbox
    FROM toolfleet.worker_processes w;
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;

@@ -1,6 +1,6 @@
 //! Settings that several processes share: flags with their environment variables, checked together at start.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fs::File, io::Read, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use secrecy::SecretString;
@@ -16,7 +16,7 @@ use crate::{
 /// Where the ledger is.
 #[derive(Debug, Clone, Args)]
 pub struct StoreArgs {
-    /// The PostgreSQL database (15 or newer), as `postgres://user:password@host:port/database`.
+    /// The PostgreSQL database (15 or newer), as `postgres://user:password@host:port/database`, or `file:PATH` of a file with that.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_parser = secret)]
     pub database_url: SecretString,
 }
@@ -24,7 +24,7 @@ pub struct StoreArgs {
 /// Where the bus is.
 #[derive(Debug, Clone, Args)]
 pub struct BusArgs {
-    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`; it names the rest of its cluster.
+    /// A NATS server (2.12.6 or newer, with JetStream), as `nats://user:password@host:port`, or `file:PATH` of a file with that; it names the rest of its cluster.
     #[arg(long, env = "NATS_URL", hide_env_values = true, default_value = "nats://127.0.0.1:4222", value_parser = secret)]
     pub nats_url: SecretString,
     /// The first token of every subject. Fleets with different prefixes do not see each other.
@@ -191,11 +191,51 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
-/// Reads a secret, which is never printed.
+/// Reads a secret, which is never printed: the text itself, or `file:PATH` of a file that contains it, so that no environment
+/// does. White space at the file's end is not part of it.
 ///
 /// # Errors
 ///
-/// None.
-pub fn secret(text: &str) -> Result<SecretString, std::convert::Infallible> {
-    Ok(SecretString::from(text.to_owned()))
+/// A sentence: the file cannot be read, or has more than 64 KiB.
+pub fn secret(text: &str) -> Result<SecretString, String> {
+    let Some(path) = text.strip_prefix(SECRET_FILE) else {
+        return Ok(SecretString::from(text.to_owned()));
+    };
+    let mut read = String::new();
+    File::open(path)
+        .and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut read))
+        .map_err(|error| format!("the file cannot be read: {error}"))?;
+    if read.len() as u64 > SECRET_BYTES_MAX {
+        return Err("the file is too large for a secret; write at most 64 KiB".to_owned());
+    }
+    Ok(SecretString::from(read.trim_end().to_owned()))
+}
+
+/// What the value of a secret setting begins with whose rest is the path of a file.
+const SECRET_FILE: &str = "file:";
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_stands_there_or_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("url");
+        std::fs::write(&path, "postgres://a:b@c/d\n").unwrap();
+        let told = secret(&format!("file:{}", path.display())).unwrap();
+        assert_eq!(told.expose_secret(), "postgres://a:b@c/d");
+        let plain = secret("postgres://a:b@c/d").unwrap();
+        assert_eq!(plain.expose_secret(), told.expose_secret());
+        assert!(
+            secret("file:/nowhere")
+                .unwrap_err()
+                .contains("cannot be read")
+        );
+        std::fs::write(&path, "x".repeat(70_000)).unwrap();
+        assert!(secret(&format!("file:{}", path.display())).is_err());
+    }
 }

@@ -204,6 +204,7 @@ async fn worker_on(database: &Database) -> WorkerId {
         pid: 1,
         queues: vec!["default".parse().unwrap()],
         concurrency: 4,
+        sandbox: serde_json::json!({}),
     };
     workers::register(&mut database.connect().await, &row)
         .await

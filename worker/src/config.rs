@@ -16,6 +16,8 @@ use fleet::{
 };
 use secrecy::SecretString;
 
+use crate::executors::process::SandboxDemand;
+
 /// The settings of a worker.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -57,6 +59,10 @@ pub struct Config {
     /// too many every program runs out of its time. A call that finds none free waits or is put back, which spends no attempt.
     #[arg(long, env = "WORKER_PROGRAMS", value_name = "N")]
     pub programs: Option<usize>,
+    /// Which programs it runs: `manifest`, each with the sandbox that its manifest has or without, or `strict`, only those that
+    /// have one. Calls of others wait for another worker.
+    #[arg(long, env = "WORKER_SANDBOX", value_enum, default_value_t)]
+    pub sandbox: SandboxDemand,
     /// How long running attempts may go on after SIGTERM. Attempts that remain are stopped then, and their writes go in doubt.
     /// At least the longest timeout of the tools it runs.
     #[arg(long, env = "WORKER_DRAIN_TIMEOUT", value_parser = duration, default_value = "60s")]

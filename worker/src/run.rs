@@ -47,7 +47,7 @@ use crate::{
         http::{HttpExecutor, HttpExecutorError},
         native::NativeExecutor,
         nats::NatsExecutor,
-        process::ProcessExecutor,
+        process::{ProcessExecutor, Sandboxes},
         registry::Executors,
         sql::SqlExecutor,
     },
@@ -148,6 +148,7 @@ pub(crate) async fn run_with(
         pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
         queues: config.queues.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
+        sandbox: serde_json::json!(Sandboxes::find(config.sandbox)),
     };
     let registered_at = Instant::now();
     workers::register(&mut connection, &row).await?;
@@ -266,6 +267,7 @@ fn executors(
         Some(guard) => ProcessExecutor::new(guard.clone(), vec!["guard".into()], Arc::clone(lock)),
         None => ProcessExecutor::without_guard(),
     };
+    let process = process.demanding(config.sandbox);
     Ok(additions
         .executors
         .with("http", HttpExecutor::new(config.egress.egress())?)

@@ -7,6 +7,8 @@
 
 #[path = "fixtures/runner.rs"]
 mod runner;
+#[path = "fixtures/sandbox.rs"]
+mod sandbox;
 #[path = "fixtures/scene.rs"]
 mod scene;
 
@@ -58,39 +60,45 @@ fn main() -> ExitCode {
         }
         // Elsewhere there is neither a subreaper nor /proc to look at.
         _ if cfg!(not(target_os = "linux")) => ExitCode::SUCCESS,
-        _ => runner::main(tests![
-            arguments_come_back_exactly,
-            the_key_goes_where_the_manifest_says,
-            a_tool_says_no_with_exit_10,
-            garbage_is_an_effect_with_a_flaw,
-            what_cannot_be_started_has_not_started,
-            what_the_machine_does_not_start_is_not_the_tools_fault,
-            a_relative_program_is_found_in_its_folder,
-            a_crash_leaves_doubt_and_its_reason,
-            a_tool_that_ignores_term_is_killed,
-            a_tool_that_heeds_term_is_gone_at_once,
-            a_stopped_attempt_ends_its_tool,
-            detached_grandchildren_do_not_survive_a_timeout,
-            detached_grandchildren_do_not_survive_a_success,
-            an_answer_does_not_wait_for_who_holds_stdout,
-            a_killed_worker_takes_its_tools_along,
-            a_killed_worker_is_not_gone_before_the_last_of_its_tools,
-            a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same,
-            a_tool_that_unlocks_what_it_inherited_is_seen_all_the_same,
-            what_nobody_guards_any_more_holds_the_lock_of_its_worker,
-            a_guard_without_a_share_in_the_lock_starts_nothing,
-            a_killed_guard_leaves_nothing_in_a_worker,
-            a_frozen_guard_delays_nobody,
-            a_process_that_changes_its_pid_all_the_time_is_caught,
-            a_guard_is_deaf_to_polite_signals,
-            too_much_output_ends_the_tool,
-            stderr_is_drained_and_its_end_kept,
-            the_environment_holds_what_was_promised_and_nothing_else,
-            unread_stdin_blocks_nobody,
-            signals_and_descriptors_are_as_a_program_expects,
-            fifty_at_once_leave_no_process,
-            overhead_is_told,
-        ]),
+        _ => runner::main(
+            &[
+                sandbox::TESTS,
+                tests![
+                    arguments_come_back_exactly,
+                    the_key_goes_where_the_manifest_says,
+                    a_tool_says_no_with_exit_10,
+                    garbage_is_an_effect_with_a_flaw,
+                    what_cannot_be_started_has_not_started,
+                    what_the_machine_does_not_start_is_not_the_tools_fault,
+                    a_relative_program_is_found_in_its_folder,
+                    a_crash_leaves_doubt_and_its_reason,
+                    a_tool_that_ignores_term_is_killed,
+                    a_tool_that_heeds_term_is_gone_at_once,
+                    a_stopped_attempt_ends_its_tool,
+                    detached_grandchildren_do_not_survive_a_timeout,
+                    detached_grandchildren_do_not_survive_a_success,
+                    an_answer_does_not_wait_for_who_holds_stdout,
+                    a_killed_worker_takes_its_tools_along,
+                    a_killed_worker_is_not_gone_before_the_last_of_its_tools,
+                    a_tool_that_closes_what_it_does_not_know_is_seen_all_the_same,
+                    a_tool_that_unlocks_what_it_inherited_is_seen_all_the_same,
+                    what_nobody_guards_any_more_holds_the_lock_of_its_worker,
+                    a_guard_without_a_share_in_the_lock_starts_nothing,
+                    a_killed_guard_leaves_nothing_in_a_worker,
+                    a_frozen_guard_delays_nobody,
+                    a_process_that_changes_its_pid_all_the_time_is_caught,
+                    a_guard_is_deaf_to_polite_signals,
+                    too_much_output_ends_the_tool,
+                    stderr_is_drained_and_its_end_kept,
+                    the_environment_holds_what_was_promised_and_nothing_else,
+                    unread_stdin_blocks_nobody,
+                    signals_and_descriptors_are_as_a_program_expects,
+                    fifty_at_once_leave_no_process,
+                    overhead_is_told,
+                ],
+            ]
+            .concat(),
+        ),
     }
 }
 

@@ -149,6 +149,11 @@ pub fn has_variable(pid: u32, name: &str, value: &str) -> bool {
         .any(|variable| variable == wanted.as_bytes())
 }
 
+/// Whether its environment is hidden from this user: a dispatcher's is, from all but root.
+pub fn is_hidden(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_err()
+}
+
 /// Every process.
 pub fn all() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {

@@ -282,6 +282,15 @@ fn answers(manifest: &Manifest, problems: &mut Problems) {
         }
     }
     exit_codes(manifest, problems);
+    if manifest.sandbox.is_some() && !matches!(manifest.executor, ExecutorSpec::Process(_)) {
+        let kind = manifest.executor.kind();
+        problems.add(
+            "/sandbox",
+            format!(
+                "only a program runs in a sandbox, and this is a {kind} tool; leave the field out"
+            ),
+        );
+    }
 }
 
 fn exit_codes(manifest: &Manifest, problems: &mut Problems) {

@@ -1,6 +1,6 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `probe` and `executor` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `probe`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
@@ -11,6 +11,7 @@ mod optional;
 mod policy;
 pub(crate) mod probe;
 pub(crate) mod retry;
+mod sandbox;
 mod size;
 mod version;
 
@@ -40,5 +41,6 @@ pub use self::{
     probe::ProbeSpec,
     problem::ManifestProblem,
     retry::{RetryPolicy, RetryStrategy},
+    sandbox::{Network, Sandbox},
     version::Manifest,
 };

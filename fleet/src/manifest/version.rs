@@ -12,6 +12,7 @@ use super::{
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
     probe::ProbeSpec,
     retry::RetryPolicy,
+    sandbox::Sandbox,
     size,
 };
 use crate::{
@@ -85,6 +86,9 @@ pub struct Manifest {
     /// What the exit codes of a program mean.
     #[serde(default, skip_serializing_if = "ExitCodes::is_default")]
     pub exit_codes: ExitCodes,
+    /// What a program may reach and use. `None`: all that the worker's user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
     /// How much of a model's small mistakes in arguments is mended.
     #[serde(default, skip_serializing_if = "CoercionPolicy::is_default")]
     pub coercion: CoercionPolicy,

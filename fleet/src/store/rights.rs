@@ -151,8 +151,10 @@ pub async fn tell_beyond(postgres: &Postgres, url: &SecretString, duty: Duty) {
     }
 }
 
-/// Grants each role of `deploy/postgres/roles.sql` what it needs and nothing else, in one transaction, and looks at what came of
-/// it. Returns what a role may do beyond that, a clause each with the role's name; safe to repeat.
+/// Grants each role of `deploy/postgres/roles.sql` what it needs and nothing else.
+///
+/// In one transaction; then it looks at what came of
+/// it, and returns what a role may do beyond that, a clause each with the role's name; safe to repeat.
 ///
 /// # Errors
 ///

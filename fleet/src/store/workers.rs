@@ -26,6 +26,8 @@ pub struct WorkerRow {
     pub queues: Vec<QueueName>,
     /// How many attempts run at a time.
     pub concurrency: i32,
+    /// What its kernel gives to sandboxes, and which programs it runs.
+    pub sandbox: serde_json::Value,
 }
 
 /// Writes the row. Own statement; repeating it is refused by the primary key.
@@ -35,8 +37,8 @@ pub struct WorkerRow {
 /// Postgres does not answer.
 pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency, newest_migration) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency, newest_migration, sandbox) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::json)",
     )
     .bind(worker.worker_id.0)
     .bind(&worker.name)
@@ -46,6 +48,7 @@ pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Resu
     .bind(worker.queues.iter().map(QueueName::as_str).collect::<Vec<_>>())
     .bind(worker.concurrency)
     .bind(newest_known())
+    .bind(worker.sandbox.to_string())
     .execute(connection)
     .await
     .map(drop)

@@ -151,6 +151,7 @@ pub(crate) fn worker_row() -> WorkerRow {
         pid: 1,
         queues: vec!["default".parse().unwrap()],
         concurrency: 4,
+        sandbox: serde_json::json!({}),
     }
 }
 

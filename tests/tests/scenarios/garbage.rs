@@ -13,6 +13,7 @@ use fleet_tests::{
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 /// Puts a message into the stream, in the place of a call's first pointer.
@@ -228,8 +229,8 @@ async fn calls_without_a_proof_are_answered_from_their_rows() {
     let witness = Witness::start().await;
     let spec = Spec::with([witness.tool("look", "read")]);
     let mut fleet = Fleet::start(spec.workers(0, &[])).await;
-    let waiting = fleet.submit("look", &json!({"what": "a"})).wait();
-    let waiting = tokio::spawn(waiting);
+    let mut waiting = JoinSet::new();
+    waiting.spawn(fleet.submit("look", &json!({"what": "a"})).wait());
     until_so("the call to be there", async || {
         fleet
             .count("SELECT count(*) FROM toolfleet.open_calls WHERE done_secret IS NOT NULL")
@@ -244,7 +245,7 @@ async fn calls_without_a_proof_are_answered_from_their_rows() {
         .unwrap();
     let mut words = fleet.client.subscribe("toolfleet.done.>").await.unwrap();
     fleet.add_worker(&[]).await;
-    let answer = waiting.await.unwrap();
+    let answer = waiting.join_next().await.unwrap().unwrap();
     assert_eq!(answer["result"], json!({"done": "a"}));
     let word = words.next().await.unwrap();
     assert!(word.payload.is_empty(), "it only rings the bell");

@@ -86,7 +86,9 @@ async fn a_fleet_works_under_the_shipped_roles() {
         .asynchronous()
         .await
         .call_id();
-    let cancelled = fleet.ask("toolfleet.v1.default.cancel", &json!({"call_id": call})).await;
+    let cancelled = fleet
+        .ask("toolfleet.v1.default.cancel", &json!({"call_id": call}))
+        .await;
     assert_eq!(cancelled["result"], "cancelled", "{}", *cancelled);
     let left = "SELECT count(*) FROM toolfleet.workers WHERE state = 'left'";
     assert_eq!(fleet.count(left).await, 2);

@@ -19,6 +19,7 @@ fn bytes(field: &str) -> u64 {
 }
 
 /// Runs a statement as a tool: its outcome, and by how much the peak of this process was above where it began.
+#[expect(clippy::print_stdout, reason = "the figures are asked for")]
 async fn measured(bench: &Bench, effect: &str, statement: &str) -> (Outcome, u64) {
     // The peak begins anew.
     fs::write("/proc/self/clear_refs", "5").unwrap();

@@ -2,12 +2,16 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use dispatcher::Config;
 use fleet::process::{Settings, asked_to_stop, finish};
 
 /// Runs until it is told to stop.
 pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let stopping = asked_to_stop(config.parent)?;
+    // Other programs of this user, tools among them, then cannot read its environment and memory, which hold passwords.
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_dumpable(false).context("hide its memory from other programs")?;
     let settings = Settings {
         process: "dispatcher",
         telemetry: &config.telemetry,

@@ -107,17 +107,21 @@ impl ChildSpec {
 /// Ends the processes that a killed predecessor's `dev.json` names and that still run.
 ///
 /// A pid may belong to another program by now. A process of ours has the database's URL in its environment, with a password
-/// that no other program knows. Where the environment of a process cannot be read, it ends by its closed pipe.
+/// that no other program knows. Only root can read that of a dispatcher or worker; for other users the command line has to do,
+/// which names the address of its port; and a process that is not recognised ends by its closed pipe.
 pub(crate) async fn end_orphans(left: &DevState) -> anyhow::Result<()> {
     let marker = format!("DATABASE_URL={}", left.database_url);
+    let address = left.http_url.trim_start_matches("http://");
     let is_ours = |pid: u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == marker.as_bytes())
-            && process::command_line(pid)
-                .iter()
-                .any(|word| word == "--parent-pipe")
+        let words = process::command_line(pid);
+        let has = |wanted: &str| words.iter().any(|word| word == wanted);
+        let known = match std::fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) => environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == marker.as_bytes()),
+            Err(_hidden) => has(address),
+        };
+        known && has("--parent-pipe")
     };
     let pids = left.worker_pids.iter().chain(&left.dispatcher_pids);
     let ends = pids.map(|pid| async { (*pid, process::end_orphan(*pid, ORPHAN, is_ours).await) });

@@ -319,6 +319,7 @@ pub(crate) async fn claim(
         pid: 1,
         queues: queues.iter().map(|queue| queue.parse().unwrap()).collect(),
         concurrency,
+        sandbox: serde_json::json!({}),
     };
     workers::register(connection, &worker).await.unwrap();
     let attempt_id = AttemptId::generate();

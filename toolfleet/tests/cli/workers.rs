@@ -135,5 +135,6 @@ fn row(name: &str) -> WorkerRow {
         pid: 1,
         queues: vec!["default".parse().unwrap(), "slow".parse().unwrap()],
         concurrency: 4,
+        sandbox: serde_json::json!({}),
     }
 }

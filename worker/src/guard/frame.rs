@@ -6,8 +6,10 @@
 
 use std::io::{self, Read};
 
-use fleet::taken_back::TakenBack;
+use fleet::{manifest::Sandbox, taken_back::TakenBack};
 use serde::{Deserialize, Serialize};
+
+use super::sandbox::Excess;
 
 /// The tool to start.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,6 +20,9 @@ pub(crate) struct Start {
     pub(crate) args: Vec<String>,
     /// Where it starts; the worker's own folder when absent.
     pub(crate) cwd: Option<String>,
+    /// What it may reach and use; all that the worker's user may when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sandbox: Option<Sandbox>,
     /// How many bytes of stdin follow.
     pub(crate) input_bytes: u32,
 }
@@ -28,6 +33,8 @@ pub(crate) struct Start {
 pub(crate) enum GuardReport {
     /// It ended by itself, before the worker asked for that.
     Exited(Ending),
+    /// It used more than its sandbox gives, and is being killed.
+    Exceeded(Excess),
     /// It was never started.
     NotStarted(NotStarted),
 }
@@ -99,6 +106,7 @@ mod tests {
             program: "p".into(),
             args: vec!["é".into()],
             cwd: None,
+            sandbox: None,
             input_bytes,
         }
     }
@@ -138,6 +146,10 @@ mod tests {
         assert_eq!(
             line(&GuardReport::Exited(Ending::Signal(9))),
             r#"{"exited":{"signal":9}}"#
+        );
+        assert_eq!(
+            line(&GuardReport::Exceeded(Excess::Memory)),
+            r#"{"exceeded":"memory"}"#
         );
         assert_eq!(
             line(&GuardReport::NotStarted(NotStarted {

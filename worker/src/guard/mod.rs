@@ -18,6 +18,7 @@
 //!   rights or hangs in the kernel. A living worker waits for less, kills its guard and goes on by itself.
 //! - The guard has a share of the worker's lock ([`fleet::fencing`]). The tool has another share, so it cannot release the
 //!   guard's. A process that can take the lock knows that no guard and no tool of that worker is left.
+//! - A tool with a sandbox is started by a launcher, and the guard counts what it uses; see `sandbox`.
 //!
 //! Limits: if the worker *and* the guard are killed with KILL, their tool lives on; and if that tool had closed the descriptor
 //! of the lock, no other process can tell. Outside Linux there is neither a subreaper nor `/proc`: only the tool's process
@@ -25,12 +26,14 @@
 
 mod frame;
 mod orphans;
+mod sandbox;
 mod serve;
 mod tree;
 
 pub(crate) use self::{
     frame::{Ending, GuardReport, NotStarted, Start, encode},
     orphans::{Registered, end_orphans, is_adopting, register},
+    sandbox::{Excess, Kernel},
 };
 pub use self::{orphans::adopt_orphans, serve::main};
 

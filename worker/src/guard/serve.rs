@@ -3,18 +3,19 @@
 use std::{
     io::{self, Read, Write},
     os::{
-        fd::AsFd,
+        fd::{AsFd, AsRawFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    process::{ChildStdin, Command, ExitCode, Stdio},
+    process::{Child, ChildStdin, Command, ExitCode, Stdio},
     sync::mpsc::{self, Receiver, SyncSender},
     thread,
     time::{Duration, Instant},
 };
 
-use fleet::{fencing, taken_back::TakenBack};
+use fleet::{fencing, manifest::Sandbox, taken_back::TakenBack};
 use nix::{
     errno::Errno,
+    fcntl::{FcntlArg, FdFlag, fcntl},
     sys::{
         signal,
         wait::{WaitStatus, waitpid},
@@ -24,7 +25,9 @@ use nix::{
 use tokio::signal::unix::SignalKind;
 
 use super::{
+    THIS_PROGRAM,
     frame::{self, Ending, GuardReport, NotStarted, Start},
+    sandbox::{self, Excess, Launch, Tmp},
     tree,
 };
 use crate::executors::resources::lacks_resources;
@@ -39,6 +42,13 @@ const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// The one argument after that is the number of the descriptor that holds the worker's lock. The exit code is 0 when no process
 /// of the tool is left.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if std::env::args_os()
+        .nth(2)
+        .is_some_and(|word| word == sandbox::WORD)
+    {
+        return sandbox::launch();
+    }
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         // No message: stderr belongs to the tool, and the worker reads the exit code.
@@ -50,6 +60,8 @@ pub fn main() -> ExitCode {
 enum Event {
     /// The worker asks for the end, or is gone.
     EndAsked,
+    /// The tool used more than its sandbox gives.
+    Exceeded(Excess),
     /// A descendant ended.
     Gone(Pid, Ending),
     /// A descendant ended by a signal that the library cannot name, and took its pid with it.
@@ -81,14 +93,25 @@ fn serve() -> io::Result<()> {
         std::mem::forget(fencing::own_share(lock)?);
         begin(&mut control)
     });
-    let (tool, inbox) = match started {
+    // The folder goes when no process is left that could write there.
+    let (tool, inbox, _tmp) = match started {
         Ok(started) => started,
         Err(problem) => return report(&mut control, &GuardReport::NotStarted(problem)),
     };
-    let Some(ending) = wait_for_tool(tool, &inbox) else {
-        tree::term(tool);
-        finish(tool, &inbox, TERM_GRACE);
-        return Ok(());
+    let ending = match wait_for_tool(tool, &inbox) {
+        Ended::ByItself(ending) => ending,
+        Ended::Asked => {
+            tree::term(tool);
+            finish(tool, &inbox, TERM_GRACE);
+            return Ok(());
+        }
+        Ended::Exceeded(excess) => {
+            // First the end: what grows too fast to be told of must not grow on.
+            tree::kill(tool);
+            drop(report(&mut control, &GuardReport::Exceeded(excess)));
+            finish(tool, &inbox, Duration::ZERO);
+            return Ok(());
+        }
     };
     // A worker that died meanwhile reads nothing; the tool's processes are ended all the same.
     drop(report(&mut control, &GuardReport::Exited(ending)));
@@ -166,7 +189,7 @@ impl From<io::Error> for NotStarted {
 }
 
 /// Starts the tool and the threads that watch it.
-fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted> {
+fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>, Option<Tmp>), NotStarted> {
     let order_taken_back = || NotStarted {
         why: "the worker took its order back before the program was started".to_owned(),
         taken_back: Some(TakenBack::OrderTakenBack),
@@ -186,11 +209,37 @@ fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>), NotStarted>
         let events = events.clone();
         move || reap(&go, &events)
     })?;
+    let to_count = start_counting(&start, &events)?;
     spawn(move || watch(leash, &events))?;
-    let (tool, stdin) = start_tool(&start)?;
+    let tmp = match &start.sandbox {
+        Some(sandbox) if sandbox.tmp => Some(Tmp::make()?),
+        Some(_) | None => None,
+    };
+    let (tool, stdin) = start_tool(&start, tmp.as_ref())?;
     to_feeder.send(stdin).expect("the feeder waits for it");
     to_reaper.send(()).expect("the reaper waits for it");
-    Ok((tool, inbox))
+    if let Some(to_count) = to_count {
+        to_count.send(()).expect("the counter waits for it");
+    }
+    Ok((tool, inbox, tmp))
+}
+
+/// The thread that counts what a tool with a sandbox uses; it waits for a word.
+fn start_counting(start: &Start, events: &SyncSender<Event>) -> io::Result<Option<SyncSender<()>>> {
+    let Some(limits) = start.sandbox.clone() else {
+        return Ok(None);
+    };
+    let (to_count, go) = mpsc::sync_channel(1);
+    let events = events.clone();
+    spawn(move || {
+        if go.recv().is_ok() {
+            #[cfg(target_os = "linux")]
+            drop(events.send(Event::Exceeded(sandbox::watch(&limits))));
+            #[cfg(not(target_os = "linux"))]
+            drop((events, limits));
+        }
+    })?;
+    Ok(Some(to_count))
 }
 
 /// Whether the worker has released its leash already. It writes nothing after its order.
@@ -213,7 +262,7 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(drop)
 }
 
-fn start_tool(start: &Start) -> Result<(Pid, ChildStdin), NotStarted> {
+fn start_tool(start: &Start, tmp: Option<&Tmp>) -> Result<(Pid, ChildStdin), NotStarted> {
     if let Some(folder) = &start.cwd {
         // Here and not in the child, so that a relative program and a relative PATH keep their meaning.
         let missing = |err| NotStarted {
@@ -222,21 +271,62 @@ fn start_tool(start: &Start) -> Result<(Pid, ChildStdin), NotStarted> {
         };
         std::env::set_current_dir(folder).map_err(missing)?;
     }
+    if let Some(sandbox) = &start.sandbox {
+        return start_launcher(start, sandbox, tmp);
+    }
     let mut child = Command::new(&start.program)
         .args(&start.args)
         .stdin(Stdio::piped())
         .process_group(0)
         .spawn()
         .map_err(|err| NotStarted {
-            why: why_not(&start.program, &err),
+            why: why_not_started(&start.program, &err),
             taken_back: lacks_resources(&err).then_some(TakenBack::NoResources),
         })?;
-    let stdin = child.stdin.take().expect("stdin was asked for as a pipe");
-    let pid = i32::try_from(child.id()).expect("a pid is a positive i32");
-    Ok((Pid::from_raw(pid), stdin))
+    Ok(started(&mut child))
 }
 
-fn why_not(program: &str, err: &io::Error) -> String {
+/// Starts this program once more, which restricts itself and becomes the tool, and waits until it is the tool.
+fn start_launcher(
+    start: &Start,
+    sandbox: &Sandbox,
+    tmp: Option<&Tmp>,
+) -> Result<(Pid, ChildStdin), NotStarted> {
+    let launch = Launch {
+        sandbox: sandbox.clone(),
+        tmp: tmp.map(|tmp| tmp.path().to_owned()),
+        cwd: start.cwd.clone(),
+    };
+    let launch = serde_json::to_string(&launch).map_err(io::Error::other)?;
+    let (mut from_launcher, to_guard) = io::pipe()?;
+    fcntl(&to_guard, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?;
+    let mut child = Command::new(THIS_PROGRAM)
+        .args(["guard", sandbox::WORD])
+        .arg(to_guard.as_raw_fd().to_string())
+        .args([&launch, &start.program])
+        .args(&start.args)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    drop(to_guard);
+    let mut why = String::new();
+    from_launcher.read_to_string(&mut why)?;
+    if !why.is_empty() {
+        child.wait()?;
+        let taken_back = None;
+        return Err(NotStarted { why, taken_back });
+    }
+    Ok(started(&mut child))
+}
+
+fn started(child: &mut Child) -> (Pid, ChildStdin) {
+    let stdin = child.stdin.take().expect("stdin was asked for as a pipe");
+    let pid = i32::try_from(child.id()).expect("a pid is a positive i32");
+    (Pid::from_raw(pid), stdin)
+}
+
+/// For people: why a program could not be started.
+pub(super) fn why_not_started(program: &str, err: &io::Error) -> String {
     match err.kind() {
         io::ErrorKind::NotFound => {
             format!(
@@ -286,16 +376,24 @@ fn reap(go: &Receiver<()>, events: &SyncSender<Event>) {
     }
 }
 
-/// How the tool ended by itself; `None` when the worker asked for the end first.
-fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Option<Ending> {
+/// What came first.
+enum Ended {
+    ByItself(Ending),
+    /// The worker asks for the end, or is gone.
+    Asked,
+    Exceeded(Excess),
+}
+
+fn wait_for_tool(tool: Pid, inbox: &Receiver<Event>) -> Ended {
     loop {
         match inbox.recv().expect("the reaper outlives the tool") {
-            Event::Gone(pid, ending) if pid == tool => return Some(ending),
+            Event::Gone(pid, ending) if pid == tool => return Ended::ByItself(ending),
             Event::GoneUnnamed if signal::kill(tool, None) == Err(Errno::ESRCH) => {
-                return Some(Ending::Signal(0));
+                return Ended::ByItself(Ending::Signal(0));
             }
             Event::Gone(..) | Event::GoneUnnamed => {}
-            Event::EndAsked | Event::AllGone => return None,
+            Event::Exceeded(excess) => return Ended::Exceeded(excess),
+            Event::EndAsked | Event::AllGone => return Ended::Asked,
         }
     }
 }
@@ -330,7 +428,7 @@ fn all_gone_or_let_go_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
         match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Event::AllGone) => return true,
             Ok(Event::Gone(..) | Event::GoneUnnamed) => {}
-            Ok(Event::EndAsked) | Err(_) => return false,
+            Ok(Event::EndAsked | Event::Exceeded(_)) | Err(_) => return false,
         }
     }
 }
@@ -340,7 +438,7 @@ fn all_gone_within(inbox: &Receiver<Event>, limit: Duration) -> bool {
     loop {
         match inbox.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Event::AllGone) => return true,
-            Ok(Event::EndAsked | Event::Gone(..) | Event::GoneUnnamed) => {}
+            Ok(Event::EndAsked | Event::Exceeded(_) | Event::Gone(..) | Event::GoneUnnamed) => {}
             Err(_timed_out) => return false,
         }
     }

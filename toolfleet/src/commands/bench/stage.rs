@@ -115,9 +115,13 @@ impl Stage {
         let mut watched = Vec::new();
         let programs = processes::all().into_iter();
         let url = place.database_url.expose_secret();
-        let of_ours = programs.clone().filter(|pid| {
-            is_dispatcher(*pid) && processes::has_variable(*pid, "DATABASE_URL", url)
-        });
+        let dispatchers: Vec<u32> = programs.clone().filter(|pid| is_dispatcher(*pid)).collect();
+        let named = |pid: &u32| processes::has_variable(*pid, "DATABASE_URL", url);
+        let of_ours = match dispatchers[..] {
+            // Only root sees what it is told; with several it cannot be told which is meant.
+            [only] if processes::is_hidden(only) => vec![only],
+            _ => dispatchers.into_iter().filter(named).collect(),
+        };
         for (number, pid) in (1..).zip(of_ours) {
             watched.push(watch(&format!("dispatcher_{number}"), pid, false));
         }

@@ -1,11 +1,12 @@
 //! Tools that are programs: arguments on stdin, the answer on stdout, no process left behind.
 //!
-//! `program` is what is run and `environment` what it sees. `run` starts it under a guard and observes it; `verdict` says what
+//! `program` is what is run and `environment` what it sees. `run` starts it under a guard and observes it; `sandboxes` is which of them may run here; `verdict` says what
 //! the observation means.
 
 mod environment;
 mod program;
 mod run;
+mod sandboxes;
 mod verdict;
 
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
@@ -21,6 +22,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use serde_json::Value;
 
 use self::program::{GuardCommand, Program};
+pub use self::sandboxes::SandboxDemand;
+pub(crate) use self::sandboxes::Sandboxes;
 use super::{
     AttemptContext, Executor, Prepared, Returned,
     executor::has_secrets,
@@ -32,6 +35,7 @@ use super::{
 pub struct ProcessExecutor {
     /// `None`: it runs nothing.
     guard: Option<Arc<GuardCommand>>,
+    sandboxes: Sandboxes,
 }
 
 impl ProcessExecutor {
@@ -48,12 +52,23 @@ impl ProcessExecutor {
                 inherited,
                 lock,
             })),
+            sandboxes: Sandboxes::find(SandboxDemand::default()),
         }
     }
 
     /// For a worker without a guard: calls of programs wait for another one.
-    pub const fn without_guard() -> Self {
-        Self { guard: None }
+    pub fn without_guard() -> Self {
+        Self {
+            guard: None,
+            sandboxes: Sandboxes::find(SandboxDemand::default()),
+        }
+    }
+
+    /// Has it run only programs with a sandbox, or any.
+    #[must_use]
+    pub const fn demanding(mut self, demand: SandboxDemand) -> Self {
+        self.sandboxes.demand = demand;
+        self
     }
 }
 
@@ -76,6 +91,7 @@ impl Executor for ProcessExecutor {
 
     fn check(&self, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
         self.guard()?;
+        self.sandboxes.admit(manifest.sandbox.as_ref())?;
         has_secrets(manifest, secrets)
     }
 
@@ -93,6 +109,7 @@ impl Executor for ProcessExecutor {
             return Err(ToolFailure::new(Code::ToolGone, what));
         };
         let guard = self.guard()?;
+        self.sandboxes.admit(manifest.sandbox.as_ref())?;
         let resolve = |(name, value): (&String, &String)| match secrets.resolve(value) {
             Ok(secret) => Ok((name.clone(), secret)),
             Err(error) => Err(missing_secret(&error)),
@@ -101,6 +118,7 @@ impl Executor for ProcessExecutor {
             guard: Arc::clone(guard),
             env: spec.env.iter().map(resolve).collect::<Result<_, _>>()?,
             spec: spec.clone(),
+            sandbox: manifest.sandbox.clone(),
             arguments: arguments.clone(),
             key_argument: manifest
                 .idempotency

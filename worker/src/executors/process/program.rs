@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
-use fleet::{fencing::WorkerLock, manifest::ProcessSpec, secrets::Secrets};
+use fleet::{
+    fencing::WorkerLock,
+    manifest::{ProcessSpec, Sandbox},
+    secrets::Secrets,
+};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -21,6 +25,8 @@ pub(super) struct GuardCommand {
 pub(super) struct Program {
     pub(super) guard: Arc<GuardCommand>,
     pub(super) spec: ProcessSpec,
+    /// What it may reach and use; `None`: all that the worker's user may.
+    pub(super) sandbox: Option<Sandbox>,
     pub(super) env: BTreeMap<String, SecretString>,
     pub(super) arguments: Value,
     pub(super) key_argument: Option<String>,

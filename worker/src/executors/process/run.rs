@@ -120,6 +120,7 @@ fn order(tool: &Program) -> io::Result<Vec<u8>> {
         program: program.clone(),
         args: args.to_vec(),
         cwd: tool.spec.cwd.clone(),
+        sandbox: tool.sandbox.clone(),
         input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
     };
     guard::encode(&start, &input).ok_or_else(too_large)
@@ -201,6 +202,7 @@ impl RunningProgram {
                 report = read_report(&mut self.reports, &mut self.report) => {
                     return match (report, asked) {
                         (Some(GuardReport::Exited(ending)), _) => ProgramEnd::Exited(ending),
+                        (Some(GuardReport::Exceeded(excess)), _) => ProgramEnd::Exceeded(excess),
                         (Some(GuardReport::NotStarted(NotStarted { why, taken_back })), _) => {
                             let chinese = format!("程序没有启动：{why}");
                             ProgramEnd::NotStarted(Message::new(why, chinese), taken_back)

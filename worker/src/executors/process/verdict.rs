@@ -13,7 +13,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     executors::{StopReason, output, refusal},
-    guard::Ending,
+    guard::{Ending, Excess},
 };
 
 /// How much of stderr is kept: its end, where the reason usually is.
@@ -40,6 +40,8 @@ pub(super) enum ProgramEnd {
     Exited(Ending),
     /// It was never started. The second is the reason for taking the attempt back, where it was not the tool's fault.
     NotStarted(Message, Option<TakenBack>),
+    /// Its guard killed it: it used more than its sandbox gives.
+    Exceeded(Excess),
     /// We ended it.
     Ended(EndReason),
     /// Its guard is gone and said nothing.
@@ -172,6 +174,21 @@ pub(super) fn verdict(observed: Observed, rules: &ExitRules) -> Outcome {
         // would write as much the next time.
         ProgramEnd::Ended(EndReason::Overflow) => {
             let failure = fail(Code::OutputTooLarge, TOO_LARGE, &[]);
+            match rules.effect {
+                Effect::Read => Outcome::DefiniteFailure(failure),
+                Effect::Idempotent | Effect::Once | Effect::Transaction => {
+                    Outcome::Unknown(failure)
+                }
+            }
+        }
+        // A read has no effect that could be in doubt.
+        ProgramEnd::Exceeded(excess) => {
+            let field = excess.field();
+            let message = said!(
+                "the program was ended: it used more {field} than its sandbox gives",
+                "程序被终止：它的 {field} 超过了沙箱允许的上限"
+            );
+            let failure = fail(Code::ToolCrashed, message, &[("sandbox", field.into())]);
             match rules.effect {
                 Effect::Read => Outcome::DefiniteFailure(failure),
                 Effect::Idempotent | Effect::Once | Effect::Transaction => {
@@ -328,6 +345,11 @@ mod tests {
                 observed(ProgramEnd::Ended(EndReason::Overflow), b"{}"),
                 Unknown,
                 Some(Code::OutputTooLarge),
+            ),
+            (
+                observed(ProgramEnd::Exceeded(Excess::Memory), b"{}"),
+                Unknown,
+                Some(Code::ToolCrashed),
             ),
             (
                 observed(ProgramEnd::GuardLost, b"{}"),
