@@ -23,14 +23,14 @@ const OF_ONE: usize = 3;
 /// One request after the other comes in, of one call or of several, while others are in hand.
 fn requests() {
     block_on(async {
-        let (slots, in_hand) = (Slots::new(SLOTS), Arc::new(AtomicUsize::new(0)));
+        let (slots, in_hand) = (Slots::new(SLOTS, 0), Arc::new(AtomicUsize::new(0)));
         // Two of them are of one tenant.
         let doors =
             [("a", [1, 3, 1]), ("b", [2, 1, 9]), ("a", [1, 2, 1])].map(|(tenant, calls)| {
                 let (slots, in_hand) = (slots.clone(), Arc::clone(&in_hand));
                 spawn(async move {
                     for calls in calls {
-                        let Ok(mut slot) = slots.one(tenant) else {
+                        let Ok(mut slot) = slots.one(tenant, 0) else {
                             saw("a request was sent away");
                             continue;
                         };

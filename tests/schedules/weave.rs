@@ -197,19 +197,19 @@ const SLOTS: Source = Source {
     )],
     mistakes: &[
         (
-            "        may_take(all, self.all, tenants, has, more)?;\n",
-            "        if !planted(\"a full house lets one in\") || self.all < all { may_take(all, self.all, tenants, has, more)?; }\n",
+            "        may_take(all, taken.all, tenants, has.slots, 1)?;\n",
+            "        if !planted(\"a full house lets one in\") || taken.all < all { may_take(all, taken.all, tenants, has.slots, 1)?; }\n",
         ),
         (
             "        taken.all -= self.count;\n",
             "        if !planted(\"what a batch took beyond its first is forgotten\") || self.count == 1 { taken.all -= self.count; }\n",
         ),
         (
-            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or(0);\n",
-            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or(0);\n        if planted(\"what a tenant has is read too early\") { drop(taken); shuttle::thread::yield_now(); taken = self.inner.taken(); }\n",
+            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or_default();\n",
+            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or_default();\n        if planted(\"what a tenant has is read too early\") { drop(taken); shuttle::thread::yield_now(); taken = self.inner.taken(); }\n",
         ),
     ],
-    window: "impl Slots { pub(crate) fn free(&self) -> usize { let taken = self.inner.taken(); assert!(taken.by.values().sum::<usize>() == taken.all, \"a slot is nobody's\"); self.inner.all - taken.all } }",
+    window: "impl Slots { pub(crate) fn free(&self) -> usize { let taken = self.inner.taken(); assert!(taken.by.values().map(|has| has.slots).sum::<usize>() == taken.all, \"a slot is nobody's\"); self.inner.all - taken.all } }",
 };
 
 #[expect(clippy::print_stdout, reason = "so a build script speaks to cargo")]
