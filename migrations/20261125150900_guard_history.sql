@@ -62,3 +62,6 @@ ALTER FUNCTION toolfleet.quarantine SECURITY DEFINER;
 -- They have the rights of their owner now, so only roles that are granted them may call them: `deploy/postgres/roles.sql`.
 REVOKE EXECUTE ON FUNCTION toolfleet.ensure_partitions, toolfleet.drop_history, toolfleet.fold_open_counts, toolfleet.recount_open,
     toolfleet.fence, toolfleet.leave, toolfleet.quarantine, toolfleet.settle, toolfleet.cancel FROM PUBLIC;
+
+-- Its trigger calls it, and no role does.
+REVOKE EXECUTE ON FUNCTION toolfleet.refuse_truncation FROM PUBLIC;

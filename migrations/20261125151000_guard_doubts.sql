@@ -15,3 +15,6 @@ END $$;
 
 CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls
 FOR EACH ROW WHEN (OLD.state = 'in_doubt') EXECUTE FUNCTION toolfleet.refuse_settling();
+
+-- Its trigger calls it, and no role does.
+REVOKE EXECUTE ON FUNCTION toolfleet.refuse_settling FROM PUBLIC;

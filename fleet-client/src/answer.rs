@@ -131,7 +131,7 @@ impl Head {
         self.is_refused()
             && matches!(
                 self.code(),
-                "overloaded" | "quota_exceeded" | "store_unavailable"
+                "overloaded" | "quota_exceeded" | "rate_limited" | "store_unavailable"
             )
     }
 

@@ -12,7 +12,7 @@ from waiting import Away, NotSo
 
 ANSWER_SECONDS = 10
 SUBMIT_SECONDS = 120
-WORTH_REPEATING = {"overloaded", "quota_exceeded", "store_unavailable"}
+WORTH_REPEATING = {"overloaded", "quota_exceeded", "rate_limited", "store_unavailable"}
 
 
 class Unanswered(Away):

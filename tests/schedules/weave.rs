@@ -205,8 +205,8 @@ const SLOTS: Source = Source {
             "        if !planted(\"what a batch took beyond its first is forgotten\") || self.count == 1 { taken.all -= self.count; }\n",
         ),
         (
-            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or_default();\n",
-            "        let mut taken = self.inner.taken();\n        let has = taken.by.get(&self.tenant).copied().unwrap_or_default();\n        if planted(\"what a tenant has is read too early\") { drop(taken); shuttle::thread::yield_now(); taken = self.inner.taken(); }\n",
+            "        let tenants = taken.tenants(has);\n",
+            "        if planted(\"what a tenant has is read too early\") { drop(taken); shuttle::thread::yield_now(); taken = self.inner.taken(); }\n        let tenants = taken.tenants(has);\n",
         ),
     ],
     window: "impl Slots { pub(crate) fn free(&self) -> usize { let taken = self.inner.taken(); assert!(taken.by.values().map(|has| has.slots).sum::<usize>() == taken.all, \"a slot is nobody's\"); self.inner.all - taken.all } }",

@@ -111,6 +111,7 @@ mod tests {
         metrics.rejected(Code::InvalidArguments, Some(&echo));
         metrics.rejected(Code::MalformedJson, None);
         metrics.refused_reply();
+        metrics.unproven_answer();
         metrics.malformed_messages(|| 3);
         metrics.malformed_messages(|| 4);
         metrics.published(Duration::from_millis(1));

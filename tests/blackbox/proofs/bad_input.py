@@ -20,6 +20,7 @@ BODY_BYTES_MAX = 256 * 1024
 NOT_FROM_OUTSIDE = {
     "overloaded": "needs more callers than this machine can run",
     "quota_exceeded": "needs a tenant with a million open calls",
+    "rate_limited": "needs a rate, which `toolfleet dev` does not set",
     "store_unavailable": "needs Postgres to be away, which kill_each does",
 }
 GOOD = {"text": "good"}

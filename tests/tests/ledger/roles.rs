@@ -319,10 +319,7 @@ async fn tried(connection: &mut PgConnection, sql: &str) -> Result<(), String> {
     connection.execute("BEGIN").await.unwrap();
     let done = connection.execute(AssertSqlSafe(sql.to_owned())).await;
     // Some cannot run in a transaction: refused is refused.
-    connection
-        .execute("ROLLBACK; RESET ROLE; RESET session_replication_role")
-        .await
-        .unwrap();
+    connection.execute("ROLLBACK; RESET ROLE").await.unwrap();
     match done {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -451,17 +448,41 @@ async fn more_than_a_role_needs_is_told() {
         said.iter().any(|what| what == "may DELETE open_calls"),
         "{said:?}"
     );
-    // A right by hand is found, and the next grant takes it away.
-    let by_hand = "GRANT TRUNCATE ON toolfleet.open_counts TO toolfleet_worker; GRANT EXECUTE ON FUNCTION toolfleet.settle TO toolfleet_worker";
-    admin.execute(by_hand).await.unwrap();
-    let said = rights::beyond(&mut worker, Duty::Worker).await.unwrap();
+    // A role that has more than the worker's rights is told so.
+    let mine = format!("mine_{}", uuid::Uuid::new_v4().simple());
+    let by_hand = |role: &str| {
+        format!(
+            "GRANT TRUNCATE ON toolfleet.open_counts TO {role}; GRANT EXECUTE ON FUNCTION toolfleet.settle TO {role}"
+        )
+    };
+    let made = format!(
+        "CREATE ROLE {mine} IN ROLE toolfleet_worker; {}; SET ROLE {mine}",
+        by_hand(&mine)
+    );
+    admin.execute(AssertSqlSafe(made)).await.unwrap();
+    let said = rights::beyond(&mut admin, Duty::Worker).await.unwrap();
+    let gone = format!("RESET ROLE; DROP OWNED BY {mine}; DROP ROLE {mine}");
+    admin.execute(AssertSqlSafe(gone)).await.unwrap();
     assert_eq!(said, ["may TRUNCATE open_counts", "may call settle"]);
+    // What the shipped role was given by hand, the next grant takes away.
+    let has = "SELECT has_table_privilege('toolfleet_worker', 'toolfleet.open_counts', 'TRUNCATE') \
+               OR has_function_privilege('toolfleet_worker', 'toolfleet.settle'::regproc, 'EXECUTE')";
+    admin
+        .execute(AssertSqlSafe(by_hand("toolfleet_worker")))
+        .await
+        .unwrap();
+    assert!(
+        sqlx::query_scalar::<_, bool>(has)
+            .fetch_one(&mut admin)
+            .await
+            .unwrap()
+    );
     let owner = Postgres::new(&database.url_of(MIGRATE).into(), "toolfleet").unwrap();
     assert!(rights::grant(&owner).await.unwrap().is_empty());
     assert!(
-        rights::beyond(&mut worker, Duty::Worker)
+        !sqlx::query_scalar::<_, bool>(has)
+            .fetch_one(&mut admin)
             .await
             .unwrap()
-            .is_empty()
     );
 }
