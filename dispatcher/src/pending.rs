@@ -7,8 +7,8 @@ use fleet::{
     store::{
         StoreError,
         accept::{AcceptedAt, NewCall},
+        keys::KeyRow,
         lane::Reply,
-        read::KeyRow,
     },
     telemetry::report,
     wire::{code::Code, message::Message},

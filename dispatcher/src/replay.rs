@@ -7,7 +7,8 @@ use fleet::{
     store::{
         PgPool,
         accept::NewCall,
-        read::{self, CallRow, KeyRow},
+        keys::{self, KeyRow},
+        read::{self, CallRow},
     },
     wire::{code::Code, envelope::Envelope, headers::Prefer, message::Message},
 };
@@ -149,7 +150,7 @@ pub(crate) async fn find_key(
     tenant: &Label,
     key_hash: &[u8; 32],
 ) -> Result<Option<KeyRow>, Refusal> {
-    let found = read::find_key(pool, tenant, key_hash).await;
+    let found = keys::find_key(pool, tenant, key_hash).await;
     found.map_err(|error| Refusal::unreadable(&error))
 }
 

@@ -17,8 +17,9 @@ use fleet::{
     said,
     store::{
         accept::AcceptedAt,
+        keys::{self, KeyRow},
         lane::Reply,
-        read::{self, KeyRow},
+        read,
     },
     telemetry::{
         spans::{self, Step},
@@ -50,12 +51,12 @@ use crate::{
 
 /// How much is checked before other requests get their turn.
 #[derive(Default)]
-struct Turn {
+struct Burst {
     calls: usize,
     bytes: usize,
 }
 
-impl Turn {
+impl Burst {
     const CALLS: usize = 32;
     const BYTES: usize = 128 * 1024;
 
@@ -122,7 +123,7 @@ pub(crate) async fn batch(
     trace::set_parent(&span, &defaults.trace);
     let answering = async {
         let mut batch = Batch::new(door, tenant, raws.len());
-        let mut turn = Turn::default();
+        let mut turn = Burst::default();
         for (place, raw) in raws.into_iter().enumerate() {
             if turn.is_over(raw.get().len()) {
                 tokio::task::yield_now().await;
@@ -325,7 +326,7 @@ impl<'a> Batch<'a> {
         if hashes.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = read::find_keys(&self.door.pool, self.tenant, hashes).await;
+        let found = keys::find_keys(&self.door.pool, self.tenant, hashes).await;
         found.map_err(|error| Refusal::unreadable(&error))
     }
 

@@ -45,7 +45,7 @@ pub enum Network {
 
 impl Default for Sandbox {
     fn default() -> Self {
-        Fields::default().into()
+        SandboxFields::default().into()
     }
 }
 
@@ -53,19 +53,19 @@ impl Default for Sandbox {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
-    Word(Word),
-    Fields(Fields),
+    Word(SandboxWord),
+    Fields(SandboxFields),
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum SandboxWord {
     Strict,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Fields {
+struct SandboxFields {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     read: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -84,7 +84,7 @@ struct Fields {
 
 const MIB: usize = 1024 * 1024;
 
-impl Default for Fields {
+impl Default for SandboxFields {
     fn default() -> Self {
         Self {
             read: Vec::new(),
@@ -100,8 +100,8 @@ impl Default for Fields {
     }
 }
 
-impl From<Fields> for Sandbox {
-    fn from(fields: Fields) -> Self {
+impl From<SandboxFields> for Sandbox {
+    fn from(fields: SandboxFields) -> Self {
         Self {
             read: fields.read,
             write: fields.write,
@@ -119,7 +119,7 @@ impl From<Fields> for Sandbox {
 impl From<Written> for Sandbox {
     fn from(written: Written) -> Self {
         match written {
-            Written::Word(Word::Strict) => Self::default(),
+            Written::Word(SandboxWord::Strict) => Self::default(),
             Written::Fields(fields) => fields.into(),
         }
     }
@@ -128,9 +128,9 @@ impl From<Written> for Sandbox {
 impl From<Sandbox> for Written {
     fn from(sandbox: Sandbox) -> Self {
         if sandbox == Sandbox::default() {
-            return Self::Word(Word::Strict);
+            return Self::Word(SandboxWord::Strict);
         }
-        Self::Fields(Fields {
+        Self::Fields(SandboxFields {
             read: sandbox.read,
             write: sandbox.write,
             network: sandbox.network,

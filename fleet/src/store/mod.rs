@@ -20,6 +20,7 @@ mod decision;
 pub mod expiry;
 pub mod health;
 mod history_indexes;
+pub mod keys;
 pub mod lane;
 pub mod late;
 pub mod ledger;

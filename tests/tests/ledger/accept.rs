@@ -4,9 +4,10 @@ use fleet::{
     ids::CallId,
     store::{
         accept::{NewCall, NewKey},
+        keys::find_key,
         lane::Reply,
         ledger::Accepting,
-        read::{arguments, find, find_key},
+        read::{arguments, find},
     },
 };
 use futures_util::future::join_all;

@@ -2,12 +2,7 @@
 
 use fleet::{
     ids::CallId,
-    store::{
-        accept::NewCall,
-        lane::Reply,
-        read::{find, find_key},
-        sweep::keep_partitions,
-    },
+    store::{accept::NewCall, keys::find_key, lane::Reply, read::find, sweep::keep_partitions},
 };
 use sqlx::PgPool;
 use uuid::Uuid;
