@@ -7,27 +7,29 @@ use std::{
 };
 
 use fleet::{
-    bus::{connect::Bus, events::Events, excess, prefix::PrefixClaim, rights::NatsRole},
+    bus::{connect::Bus, events::Events, prefix::PrefixClaim, rights::NatsRole},
     config::ConfigError,
     explain::{Destination, Located},
-    fencing::WorkerLock,
-    http::{self, HttpState, Readiness},
+    fencing::{StateDir, WorkerLock},
+    http::{HttpState, Readiness},
     ids::WorkerId,
     lease::Lease,
     manifest::Manifest,
     obstacle::{Lack, Obstacle},
+    process::{
+        join::{Joined, join},
+        probes,
+    },
     registry::Registry,
     said,
     secrets::Secrets,
     store::{
         ledger::{Claiming, Completing},
-        migrate,
-        rights::{self, Duty},
+        rights::Duty,
         session::Postgres,
-        sweep, tool_role,
+        tool_role,
         workers::{self, WorkerRow},
     },
-    telemetry::report,
 };
 use secrecy::SecretString;
 use tokio::{
@@ -70,6 +72,9 @@ pub(crate) struct Additions {
     pub(crate) executors: Executors,
 }
 
+/// How long attempts that were told to end may take beyond what an executor lets its tool linger.
+const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(10);
+
 /// Runs a worker until `shutdown` resolves and its attempts have ended.
 ///
 /// Order of the start: server and schema, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
@@ -96,164 +101,231 @@ pub(crate) async fn run_with(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let state_dir = config.state_dir()?;
-    let readiness = Readiness::new(["postgres", "nats", "lease"]);
-    let (intake, stop) = (CancellationToken::new(), CancellationToken::new());
-    let (mut tasks, mut lanes) = (JoinSet::new(), JoinSet::new());
-
-    let postgres = Postgres::new(
-        &config.store.database_url,
-        &format!("toolfleet {}", config.name),
-    )?;
-    postgres.check_server().await?;
-    migrate::check_schema(&postgres).await?;
-    rights::tell_beyond(&postgres, &config.store.database_url, Duty::Worker).await;
-    if let Some(url) = &config.tool_database_url {
-        check_tools(&postgres, url).await?;
-    }
-    let bus = Bus::connect(&config.bus, &config.name).await?;
     let role = NatsRole::Worker {
         queues: &config.queues,
         services: &[],
     };
-    excess::tell(&bus, &config.bus, role).await;
-    // What services answer, however much it is, and the fleet's own messages do not wait for each other.
-    let tools_bus = Bus::connect(&config.bus, &format!("{} tools", config.name)).await?;
-    let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
-    postgres.recalled(prefix.recall().await?);
-    // The first connection that may act on lost writes, before anything is read or written.
-    let mut connection = postgres.connect().await?;
-    let watermark = postgres.watermark();
-    prefix
-        .hold(&watermark.expect("a process that has connected knows a watermark"))
-        .await?;
-    apply::apply(&mut connection, &bus, &additions.manifests, &config.name).await?;
-    let pool = postgres.pool(4);
-    let registry = Registry::default();
-    registry.refresh(&pool).await?;
+    let (store, bus, role) = (&config.store, &config.bus, (Duty::Worker, role));
+    let joined = join::<RunError>(store, bus, &config.name, role).await?;
+    if let Some(url) = &config.tool_database_url {
+        check_tools(&joined.postgres, url).await?;
+    }
+    let running = Running::start(config, additions, joined, state_dir, listener).await?;
+    running.until(shutdown).await
+}
 
-    let id = WorkerId::generate();
-    // Before the worker is registered: a registered worker without a lock could never be proven gone.
-    let lock = Arc::new(state_dir.hold(id)?);
-    let executors = executors(&config, &tools_bus, additions, &lock)?;
-    let start = StartContext {
-        worker: config.name.clone(),
-        lock: Arc::clone(&lock),
-    };
-    executors.start(&start).await?;
-    drop(start);
-    let row = WorkerRow {
+/// A worker that takes calls.
+struct Running {
+    config: Config,
+    worker: Arc<WorkerProcess>,
+    lock: Arc<WorkerLock>,
+    state_dir: StateDir,
+    prefix: PrefixClaim,
+    /// What services answer, however much it is, and the fleet's own messages do not wait for each other.
+    tools_bus: Bus,
+    /// Cancelled when nothing new is taken.
+    intake: CancellationToken,
+    /// Cancelled when everything beside the attempts ends.
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    lanes: JoinSet<()>,
+}
+
+impl Running {
+    async fn start(
+        config: Config,
+        additions: Additions,
+        joined: Joined,
+        state_dir: StateDir,
+        listener: TcpListener,
+    ) -> Result<Self, RunError> {
+        let Joined {
+            postgres,
+            mut connection,
+            bus,
+            prefix,
+        } = joined;
+        let tools_bus = Bus::connect(&config.bus, &format!("{} tools", config.name)).await?;
+        apply::apply(&mut connection, &bus, &additions.manifests, &config.name).await?;
+        let pool = postgres.pool(4);
+        let registry = Registry::default();
+        registry.refresh(&pool).await?;
+
+        let id = WorkerId::generate();
+        // Before the worker is registered: a registered worker without a lock could never be proven gone.
+        let lock = Arc::new(state_dir.hold(id)?);
+        let executors = executors(&config, &tools_bus, additions, &lock)?;
+        let start = StartContext {
+            worker: config.name.clone(),
+            lock: Arc::clone(&lock),
+        };
+        executors.start(&start).await?;
+        drop(start);
+        let registered_at = Instant::now();
+        workers::register(&mut connection, &row(&config, id)?).await?;
+        let mut lanes = JoinSet::new();
+        let worker = Arc::new(WorkerProcess {
+            id,
+            name: config.name.clone(),
+            events: Events::start(&bus, &mut lanes),
+            replies: Replies::start(&bus, &mut lanes),
+            claiming: Claiming::start(id, &postgres, &mut lanes),
+            completing: Completing::start(&postgres, &mut lanes),
+            executors,
+            secrets: Secrets::new(config.secrets.clone()),
+            work: CancellationToken::new(),
+            lease: Mutex::new(Some((
+                Lease::renewed(registered_at),
+                postgres.quarantines(),
+            ))),
+            endings: Semaphore::new(config.concurrency),
+            programs: Programs::new(config.programs(), config.concurrency),
+            putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
+            attempts: Attempts::default(),
+            given_up: Mutex::new(HashMap::new()),
+            bus,
+            pool,
+            registry,
+            postgres,
+        });
+        let mut running = Self {
+            config,
+            worker,
+            lock,
+            state_dir,
+            prefix,
+            tools_bus,
+            intake: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            tasks: JoinSet::new(),
+            lanes,
+        };
+        running.keep().await?;
+        running.probe(listener);
+        tracing::info!(worker = %id, name = running.config.name, "worker is ready");
+        Ok(running)
+    }
+
+    /// Starts what goes on beside the attempts.
+    async fn keep(&mut self) -> Result<(), RunError> {
+        let (worker, stop, tasks) = (&self.worker, &self.stop, &mut self.tasks);
+        tasks.spawn(cancel::listen(Arc::clone(worker), stop.clone()).await?);
+        let registry = worker.registry.clone();
+        tasks.spawn(registry.keep_fresh(worker.pool.clone(), worker.bus.clone(), stop.clone()));
+        tasks.spawn(heartbeat::run(
+            Arc::clone(worker),
+            worker.postgres.clone(),
+            self.intake.clone(),
+            stop.clone(),
+        ));
+        let queues = self.config.queues.clone();
+        tasks.spawn(inability::run(Arc::clone(worker), queues, stop.clone()));
+        let state_dir = self.state_dir.clone();
+        tasks.spawn(neighbours::run(Arc::clone(worker), state_dir, stop.clone()));
+        Ok(())
+    }
+
+    fn probe(&mut self, listener: TcpListener) {
+        let readiness = Readiness::new(["postgres", "nats", "lease"]);
+        let state = HttpState::new(readiness.clone()).instance(self.config.http.instance);
+        let (worker, stop, tasks) = (&self.worker, &self.stop, &mut self.tasks);
+        tasks.spawn(probes::serve(listener, state, stop.clone()));
+        tasks.spawn(probes::watch_servers(
+            worker.bus.clone(),
+            worker.postgres.clone(),
+            worker.pool.clone(),
+            readiness.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(watch_lease(Arc::clone(worker), readiness, stop.clone()));
+    }
+
+    async fn until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        // Spawned: polled from the `select!` below it would cost a futex wake per event.
+        let mut task = JoinSet::new();
+        task.spawn({
+            let (worker, config) = (Arc::clone(&self.worker), self.config.clone());
+            let intake = self.intake.clone();
+            async move { intake::run(worker, &config, intake).await }
+        });
+        // Whether it ended in order. After a panic its attempts may go on, and the row may say nothing about them.
+        let mut working = Box::pin(async move { matches!(task.join_next().await, Some(Ok(()))) });
+        let (mut ended, mut held) = (true, Ok(()));
+        tokio::select! {
+            // It ended in order: declared gone, it has stopped by itself, and its attempts are over.
+            in_order = &mut working => if !in_order {
+                return Err(leave::in_disorder(self.lock));
+            },
+            Some(_ended) = self.lanes.join_next() => return Err(leave::in_disorder(self.lock)),
+            Some(_ended) = self.tasks.join_next() => return Err(leave::in_disorder(self.lock)),
+            until = self.prefix.held_until(shutdown) => {
+                held = until;
+                match self.drain(&mut working).await {
+                    Some(in_time) => ended = in_time,
+                    None => return Err(leave::in_disorder(self.lock)),
+                }
+            }
+        }
+        drop(working);
+        self.stop(ended).await;
+        Ok(held?)
+    }
+
+    /// Takes nothing new and waits for `working`, the intake with its attempts. Whether the attempts ended in time; `None` after
+    /// a panic.
+    async fn drain(&mut self, mut working: impl Future<Output = bool> + Unpin) -> Option<bool> {
+        tracing::info!("worker takes nothing new and finishes what it runs");
+        leave::announce(&self.worker.postgres, self.worker.id).await;
+        self.intake.cancel();
+        self.worker.programs.close();
+        if let Ok(in_order) = timeout(self.config.drain_timeout, &mut working).await {
+            return in_order.then_some(true);
+        }
+        tracing::warn!("the drain timeout is over; what still runs is told to end");
+        self.worker.work.cancel();
+        // Attempts that do not end by then are left to the sweep: this process is about to end.
+        let lingering = timeout(LINGER_MAX + LEFT_BEHIND_AFTER, working).await;
+        let ended = lingering == Ok(true);
+        if !ended {
+            tracing::error!("attempts are left behind; the sweep decides about them");
+        }
+        Some(ended)
+    }
+
+    /// Stops what is beside the attempts, and says in the worker's row what it leaves behind.
+    async fn stop(mut self, ended: bool) {
+        let (id, bus) = (self.worker.id, self.worker.bus.clone());
+        let postgres = self.worker.postgres.clone();
+        leave::give_back(&self.worker, &postgres).await;
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        self.worker.executors.stop().await;
+        drop(self.worker);
+        // Every sender is dropped now, so the lanes end when they have written what they hold.
+        while self.lanes.join_next().await.is_some() {}
+        let own = if ended {
+            Arc::into_inner(self.lock)
+        } else {
+            leave::hold_to_the_end(self.lock);
+            None
+        };
+        leave::leave(&postgres, id, own, &self.state_dir).await;
+        tokio::join!(bus.flush(), self.tools_bus.flush());
+    }
+}
+
+/// What the table of workers says of this one.
+fn row(config: &Config, id: WorkerId) -> Result<WorkerRow, std::io::Error> {
+    let host = nix::unistd::gethostname()?;
+    Ok(WorkerRow {
         worker_id: id,
         name: config.name.clone(),
-        host: host_name()?,
+        host: host.to_string_lossy().into_owned(),
         pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
         queues: config.queues.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
         sandbox: serde_json::json!(Sandboxes::find(config.sandbox)),
-    };
-    let registered_at = Instant::now();
-    workers::register(&mut connection, &row).await?;
-    let worker = Arc::new(WorkerProcess {
-        id,
-        name: config.name.clone(),
-        bus: bus.clone(),
-        events: Events::start(&bus, &mut lanes),
-        replies: Replies::start(&bus, &mut lanes),
-        pool: pool.clone(),
-        registry: registry.clone(),
-        claiming: Claiming::start(id, &postgres, &mut lanes),
-        completing: Completing::start(&postgres, &mut lanes),
-        executors,
-        secrets: Secrets::new(config.secrets.clone()),
-        work: CancellationToken::new(),
-        lease: Mutex::new(Some((
-            Lease::renewed(registered_at),
-            postgres.quarantines(),
-        ))),
-        postgres: postgres.clone(),
-        endings: Semaphore::new(config.concurrency),
-        programs: Programs::new(config.programs(), config.concurrency),
-        putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
-        attempts: Attempts::default(),
-        given_up: Mutex::new(HashMap::new()),
-    });
-    tasks.spawn(cancel::listen(Arc::clone(&worker), stop.clone()).await?);
-    tasks.spawn(registry.keep_fresh(pool, bus.clone(), stop.clone()));
-    tasks.spawn(heartbeat::run(
-        Arc::clone(&worker),
-        postgres.clone(),
-        intake.clone(),
-        stop.clone(),
-    ));
-    tasks.spawn(inability::run(
-        Arc::clone(&worker),
-        config.queues.clone(),
-        stop.clone(),
-    ));
-    tasks.spawn(neighbours::run(
-        Arc::clone(&worker),
-        state_dir.clone(),
-        stop.clone(),
-    ));
-    let state = HttpState::new(readiness.clone()).instance(config.http.instance);
-    tasks.spawn(serve_probes(listener, state, stop.clone()));
-    tasks.spawn(watch(Arc::clone(&worker), readiness, stop.clone()));
-
-    tracing::info!(worker = %id, name = config.name, "worker is ready");
-    let (mut ended, mut held) = (true, Ok(()));
-    // Spawned: polled from the `select!` below it would cost a futex wake per event.
-    let mut task = JoinSet::new();
-    task.spawn({
-        let (worker, config, intake) = (Arc::clone(&worker), config.clone(), intake.clone());
-        async move { intake::run(worker, &config, intake).await }
-    });
-    // Whether it ended in order. After a panic its attempts may go on, and the row may say nothing about them.
-    let mut working = Box::pin(async move { matches!(task.join_next().await, Some(Ok(()))) });
-    tokio::select! {
-        // It ended in order: declared gone, it has stopped by itself, and its attempts are over.
-        in_order = &mut working => if !in_order {
-            return Err(leave::in_disorder(lock));
-        },
-        Some(_ended) = lanes.join_next() => return Err(leave::in_disorder(lock)),
-        Some(_ended) = tasks.join_next() => return Err(leave::in_disorder(lock)),
-        until = prefix.held_until(shutdown) => {
-            held = until;
-            tracing::info!("worker takes nothing new and finishes what it runs");
-            leave::announce(&postgres, id).await;
-            intake.cancel();
-            worker.programs.close();
-            let in_time = timeout(config.drain_timeout, &mut working).await;
-            if in_time == Ok(false) {
-                return Err(leave::in_disorder(lock));
-            }
-            if in_time.is_err() {
-                tracing::warn!("the drain timeout is over; what still runs is told to end");
-                worker.work.cancel();
-                // Attempts that do not end by then are left to the sweep: this process is about to end.
-                let lingering = timeout(LINGER_MAX + Duration::from_secs(10), &mut working);
-                ended = lingering.await == Ok(true);
-                if !ended {
-                    tracing::error!("attempts are left behind; the sweep decides about them");
-                }
-            }
-        }
-    }
-    drop(working);
-    leave::give_back(&worker, &postgres).await;
-    stop.cancel();
-    while tasks.join_next().await.is_some() {}
-    worker.executors.stop().await;
-    drop(worker);
-    // Every sender is dropped now, so the lanes end when they have written what they hold.
-    while lanes.join_next().await.is_some() {}
-    let own = if ended {
-        Arc::into_inner(lock)
-    } else {
-        leave::hold_to_the_end(lock);
-        None
-    };
-    leave::leave(&postgres, id, own, &state_dir).await;
-    tokio::join!(bus.flush(), tools_bus.flush());
-    Ok(held?)
+    })
 }
 
 /// Every executor of this worker: the built-in kinds, and those of the worker's own program.
@@ -309,29 +381,11 @@ async fn check_tools(ledger: &Postgres, url: &SecretString) -> Result<(), RunErr
     Err(ConfigError(sentences.collect()).into())
 }
 
-async fn serve_probes(listener: TcpListener, state: HttpState, stop: CancellationToken) {
-    if let Err(error) = http::serve(listener, state, stop.cancelled_owned()).await {
-        tracing::error!(error = report(&error), "probes are not answered any more");
-    }
-}
-
-/// Says in `/readyz` whether both servers answer, Postgres is safe to write to, and the lease is fresh.
-async fn watch(worker: Arc<WorkerProcess>, readiness: Readiness, stop: CancellationToken) {
+/// Says in `/readyz` whether the lease is fresh.
+async fn watch_lease(worker: Arc<WorkerProcess>, readiness: Readiness, stop: CancellationToken) {
     while !stop.is_cancelled() {
         readiness.set("lease", worker.may_start());
-        let asked = timeout(Duration::from_secs(2), sweep::answers(&worker.pool));
-        let (nats, answered) = tokio::join!(worker.bus.answers(), asked);
-        readiness.set("nats", nats);
-        readiness.set(
-            "postgres",
-            answered.unwrap_or(false) && !worker.postgres.refuses(),
-        );
         stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(1)))
             .await;
     }
-}
-
-fn host_name() -> Result<String, std::io::Error> {
-    let name = nix::unistd::gethostname().map_err(std::io::Error::from)?;
-    Ok(name.to_string_lossy().into_owned())
 }

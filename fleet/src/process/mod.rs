@@ -1,7 +1,9 @@
 //! What every long-lived process does before and after its run: settings, logs, the port, the signals, the exit code.
 
 mod exit;
+pub mod join;
 mod parent;
+pub mod probes;
 pub(crate) mod start_error;
 
 use async_nats::ServerAddr;
