@@ -95,12 +95,27 @@ pub struct Manifest {
     /// Which arguments and results are sensitive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitive: Option<Sensitive>,
+    /// Whether a secret that the tool was given is masked in what it answers.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub redact_results: bool,
     /// The most bytes an answer may have.
     #[serde(default = "Manifest::default_output_limit", with = "size")]
     pub output_limit: usize,
     /// The language of messages for models, where the caller does not ask for one.
     #[serde(default = "Manifest::default_language")]
     pub language: Language,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks with a reference"
+)]
+const fn is_yes(it: &bool) -> bool {
+    *it
 }
 
 impl Manifest {

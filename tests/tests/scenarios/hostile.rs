@@ -71,6 +71,32 @@ async fn a_secret_that_a_tool_repeats_does_not_leave_the_worker() {
 }
 
 #[tokio::test]
+async fn a_secret_that_a_tool_answers_is_neither_stored_nor_checked_by_the_schema() {
+    let witness = Witness::start().await;
+    let secrets = tempfile::tempdir().unwrap();
+    std::fs::write(secrets.path().join("TOKEN"), "hunter2/hunter2").unwrap();
+    let source =
+        r#"import os; print('{"env": "' + os.environ['TOKEN'].replace('/', '\\/') + '"}')"#;
+    let env = ", env: {TOKEN: secret://TOKEN}";
+    // The schema sees what is stored.
+    let schema = "output_schema: {properties: {env: {const: '[secret]'}}}\n";
+    let tools = [
+        program("tells", "once", source, env) + schema,
+        program("may_tell", "once", source, env) + "redact_results: false\n",
+    ];
+    let folder = secrets.path().to_str().unwrap().to_owned();
+    let fleet = Fleet::start(Spec::with(tools).workers(1, &["--secrets", &folder])).await;
+    let stored = "SELECT count(*) FROM toolfleet.calls WHERE result->>'env' LIKE '%hunter2%'";
+    for (tool, told, kept) in [("tells", "[secret]", 0), ("may_tell", "hunter2/hunter2", 1)] {
+        let answer = fleet.submit(tool, &json!({})).key(tool).wait().await;
+        assert_eq!(answer["state"], "succeeded", "{}", *answer);
+        assert_eq!(answer["result"], json!({"env": told}), "{}", *answer);
+        assert_eq!(fleet.count(stored).await, kept, "{tool}");
+    }
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn a_deadline_at_the_end_of_time_stops_nobody_else() {
     let witness = Witness::start().await;
     let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;

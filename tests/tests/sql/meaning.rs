@@ -1,9 +1,11 @@
 //! What each answer of a server means.
 
+use std::time::Duration;
+
 use fleet::outcome::Outcome;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, answer, manifest, word};
+use crate::bench::{Bench, answer, context, manifest, word};
 
 #[tokio::test]
 async fn each_class_of_error_has_its_word() {
@@ -252,4 +254,17 @@ async fn an_answer_whose_columns_have_changed_is_not_read_by_the_old_names() {
     );
     let anew = asked(&bench).await;
     assert_eq!(answer(&anew)[0]["size"].as_f64(), Some(7.0));
+}
+
+#[tokio::test]
+async fn a_password_that_a_statement_repeats_is_not_in_its_answer() {
+    let bench = Bench::new().await;
+    for (shown, told) in [(false, "a [secret] b"), (true, "a hunter2 b")] {
+        let statement = "SELECT 'a hunter2 b' AS said";
+        let mut tool = manifest("read", statement, &json!([]));
+        tool.redact_results = !shown;
+        let context = context(Duration::from_secs(10));
+        let outcome = bench.attempt(&tool, &json!({}), context).await;
+        assert_eq!(answer(&outcome), json!([{"said": told}]));
+    }
 }

@@ -1,9 +1,14 @@
-//! Masks secrets in messages about failures: a tool may repeat the secret that it was given.
+//! Masks secrets in messages about failures and in answers: a tool may repeat the secret that it was given.
 
 use fleet::{
-    obstacle::Obstacle, outcome::ToolFailure, said, secrets::SecretError, wire::code::Code,
+    obstacle::Obstacle,
+    outcome::{Outcome, ToolFailure},
+    said,
+    secrets::SecretError,
+    wire::code::Code,
 };
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, value::RawValue};
 
 /// The failure of a tool whose secret this worker lacks; another worker may have it.
 pub fn missing_secret(error: &SecretError) -> ToolFailure {
@@ -25,4 +30,122 @@ pub fn redact(text: &str, secrets: &[SecretString]) -> Option<String> {
         .collect();
     let redacted = |text: String, secret: &&str| text.replace(*secret, "[secret]");
     (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), redacted))
+}
+
+/// Shorter secrets, in bytes, are not looked for in answers: they would be found in much that is none, and a masked answer would
+/// outgrow its limit by more than a third.
+const TELLING: usize = 6;
+
+/// The secrets that an answer of a tool must not repeat; none of them where its manifest says so.
+pub(super) fn hidden(secrets: Vec<SecretString>, redact_results: bool) -> Vec<SecretString> {
+    if !redact_results {
+        return Vec::new();
+    }
+    let is_telling = |secret: &SecretString| secret.expose_secret().len() >= TELLING;
+    secrets.into_iter().filter(is_telling).collect()
+}
+
+/// The outcome with these secrets masked in the tool's answer. Costs nothing where there are none.
+pub(super) fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
+    match outcome {
+        Outcome::Applied { result, flaw } => Outcome::Applied {
+            result: match veiled(result.get(), hidden) {
+                None => result,
+                Some(text) => {
+                    RawValue::from_string(text).expect("a string was replaced by another")
+                }
+            },
+            flaw,
+        },
+        other => other,
+    }
+}
+
+/// Valid JSON with these secrets masked; `None` where it has none. All else stays as it is written.
+pub(super) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
+    let occurs = |text: &str| {
+        hidden
+            .iter()
+            .any(|secret| text.contains(secret.expose_secret()))
+    };
+    // A secret may be written with escapes.
+    if hidden.is_empty() || !(occurs(json) || json.contains('\\')) {
+        return None;
+    }
+    let (mut text, mut rest, mut found) = (String::with_capacity(json.len()), json, false);
+    while let Some(first) = rest.chars().next() {
+        let is_word = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        let length = match first {
+            '"' => end_of_string(rest),
+            word if is_word(word) => rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()),
+            other => other.len_utf8(),
+        };
+        let (token, after) = rest.split_at(length);
+        rest = after;
+        let masked = match serde_json::from_str(token) {
+            Ok(Value::String(said)) if occurs(&said) => redact(&said, hidden),
+            Ok(Value::Number(_)) if hidden.iter().any(|secret| secret.expose_secret() == token) => {
+                redact(token, hidden)
+            }
+            _others => None,
+        };
+        found |= masked.is_some();
+        match masked {
+            Some(masked) => text.push_str(&Value::from(masked).to_string()),
+            None => text.push_str(token),
+        }
+    }
+    found.then_some(text)
+}
+
+/// The length of the string at the beginning of valid JSON.
+fn end_of_string(json: &str) -> usize {
+    let mut escaped = false;
+    let mut inside = json.bytes().skip(1);
+    let end = inside.position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(json.len(), |at| at + 2).min(json.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_masked_in_an_answer_however_it_is_written() {
+        let hidden = hidden(
+            vec!["hunter/2".into(), "12345678".into(), "short".into()],
+            true,
+        );
+        for (answer, told) in [
+            (
+                r#"{"echo":"Bearer hunter/2!"}"#,
+                r#"{"echo":"Bearer [secret]!"}"#,
+            ),
+            (
+                r#"["hunter\/2","\u0068unter/2"]"#,
+                r#"["[secret]","[secret]"]"#,
+            ),
+            (r#"{"hunter/2":12345678}"#, r#"{"[secret]":"[secret]"}"#),
+        ] {
+            assert_eq!(veiled(answer, &hidden).as_deref(), Some(told));
+        }
+        for answer in [
+            r#"{"a":1.50,"b":"short","c":"\n\"x"}"#,
+            "123456789",
+            r#"{"b":9007199254740993}"#,
+        ] {
+            assert_eq!(veiled(answer, &hidden), None, "{answer}");
+        }
+        assert_eq!(
+            veiled(
+                r#""hunter/2""#,
+                &super::hidden(vec!["hunter/2".into()], false)
+            ),
+            None
+        );
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fleet::{call::Language, ids::CallId, secrets::Secrets, wire::trace::TraceContext};
+use fleet::{
+    call::Language, ids::CallId, outcome::Outcome, secrets::Secrets, wire::trace::TraceContext,
+};
 use serde_json::{json, value::RawValue};
 use worker::executors::Executor;
 
@@ -215,6 +217,34 @@ async fn a_secret_reaches_the_tool_and_no_message() {
         request.line(),
         format!("POST /argument-text?token={SECRET} HTTP/1.1")
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_a_service_repeats_is_not_in_its_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("TOKEN"), "s3cr3t/value").unwrap();
+    let secrets = Secrets::new(Some(folder.path().to_owned()));
+    let echo = r#"{"said": "s3cr3t\/value", "of": ["\u00733cr3t/value!", 1.50]}"#;
+    let server = Server::start(move |_| Reply::Bytes(answer(200, echo))).await;
+    let http = json!({"method": "POST", "url": server.url("/"),
+        "headers": {"authorization": "secret://TOKEN"}});
+    for (more, told) in [
+        (json!({}), r#"{"said":"[secret]","of":["[secret]!",1.50]}"#),
+        (
+            json!({"redact_results": false}),
+            r#"{"said":"s3cr3t/value","of":["s3cr3t/value!",1.50]}"#,
+        ),
+    ] {
+        let manifest = manifest("once", http.clone(), more);
+        let prepared = executor().prepare(&manifest, &json!({}), &secrets);
+        let ran = prepared.unwrap().run(context(Duration::from_secs(20)));
+        let Outcome::Applied { result, flaw: None } = ran.await.outcome else {
+            panic!("it answers");
+        };
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(result.get()), value(told));
+        assert!(result.get().contains("1.50"), "{result}");
+    }
 }
 
 #[tokio::test]

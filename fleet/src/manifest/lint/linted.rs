@@ -20,6 +20,8 @@ pub(super) struct Linted<'a> {
     pub(super) key_argument: Option<&'a str>,
     /// Whether it is a statement without an expected number of rows.
     pub(super) takes_any_rows: bool,
+    /// Whether its secrets are left in what it answers.
+    pub(super) shows_secrets: bool,
     pub(super) input_schema: &'a Value,
 }
 
@@ -37,6 +39,7 @@ impl<'a> Linted<'a> {
             is_half_probed: probe.is_some_and(|probe| probe.not_applied_when.is_none()),
             key_argument: idempotency.and_then(|how| how.argument.as_deref()),
             takes_any_rows,
+            shows_secrets: !manifest.redact_results,
             input_schema: &manifest.input_schema,
         }
     }
@@ -57,6 +60,7 @@ impl<'a> Linted<'a> {
             takes_any_rows: value
                 .pointer("/executor/sql")
                 .is_some_and(|sql| sql.get("rows").is_none()),
+            shows_secrets: value.get("redact_results") == Some(&Value::Bool(false)),
             input_schema: value.get("input_schema").unwrap_or(&Value::Null),
         }
     }

@@ -474,3 +474,9 @@ fn a_write_whose_properties_stand_in_parts_is_not_told_to_refuse_them() {
         [told("unevaluatedProperties")]
     );
 }
+
+#[test]
+fn answers_that_may_hold_secrets_are_warned_of() {
+    let warned = warned(&json!({"redact_results": false}));
+    assert_eq!(warned[0].0, "/redact_results");
+}

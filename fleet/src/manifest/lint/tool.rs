@@ -66,6 +66,13 @@ pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
              as rows: {min: 1, max: 1}, and anything else is rolled back",
         );
     }
+    if subject.shows_secrets {
+        warnings.add(
+            "/redact_results",
+            "a secret that the tool repeats in an answer is stored and handed to the caller; leave this out unless answers \
+             must hold it",
+        );
+    }
     if is_derived && subject.writes() && has_keyword(subject.input_schema, "default") {
         warnings.add(
             "/key",

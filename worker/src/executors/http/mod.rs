@@ -30,6 +30,7 @@ use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
@@ -38,7 +39,10 @@ use self::{
     request::{HttpRequest, Template},
     response::{BodyEnd, HttpAnswer, StatusRules},
 };
-use super::{AttemptContext, Executor, Prepared, Returned, headers};
+use super::{
+    AttemptContext, Executor, Prepared, Returned, headers,
+    redact::{hidden, veil},
+};
 
 pub use self::transport::HttpExecutorError;
 
@@ -104,6 +108,7 @@ impl Executor for HttpExecutor {
             egress: self.egress.clone(),
             draft: HttpDraft::new(template, arguments, key_argument)?,
             key_header: key_header.map(key_header_name).transpose()?,
+            hidden: hidden(rules.secrets.clone(), manifest.redact_results),
             rules,
         }))
     }
@@ -167,11 +172,15 @@ struct HttpAttempt {
     draft: HttpDraft,
     key_header: Option<HeaderName>,
     rules: StatusRules,
+    /// Masked in the answer.
+    hidden: Vec<SecretString>,
 }
 
 impl Prepared for HttpAttempt {
-    fn run(self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
-        self.attempt(context).map(Returned::from).boxed()
+    fn run(mut self: Box<Self>, context: AttemptContext) -> BoxFuture<'static, Returned> {
+        let hidden = std::mem::take(&mut self.hidden);
+        let veiled = move |outcome| Returned::from(veil(outcome, &hidden));
+        self.attempt(context).map(veiled).boxed()
     }
 }
 

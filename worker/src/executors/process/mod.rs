@@ -27,7 +27,7 @@ pub(crate) use self::sandboxes::Sandboxes;
 use super::{
     AttemptContext, Executor, Prepared, Returned,
     executor::has_secrets,
-    redact::{missing_secret, redact},
+    redact::{hidden, missing_secret, redact, veil},
 };
 
 /// Runs programs, each under a guard of its own.
@@ -125,6 +125,7 @@ impl Executor for ProcessExecutor {
                 .as_ref()
                 .and_then(|how| how.argument.clone()),
             output_limit: manifest.output_limit,
+            redact_results: manifest.redact_results,
             rules: verdict::ExitRules {
                 effect: manifest.effect,
                 exit_codes: manifest.exit_codes.clone(),
@@ -144,9 +145,11 @@ impl Prepared for Program {
             let observed = run::run(&self, &context).await;
             let (secrets, left_behind) = (self.secrets(), observed.left_behind);
             let outcome = verdict::verdict(observed, &self.rules);
+            let outcome = outcome.reworded(|text| redact(text, &secrets));
+            let redact_results = self.redact_results;
             Returned {
                 left_behind,
-                ..outcome.reworded(|text| redact(text, &secrets)).into()
+                ..veil(outcome, &hidden(secrets, redact_results)).into()
             }
         }
         .boxed()

@@ -31,6 +31,7 @@ pub(super) struct Program {
     pub(super) arguments: Value,
     pub(super) key_argument: Option<String>,
     pub(super) output_limit: usize,
+    pub(super) redact_results: bool,
     pub(super) rules: ExitRules,
 }
 

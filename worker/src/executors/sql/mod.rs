@@ -52,7 +52,7 @@ use self::{
 };
 use super::{
     AttemptContext, Executor, LINGER_MAX, Prepared, Returned, output,
-    redact::{missing_secret, redact},
+    redact::{hidden, missing_secret, redact, veiled},
 };
 
 /// Runs sql tools.
@@ -113,6 +113,7 @@ impl Executor for SqlExecutor {
             .as_ref()
             .and_then(|how| how.argument.as_deref());
         Ok(Box::new(SqlAttempt {
+            hidden: hidden(database.secrets(), manifest.redact_results),
             secrets: database.secrets(),
             database,
             statement: spec.statement.clone(),
@@ -163,6 +164,8 @@ impl Param {
 struct SqlAttempt {
     database: Arc<Database>,
     secrets: Vec<SecretString>,
+    /// Masked in the answer, which a transaction keeps by itself.
+    hidden: Vec<SecretString>,
     statement: String,
     params: Vec<Param>,
     rows: Option<RowBounds>,
@@ -367,6 +370,7 @@ async fn steps(
     context: &AttemptContext,
 ) -> Result<(String, Committed), NotCommitted> {
     let answer = session.run(statement, values, attempt.rows).await?;
+    let answer = veiled(&answer, &attempt.hidden).unwrap_or(answer);
     if attempt.effect != Effect::Transaction {
         let committed = session.commit(None).await?;
         return Ok((answer, committed));
