@@ -52,6 +52,7 @@ pub mod config;
 pub mod explain;
 pub mod fencing;
 pub mod http;
+pub mod invisible;
 pub mod process;
 pub mod registry;
 pub mod secrets;

@@ -17,6 +17,7 @@ use tracing_subscriber::{
 };
 
 use super::{error::TelemetryError, options::LogFormat};
+use crate::invisible::is_invisible;
 
 /// The most bytes of one line; a longer one is cut, or in JSON replaced by a line that says so.
 const LINE_MAX: usize = 32 * 1024;
@@ -125,7 +126,9 @@ fn escape(text: &str) -> Cow<'_, str> {
             '\r' => safe.push_str("\\r"),
             '\t' => safe.push_str("\\t"),
             other if hostile(other) => {
-                write!(safe, "\\u{:04x}", u32::from(other)).expect("a String takes everything");
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    write!(safe, "\\u{unit:04x}").expect("a String takes everything");
+                }
             }
             other => safe.push(other),
         }
@@ -133,10 +136,10 @@ fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters, the other line breaks, and the marks that turn the direction of text.
+/// Control characters, and what is not seen. Joiners stay: they change nothing of the line.
 fn hostile(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let joins = matches!(character, '\u{200c}' | '\u{200d}');
+    character.is_control() || !joins && is_invisible(None, character)
 }
 
 #[cfg(test)]

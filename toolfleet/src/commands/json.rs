@@ -77,10 +77,12 @@ fn layout(json: &str, broken: bool) -> String {
 /// Copies a string whose opening quote has been read.
 fn string(letters: &mut Chars<'_>, text: &mut String) {
     text.push('"');
-    let mut escaped = false;
+    let (mut escaped, mut before) = (false, None);
     for letter in letters {
-        if steers(letter) {
-            write!(text, "\\u{:04x}", u32::from(letter)).expect("a String takes everything");
+        if steers(before.replace(letter), letter) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                write!(text, "\\u{unit:04x}").expect("a String takes everything");
+            }
         } else {
             text.push(letter);
         }

@@ -6,6 +6,7 @@
 mod linted;
 mod warnings;
 
+mod hidden;
 mod keys;
 mod keyword;
 mod names;
@@ -34,6 +35,7 @@ fn all(subject: &Linted<'_>) -> Vec<ManifestProblem> {
     let mut warnings = Warnings::default();
     tool::lint(subject, &mut warnings);
     schema::lint(subject, &mut warnings);
+    hidden::lint(subject, &mut warnings);
     warnings.bounded()
 }
 
