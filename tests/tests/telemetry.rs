@@ -18,6 +18,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const OTHER: &str = "1af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,7 +33,12 @@ async fn a_call_is_one_trace_from_its_caller_to_its_tool() {
 
     let witness = Witness::start().await;
     let retry = "retry: {strategy: fixed, max_attempts: 2, base: 10ms}\n";
-    let fleet = Fleet::start(Spec::with([witness.tool("look", "read") + retry])).await;
+    let trusted = Witness::start().await;
+    let tools = [
+        witness.tool("look", "read") + retry,
+        trusted.tool("listen", "read") + "baggage: true\n",
+    ];
+    let fleet = Fleet::start(Spec::with(tools)).await;
     let submit = async |what: &str| {
         let call = fleet.submit("look", &json!({"what": what}));
         let call = call.header("traceparent", &format!("00-{TRACE}-{CALLER}-01"));
@@ -49,6 +55,11 @@ async fn a_call_is_one_trace_from_its_caller_to_its_tool() {
     for call in [answer.call_id(), again.call_id()] {
         assert_eq!(fleet.call(call).await["trace_id"], TRACE);
     }
+    let call = fleet.submit("listen", &json!({"what": "a"}));
+    let call = call.header("traceparent", &format!("00-{OTHER}-{CALLER}-01"));
+    let answer = call.header("baggage", "user=42").wait().await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    trusted.look(|seen| assert_eq!(seen.requests[0].header("baggage"), "user=42"));
     invariants::hold(&fleet, &witness).await;
     drop(fleet);
     tokio::task::spawn_blocking(|| telemetry.shutdown())
@@ -79,7 +90,9 @@ async fn a_call_is_one_trace_from_its_caller_to_its_tool() {
     for accept in of_call("accept") {
         assert_eq!(hex::encode(&accept.parent_span_id), CALLER);
     }
-    let attempts: Vec<&Span> = spans.iter().filter(|span| span.name == "attempt").collect();
+    let of_other = |span: &&Span| hex::encode(&span.trace_id) == OTHER;
+    let attempts = spans.iter().filter(|span| span.name == "attempt");
+    let attempts: Vec<&Span> = attempts.filter(|span| !of_other(span)).collect();
     assert_eq!(attempts.len(), 3, "{:?}", names(&spans));
     let apart: Vec<_> = attempts
         .iter()
@@ -93,10 +106,10 @@ async fn a_call_is_one_trace_from_its_caller_to_its_tool() {
     let told = witness.look(|seen| {
         let headers = seen.requests.iter().map(|request| {
             let told = request.header("traceparent").to_owned();
-            // The state belongs to the caller's trace, the baggage to the call.
+            // The state belongs to the caller's trace. The baggage goes only to a tool whose manifest wants it.
             let state = if told.contains(TRACE) { "vendor=1" } else { "" };
             assert_eq!(request.header("tracestate"), state);
-            assert_eq!(request.header("baggage"), "user=42");
+            assert_eq!(request.header("baggage"), "");
             told
         });
         headers.collect::<Vec<_>>()

@@ -16,7 +16,7 @@ use fleet::{
         spans::{self, Step},
         trace,
     },
-    wire::{code::Code, message::Message},
+    wire::{code::Code, message::Message, trace::TraceContext},
 };
 use futures_util::FutureExt;
 use serde_json::value::RawValue;
@@ -251,7 +251,15 @@ fn context(
             .clone()
             .and_then(|meta| RawValue::from_string(meta).ok()),
         language: claimed.language,
-        trace: trace::context_of(span, &claimed.trace),
+        trace: TraceContext {
+            // The caller's own words, and the tool may be a third party's.
+            baggage: claimed
+                .trace
+                .baggage
+                .clone()
+                .filter(|_| tool.manifest.baggage),
+            ..trace::context_of(span, &claimed.trace)
+        },
         stop: entry.stop.clone(),
         progress: Progress::default(),
         promise: Promise::of(tool),

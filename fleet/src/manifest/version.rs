@@ -98,6 +98,9 @@ pub struct Manifest {
     /// Whether a secret that the tool was given is masked in what it answers.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub redact_results: bool,
+    /// Whether the tool is told the caller's `baggage`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baggage: bool,
     /// The most bytes an answer may have.
     #[serde(default = "Manifest::default_output_limit", with = "size")]
     pub output_limit: usize,

@@ -1,7 +1,8 @@
 //! Trace context in and out of spans (W3C Trace Context).
 //!
 //! Outgoing is the context of our own span when spans are exported, and otherwise the caller's, unchanged: a tool gets a
-//! `traceparent` of the caller's trace either way. `baggage` is the caller's and always passes through.
+//! `traceparent` of the caller's trace either way. `baggage` is the caller's and passes through; the worker hands it
+//! to tools that ask for it.
 
 use std::collections::HashMap;
 
