@@ -232,7 +232,7 @@ async def first_call(story):
     seconds = await story.begin()
     dev = story.dev()
     tell(f"toolfleet dev was ready after {seconds:.1f} s: Postgres, nats-server, a dispatcher,")
-    tell(f"{len(dev['worker_pids'])} workers, and the tools of examples/tools. An agent asks at {dev['nats_url']}:")
+    tell(f"{len(dev['worker_pids'])} workers, and the tools of examples/tools. An agent asks at {dev['nats_url'].rpartition('@')[2]}:")
     envelope = await story.call("get_weather", {"city": "Oslo", "days": 2})
     show(envelope)
     claim(envelope["state"] == "succeeded" and not envelope["is_error"], "The call was answered.")

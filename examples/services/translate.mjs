@@ -62,7 +62,12 @@ async function addTerm(args, headers, signal) {
   return answer;
 }
 
-const client = await connect({ servers: told.nats, maxReconnectAttempts: -1 });
+const at = new URL(told.nats); // this client takes user and password beside the URL, not in it
+const client = await connect({
+  servers: at.host,
+  maxReconnectAttempts: -1,
+  ...(at.username && { user: decodeURIComponent(at.username), pass: decodeURIComponent(at.password) }),
+});
 const running = new Map();
 
 function handler(tool) {

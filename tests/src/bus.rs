@@ -133,6 +133,7 @@ pub(crate) async fn start_nats(folder: &RunFolder, port: Option<u16>, max_payloa
         port,
         log: folder.path().join("log"),
         max_payload,
+        password: None,
     };
     Nats::start(options).await.expect("start nats-server")
 }

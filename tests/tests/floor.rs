@@ -36,6 +36,7 @@ impl Servers {
             port: None,
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
+            password: None,
         };
         Self {
             database: Cluster::shared().await.empty_database().await,

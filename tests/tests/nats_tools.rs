@@ -55,6 +55,7 @@ impl Scene {
             port: None,
             log: folder.path().join("log"),
             max_payload: PAYLOAD_MAX,
+            password: None,
         };
         let nats = Nats::start(options).await.unwrap();
         let wire = Proxy::to(nats.port()).await;

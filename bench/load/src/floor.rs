@@ -86,8 +86,9 @@ impl Floor {
     pub(crate) async fn run(&self) -> anyhow::Result<FloorRun> {
         let mut command = Command::new(&self.program);
         command
-            .args(["--nats-url", self.nats_url.expose_secret()])
-            .args(["--database-url", self.database_url.expose_secret()])
+            // Not as arguments: every user of the machine may read those.
+            .env("NATS_URL", self.nats_url.expose_secret())
+            .env("DATABASE_URL", self.database_url.expose_secret())
             .args(["--in-flight", &self.in_flight.to_string()])
             .args(["--seconds", &self.seconds.to_string()])
             .args(["--warm-up", &self.warm_up.to_string()])

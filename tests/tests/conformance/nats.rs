@@ -36,6 +36,7 @@ impl Nats {
             port: None,
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
+            password: None,
         };
         let server = Server::start(options).await.unwrap();
         let url = server.url();

@@ -8,6 +8,7 @@ use super::{
     layout::Layout,
     options::DevOptions,
     ports::{Choice, IsKept, Ports},
+    private,
 };
 use crate::servers::{
     Nats, NatsOptions, Postgres, PostgresOptions, ServerError, nats::MAX_PAYLOAD, process::Process,
@@ -34,6 +35,11 @@ impl Engines {
         options: &DevOptions,
         (kept, is_kept): (Ports, IsKept),
     ) -> Result<Self, ServerError> {
+        let file = layout.at("nats.password");
+        let password = private::password(&file).map_err(ServerError::prepare(format!(
+            "keep the password of NATS in {}",
+            file.display()
+        )))?;
         let (asked, before) = (options.postgres_port, kept.postgres_port);
         let mut postgres_port = Choice::of("Postgres", "--postgres-port", asked, before, is_kept)?;
         let (asked, before) = (options.nats_port, kept.nats_port);
@@ -50,6 +56,7 @@ impl Engines {
             port: Some(nats_port.port),
             log: layout.log("nats-server"),
             max_payload: MAX_PAYLOAD,
+            password: Some(password),
         };
         postgres_port.release();
         nats_port.release();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fleet::{config::ConfigError, explain::chain};
 
-use super::private::only_ours_to_write;
+use super::private::{only_ours, only_ours_to_write};
 
 /// The folders and files below `--data`.
 #[derive(Debug, Clone)]
@@ -14,22 +14,30 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub(super) fn create(data: &Path) -> anyhow::Result<Self> {
-        use std::os::unix::fs::DirBuilderExt;
+        use std::{io::Write as _, os::unix::fs::DirBuilderExt};
 
         let create = || -> std::io::Result<PathBuf> {
-            std::fs::create_dir_all(data)?;
+            if !data.exists() {
+                let mut made = std::fs::DirBuilder::new();
+                made.recursive(true).create(data)?;
+                only_ours_to_write(data)?;
+            }
             let data = data.canonicalize()?;
-            only_ours_to_write(&data)?;
+            only_ours(&data)?;
             for private in ["secrets", "logs", "nats", "workers"] {
                 std::fs::DirBuilder::new()
                     .recursive(true)
                     .mode(0o700)
                     .create(data.join(private))?;
+                only_ours(&data.join(private))?;
             }
             // The folder is usually in a project, and passwords and a database must not be committed.
             let ignore = data.join(".gitignore");
-            if !ignore.exists() {
-                std::fs::write(ignore, "*\n")?;
+            let mut new = std::fs::OpenOptions::new();
+            match new.write(true).create_new(true).open(ignore) {
+                Ok(mut ignore) => ignore.write_all(b"*\n")?,
+                Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(reason) => return Err(reason),
             }
             Ok(data)
         };

@@ -12,7 +12,7 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 
-use super::private::only_ours_to_write;
+use super::private::{only_ours_to_write, open_no_link};
 
 /// The lock on a data folder, held while this lives.
 #[derive(Debug)]
@@ -27,12 +27,9 @@ impl DevLock {
     ///
     /// Another `dev` holds it; the message names its pid and what to do.
     pub(crate) fn take(file: &Path) -> anyhow::Result<Self> {
-        let open = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(file);
+        let mut how = OpenOptions::new();
+        how.read(true).write(true).create(true).truncate(false);
+        let open = open_no_link(&mut how, file);
         let open = open.with_context(|| format!("open {}", file.display()))?;
         only_ours_to_write(file).with_context(|| format!("protect {}", file.display()))?;
         match Flock::lock(open, FlockArg::LockExclusiveNonblock) {

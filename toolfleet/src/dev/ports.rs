@@ -1,7 +1,7 @@
 //! The ports of a `dev`: the same in every run, as long as no other program has them.
 
 use std::{
-    fs, io,
+    io,
     net::{Ipv4Addr, TcpListener},
     path::Path,
 };
@@ -30,7 +30,7 @@ pub(super) struct Ports {
 impl Ports {
     /// The ports of the last run, or those that a first run tries; an unreadable file counts as none.
     pub(super) fn kept(file: &Path) -> (Self, IsKept) {
-        let read = fs::read(file).ok();
+        let read = private::read(file).ok();
         let kept = read.and_then(|text| serde_json::from_slice(&text).ok());
         kept.map_or((FIRST, IsKept(false)), |kept| (kept, IsKept(true)))
     }
@@ -176,7 +176,7 @@ mod tests {
         };
         ports.keep(&file).unwrap();
         assert_eq!(Ports::kept(&file).0, ports);
-        fs::write(&file, "{").unwrap();
+        std::fs::write(&file, "{").unwrap();
         assert_eq!(Ports::kept(&file).0, FIRST);
     }
 }

@@ -183,7 +183,7 @@ impl Inner {
 
 /// What a predecessor left; `None` when it stopped cleanly or the file is unreadable.
 pub(crate) fn read(file: &Path) -> Option<DevState> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+    serde_json::from_slice(&private::read(file).ok()?).ok()
 }
 
 fn replace(file: &Path, state: &DevState) -> io::Result<()> {

@@ -51,7 +51,7 @@ impl<'a> Ways<'a> {
 
     /// The lines to copy, each with its purpose.
     pub(super) fn lines(&self) -> Vec<String> {
-        let (nats, http) = (&self.state.nats_url, &self.state.http_url);
+        let http = &self.state.http_url;
         let env = quoted(&self.data.join(ENV));
         let clients = match (self.data.file_name(), self.data.parent()) {
             (Some(name), Some(folder)) if name == FOUND => format!(
@@ -61,7 +61,7 @@ impl<'a> Ways<'a> {
             _ => format!("first the line `. {env}`, then `toolfleet call NAME …` or any program"),
         };
         vec![
-            format!("  NATS      nats --server {nats} micro ls"),
+            format!("  NATS      . {env} && nats micro ls"),
             format!("  Postgres  {}", self.psql(&self.state.database_url)),
             format!("  sql tools {}", self.psql(&self.state.tool_database_url)),
             format!("  HTTP      {http}/metrics"),
@@ -136,7 +136,7 @@ mod tests {
 
     fn state() -> DevState {
         DevState {
-            nats_url: "nats://127.0.0.1:14222".into(),
+            nats_url: "nats://toolfleet:c3@127.0.0.1:14222".into(),
             database_url: "postgres://toolfleet:a1@127.0.0.1:15432/toolfleet".into(),
             tool_database_url: "postgres://toolfleet_tool:b2@127.0.0.1:15432/toolfleet".into(),
             http_url: "http://127.0.0.1:18080".into(),
@@ -145,13 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_have_no_password_and_the_files_have_both() {
+    fn the_lines_have_no_password_and_the_files_have_all() {
         let folder = tempfile::tempdir().unwrap();
         let state = state();
         let ways = Ways::new(folder.path(), &state, None);
         let lines = ways.lines().join("\n");
         assert!(
-            !lines.contains(":a1@") && !lines.contains(":b2@"),
+            [":a1@", ":b2@", ":c3@"]
+                .iter()
+                .all(|password| !lines.contains(password)),
             "{lines}"
         );
         assert!(lines.contains("psql postgres://toolfleet@127.0.0.1:15432/toolfleet\n"));
@@ -162,6 +164,7 @@ mod tests {
         );
         let env = fs::read_to_string(folder.path().join(ENV)).unwrap();
         assert!(env.contains("export DATABASE_URL='postgres://toolfleet:a1@"));
+        assert!(env.contains("export NATS_URL='nats://toolfleet:c3@"));
     }
 
     #[test]

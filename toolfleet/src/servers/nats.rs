@@ -33,6 +33,13 @@ pub struct NatsOptions {
     pub log: PathBuf,
     /// The largest message in bytes.
     pub max_payload: u32,
+    /// The password of the user [`NatsOptions::USER`], of letters and digits; without one every program of this machine is let in.
+    pub password: Option<String>,
+}
+
+impl NatsOptions {
+    /// The one user, where there is a password.
+    pub const USER: &str = "toolfleet";
 }
 
 /// What `dev` and the tests allow a message to be: a batch of a thousand calls fits.
@@ -43,6 +50,7 @@ pub const MAX_PAYLOAD: u32 = 8 * 1024 * 1024;
 pub struct Nats {
     process: Process,
     port: u16,
+    password: Option<String>,
 }
 
 const START_MAX: Duration = Duration::from_secs(30);
@@ -105,12 +113,19 @@ impl Nats {
         let program = server.file_name().unwrap_or_default().to_string_lossy();
         let announced = format!("{program}_{}.ports", process.pid());
         greeted(&mut process, &store.join("ports").join(announced), port).await?;
-        Ok(Self { process, port })
+        Ok(Self {
+            process,
+            port,
+            password: options.password.clone(),
+        })
     }
 
-    /// The address for clients.
+    /// The address for clients, with the password where there is one.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        let login = self.password.as_ref().map_or_else(String::new, |password| {
+            format!("{}:{password}@", NatsOptions::USER)
+        });
+        format!("nats://{login}127.0.0.1:{}", self.port)
     }
 
     /// The port on 127.0.0.1; give it to the next start, so that clients can reconnect.
@@ -173,16 +188,36 @@ fn write_configuration(
         Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(at()(reason)),
         _ => fs::create_dir(&ports).map_err(at())?,
     }
+    let login = options
+        .password
+        .as_ref()
+        .map_or_else(String::new, |password| {
+            let user = NatsOptions::USER;
+            format!("authorization: {{ user: {user}, password: \"{password}\" }}\n")
+        });
     let text = format!(
         "listen: \"127.0.0.1:{port}\"\nports_file_dir: {ports}\nmax_payload: {payload}\n\
-         jetstream: {{ store_dir: {store} }}\n",
+         jetstream: {{ store_dir: {store} }}\n{login}",
         ports = quoted(&ports)?,
         payload = options.max_payload,
         store = quoted(&store)?,
     );
     let configuration = store.join(CONFIGURATION);
-    fs::write(&configuration, text).map_err(at())?;
+    private(&configuration, &text).map_err(at())?;
     Ok((store, configuration))
+}
+
+/// Writes a file that only its owner may read, in place of whatever had its name: a link there is not followed.
+fn private(file: &Path, text: &str) -> io::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+
+    match fs::remove_file(file) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(reason),
+        _ => {}
+    }
+    let mut new = fs::OpenOptions::new();
+    new.write(true).create_new(true).mode(0o600);
+    new.open(file)?.write_all(text.as_bytes())
 }
 
 fn quoted(path: &Path) -> Result<String, ServerError> {

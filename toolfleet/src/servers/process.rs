@@ -84,6 +84,7 @@ impl Process {
                 .append(true)
                 .create(true)
                 .mode(0o600)
+                .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
                 .open(&log)?;
             Ok((file.try_clone()?, file.try_clone()?, file.metadata()?.len()))
         };

@@ -78,6 +78,7 @@ pub(crate) async fn nats(folder: &Path) -> Nats {
         port: None,
         log,
         max_payload: MAX_PAYLOAD,
+        password: None,
     };
     Nats::start(options).await.unwrap()
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use toolfleet::{dev::DevState, servers::free_ports};
 
-use crate::support::{LONG, PROGRAM, folder, send, wait_until};
+use crate::support::{LONG, PROGRAM, folder, nats, send, wait_until};
 
 /// The port of the HTTP service, as the page has it.
 const PORT: &str = "8750";
@@ -203,7 +203,7 @@ async fn the_page_of_the_first_tool_works_word_for_word() {
 async fn answered(there: &Path, subject: &str, text: &str) {
     let state = fs::read(there.join(".toolfleet/dev.json")).unwrap();
     let state: DevState = serde_json::from_slice(&state).unwrap();
-    let client = async_nats::connect(&state.nats_url).await.unwrap();
+    let client = nats(&state.nats_url).await;
     let waiting = async {
         // Without a service there it is refused at once.
         loop {

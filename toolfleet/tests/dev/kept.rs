@@ -66,6 +66,8 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
         "pgpass",
         "postgres.password",
         "tools.password",
+        "nats.password",
+        "nats/nats-server.conf",
     ];
     for name in private {
         let mode = fs::metadata(data.join(name)).unwrap().permissions().mode();
@@ -93,7 +95,11 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
     for rest in [output.stdout, output.stderr] {
         said += &String::from_utf8(rest).unwrap();
     }
-    for url in [&state.database_url, &state.tool_database_url] {
+    for url in [
+        &state.database_url,
+        &state.tool_database_url,
+        &state.nats_url,
+    ] {
         let password = url.split([':', '@']).nth(2).unwrap();
         assert!(password.len() >= 32 && !said.contains(password), "{said}");
     }
@@ -102,8 +108,7 @@ async fn no_password_is_printed_and_the_lines_to_copy_work() {
         .map(|ran| String::from_utf8_lossy(&ran.stdout).trim().to_owned())
         .collect();
     assert_eq!(users, ["toolfleet", "toolfleet_tool"], "{answers:?} {said}");
-    let nats = format!("nats --server {} ", state.nats_url);
-    assert!(said.contains(&nats), "{said}");
+    assert!(said.contains("data of ada/env' && nats micro ls"), "{said}");
     assert!(said.contains("data of ada/env'"), "{said}");
 }
 

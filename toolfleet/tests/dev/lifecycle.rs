@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use sqlx::{Connection, Executor, PgConnection};
 use tokio::{process::Command, time::timeout};
 
-use crate::support::{DevProcess, LONG, dev, folder, is_gone, pids_of, send, wait_until};
+use crate::support::{DevProcess, LONG, dev, folder, is_gone, nats, pids_of, send, wait_until};
 
 #[tokio::test]
 async fn a_second_dev_on_the_same_data_is_refused_with_the_first_ones_pid() {
@@ -41,7 +41,7 @@ async fn the_doctor_finds_nothing_wrong_with_a_fleet_that_works() {
     let checks = report["checks"].as_array().unwrap();
     let odd = checks.iter().filter(|check| check["status"] != "ok");
     let odd: Vec<&serde_json::Value> = odd.map(|check| &check["check"]).collect();
-    // A fleet for one person has no users on NATS and one role in Postgres.
+    // A fleet for one person has one user on NATS and one role in Postgres.
     assert_eq!(odd, ["rights", "nats_rights"], "{report}");
     let heard = checks.iter().find(|check| check["check"] == "dispatchers");
     assert_eq!(heard.unwrap()["found"], "1 dispatcher heard");
@@ -78,7 +78,10 @@ async fn whatever_dies_is_started_again_where_it_was_and_dev_json_follows() {
     );
     assert_eq!(after.http_url, before.http_url);
 
-    async_nats::connect(&after.nats_url).await.unwrap();
+    nats(&after.nats_url).await;
+    // Another user of the machine has the address and no password.
+    let stranger = after.nats_url.rsplit('@').next().unwrap();
+    assert!(async_nats::connect(stranger).await.is_err());
     PgConnection::connect(&after.database_url).await.unwrap();
     wait_until("the dispatcher to listen again", || {
         std::net::TcpStream::connect(after.http_url.trim_start_matches("http://")).is_ok()
@@ -101,7 +104,7 @@ async fn a_stop_leaves_no_process_and_no_dev_json() {
         assert!(!folder.path().join("data/dev.json").exists());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         for promised in [
-            "nats://127.0.0.1:",
+            "nats micro ls",
             "psql postgres://",
             "http://127.0.0.1:",
             "logs",

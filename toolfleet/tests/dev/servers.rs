@@ -21,6 +21,7 @@ async fn a_killed_nats_server_comes_back_on_its_port() {
         port: None,
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
+        password: None,
     };
     let first = Nats::start(options.clone()).await.unwrap();
     let (port, pid) = (first.port(), first.pid());
@@ -143,6 +144,7 @@ async fn a_server_that_does_not_start_is_quoted() {
         port: Some(taken.local_addr().unwrap().port()),
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
+        password: None,
     };
     let problem = Nats::start(options).await.unwrap_err().to_string();
     assert!(

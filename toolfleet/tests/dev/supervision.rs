@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use toolfleet::dev::{Dev, DevHooks, DevOptions, Screen};
 use uuid::Uuid;
 
-use crate::support::{DevProcess, LONG, PROGRAM, folder, is_gone, pids_of, send, wait_until};
+use crate::support::{DevProcess, LONG, PROGRAM, folder, is_gone, nats, pids_of, send, wait_until};
 
 #[tokio::test]
 async fn a_child_that_cannot_start_fails_the_start_with_its_log_and_nothing_stays() {
@@ -76,7 +76,7 @@ async fn a_killed_worker_is_dead_at_once_and_fenced_when_nothing_of_it_lives() {
     let dev = DevProcess::start(folder.path(), &flags).await;
     let state = dev.state();
     let mut ledger = PgConnection::connect(&state.database_url).await.unwrap();
-    let nats = async_nats::connect(&state.nats_url).await.unwrap();
+    let nats = nats(&state.nats_url).await;
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Idempotency-Key", "1");
     headers.insert("Prefer", "respond-async");

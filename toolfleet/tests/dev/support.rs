@@ -22,6 +22,15 @@ use tokio::{
 };
 use toolfleet::{dev::DevState, servers::process::command_line};
 
+/// A client with the user and the password that the address has: this client does not take them from there.
+pub(crate) async fn nats(url: &str) -> async_nats::Client {
+    let address: async_nats::ServerAddr = url.parse().unwrap();
+    let user = address.username().unwrap().to_owned();
+    let password = address.password().unwrap().to_owned();
+    let options = async_nats::ConnectOptions::with_user_and_password(user, password);
+    options.connect(address).await.unwrap()
+}
+
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolfleet");
 /// Far more than anything here takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -228,6 +228,7 @@ async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Result<Nats> {
         port,
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
+        password: None,
     };
     let began = Instant::now();
     loop {

@@ -45,6 +45,7 @@ impl Ward {
             port: None,
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
+            password: None,
         };
         let server = Nats::start(options).await.unwrap();
         let wire = Wire::to(server.port()).await.unwrap();
