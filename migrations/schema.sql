@@ -85,7 +85,7 @@ CREATE FUNCTION toolfleet.cancel(call uuid, actor text, reason text DEFAULT NULL
 DECLARE
     o toolfleet.open_calls;
     f toolfleet.finished_calls;
-    details json := CASE WHEN cancel.reason IS NOT NULL THEN json_build_object('reason', left(cancel.reason, 2000)) END;
+    details json := json_strip_nulls(json_build_object('reason', left(cancel.reason, 2000), 'role', session_user));
     -- When the last attempt that may have had the effect runs out of time: it may have ended before that.
     until timestamptz;
 BEGIN
@@ -437,7 +437,8 @@ BEGIN
         (extract(epoch FROM finish.at - coalesce(o.first_started_at, finish.at)) * 1000)::bigint, o.attempts,
         CASE WHEN finish.attempt_outcome IS NOT NULL THEN o.attempt_id END,
         o.worker_id, o.claim_rev, o.attempt_started_at, o.attempt_timeout_ms, finish.attempt_outcome, o.probe_of,
-        finish.actor, finish.reason, finish.details)
+        finish.actor, finish.reason,
+        (coalesce(finish.details::jsonb, '{}') || jsonb_build_object('role', session_user))::json)
     RETURNING * INTO f;
     RETURN f;
 END $$;

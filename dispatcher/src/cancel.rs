@@ -22,6 +22,8 @@ const LIMITS: Limits = Limits {
 };
 /// The actor in the history. The tenant is in the call's row.
 const ACTOR: &str = "caller";
+/// The first token of the inboxes that callers have.
+const CALLERS: &str = "_INBOX";
 
 static FORM: Message = Message::fixed("call_id, and perhaps reason", "call_id，可以再加 reason");
 
@@ -43,10 +45,16 @@ pub(crate) async fn cancel(door: &Door, request: &Request<'_>) -> Result<Answer,
         let what = Message::fixed("reason may have 2000 characters", "reason 最多 2000 个字符");
         return Err(Refusal::new(Code::InvalidArguments, what));
     }
+    let is_caller = request.inbox.is_none_or(|inbox| inbox == CALLERS);
+    let actor = if is_caller {
+        ACTOR.to_owned()
+    } else {
+        request.author(ACTOR)
+    };
     let cancellation = Cancellation {
         call,
         tenant: Some(&tenant),
-        actor: ACTOR,
+        actor: &actor,
         reason,
     };
     let verdict = cancel::cancel(&door.pool, &cancellation)

@@ -243,6 +243,10 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
         name,
         headers: headers.collect(),
         body: &message.payload,
+        inbox: message
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.split('.').next()),
     }
 }
 

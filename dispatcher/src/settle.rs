@@ -34,11 +34,12 @@ pub(crate) async fn settle(door: &Door, request: &Request<'_>) -> Result<Answer,
     let tenant = request.tenant()?;
     let (asked, result) = read(request.body)?;
     let call = form::call_id(&asked.call_id)?;
+    let actor = request.author(&asked.actor);
     let settlement = Settlement {
         call,
         tenant: Some(&tenant),
         finding: asked.outcome,
-        actor: &asked.actor,
+        actor: &actor,
         note: &asked.note,
         result: result.as_deref(),
         by_time_only: asked.by_time_only,

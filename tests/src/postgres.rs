@@ -190,6 +190,12 @@ impl Database {
         Cluster::shared().await.database().await
     }
 
+    /// As whom its URL logs in.
+    pub fn user(&self) -> &str {
+        let login = self.url.split("://").nth(1).unwrap_or_default();
+        login.split([':', '@']).next().unwrap_or_default()
+    }
+
     /// A connection without the ledger's settings: no timeouts, a superuser.
     ///
     /// # Panics

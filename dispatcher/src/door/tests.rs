@@ -97,6 +97,7 @@ fn request<'a>(name: &'a str, body: &'a str) -> Request<'a> {
         name,
         headers: Vec::new(),
         body: body.as_bytes(),
+        inbox: None,
     }
 }
 

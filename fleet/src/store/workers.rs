@@ -346,6 +346,10 @@ pub enum Fenced {
     NotFound,
 }
 
+/// A person's name stands before the role that Postgres knows. What the ledger refuses as a name stays as it is.
+const FENCE: &str = "SELECT toolfleet.fence($1, CASE WHEN $4 OR btrim($2) = '' OR length($2) > 200 THEN $2 \
+                     ELSE left($2, 130) || ' (' || session_user || ')' END, $3, $4, $5)";
+
 /// Declares a worker gone, with everything it started. Locks its row `FOR UPDATE`, which excludes a claim in flight. The sweep
 /// moves its calls by a later statement.
 ///
@@ -357,15 +361,14 @@ pub async fn fence(
     fence: Fence<'_>,
 ) -> Result<Fenced, StoreError> {
     let doing = "fence a worker";
-    let verdict: Result<String, _> =
-        sqlx::query_scalar("SELECT toolfleet.fence($1, $2, $3, $4, $5)")
-            .bind(fence.worker.0)
-            .bind(fence.by)
-            .bind(fence.note)
-            .bind(fence.evidence == Evidence::Lock)
-            .bind(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX))
-            .fetch_one(connection)
-            .await;
+    let verdict: Result<String, _> = sqlx::query_scalar(FENCE)
+        .bind(fence.worker.0)
+        .bind(fence.by)
+        .bind(fence.note)
+        .bind(fence.evidence == Evidence::Lock)
+        .bind(i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX))
+        .fetch_one(connection)
+        .await;
     let verdict = verdict.map_err(|error| StoreError::from_sqlx(doing, error))?;
     Ok(match verdict.as_str() {
         "fenced" => Fenced::Now,

@@ -93,7 +93,10 @@ async fn what_waits_is_cancelled_and_never_claimed() {
         assert_eq!(events.len(), 2, "{events:?}");
         assert_eq!(
             (&events[1]["actor"], &events[1]["details"]),
-            (&json!("ann"), &json!({"reason": "not wanted"}))
+            (
+                &json!("ann"),
+                &json!({"reason": "not wanted", "role": ledger.database.user()})
+            )
         );
         // A second wish changes nothing.
         assert_eq!(

@@ -129,8 +129,9 @@ async fn applied_settles_a_doubt_at_once_and_is_told_whole() {
         (&event["from_state"], &event["actor"], &event["reason"]),
         (&json!("in_doubt"), &json!("ann"), &json!("settled_applied"))
     );
-    let details =
-        json!({"note": "it is on the account", "worker_fenced": false, "by_time_only": false});
+    // Beside what was said stands the role that Postgres knows.
+    let details = json!({"note": "it is on the account", "worker_fenced": false, "by_time_only": false,
+        "role": ledger.database.user()});
     assert_eq!(
         (&event["revision"], &event["details"]),
         (&json!(3), &details)

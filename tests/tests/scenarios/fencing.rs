@@ -387,6 +387,9 @@ async fn a_worker_has_not_left_and_is_not_fenced_while_something_it_started_live
     };
     let said = workers::fence(&fleet.database.pool, fence).await.unwrap();
     assert_eq!(said, Fenced::Now);
+    // What was said, and what Postgres knows.
+    let by = format!("anna ({})", fleet.database.user());
+    assert_eq!(state_of(&fleet, id).await["fenced_by"], by);
     assert_eq!(fleet.count(fenced).await, 1);
     invariants::hold(&fleet, &witness).await;
 }

@@ -64,7 +64,7 @@ async fn applied_with_its_result_is_the_answer_for_ever_and_everywhere() {
     let details = &different["error"]["details"];
     assert_eq!(
         (&details["state"], &details["decided_by"]),
-        (&json!("succeeded"), &json!("ann"))
+        (&json!("succeeded"), &json!("ann (_INBOX)"))
     );
     assert!(
         details["decided_at"].as_str().unwrap().ends_with('Z'),
