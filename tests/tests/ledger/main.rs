@@ -36,5 +36,6 @@ mod snapshot;
 mod sweep;
 
 mod partitions;
+mod readers;
 mod roles;
 mod tools;
