@@ -1,5 +1,6 @@
 //! Callers and tools that mean harm: the history stays readable, secrets stay where they are.
 
+use fleet::ids::CallId;
 use fleet_tests::{
     fleet::{Fleet, Spec},
     invariants,
@@ -108,5 +109,50 @@ async fn a_deadline_at_the_end_of_time_stops_nobody_else() {
     assert_eq!(refused.code(), "deadline_invalid", "{}", *refused);
     let next = fleet.submit("look", &json!({"what": "b"})).wait().await;
     assert_eq!(next["state"], "succeeded", "{}", *next);
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// How long `get` takes for another tenant's call, and for one that there never was.
+#[tokio::test]
+#[ignore = "a measurement: run it on a machine that has nothing else to do"]
+async fn a_foreign_id_takes_as_long_as_an_unknown_one() {
+    const EACH: usize = 1_000;
+    const GET: &str = "toolfleet.v1.beta.get";
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let large = json!({"what": "a", "note": "x".repeat(60_000)});
+    let foreign = fleet.submit("look", &large).wait().await.call_id();
+    let mut took = [Vec::new(), Vec::new()];
+    for round in 0..EACH + 50 {
+        // In turn, and each first as often as the other.
+        for which in [round % 2, 1 - round % 2] {
+            let call = [foreign, CallId::generate()][which];
+            let began = std::time::Instant::now();
+            let answer = fleet.ask(GET, &json!({"call_id": call})).await;
+            let one = began.elapsed();
+            assert_eq!(answer.code(), "not_found", "{}", *answer);
+            if round >= 50 {
+                took[which].push(one);
+            }
+        }
+    }
+    let medians = took.map(|mut took| {
+        took.sort();
+        let at = |percent: usize| took[took.len() * percent / 100].as_micros();
+        println!(
+            "p10 {} us, p50 {} us, p90 {} us, p99 {} us",
+            at(10),
+            at(50),
+            at(90),
+            at(99)
+        );
+        at(50)
+    });
+    println!("the lines: a foreign id, an unknown one; {EACH} requests each");
+    let [foreign, unknown] = medians;
+    assert!(
+        foreign.abs_diff(unknown) * 20 <= unknown,
+        "{foreign} us and {unknown} us tell them apart"
+    );
     invariants::hold(&fleet, &witness).await;
 }
