@@ -54,11 +54,11 @@ impl Lease {
 
     /// Whether an effect may be started now.
     pub fn may_start(&self, now: Instant) -> bool {
-        now < self.over_at()
+        now < self.ends_at()
     }
 
     /// From when on nothing may be started, unless it is renewed.
-    pub fn over_at(&self) -> Instant {
+    pub fn ends_at(&self) -> Instant {
         self.sent_at + LEASE.saturating_sub(MARGIN)
     }
 }

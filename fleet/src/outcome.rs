@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::{
-    call::{Language, words},
+    call::{Effect, EffectKnown, Language, words},
     taken_back::TakenBack,
     wire::{code::Code, message::Message},
 };
@@ -52,6 +52,22 @@ words! {
         DefiniteFailure = "definite_failure",
         /// The effect may have happened.
         Unknown = "unknown",
+    }
+}
+
+/// What is known of the effect of a tool of this class after an attempt with this outcome.
+pub const fn effect_after(effect: Effect, word: OutcomeWord) -> EffectKnown {
+    match effect {
+        Effect::Read => EffectKnown::None,
+        Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
+            OutcomeWord::Applied => EffectKnown::Applied,
+            OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
+            // The move that records it takes the row that the COMMIT needs, so there is no effect and there will be none.
+            OutcomeWord::Unknown if matches!(effect, Effect::Transaction) => {
+                EffectKnown::NotApplied
+            }
+            OutcomeWord::Unknown => EffectKnown::Unknown,
+        },
     }
 }
 

@@ -17,83 +17,128 @@
 //!
 //! Only attempts that the tool has spent are counted. An attempt that the platform took back ([`crate::taken_back`]) is tried
 //! again whatever the policy says; an attempt that was lost with its worker has a table of its own ([`after_loss`]), and so has
-//! a call that was cancelled (`cancelled`).
+//! a call that was cancelled while it ran:
+//!
+//! | outcome | `read`, `transaction` | `idempotent` | `once` |
+//! |---|---|---|---|
+//! | `applied` | succeed | succeed | succeed |
+//! | `definite_failure` | fail | fail | fail |
+//! | `not_started` | cancelled | cancelled, or **in doubt** if an attempt before may have done it | fail, as cancelled |
+//! | `unknown` | cancelled | **in doubt** | **in doubt** |
+//!
+//! Never "again". The tool's own answer wins over the cancellation. A running `once` call never ends as `cancelled`, for that
+//! word says that the call never ran.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-mod decision;
-
-mod cancelled;
-mod failure;
-
 use std::time::Duration;
 
-pub use self::{
-    cancelled::after_cancel,
-    decision::RetryDecision,
-    failure::{cancelled, exhausted, out_of_time},
-};
 use crate::{
-    call::Effect,
+    call::{Effect, EffectKnown, Language},
     manifest::RetryPolicy,
-    outcome::{Outcome, OutcomeWord, ToolFailure},
+    outcome::{Outcome, OutcomeWord, ToolFailure, effect_after},
+    said,
     taken_back::TakenBack,
+    wire::{code::Code, message::Message},
 };
 
-/// The facts for a decision.
-#[derive(Debug, Clone, Copy)]
-pub struct Situation<'a> {
+/// What is known of a call, apart from what happened to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
     /// What running it again would mean.
     pub effect: Effect,
+    /// The language of its messages.
+    pub language: Language,
+    /// Whether it was cancelled while it ran.
+    pub cancelled: bool,
+    /// Whether an earlier attempt may have had its effect.
+    pub earlier_unknown: bool,
+    /// Whether an earlier attempt has reported, too late to decide, that it had its effect.
+    pub applied_late: bool,
+}
+
+impl Known {
+    /// What is known of the effect where no attempt has had it.
+    pub(crate) const fn untouched(&self) -> EffectKnown {
+        effect_after(self.effect, OutcomeWord::NotStarted)
+    }
+
+    /// Whether an earlier attempt may have had an effect that nothing proves.
+    pub(crate) const fn is_doubtful(&self) -> bool {
+        self.earlier_unknown && self.effect.may_doubt()
+    }
+}
+
+/// What decides about another attempt, besides [`Known`].
+#[derive(Debug, Clone, Copy)]
+pub struct Tries<'a> {
     /// The tool's policy.
     pub policy: &'a RetryPolicy,
     /// How many attempts count against the tool's limit, this one included.
-    pub attempts_spent: u32,
+    pub spent: u32,
     /// Why the platform ended the attempt, where the tool was not the reason.
     pub taken_back: Option<TakenBack>,
     /// The pause before the next attempt, from [`crate::delay::after_attempt`] or [`TakenBack::pause`].
     pub pause: Duration,
     /// How much of the call's time is left.
     pub remaining: Duration,
-    /// Whether an earlier attempt may have had its effect.
-    pub earlier_unknown: bool,
     /// How long the tool still honours its downstream key; `None` where it has none.
     pub key_remaining: Option<Duration>,
-    /// Whether the call was cancelled.
-    pub cancelled: bool,
+}
+
+/// What follows an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// The call succeeded.
+    Succeed,
+    /// Another attempt, not before this pause is over.
+    Again(Duration),
+    /// The call failed with this attempt's own error.
+    Fail,
+    /// The call failed because every attempt did.
+    Exhausted,
+    /// The call failed because its time ran out.
+    OutOfTime,
+    /// The effect may have happened.
+    Doubt,
+    /// The call was cancelled and had no effect.
+    Cancelled,
+    /// The call was cancelled; it failed because its attempt provably did not start.
+    FailCancelled,
 }
 
 /// What follows an attempt with this outcome.
-pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
-    let read = match situation.effect {
+pub fn decide(outcome: &Outcome, tries: &Tries<'_>, known: &Known) -> RetryDecision {
+    let read = match known.effect {
         Effect::Read => true,
         Effect::Idempotent | Effect::Once | Effect::Transaction => false,
     };
-    if situation.cancelled {
+    if known.cancelled {
         return if read && outcome.useless().is_some() {
             RetryDecision::Fail
         } else {
-            after_cancel(situation.effect, outcome.word(), situation.earlier_unknown)
+            after_cancel(known.effect, outcome.word(), known.earlier_unknown)
         };
     }
-    if situation.taken_back.is_some() {
-        return after_taken_back(situation, outcome.word());
+    if tries.taken_back.is_some() {
+        return after_taken_back(outcome.word(), tries, known);
     }
+    let again = |failure, word| again(failure, word, tries, known);
     match outcome {
         Outcome::Applied { .. } => match outcome.useless() {
-            Some(flaw) if read => again(situation, flaw, OutcomeWord::Applied),
+            Some(flaw) if read => again(flaw, OutcomeWord::Applied),
             Some(_) | None => RetryDecision::Succeed,
         },
-        Outcome::NotStarted(failure) => again(situation, failure, OutcomeWord::NotStarted),
-        Outcome::DefiniteFailure(failure) => match situation.effect {
+        Outcome::NotStarted(failure) => again(failure, OutcomeWord::NotStarted),
+        Outcome::DefiniteFailure(failure) => match known.effect {
             Effect::Read | Effect::Idempotent | Effect::Transaction => {
-                again(situation, failure, OutcomeWord::DefiniteFailure)
+                again(failure, OutcomeWord::DefiniteFailure)
             }
             Effect::Once => RetryDecision::Fail,
         },
-        Outcome::Unknown(failure) => match situation.effect {
+        Outcome::Unknown(failure) => match known.effect {
             Effect::Read | Effect::Idempotent | Effect::Transaction => {
-                again(situation, failure, OutcomeWord::Unknown)
+                again(failure, OutcomeWord::Unknown)
             }
             Effect::Once => RetryDecision::Doubt,
         },
@@ -102,31 +147,36 @@ pub fn decide(situation: &Situation<'_>, outcome: &Outcome) -> RetryDecision {
 
 /// What follows an attempt that the platform ended. The policy does not apply, for the tool has not failed. Nor does the time
 /// that is left: a call that waits beyond its deadline expires.
-fn after_taken_back(situation: &Situation<'_>, word: OutcomeWord) -> RetryDecision {
+fn after_taken_back(word: OutcomeWord, tries: &Tries<'_>, known: &Known) -> RetryDecision {
     let unknown = word == OutcomeWord::Unknown;
     let forgotten = || {
-        let left = situation.key_remaining;
-        left.is_some_and(|left| situation.pause >= left)
+        let left = tries.key_remaining;
+        left.is_some_and(|left| tries.pause >= left)
     };
-    match situation.effect {
+    match known.effect {
         Effect::Once if unknown => RetryDecision::Doubt,
-        Effect::Idempotent if (unknown || situation.earlier_unknown) && forgotten() => {
+        Effect::Idempotent if (unknown || known.earlier_unknown) && forgotten() => {
             RetryDecision::Doubt
         }
         Effect::Read | Effect::Idempotent | Effect::Once | Effect::Transaction => {
-            RetryDecision::Again(situation.pause)
+            RetryDecision::Again(tries.pause)
         }
     }
 }
 
 /// Another attempt, if the policy covers the failure and attempts, time and the key's validity are left.
-fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) -> RetryDecision {
+fn again(
+    failure: &ToolFailure,
+    word: OutcomeWord,
+    tries: &Tries<'_>,
+    known: &Known,
+) -> RetryDecision {
     let unknown = match word {
         OutcomeWord::Unknown => true,
-        OutcomeWord::NotStarted => situation.earlier_unknown,
+        OutcomeWord::NotStarted => known.earlier_unknown,
         OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
     };
-    let unknown_write = unknown && situation.effect.may_doubt();
+    let unknown_write = unknown && known.effect.may_doubt();
     let give_up = |otherwise| {
         if unknown_write {
             RetryDecision::Doubt
@@ -134,11 +184,11 @@ fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) ->
             otherwise
         }
     };
-    if !situation.policy.covers(failure.code) {
+    if !tries.policy.covers(failure.code) {
         return give_up(RetryDecision::Fail);
     }
-    if situation.attempts_spent >= situation.policy.attempts_max() {
-        let one = situation.policy.attempts_max() == 1;
+    if tries.spent >= tries.policy.attempts_max() {
+        let one = tries.policy.attempts_max() == 1;
         return give_up(if one {
             RetryDecision::Fail
         } else {
@@ -148,14 +198,36 @@ fn again(situation: &Situation<'_>, failure: &ToolFailure, word: OutcomeWord) ->
     let asked = failure
         .retry_after_ms
         .map_or(Duration::ZERO, Duration::from_millis);
-    let pause = situation.pause.max(asked);
-    if pause >= situation.remaining {
+    let pause = tries.pause.max(asked);
+    if pause >= tries.remaining {
         return give_up(RetryDecision::OutOfTime);
     }
-    if unknown_write && situation.key_remaining.is_some_and(|left| pause >= left) {
+    if unknown_write && tries.key_remaining.is_some_and(|left| pause >= left) {
         return RetryDecision::Doubt;
     }
     RetryDecision::Again(pause)
+}
+
+/// What follows an attempt of a cancelled call. `earlier_unknown`: an earlier attempt may have had its effect.
+pub const fn after_cancel(
+    effect: Effect,
+    outcome: OutcomeWord,
+    earlier_unknown: bool,
+) -> RetryDecision {
+    match outcome {
+        OutcomeWord::Applied => RetryDecision::Succeed,
+        OutcomeWord::DefiniteFailure => RetryDecision::Fail,
+        OutcomeWord::NotStarted => match effect {
+            Effect::Read | Effect::Transaction => RetryDecision::Cancelled,
+            Effect::Idempotent | Effect::Once if earlier_unknown => RetryDecision::Doubt,
+            Effect::Idempotent => RetryDecision::Cancelled,
+            Effect::Once => RetryDecision::FailCancelled,
+        },
+        OutcomeWord::Unknown => match effect {
+            Effect::Read | Effect::Transaction => RetryDecision::Cancelled,
+            Effect::Idempotent | Effect::Once => RetryDecision::Doubt,
+        },
+    }
 }
 
 /// Whether a claimed call must not run any more, because an earlier attempt may have had its effect and the tool would not
@@ -205,6 +277,42 @@ pub fn after_loss(loss: Loss) -> RetryDecision {
             RetryDecision::Again(Duration::ZERO)
         }
     }
+}
+
+/// The failure of a call whose every attempt failed; it contains the last attempt's.
+pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolFailure {
+    let message = &last.message;
+    let what = said!(
+        "all {attempts} attempts failed; the last one: {message}",
+        "全部 {attempts} 次尝试都失败了；最后一次：{message}",
+        message
+    );
+    around(Code::RetriesExhausted, what, last, language)
+}
+
+/// The failure of a call without time for another attempt; it contains the last attempt's.
+pub fn out_of_time(last: &ToolFailure, language: Language) -> ToolFailure {
+    let message = &last.message;
+    let what = said!(
+        "no time is left for another attempt; the last one: {message}",
+        "剩下的时间不够再尝试一次；最后一次：{message}",
+        message
+    );
+    around(Code::DeadlineExceeded, what, last, language)
+}
+
+/// The failure of a cancelled call; it contains the last attempt's.
+pub fn cancelled(last: &ToolFailure, language: Language) -> ToolFailure {
+    let what = Message::fixed(
+        "the call was cancelled while it ran",
+        "这次调用在执行中被取消",
+    );
+    around(Code::Cancelled, what, last, language)
+}
+
+/// A failure that contains the last attempt's, in the call's language.
+fn around(code: Code, what: Message, last: &ToolFailure, language: Language) -> ToolFailure {
+    ToolFailure::new(code, what).with_details(serde_json::json!({ "last": last.told(language) }))
 }
 
 #[cfg(test)]

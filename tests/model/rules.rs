@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use fleet::{
-    call::Effect,
+    call::{Effect, Language},
     manifest::RetryPolicy,
     outcome::{Outcome, ToolFailure},
-    retry::{self, Loss, RetryDecision, Situation},
+    retry::{self, Known, Loss, RetryDecision, Tries},
     wire::{code::Code, message::Message},
 };
 use serde_json::value::RawValue;
@@ -156,18 +156,22 @@ impl Decisions {
                 for (earlier_unknown, cancelled) in
                     [(false, false), (false, true), (true, false), (true, true)]
                 {
-                    let situation = Situation {
-                        effect,
+                    let tries = Tries {
                         policy: &policy,
-                        attempts_spent: u32::from(spent_before) + 1,
+                        spent: u32::from(spent_before) + 1,
                         taken_back: None,
                         pause: Duration::ZERO,
                         remaining: Duration::from_secs(60),
-                        earlier_unknown,
                         key_remaining: None,
-                        cancelled,
                     };
-                    after.push(retry::decide(&situation, &outcome(ran)));
+                    let known = Known {
+                        effect,
+                        language: Language::En,
+                        cancelled,
+                        earlier_unknown,
+                        applied_late: false,
+                    };
+                    after.push(retry::decide(&outcome(ran), &tries, &known));
                 }
             }
         }

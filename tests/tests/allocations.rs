@@ -17,7 +17,7 @@ use fleet::{
     store::{
         accept::{Accept, NewCall, NewKey},
         claim::{Claim, ClaimRow},
-        complete::{Complete, EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Complete, Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::{BATCH_ROWS_MAX, Locks, Reply, Statement},
         ledger::{Accepting, Claiming, Completing},
         workers::{self, WorkerRow},
@@ -272,7 +272,7 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
     let ending = |attempt: &ClaimRow| Ending {
         call_id: attempt.call_id,
         guard: Guard::Attempt(attempt.attempt_id),
-        kind: EndingKind::End {
+        kind: EndingKind::End(Decision {
             state: State::Succeeded,
             outcome: CallOutcome::Success,
             source: Source::Live,
@@ -280,12 +280,12 @@ fn endings_of(attempts: &[ClaimRow]) -> Vec<Ending> {
             result: Some("{\"done\":true}".to_owned()),
             error: None,
             degraded: None,
-        },
+        }),
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::Applied,
             effect: EffectKnown::Applied,
             error: None,
-            over: true,
+            has_stopped: true,
         }),
         actor: "worker".into(),
         reason: "answered".into(),

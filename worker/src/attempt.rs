@@ -7,7 +7,7 @@
 //! Each step consumes what the one before returned, so no other order compiles. Before the claim a failure costs nothing. The
 //! claim is the start mark: after it only this worker's lease and the attempt's deadline decide, and NATS has no say any more.
 //!
-//! The attempt holds its slot until the tool is over, on every path. While its outcome is written, the slot serves another
+//! The attempt holds its slot until the tool has stopped, on every path. While its outcome is written, the slot serves another
 //! attempt, as long as not too many outcomes are being written.
 //!
 //! Rare branches are boxed, here and in the steps: a worker holds hundreds of these futures and moves each a few times, and
@@ -85,7 +85,7 @@ async fn attempt(
         .instrument(spans::step(Step::Claim))
         .await?;
     reached(Checkpoint::Claimed);
-    spans::numbered(&Span::current(), running.claimed.attempt);
+    spans::numbered(&Span::current(), running.attempt.claimed.attempt);
     dispose(acker, Disposal::Ack)
         .instrument(spans::step(Step::Ack))
         .await;
@@ -93,8 +93,10 @@ async fn attempt(
     let executed = execute(worker, running).await;
     reached(Checkpoint::Executed);
     // With as many outcomes being written as there are slots, the attempt keeps its slot: what waits for the ledger is bounded.
-    let is_over = executed.execution.is_over();
-    let ending = is_over.then(|| worker.endings.try_acquire().ok()).flatten();
+    let has_stopped = executed.execution.has_stopped();
+    let ending = has_stopped
+        .then(|| worker.endings.try_acquire().ok())
+        .flatten();
     let _ending = ending.inspect(|_| drop(slot.take()));
     complete(worker, executed).await;
     reached(Checkpoint::Replied);

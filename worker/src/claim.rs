@@ -1,13 +1,13 @@
 //! Claim: the start mark. Before it nothing has happened; after it this process, and no other, may run the call once.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use fleet::{
     ids::{AttemptId, CallId},
     registry::Tool,
     store::{
         StoreError,
-        claim::{ClaimRow, Claimed},
+        claim::ClaimRow,
         limited::Limited,
         read::{self, CallState},
     },
@@ -17,19 +17,13 @@ use tokio::time::Instant;
 
 use crate::{
     dispose::Skip,
-    stage::{Gated, Running},
+    stage::{Attempt, Gated, Running, millis},
     worker::WorkerProcess,
 };
 
 /// Claims a call that has passed the gate.
 pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Running, Skip> {
-    let Gated {
-        call,
-        tool,
-        args_hash,
-        rendered,
-        program,
-    } = gated;
+    let (call, tool) = (gated.call, Arc::clone(&gated.tool));
     if !worker.may_start() {
         return Err(Skip::NoLease);
     }
@@ -44,24 +38,24 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
         attempt_id,
         timeout_ms,
     };
-    let decided = if is_limited(worker, &tool) {
-        // Boxed: it would make the future of every claim as large as its own.
-        Box::pin(claim_limited(worker, row)).await
+    // Boxed: it would make the future of every claim as large as its own.
+    let answer = if is_limited(worker, &tool) {
+        Box::pin(worker.claiming.claim_limited(row)).await
     } else {
-        worker.claiming.claim(row).await.map(Decided::from)
+        let claimed = worker.claiming.claim(row).await;
+        claimed.map(|claimed| claimed.map(Limited::without_place))
     };
-    let claimed = match decided {
-        Ok(Decided::Ours(claimed)) => {
+    let (claimed, took_place) = match answer {
+        Ok(answer) => {
             remembered.answered();
-            claimed
-        }
-        Ok(Decided::NoSlot) => {
-            remembered.answered();
-            return Err(Skip::Limited);
-        }
-        Ok(Decided::NotOurs) => {
-            remembered.answered();
-            return Err(Box::pin(why_not(worker, call)).await);
+            match answer {
+                Some(Limited::Claimed {
+                    claimed,
+                    took_place,
+                }) => (claimed, took_place),
+                Some(Limited::NoSlot) => return Err(Skip::Limited),
+                None => return Err(Box::pin(why_not(worker, call)).await),
+            }
         }
         Err(error) => {
             // A claim that took nothing need not be looked for.
@@ -78,44 +72,17 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     if claimed.cancel_requested {
         entry.stop.cancel();
     }
-    metrics().claimed(Duration::from_millis(
-        u64::try_from(claimed.queued_ms).unwrap_or(0),
-    ));
+    metrics().claimed(millis(claimed.queued_ms));
     Ok(Running {
-        claimed,
-        attempt_id,
-        tool,
-        args_hash,
-        rendered,
-        program,
-        claim_sent,
-        entry,
-    })
-}
-
-/// The ledger's answer to a claim.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most are ours, and none outlives its claim"
-)]
-enum Decided {
-    Ours(Claimed),
-    NotOurs,
-    /// The tool's limit of attempts at a time is reached.
-    NoSlot,
-}
-
-impl From<Option<Claimed>> for Decided {
-    fn from(claimed: Option<Claimed>) -> Self {
-        claimed.map_or(Self::NotOurs, Self::Ours)
-    }
-}
-
-async fn claim_limited(worker: &WorkerProcess, row: ClaimRow) -> Result<Decided, StoreError> {
-    Ok(match worker.claiming.claim_limited(row).await? {
-        Some(Limited::Claimed(claimed)) => Decided::Ours(*claimed),
-        Some(Limited::NoSlot) => Decided::NoSlot,
-        None => Decided::NotOurs,
+        gated,
+        attempt: Attempt {
+            tool,
+            claimed,
+            id: attempt_id,
+            took_place,
+            claim_sent,
+            entry,
+        },
     })
 }
 

@@ -18,7 +18,6 @@ use fleet::{
         metrics, report,
         spans::{self, Step},
     },
-    wire::proof::DoneSecret,
 };
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -27,7 +26,7 @@ use crate::{
     conclude::{conclude, settling},
     executors::StopReason,
     late,
-    stage::{Executed, Execution},
+    stage::{Attempt, Executed, Execution},
     worker::WorkerProcess,
 };
 
@@ -41,17 +40,18 @@ const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Without an answer of the ledger the call stays with this worker, and the sweep decides about it when it is overdue. It is
 /// never given back, for the tool may have run.
 pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
-    let (call, name) = (executed.claimed.call_id, &executed.tool.manifest.name);
+    let Attempt { claimed, tool, .. } = &executed.attempt;
+    let (call, name) = (claimed.call_id, &tool.manifest.name);
     let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
     match recording.await {
         Ok(Recorded::Moved(decided)) => {
             reached(Checkpoint::Completed);
-            if executed.tool.manifest.concurrency.is_some() {
+            if executed.attempt.took_place {
                 Box::pin(make_room(worker)).await;
             }
             let (moved, ending) = *decided;
             metrics().ended(name, executed.execution.word());
-            if executed.claimed.effect == Effect::Transaction
+            if claimed.effect == Effect::Transaction
                 && executed.execution.word() == OutcomeWord::Unknown
             {
                 metrics().lost_answer("transaction", false);
@@ -59,7 +59,8 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             if !moved.state.answers_waiters() {
                 metrics().retried(name);
             }
-            reply(worker, call, &moved, ending, executed.claimed.done_secret)
+            worker
+                .reply(call, moved, ending, claimed.done_secret)
                 .instrument(spans::step(Step::Reply))
                 .await;
         }
@@ -67,7 +68,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             tracing::debug!("this attempt had ended the call already");
             // The executor did not know that its COMMIT, which was not answered, had succeeded.
             let committed =
-                executed.claimed.effect == Effect::Transaction && row.state() == State::Succeeded;
+                claimed.effect == Effect::Transaction && row.state() == State::Succeeded;
             metrics().ended(
                 name,
                 if committed {
@@ -78,14 +79,13 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             );
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // The dispatcher has not been told yet: the answer to the earlier write was lost.
-            let claimed = &executed.claimed;
             let event = || row.finished();
             worker
                 .events
                 .tell(&claimed.tenant, claimed.session.as_ref(), event);
             worker
                 .replies
-                .tell(executed.claimed.dispatcher, call, Bytes::new())
+                .tell(claimed.dispatcher, call, Bytes::new())
                 .await;
         }
         Ok(Recorded::Late) => Box::pin(late::record_late_outcome(worker, &executed)).await,
@@ -108,16 +108,17 @@ enum Recorded {
 
 /// Completes; where that moves no row, reads the row and decides by what it says.
 async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded, StoreError> {
-    let (claimed, execution) = (&executed.claimed, &executed.execution);
-    let (began, elapsed) = (Instant::now(), executed.claim_sent.elapsed());
+    let Executed { attempt, execution } = executed;
+    let (claimed, began) = (&attempt.claimed, Instant::now());
     let known = Known {
         effect: claimed.effect,
         language: claimed.language,
-        cancelled: executed.entry.stop.asked() == Some(StopReason::Cancelled),
+        cancelled: attempt.entry.stop.asked() == Some(StopReason::Cancelled),
         earlier_unknown: claimed.effect_unknown,
         applied_late: false,
     };
-    let concluded = |known: &Known| conclude(executed, elapsed, known, worker.actor());
+    // Decided anew each time: while a row is locked, the call's time goes on.
+    let concluded = |known: &Known| conclude(executed, known, worker.actor());
     let mut ending = concluded(&known);
     if let Execution::Committed(_, moved) = execution {
         return Ok(Recorded::Moved(Box::new((Moved::clone(moved), ending))));
@@ -129,7 +130,7 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
             return Ok(Recorded::Moved(Box::new((moved, ending))));
         }
         let row = Box::pin(find_patiently(worker, claimed.call_id, patience)).await?;
-        ending = match place(row, executed.attempt_id, &worker.actor(), known) {
+        ending = match place(row, attempt.id, &worker.actor(), known) {
             // The row was locked, or a cancellation came, or lost writes made earlier attempts unknown.
             Place::Running(known) => concluded(&known),
             Place::InDoubt {
@@ -210,7 +211,7 @@ async fn end(
     patience: Duration,
 ) -> Result<Option<Moved>, StoreError> {
     // The caller gets everything; the ledger keeps what the manifest allows.
-    let kept = ending.keeping(executed.tool.manifest.sensitive.as_ref());
+    let kept = ending.keeping(executed.attempt.tool.manifest.sensitive.as_ref());
     let stored = kept.as_ref().unwrap_or(ending);
     match worker.completing.complete(stored, patience).await {
         Err(StoreError::Refused { .. })
@@ -219,7 +220,9 @@ async fn end(
             tracing::warn!(
                 "the ledger does not take the tool's answer; recording the outcome without it"
             );
-            *ending = ending.clone().without_result(executed.claimed.language);
+            *ending = ending
+                .clone()
+                .without_result(executed.attempt.claimed.language);
             worker.completing.complete(ending, patience).await
         }
         recorded => recorded,
@@ -242,36 +245,6 @@ async fn find_patiently(
         }
         reconnect.pause().await;
     }
-}
-
-/// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
-const REPLY_MAX: usize = 512 * 1024;
-
-/// Tells the dispatcher that accepted the call, when the call is decided. Without the secret of a claim it can only ring the
-/// bell: no dispatcher believes more.
-pub(crate) async fn reply(
-    worker: &WorkerProcess,
-    call: CallId,
-    moved: &Moved,
-    ending: Ending,
-    secret: Option<DoneSecret>,
-) {
-    if !moved.state.answers_waiters() {
-        return;
-    }
-    let event = || moved.finished(call, &ending.kind);
-    worker
-        .events
-        .tell(&moved.tenant, moved.session.as_ref(), event);
-    let limit = REPLY_MAX.min(worker.bus.payload_max().saturating_sub(4 * 1024));
-    let proven = || {
-        let envelope = moved.envelope(call, ending.kind)?.to_bytes();
-        let secret = secret.filter(|_| envelope.len() <= limit)?;
-        Some(secret.prove(&envelope))
-    };
-    // An empty body only rings the bell.
-    let body = proven().unwrap_or_default();
-    worker.replies.tell(moved.dispatcher, call, body).await;
 }
 
 /// Rings the dispatchers, which then release the next call of a tool with a limit.

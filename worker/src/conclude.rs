@@ -4,67 +4,50 @@ use std::time::Duration;
 
 use fleet::{
     delay,
-    ending::{EndedAttempt, Ending, Fact, Guard, Known, Tries, decide},
+    ending::{Ending, Fact, Guard, Known, Tries, decide},
     outcome::Outcome,
 };
 
 use crate::stage::{Executed, Execution};
 
-/// The call's ending. `elapsed`: the time since the claim was sent.
-pub(crate) fn conclude(
-    executed: &Executed,
-    elapsed: Duration,
-    known: &Known,
-    actor: String,
-) -> Ending {
-    let claimed = &executed.claimed;
+/// The call's ending, if it is recorded now.
+pub(crate) fn conclude(executed: &Executed, known: &Known, actor: String) -> Ending {
+    let attempt = &executed.attempt;
     let fact = match &executed.execution {
         Execution::Ran(outcome)
         | Execution::Committed(outcome, _)
-        | Execution::Abandoned(outcome) => Fact::Ran(outcome, tries(executed, elapsed, outcome)),
+        | Execution::Abandoned(outcome) => Fact::Ran(outcome, tries(executed, outcome)),
         Execution::TakenBack(why, failure) => Fact::TakenBack {
             why: *why,
             failure,
-            before: claimed.unspent_attempts,
+            before: attempt.claimed.unspent_attempts,
         },
         Execution::KeyForgotten(failure) => Fact::KeyForgotten(failure),
     };
-    let (guard, attempt) = (Guard::Attempt(executed.attempt_id), ended_attempt(executed));
-    Ending::by(&fact, known, claimed.call_id, guard, Some(attempt), actor)
+    let (call, guard) = (attempt.claimed.call_id, Guard::Attempt(attempt.id));
+    Ending::by(&fact, known, call, guard, Some(executed.ended()), actor)
 }
 
-/// How the attempt ended, without what becomes of its call.
-pub(crate) fn ended_attempt(executed: &Executed) -> EndedAttempt {
-    let (claimed, execution) = (&executed.claimed, &executed.execution);
-    let (word, failure) = (execution.word(), execution.failure());
-    let over = execution.is_over();
-    EndedAttempt::of(claimed.effect, word, failure, over, claimed.language)
-}
-
-fn tries<'a>(executed: &'a Executed, elapsed: Duration, outcome: &Outcome) -> Tries<'a> {
-    let (claimed, manifest) = (&executed.claimed, &executed.tool.manifest);
+fn tries<'a>(executed: &'a Executed, outcome: &Outcome) -> Tries<'a> {
+    let attempt = &executed.attempt;
+    let (claimed, policy) = (&attempt.claimed, &attempt.tool.manifest.retry);
     let taken_back = executed.why_taken_back();
     let spent = claimed
         .attempt
         .saturating_sub(claimed.unspent_attempts)
         .max(1);
-    let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let since_first_start = millis(claimed.since_first_start_ms).saturating_add(elapsed);
     Tries {
-        policy: &manifest.retry,
+        policy,
         spent,
         taken_back,
         pause: match (taken_back, outcome.failure()) {
             (Some(why), _) => why.pause(claimed.unspent_attempts),
-            (None, Some(_failed)) => delay::after_attempt(&manifest.retry, claimed.call_id, spent),
+            (None, Some(_failed)) => delay::after_attempt(policy, claimed.call_id, spent),
             // Nothing failed, so nothing is tried again.
             (None, None) => Duration::ZERO,
         },
-        remaining: millis(claimed.remaining_ms).saturating_sub(elapsed),
-        key_remaining: manifest
-            .idempotency
-            .as_ref()
-            .map(|key| key.valid_for.saturating_sub(since_first_start)),
+        remaining: attempt.remaining(),
+        key_remaining: attempt.key_remaining(),
     }
 }
 

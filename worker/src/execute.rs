@@ -6,9 +6,7 @@ use fleet::{
     call::Effect,
     canonical,
     checkpoint::{Checkpoint, reached},
-    ids::AttemptId,
     outcome::{Outcome, ToolFailure},
-    registry::Tool,
     retry,
     store::claim::Claimed,
     taken_back::TakenBack,
@@ -26,9 +24,9 @@ use tracing::Instrument;
 use crate::{
     executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
-    intercept::{Around, News, Observe, OutputSchema, Repetition, Teller},
-    running::Entry,
-    stage::{Executed, Execution, Rendered, Running},
+    intercept::{Around, Observe, OutputSchema, Repetition},
+    news::{News, Teller},
+    stage::{Attempt, Executed, Execution, Rendered, Running, millis},
     worker::WorkerProcess,
 };
 
@@ -37,78 +35,60 @@ const BACKSTOP: Duration = Duration::from_secs(2);
 
 /// Runs the tool once, or finds a reason not to.
 pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Executed {
-    let Running {
-        claimed,
-        attempt_id,
-        tool,
-        args_hash,
-        rendered,
-        program,
-        claim_sent,
-        entry,
-    } = running;
-    let until = claim_sent + Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
+    let Running { gated, attempt } = running;
     let started = Instant::now();
-    let execution = match ready(worker, &claimed, &tool, args_hash, rendered).await {
-        Ok(Rendered { prepared, redact }) => {
-            let outer = spans::step(Step::Execute);
-            let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
-            let mut context = context(&entry, &claimed, attempt_id, &tool, until, &span);
-            // Right before the first byte: the claim may have taken long.
-            match why_not(worker, &claimed, &tool, &entry, until, claim_sent) {
-                Some(execution) => execution,
-                None => {
-                    reached(Checkpoint::Starting);
-                    let mut around = Around {
-                        observe: Observe {
-                            tool: Arc::clone(&tool),
-                            span: span.clone(),
-                            started,
-                        },
-                        output_schema: OutputSchema {
-                            tool: Arc::clone(&tool),
-                        },
-                        repetition: Repetition {
-                            earlier_unknown: claimed.effect_unknown
-                                && claimed.effect == Effect::Idempotent,
-                        },
-                        news: news(worker, &claimed, claim_sent),
-                        redact,
-                    };
-                    around.before(&mut context);
-                    let running = around.beside(run(prepared, context));
-                    let execution = match running.instrument(span).instrument(outer).await {
-                        Ok(answered) => around.after(answered).await,
-                        Err(silent) => silent,
-                    };
-                    around.over(&execution);
-                    execution
-                }
-            }
-        }
+    let execution = match ready(worker, &attempt, gated.args_hash, gated.rendered).await {
+        Ok(rendered) => start(worker, &attempt, rendered, started).await,
         Err(taken_back) => taken_back,
     };
     // The next program may start while this one's outcome is written.
-    drop(program);
-    Executed {
-        claimed,
-        attempt_id,
-        tool,
-        claim_sent,
-        entry,
-        execution,
+    drop(gated.program);
+    Executed { attempt, execution }
+}
+
+/// Runs a request that is ready. `started`: when the worker turned to the attempt, after its claim.
+async fn start(
+    worker: &WorkerProcess,
+    attempt: &Attempt,
+    rendered: Rendered,
+    started: Instant,
+) -> Execution {
+    let Attempt { tool, claimed, .. } = attempt;
+    let outer = spans::step(Step::Execute);
+    let span = outer.in_scope(|| spans::execute_tool(claimed.call_id, &tool.manifest.name));
+    let mut context = context(attempt, &span);
+    // Right before the first byte: the claim may have taken long.
+    if let Some(execution) = why_not(worker, attempt, context.until) {
+        return execution;
     }
+    reached(Checkpoint::Starting);
+    let mut around = Around {
+        observe: Observe {
+            tool: Arc::clone(tool),
+            span: span.clone(),
+            started,
+        },
+        output_schema: OutputSchema {
+            tool: Arc::clone(tool),
+        },
+        repetition: Repetition {
+            earlier_unknown: claimed.effect_unknown && claimed.effect == Effect::Idempotent,
+        },
+        news: news(worker, attempt),
+        redact: rendered.redact,
+    };
+    around.before(&mut context);
+    let running = around.beside(run(rendered.prepared, context));
+    let execution = match running.instrument(span).instrument(outer).await {
+        Ok(answered) => around.after(answered).await,
+        Err(silent) => silent,
+    };
+    around.ended(&execution);
+    execution
 }
 
 /// Why the attempt may start nothing any more, if it may not.
-fn why_not(
-    worker: &WorkerProcess,
-    claimed: &Claimed,
-    tool: &Tool,
-    entry: &Entry,
-    until: Instant,
-    claim_sent: Instant,
-) -> Option<Execution> {
+fn why_not(worker: &WorkerProcess, attempt: &Attempt, until: Instant) -> Option<Execution> {
     if !worker.may_start() {
         let what = Message::fixed(
             "the worker's lease ran out before the tool was started",
@@ -116,7 +96,7 @@ fn why_not(
         );
         return Some(taken_back(TakenBack::LeaseOver, what));
     }
-    if entry.stop.asked() == Some(StopReason::Cancelled) {
+    if attempt.entry.stop.asked() == Some(StopReason::Cancelled) {
         let what = Message::fixed(
             "the call was cancelled before the tool was started",
             "这次调用在工具启动之前被取消",
@@ -131,7 +111,13 @@ fn why_not(
         );
         return Some(taken_back(TakenBack::StartedTooLate, what));
     }
-    forgotten(claimed, tool, claim_sent.elapsed()).then(|| {
+    let Claimed {
+        effect,
+        effect_unknown,
+        ..
+    } = attempt.claimed;
+    let forgotten = retry::key_is_forgotten(effect, effect_unknown, attempt.key_remaining());
+    forgotten.then(|| {
         let what = Message::fixed(
             "an earlier attempt may have done it, and the tool no longer recognises the call's key",
             "更早的一次尝试可能已经生效，而工具已不再认得这次调用的幂等键",
@@ -178,11 +164,11 @@ fn silent(code: Code, what: Message) -> Execution {
 /// The request to send. Where the pointer and the row differ, the row is right.
 async fn ready(
     worker: &WorkerProcess,
-    claimed: &Claimed,
-    tool: &Tool,
+    attempt: &Attempt,
     args_hash: [u8; 32],
     rendered: Rendered,
 ) -> Result<Rendered, Execution> {
+    let Attempt { tool, claimed, .. } = attempt;
     let manifest = &tool.manifest;
     if claimed.tool != manifest.name.as_str() || claimed.tool_version != manifest.version {
         return Err(taken_back(
@@ -217,32 +203,18 @@ fn taken_back(why: TakenBack, what: Message) -> Execution {
     Execution::TakenBack(why, ToolFailure::new(Code::Unavailable, what))
 }
 
-fn forgotten(claimed: &Claimed, tool: &Tool, elapsed: Duration) -> bool {
-    let since_first_start =
-        Duration::from_millis(u64::try_from(claimed.since_first_start_ms).unwrap_or(0));
-    let honoured = tool.manifest.idempotency.as_ref().map(|key| key.valid_for);
-    let left = honoured.map(|valid_for| valid_for.saturating_sub(since_first_start + elapsed));
-    retry::key_is_forgotten(claimed.effect, claimed.effect_unknown, left)
-}
-
-fn context(
-    entry: &Entry,
-    claimed: &Claimed,
-    attempt_id: AttemptId,
-    tool: &Arc<Tool>,
-    until: Instant,
-    span: &tracing::Span,
-) -> AttemptContext {
+fn context(attempt: &Attempt, span: &tracing::Span) -> AttemptContext {
+    let Attempt { tool, claimed, .. } = attempt;
     AttemptContext {
         call_id: claimed.call_id,
-        attempt_id,
+        attempt_id: attempt.id,
         attempt: claimed.attempt,
         tool: tool.manifest.name.clone(),
         tool_version: claimed.tool_version,
         // The call's id: the same for all its attempts, and another one after the caller's key has lapsed.
         idempotency_key: claimed.call_id.to_string(),
         deadline_at: claimed.attempt_until,
-        until,
+        until: attempt.claim_sent + millis(claimed.timeout_ms),
         tenant: claimed.tenant.clone(),
         session: claimed.session.clone(),
         run: claimed.run.clone(),
@@ -260,14 +232,14 @@ fn context(
                 .filter(|_| tool.manifest.baggage),
             ..trace::context_of(span, &claimed.trace)
         },
-        stop: entry.stop.clone(),
+        stop: attempt.entry.stop.clone(),
         progress: Progress::default(),
         promise: Promise::of(tool),
     }
 }
 
-fn news(worker: &WorkerProcess, claimed: &Claimed, claim_sent: Instant) -> News {
-    let timeout = Duration::from_millis(u64::try_from(claimed.timeout_ms).unwrap_or(0));
+fn news(worker: &WorkerProcess, attempt: &Attempt) -> News {
+    let claimed = &attempt.claimed;
     let session = claimed.session.clone();
     News(session.map(|session| Teller {
         events: worker.events.clone(),
@@ -276,8 +248,8 @@ fn news(worker: &WorkerProcess, claimed: &Claimed, claim_sent: Instant) -> News 
         call: claimed.call_id,
         rev: claimed.rev,
         attempt: claimed.attempt,
-        claimed_at: claimed.attempt_until - timeout,
-        claim_sent,
+        claimed_at: claimed.attempt_until - millis(claimed.timeout_ms),
+        claim_sent: attempt.claim_sent,
         told: 0,
         heard: None,
     }))

@@ -24,9 +24,7 @@ use fleet::{
 };
 
 use crate::{
-    complete,
     dispose::Skip,
-    executors::Executor,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
@@ -52,8 +50,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     };
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
-            let executor = worker.executors.of(&tool.manifest);
-            let program = if executor.is_ok_and(Executor::is_program) {
+            let program = if rendered.is_program {
                 Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
             } else {
                 None
@@ -189,9 +186,17 @@ pub(crate) fn prepare(
     })?;
     let manifest = &tool.manifest;
     let redact = RedactedFailures::of(manifest.sensitive.as_ref(), &value);
-    let prepared = worker.executors.prepare(manifest, &value, &worker.secrets);
+    let executor = worker.executors.of(manifest);
+    let prepared = executor.and_then(|executor| {
+        let prepared = executor.prepare(manifest, &value, &worker.secrets)?;
+        Ok((prepared, executor.is_program()))
+    });
     match prepared {
-        Ok(prepared) => Ok(Rendered { prepared, redact }),
+        Ok((prepared, is_program)) => Ok(Rendered {
+            prepared,
+            is_program,
+            redact,
+        }),
         Err(failure) => Err(redact.redact_unsent(failure)),
     }
 }
@@ -219,7 +224,7 @@ async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
         Ok(Some(ending)) => match worker.end(&ending).await {
             Ok(moved) => {
                 if let Some(moved) = moved {
-                    complete::reply(worker, call, &moved, ending, None).await;
+                    worker.reply(call, moved, ending, None).await;
                 }
                 Skip::Refused
             }

@@ -73,26 +73,26 @@ pub(crate) async fn run(
 async fn count_lost_leases(worker: &WorkerProcess) -> Infallible {
     let mut counted = None;
     loop {
-        let over_at = over_at(worker).filter(|over_at| counted != Some(*over_at));
-        let Some(over_at) = over_at else {
+        let ends_at = ends_at(worker).filter(|ends_at| counted != Some(*ends_at));
+        let Some(ends_at) = ends_at else {
             sleep(RENEWED_LOOK).await;
             continue;
         };
-        sleep_until(over_at).await;
-        if self::over_at(worker) == Some(over_at) {
+        sleep_until(ends_at).await;
+        if self::ends_at(worker) == Some(ends_at) {
             tracing::warn!("the lease was not renewed in time: nothing is started until it is");
             metrics().lost_lease();
-            counted = Some(over_at);
+            counted = Some(ends_at);
         }
     }
 }
 
-fn over_at(worker: &WorkerProcess) -> Option<Instant> {
+fn ends_at(worker: &WorkerProcess) -> Option<Instant> {
     let lease = worker
         .lease
         .lock()
         .expect("no thread panics while holding the lease");
-    lease.map(|(lease, _quarantines)| lease.over_at())
+    lease.map(|(lease, _quarantines)| lease.ends_at())
 }
 
 /// Beats on one connection until it breaks. Cancel-safe: what it writes is one statement at a time.
@@ -110,7 +110,7 @@ async fn beat_until_broken(
         let (sent_at, quarantines) = (Instant::now(), worker.postgres.quarantines());
         let beaten = within("beat", BEAT_MAX, workers::beat(&mut connection, worker.id)).await?;
         reconnect.reached();
-        let was_over = over_at(worker).is_none_or(|over_at| over_at <= Instant::now());
+        let had_ended = ends_at(worker).is_none_or(|ends_at| ends_at <= Instant::now());
         let lease = beaten.then(|| (Lease::renewed(sent_at), quarantines));
         *worker
             .lease
@@ -119,7 +119,7 @@ async fn beat_until_broken(
         if !beaten && !intake.is_cancelled() {
             tracing::error!("this worker was declared gone; it finishes what it runs and leaves");
             // A lease that ended before is counted already.
-            if !was_over {
+            if !had_ended {
                 metrics().lost_lease();
             }
             intake.cancel();
@@ -233,8 +233,7 @@ mod tests {
             let ending = returned("worker".to_owned(), &row);
             let state = match ending.kind {
                 EndingKind::Again { .. } => State::Queued,
-                EndingKind::Doubt { .. } => State::InDoubt,
-                EndingKind::End { state, .. } => state,
+                EndingKind::Doubt(decision) | EndingKind::End(decision) => decision.state,
             };
             (state, ending.reason)
         };

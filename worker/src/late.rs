@@ -9,24 +9,24 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use crate::{conclude::ended_attempt, stage::Executed, worker::WorkerProcess};
+use crate::{stage::Executed, worker::WorkerProcess};
 
 /// How long it waits for the ledger.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the ledger keep how the attempt ended, and logs an error if that contradicts how the call ended.
 pub(crate) async fn record_late_outcome(worker: &WorkerProcess, executed: &Executed) {
-    let claimed = &executed.claimed;
+    let claimed = &executed.attempt.claimed;
     let call = claimed.call_id;
     let evidence = LateReport {
         call_id: call,
-        attempt_id: executed.attempt_id,
+        attempt_id: executed.attempt.id,
         number: claimed.attempt,
         worker: worker.id,
         actor: worker.actor(),
         attempt_until: claimed.attempt_until,
         timeout_ms: claimed.timeout_ms,
-        ended: ended_attempt(executed),
+        ended: executed.ended(),
     };
     let outcome = evidence.ended.outcome;
     match keep(worker, &evidence).await {

@@ -83,6 +83,7 @@ mod execute;
 mod intercept;
 
 mod answer;
+mod news;
 mod progress;
 mod redact;
 

@@ -4,10 +4,10 @@
 //! Gated ─claim─▶ Running ─execute─▶ Executed
 //! ```
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    ending::Moved,
+    ending::{EndedAttempt, Moved},
     ids::{AttemptId, CallId},
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
@@ -26,6 +26,8 @@ use crate::{
 /// A rendered request, and the sensitive values of its call.
 pub(crate) struct Rendered {
     pub(crate) prepared: Box<dyn Prepared>,
+    /// Whether running it starts a program.
+    pub(crate) is_program: bool,
     pub(crate) redact: RedactedFailures,
 }
 
@@ -33,6 +35,7 @@ pub(crate) struct Rendered {
 pub(crate) struct Gated {
     pub(crate) call: CallId,
     pub(crate) tool: Arc<Tool>,
+    /// Hash of the arguments that were rendered. Where it differs from the row's, the row is right.
     pub(crate) args_hash: [u8; 32],
     pub(crate) rendered: Rendered,
     /// The slot of a program, until it is over.
@@ -41,26 +44,25 @@ pub(crate) struct Gated {
 
 /// A claimed call.
 pub(crate) struct Running {
-    pub(crate) claimed: Claimed,
-    pub(crate) attempt_id: AttemptId,
+    pub(crate) gated: Gated,
+    pub(crate) attempt: Attempt,
+}
+
+/// A claim: the attempt that it began, whose state lasts until the attempt is recorded.
+pub(crate) struct Attempt {
     pub(crate) tool: Arc<Tool>,
-    /// Hash of the arguments that were prepared. Where it differs from the row's, the row is right.
-    pub(crate) args_hash: [u8; 32],
-    pub(crate) rendered: Rendered,
-    /// The slot of a program, until it is over.
-    pub(crate) program: Option<ProgramSlot>,
+    pub(crate) claimed: Claimed,
+    pub(crate) id: AttemptId,
+    /// Whether a place of its tool was taken with the claim: the end of the attempt frees it.
+    pub(crate) took_place: bool,
     /// When the claim was sent, before the ledger's clock started. The attempt's deadline counts from it.
     pub(crate) claim_sent: Instant,
     pub(crate) entry: Entry,
 }
 
-/// An attempt that is over; its effect may have taken place.
+/// An attempt that has ended; its effect may have taken place.
 pub(crate) struct Executed {
-    pub(crate) claimed: Claimed,
-    pub(crate) attempt_id: AttemptId,
-    pub(crate) tool: Arc<Tool>,
-    pub(crate) claim_sent: Instant,
-    pub(crate) entry: Entry,
+    pub(crate) attempt: Attempt,
     pub(crate) execution: Execution,
 }
 
@@ -92,7 +94,7 @@ impl Execution {
     }
 
     /// Whether nothing that the attempt started can act any more.
-    pub(crate) const fn is_over(&self) -> bool {
+    pub(crate) const fn has_stopped(&self) -> bool {
         match self {
             Self::Ran(_) | Self::Committed(..) | Self::TakenBack(..) | Self::KeyForgotten(_) => {
                 true
@@ -112,7 +114,42 @@ impl Execution {
     }
 }
 
+impl Attempt {
+    /// How much time is left to its call, by the claim's answer and this process's clock.
+    pub(crate) fn remaining(&self) -> Duration {
+        millis(self.claimed.remaining_ms).saturating_sub(self.claim_sent.elapsed())
+    }
+
+    /// How long ago the call's first attempt started.
+    pub(crate) fn since_first_start(&self) -> Duration {
+        millis(self.claimed.since_first_start_ms).saturating_add(self.claim_sent.elapsed())
+    }
+
+    /// How long the tool still honours the call's key; `None` where it has none.
+    pub(crate) fn key_remaining(&self) -> Option<Duration> {
+        let honoured = self.tool.manifest.idempotency.as_ref()?.valid_for;
+        Some(honoured.saturating_sub(self.since_first_start()))
+    }
+}
+
+/// A duration of the ledger.
+pub(crate) fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
 impl Executed {
+    /// How the attempt ended, without what becomes of its call.
+    pub(crate) fn ended(&self) -> EndedAttempt {
+        let (claimed, execution) = (&self.attempt.claimed, &self.execution);
+        EndedAttempt::of(
+            claimed.effect,
+            execution.word(),
+            execution.failure(),
+            execution.has_stopped(),
+            claimed.language,
+        )
+    }
+
     /// Why the platform ended the attempt, where the tool was not the reason: a fact found before the start, the executor's
     /// word, or a worker that leaves without an answer of the tool.
     pub(crate) fn why_taken_back(&self) -> Option<TakenBack> {
@@ -122,7 +159,7 @@ impl Executed {
                 OutcomeWord::NotStarted | OutcomeWord::Unknown => true,
                 OutcomeWord::Applied | OutcomeWord::DefiniteFailure => false,
             };
-            unanswered && self.entry.stop.asked() == Some(StopReason::Drained)
+            unanswered && self.attempt.entry.stop.asked() == Some(StopReason::Drained)
         };
         match &self.execution {
             Execution::TakenBack(why, _) => Some(*why),

@@ -14,6 +14,7 @@ use fleet::{
         ledger::{Claiming, Completing},
         session::Postgres,
     },
+    wire::proof::DoneSecret,
 };
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,9 @@ use crate::{
     executors::registry::Executors, programs::Programs, put_back::PuttingBack, reply::Replies,
     running::Attempts,
 };
+
+/// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
+const REPLY_MAX: usize = 512 * 1024;
 
 /// One worker process.
 pub(crate) struct WorkerProcess {
@@ -86,6 +90,35 @@ impl WorkerProcess {
         self.completing
             .complete(ending, Duration::from_secs(5))
             .await
+    }
+}
+
+impl WorkerProcess {
+    /// Tells the dispatcher that accepted the call, when the call is decided. Without the secret of a claim it can only ring
+    /// the bell: no dispatcher believes more.
+    pub(crate) async fn reply(
+        &self,
+        call: CallId,
+        moved: Moved,
+        ending: Ending,
+        secret: Option<DoneSecret>,
+    ) {
+        if !moved.state.answers_waiters() {
+            return;
+        }
+        let event = || moved.finished(call, &ending.kind);
+        self.events
+            .tell(&moved.tenant, moved.session.as_ref(), event);
+        let dispatcher = moved.dispatcher;
+        let limit = REPLY_MAX.min(self.bus.payload_max().saturating_sub(4 * 1024));
+        let proven = || {
+            let envelope = moved.envelope(call, ending.kind)?.to_bytes();
+            let secret = secret.filter(|_| envelope.len() <= limit)?;
+            Some(secret.prove(&envelope))
+        };
+        // An empty body only rings the bell.
+        let body = proven().unwrap_or_default();
+        self.replies.tell(dispatcher, call, body).await;
     }
 }
 

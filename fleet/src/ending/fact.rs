@@ -3,20 +3,18 @@
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use super::{
-    known::Known,
     lost::LostAttempt,
-    ran::{Tries, after_run},
     record::{EndedAttempt, Ending, EndingKind, Guard, json},
-    table::Happened,
+    table::{Decision, Happened},
 };
 use crate::{
     call::{Effect, EffectKnown, State},
     ids::CallId,
     obstacle::Obstacle,
-    outcome::{Outcome, OutcomeWord, ToolFailure},
-    retry::{self, RetryDecision},
+    outcome::{Outcome, OutcomeWord, ToolFailure, effect_after},
+    retry::{self, Known, RetryDecision, Tries},
     state::Move,
-    taken_back::TakenBack,
+    taken_back::{AttemptCost, TakenBack},
     wire::{code::Code, error::ErrorBody, message::Message},
 };
 
@@ -97,7 +95,7 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             (unless_contradicted(kind, known), Code::Cancelled.as_str())
         }
         Fact::TakenBack { why, before, .. } => {
-            let again = EndingKind::again(State::Running, why.pause(before), why.cost());
+            let again = EndingKind::again(why.pause(before), why.cost());
             (again, why.as_str())
         }
         Fact::KeyForgotten(failure) => {
@@ -143,10 +141,68 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
                 (happened, EffectKnown::NotApplied, "settled_not_applied")
             };
             // The function adds the words of the error, and the result that was found.
-            let kind = EndingKind::over(State::InDoubt, happened, effect, None, None);
-            (kind, reason)
+            let decision = Decision::by(State::InDoubt, happened, effect, None);
+            (EndingKind::End(decision), reason)
         }
     }
+}
+
+/// What follows from an executor's answer.
+fn after_run(outcome: &Outcome, tries: &Tries<'_>, known: &Known) -> (EndingKind, &'static str) {
+    let decision = retry::decide(outcome, tries, known);
+    let own = outcome
+        .failure()
+        .map_or("applied", |failure| failure.code.as_str());
+    let failure = || {
+        let what = Message::fixed("the tool failed", "工具失败了");
+        let failed = || ToolFailure::new(Code::ToolCrashed, what);
+        outcome.failure().cloned().unwrap_or_else(failed)
+    };
+    let (language, effect) = (known.language, effect_after(known.effect, outcome.word()));
+    let failed =
+        |failure: &ToolFailure| EndingKind::failed(State::Running, failure, effect, language);
+    let cancelled = Code::Cancelled.as_str();
+    match decision {
+        RetryDecision::Succeed => (succeeded(outcome, effect, known), own),
+        RetryDecision::Again(pause) => {
+            let taken_back = tries.taken_back;
+            let cost = taken_back.map_or(AttemptCost::Spent, TakenBack::cost);
+            let again = EndingKind::again(pause, cost);
+            (again, taken_back.map_or(own, TakenBack::as_str))
+        }
+        RetryDecision::Fail => (failed(&failure()), own),
+        RetryDecision::Exhausted => {
+            let exhausted = retry::exhausted(tries.spent, &failure(), language);
+            (failed(&exhausted), own)
+        }
+        RetryDecision::OutOfTime => {
+            let late = retry::out_of_time(&failure(), language);
+            (failed(&late), own)
+        }
+        RetryDecision::Doubt => (EndingKind::doubt(State::Running, &failure(), language), own),
+        RetryDecision::Cancelled => {
+            let kind = EndingKind::cancelled(&failure(), effect, language);
+            (kind, cancelled)
+        }
+        RetryDecision::FailCancelled => {
+            let failure = retry::cancelled(&failure(), language);
+            (failed(&failure), cancelled)
+        }
+    }
+}
+
+fn succeeded(outcome: &Outcome, effect: EffectKnown, known: &Known) -> EndingKind {
+    let (result, flaw) = match outcome {
+        Outcome::Applied { result, flaw } => (Some(result.get().to_owned()), flaw.as_ref()),
+        Outcome::NotStarted(_) | Outcome::DefiniteFailure(_) | Outcome::Unknown(_) => {
+            (None, outcome.failure())
+        }
+    };
+    let error = flaw.map(|flaw| json(&ErrorBody::failed(flaw, effect, known.language)));
+    EndingKind::End(Decision {
+        result,
+        ..Decision::by(State::Running, Happened::Worked, effect, error)
+    })
 }
 
 /// What happens to an open call after lost writes; `None`: nothing. Decided by `toolfleet.quarantine`.
@@ -178,31 +234,30 @@ fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
     }
 }
 
-/// A queued call that will not run: over, or in doubt if an earlier attempt left its effect unknown. `told`: what the error
-/// says of the effect.
+/// A queued call that will not run: it ends, or is in doubt if an earlier attempt left its effect unknown. `after`: what its
+/// error says of the effect.
 fn unrun(
     failure: &ToolFailure,
     happened: Happened,
-    told: EffectKnown,
+    after: EffectKnown,
     known: &Known,
 ) -> EndingKind {
     if known.is_doubtful() {
         return EndingKind::doubt(State::Queued, failure, known.language);
     }
-    let error = json(&ErrorBody::failed(failure, told, known.language));
+    let error = json(&ErrorBody::failed(failure, after, known.language));
     let untouched = known.untouched();
-    EndingKind::over(State::Queued, happened, untouched, None, Some(error))
+    EndingKind::End(Decision::by(
+        State::Queued,
+        happened,
+        untouched,
+        Some(error),
+    ))
 }
 
 /// The same ending, unless it denies an effect that another attempt has reported: then the call is in doubt.
 fn unless_contradicted(kind: EndingKind, known: &Known) -> EndingKind {
-    let denies = matches!(
-        kind,
-        EndingKind::End {
-            effect: EffectKnown::NotApplied,
-            ..
-        }
-    );
+    let denies = matches!(&kind, EndingKind::End(end) if end.effect == EffectKnown::NotApplied);
     if !(denies && known.applied_late && known.effect.may_doubt()) {
         return kind;
     }

@@ -2,14 +2,11 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use super::{
-    known::Known,
-    record::{EndedAttempt, EndingKind},
-};
+use super::record::{EndedAttempt, EndingKind};
 use crate::{
     call::{Effect, EffectKnown, State},
     outcome::{OutcomeWord, ToolFailure},
-    retry::{self, Loss, RetryDecision},
+    retry::{self, Known, Loss, RetryDecision},
     said,
     taken_back::{AttemptCost, TakenBack},
     wire::{code::Code, message::Message},
@@ -50,7 +47,7 @@ impl LostAttempt {
         };
         match retry::after_loss(loss) {
             RetryDecision::Again(pause) => {
-                let again = EndingKind::again(State::Running, pause, self.why.cost());
+                let again = EndingKind::again(pause, self.why.cost());
                 (again, reason)
             }
             RetryDecision::Doubt => {

@@ -5,11 +5,9 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `table` | the contract's table: what happened, and the words for it |
-//! | `record` | what the ledger is asked to record |
-//! | `known` | what is known of a call, whatever happened to it |
-//! | `fact` | the facts, and what each of them comes to; `ran` and `lost` have the two large ones |
-//! | `moved` | what the ledger says of a call that moved: its envelope and its event |
+//! | `table` | the contract's table: what happened, the words for it, and how a call was decided |
+//! | `record` | what the ledger is asked to record, and what it says of a call that it moved |
+//! | `fact` | the facts, and what each of them comes to; `lost` has the one about a lost worker |
 //!
 //! The worker's `conclude`, `gate` and `heartbeat` and the dispatcher's sweep state facts; none of them builds an ending. The
 //! state of an ending is the one to which [`crate::state::next`] leads, so no ending can be an illegal move. What the database
@@ -22,25 +20,17 @@ mod table;
 
 mod record;
 
-mod known;
-
-mod ran;
-
 mod lost;
 
 mod fact;
 
-mod moved;
-
 pub use self::{
     fact::{Fact, after_lost_writes, decide},
-    known::Known,
     lost::LostAttempt,
-    moved::Moved,
-    ran::Tries,
-    record::{EndedAttempt, Ending, EndingKind, Guard},
-    table::{Happened, Words, effect_after},
+    record::{EndedAttempt, Ending, EndingKind, Guard, Moved},
+    table::{Decision, Happened, Words},
 };
+pub use crate::retry::{Known, Tries};
 
 #[cfg(test)]
 mod tests;

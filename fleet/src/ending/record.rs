@@ -1,19 +1,26 @@
-//! The order to the ledger about a call: an ending, its guard, and the end of the attempt.
+//! The order to the ledger about a call, and what the ledger says of a call that it has moved.
 
 use std::time::Duration;
 
 use serde::Serialize;
+use time::OffsetDateTime;
 
-use super::table::{Happened, Words, effect_after};
+use super::table::{Decision, Happened};
 use crate::{
-    call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
-    ids::{AttemptId, CallId},
+    call::{Effect, EffectKnown, Language, State},
+    ids::{AttemptId, CallId, DispatcherId, Label},
     manifest::Sensitive,
-    outcome::{OutcomeWord, ToolFailure},
+    outcome::{OutcomeWord, ToolFailure, effect_after},
     retry,
     state::{Move, next},
     taken_back::AttemptCost,
-    wire::{code::Code, error::ErrorBody, message::Message},
+    wire::{
+        code::Code,
+        envelope::{DecidedCall, Envelope, Timing},
+        error::ErrorBody,
+        event::{Event, Happening},
+        message::Message,
+    },
 };
 
 /// The ending that the ledger is to record for a call.
@@ -45,23 +52,8 @@ pub enum Guard {
 /// What happens to the call.
 #[derive(Debug, Clone)]
 pub enum EndingKind {
-    /// It is over.
-    End {
-        /// The terminal state.
-        state: State,
-        /// What it came to.
-        outcome: CallOutcome,
-        /// Where the answer comes from.
-        source: Source,
-        /// What is known about the effect.
-        effect: EffectKnown,
-        /// The tool's answer, JSON text.
-        result: Option<String>,
-        /// The error as callers will read it, JSON text.
-        error: Option<String>,
-        /// Why the answer is not the live one, JSON text.
-        degraded: Option<String>,
-    },
+    /// It has ended.
+    End(Decision),
     /// It waits for another attempt.
     Again {
         /// The pause, in milliseconds.
@@ -70,10 +62,7 @@ pub enum EndingKind {
         cost: AttemptCost,
     },
     /// Its effect may have happened.
-    Doubt {
-        /// The error as callers will read it, JSON text.
-        error: String,
-    },
+    Doubt(Decision),
 }
 
 /// How an attempt ended.
@@ -86,16 +75,17 @@ pub struct EndedAttempt {
     /// The failure, JSON text.
     pub error: Option<String>,
     /// Whether the worker has seen it end: nothing that was started for it can act any more.
-    pub over: bool,
+    pub has_stopped: bool,
 }
 
 impl EndedAttempt {
-    /// An attempt of a tool with this effect class. `over`: nothing that was started for it can act any more.
+    /// An attempt of a tool with this effect class. `has_stopped`: nothing that was started for it can act any
+    /// more.
     pub fn of(
         effect: Effect,
         word: OutcomeWord,
         failure: Option<&ToolFailure>,
-        over: bool,
+        has_stopped: bool,
         language: Language,
     ) -> Self {
         let transaction = effect == Effect::Transaction;
@@ -108,7 +98,7 @@ impl EndedAttempt {
             },
             effect: effect_after(effect, word),
             error: failure.map(|failure| json(&failure.told(language))),
-            over: over || transaction,
+            has_stopped: has_stopped || transaction,
         }
     }
 }
@@ -117,14 +107,27 @@ impl EndingKind {
     /// The word for it in the statement.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::End { .. } => "end",
+            Self::End(_) => "end",
             Self::Again { .. } => "again",
-            Self::Doubt { .. } => "doubt",
+            Self::Doubt(_) => "doubt",
         }
     }
 
-    pub(super) fn again(from: State, pause: Duration, cost: AttemptCost) -> Self {
-        moved(from, Move::Again);
+    /// What the call is decided as; `None` where it is not.
+    pub const fn decision(&self) -> Option<&Decision> {
+        match self {
+            Self::End(decision) | Self::Doubt(decision) => Some(decision),
+            Self::Again { .. } => None,
+        }
+    }
+
+    pub(super) fn again(pause: Duration, cost: AttemptCost) -> Self {
+        const {
+            assert!(matches!(
+                next(State::Running, Move::Again),
+                Ok(State::Queued)
+            ))
+        };
         Self::Again {
             pause_ms: i64::try_from(pause.as_millis()).unwrap_or(i64::MAX),
             cost,
@@ -132,13 +135,12 @@ impl EndingKind {
     }
 
     pub(super) fn doubt(from: State, failure: &ToolFailure, language: Language) -> Self {
-        moved(from, Happened::InDoubt.words().event);
-        Self::Doubt {
-            error: json(&ErrorBody::in_doubt(failure, language)),
-        }
+        let error = json(&ErrorBody::in_doubt(failure, language));
+        let (happened, unknown) = (Happened::InDoubt, EffectKnown::Unknown);
+        Self::Doubt(Decision::by(from, happened, unknown, Some(error)))
     }
 
-    /// The call is over without success, and will not be tried again.
+    /// The call has ended without success, and will not be tried again.
     pub(super) fn failed(
         from: State,
         failure: &ToolFailure,
@@ -150,105 +152,116 @@ impl EndingKind {
         } else {
             Happened::CouldNot
         };
-        Self::with_error(from, happened, failure, effect, language)
+        let error = json(&ErrorBody::failed(failure, effect, language));
+        Self::End(Decision::by(from, happened, effect, Some(error)))
     }
 
     /// The call was cancelled while it ran, and had no effect; `last` is the outcome of its attempt.
     pub(super) fn cancelled(last: &ToolFailure, effect: EffectKnown, language: Language) -> Self {
         let failure = retry::cancelled(last, language);
+        let error = json(&ErrorBody::failed(&failure, effect, language));
         let happened = Happened::Cancelled;
-        Self::with_error(State::Running, happened, &failure, effect, language)
-    }
-
-    pub(super) fn with_error(
-        from: State,
-        happened: Happened,
-        failure: &ToolFailure,
-        effect: EffectKnown,
-        language: Language,
-    ) -> Self {
-        let error = json(&ErrorBody::failed(failure, effect, language));
-        Self::over(from, happened, effect, None, Some(error))
-    }
-
-    pub(super) fn over(
-        from: State,
-        happened: Happened,
-        effect: EffectKnown,
-        result: Option<String>,
-        error: Option<String>,
-    ) -> Self {
-        let Words {
-            event,
-            outcome,
-            source,
-        } = happened.words();
-        Self::End {
-            state: moved(from, event),
-            outcome,
-            source,
-            effect,
-            result,
-            error,
-            degraded: None,
-        }
-    }
-
-    /// The same without the tool's answer, which could not be stored.
-    fn without_result(mut self, language: Language) -> Self {
-        if let Self::End {
-            effect,
-            result,
-            error,
-            ..
-        } = &mut self
-        {
-            let what = Message::fixed(
-                "the tool's answer could not be stored",
-                "工具返回的结果无法保存",
-            );
-            let flaw = ToolFailure::new(Code::OutputInvalid, what);
-            *result = None;
-            *error = Some(json(&ErrorBody::failed(&flaw, *effect, language)));
-        }
-        self
+        Self::End(Decision::by(State::Running, happened, effect, Some(error)))
     }
 }
 
 impl Ending {
     /// The same with the part of the tool's answer that may be stored; `None` where that is all of it.
     pub fn keeping(&self, sensitive: Option<&Sensitive>) -> Option<Self> {
-        let EndingKind::End {
-            result: Some(result),
-            ..
-        } = &self.kind
-        else {
+        let EndingKind::End(decision) = &self.kind else {
             return None;
         };
-        let kept = sensitive?.kept(result)?;
+        let kept = sensitive?.kept(decision.result.as_deref()?)?;
         let mut keeping = self.clone();
-        if let EndingKind::End { result, .. } = &mut keeping.kind {
-            *result = Some(kept);
+        if let EndingKind::End(decision) = &mut keeping.kind {
+            decision.result = Some(kept);
         }
         Some(keeping)
     }
 
     /// The same without the tool's answer, which could not be stored. The success stands.
     #[must_use]
-    pub fn without_result(self, language: Language) -> Self {
-        Self {
-            kind: self.kind.without_result(language),
-            ..self
+    pub fn without_result(mut self, language: Language) -> Self {
+        if let EndingKind::End(decision) = &mut self.kind {
+            let what = Message::fixed(
+                "the tool's answer could not be stored",
+                "工具返回的结果无法保存",
+            );
+            let flaw = ToolFailure::new(Code::OutputInvalid, what);
+            let error = ErrorBody::failed(&flaw, decision.effect, language);
+            (decision.result, decision.error) = (None, Some(json(&error)));
         }
+        self
     }
-}
-
-/// The state of the call after a move.
-fn moved(from: State, event: Move) -> State {
-    next(from, event).expect("every fact is one about a call that can move so")
 }
 
 /// As it is stored.
 pub(super) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("errors have only string keys")
+}
+
+/// A call that an ending has moved.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    /// Its revision: how often it has moved, this time included.
+    pub rev: i32,
+    /// When it moved.
+    pub moved_at: OffsetDateTime,
+    /// Its new state.
+    pub state: State,
+    /// Its tool.
+    pub tool: String,
+    /// The version it was accepted with.
+    pub tool_version: i32,
+    /// The caller's tenant.
+    pub tenant: Label,
+    /// The caller's session.
+    pub session: Option<Label>,
+    /// The dispatcher that accepted it.
+    pub dispatcher: DispatcherId,
+    /// How many attempts were made.
+    pub attempts: i32,
+    /// What was changed in the arguments, JSON text.
+    pub coercions: Option<String>,
+    /// How long it waited, and how long it took from its first attempt to the move.
+    pub timing: Timing,
+}
+
+impl Moved {
+    /// The event about it, if the call is decided by the move.
+    pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
+        let decision = kind.decision()?;
+        let error = decision.error.as_deref();
+        let error: Option<ErrorBody> = error.and_then(|error| serde_json::from_str(error).ok());
+        Some(Event {
+            call_id: call,
+            sequence: Event::sequence(self.rev, 0),
+            at: self.moved_at,
+            what: Happening::Finished {
+                state: self.state,
+                outcome: decision.outcome,
+                attempts: self.attempts,
+                code: error.map(|error| error.code),
+            },
+        })
+    }
+
+    /// The envelope of a call that this ending decided: the same bytes that a later reader makes from the row. `None` where it
+    /// decided nothing, or where one of its texts is no JSON.
+    pub fn envelope(self, call: CallId, kind: EndingKind) -> Option<Envelope> {
+        let decision = match kind {
+            EndingKind::End(decision) | EndingKind::Doubt(decision) => decision,
+            EndingKind::Again { .. } => return None,
+        };
+        let decided = DecidedCall {
+            call_id: call,
+            tool: self.tool,
+            tool_version: self.tool_version,
+            decision,
+            coercions: self.coercions,
+            attempts: self.attempts,
+            timing: self.timing,
+        };
+        decided.envelope().ok()
+    }
 }

@@ -1,9 +1,8 @@
 //! The contract's table of endings: what happened to a call, and the words for it in its row and its envelope.
 
 use crate::{
-    call::{CallOutcome, Effect, EffectKnown, Source},
-    outcome::OutcomeWord,
-    state::Move,
+    call::{CallOutcome, EffectKnown, Source, State},
+    state::{Move, next},
 };
 
 /// What happened to a call.
@@ -59,18 +58,56 @@ impl Happened {
     }
 }
 
-/// What is known of the effect of a tool of this class after an attempt with this outcome.
-pub const fn effect_after(effect: Effect, word: OutcomeWord) -> EffectKnown {
-    match effect {
-        Effect::Read => EffectKnown::None,
-        Effect::Idempotent | Effect::Once | Effect::Transaction => match word {
-            OutcomeWord::Applied => EffectKnown::Applied,
-            OutcomeWord::NotStarted | OutcomeWord::DefiniteFailure => EffectKnown::NotApplied,
-            // The move that records it takes the row that the COMMIT needs, so there is no effect and there will be none.
-            OutcomeWord::Unknown if matches!(effect, Effect::Transaction) => {
-                EffectKnown::NotApplied
-            }
-            OutcomeWord::Unknown => EffectKnown::Unknown,
-        },
+/// How a call was decided, for its row and its envelope; the texts are JSON.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// The state of the call: a terminal one, or in doubt.
+    pub state: State,
+    /// What it came to.
+    pub outcome: CallOutcome,
+    /// Where the answer comes from.
+    pub source: Source,
+    /// What is known about the effect.
+    pub effect: EffectKnown,
+    /// The tool's answer.
+    pub result: Option<String>,
+    /// The error as callers will read it.
+    pub error: Option<String>,
+    /// Why the answer is not the live one.
+    pub degraded: Option<String>,
+}
+
+impl Decision {
+    /// What happened to a call in this state, without an answer.
+    ///
+    /// # Panics
+    ///
+    /// A call cannot move so from this state.
+    pub fn by(from: State, happened: Happened, effect: EffectKnown, error: Option<String>) -> Self {
+        let Words {
+            event,
+            outcome,
+            source,
+        } = happened.words();
+        let state = next(from, event).expect("every fact is one about a call that can move so");
+        Self {
+            state,
+            outcome,
+            source,
+            effect,
+            result: None,
+            error,
+            degraded: None,
+        }
+    }
+
+    /// A doubt about the effect of a call that runs.
+    pub fn doubt(error: Option<String>) -> Self {
+        Self::by(
+            State::Running,
+            Happened::InDoubt,
+            EffectKnown::Unknown,
+            error,
+        )
     }
 }

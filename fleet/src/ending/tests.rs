@@ -132,14 +132,15 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
             cells += 1;
             match kind {
                 EndingKind::Again { .. } => assert!(!known.cancelled, "{what}"),
-                EndingKind::Doubt { error } => {
+                EndingKind::Doubt(doubt) => {
+                    let error = doubt.error.unwrap();
                     let error: ErrorBody = serde_json::from_str(&error).unwrap();
                     assert_eq!(error.code, Code::InDoubt, "{what}");
                     // The worker never states this fact of a tool that leaves no doubt.
                     let forgotten = matches!(fact, Fact::KeyForgotten(_));
                     assert!(known.effect.may_doubt() || forgotten, "{what}");
                 }
-                EndingKind::End {
+                EndingKind::End(Decision {
                     state,
                     outcome,
                     source,
@@ -147,7 +148,7 @@ fn every_fact_is_a_legal_move_whose_words_agree() {
                     error,
                     result,
                     degraded,
-                } => {
+                }) => {
                     assert!(state.is_terminal(), "{what}");
                     let worked = state == State::Succeeded;
                     assert_eq!(outcome == CallOutcome::Success, worked, "{what}");
@@ -245,13 +246,13 @@ fn what_happened_has_the_words_of_the_contract() {
         ),
     ] {
         let (kind, _) = decide(&fact, &known(effect));
-        let EndingKind::End {
+        let EndingKind::End(Decision {
             state,
             outcome,
             source,
             effect: known,
             ..
-        } = kind
+        }) = kind
         else {
             panic!("{fact:?} of {effect}: {kind:?}");
         };
@@ -283,7 +284,7 @@ fn a_denied_effect_that_was_reported_before_is_a_doubt() {
             ..known(*effect)
         };
         let (kind, reason) = decide(&Fact::Ran(&said_no, tries), &known);
-        let doubted = matches!(kind, EndingKind::Doubt { .. });
+        let doubted = matches!(kind, EndingKind::Doubt(_));
         assert_eq!(doubted, effect.may_doubt(), "{effect}");
         assert_eq!(reason, "tool_error");
     }
@@ -309,6 +310,10 @@ fn a_lost_attempt_of_a_transaction_had_no_effect() {
             (outcome, known),
             "{effect}"
         );
-        assert_eq!(attempt.over, *effect == Effect::Transaction, "{effect}");
+        assert_eq!(
+            attempt.has_stopped,
+            *effect == Effect::Transaction,
+            "{effect}"
+        );
     }
 }

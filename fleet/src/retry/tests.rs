@@ -20,22 +20,34 @@ fn decide_with(
     effect: Effect,
     word: OutcomeWord,
     code: Code,
-    change: impl FnOnce(&mut Situation<'_>),
+    change: impl FnOnce(&mut Tries<'_>, &mut Known),
 ) -> RetryDecision {
     let policy = RetryPolicy::default();
-    let mut situation = Situation {
-        effect,
-        policy: &policy,
-        attempts_spent: 1,
+    let (mut tries, mut known) = (first(&policy), known(effect));
+    change(&mut tries, &mut known);
+    decide(&outcome(word, code), &tries, &known)
+}
+
+/// The first of several tries.
+const fn first(policy: &RetryPolicy) -> Tries<'_> {
+    Tries {
+        policy,
+        spent: 1,
         taken_back: None,
         pause: Duration::from_secs(1),
         remaining: Duration::from_secs(60),
-        earlier_unknown: false,
         key_remaining: None,
+    }
+}
+
+const fn known(effect: Effect) -> Known {
+    Known {
+        effect,
+        language: Language::En,
         cancelled: false,
-    };
-    change(&mut situation);
-    decide(&situation, &outcome(word, code))
+        earlier_unknown: false,
+        applied_late: false,
+    }
 }
 
 #[test]
@@ -219,14 +231,18 @@ fn the_whole_table_is_as_it_was_agreed() {
     ];
     for (effect, word, code, with_all, without_attempts, without_time) in rows {
         let row = format!("{effect} {word} {code}");
-        assert_eq!(decide_with(effect, word, code, |_| ()), with_all, "{row}");
         assert_eq!(
-            decide_with(effect, word, code, |s| s.attempts_spent = 3),
+            decide_with(effect, word, code, |_, _| ()),
+            with_all,
+            "{row}"
+        );
+        assert_eq!(
+            decide_with(effect, word, code, |tries, _| tries.spent = 3),
             without_attempts,
             "{row}, last attempt"
         );
-        let late = decide_with(effect, word, code, |s| {
-            s.remaining = Duration::from_millis(900)
+        let late = decide_with(effect, word, code, |tries, _| {
+            tries.remaining = Duration::from_millis(900)
         });
         assert_eq!(late, without_time, "{row}, late");
     }
@@ -234,9 +250,9 @@ fn the_whole_table_is_as_it_was_agreed() {
 
 #[test]
 fn an_unknown_of_an_earlier_attempt_is_not_forgotten() {
-    let last = |s: &mut Situation<'_>| {
-        s.earlier_unknown = true;
-        s.attempts_spent = 3;
+    let last = |tries: &mut Tries<'_>, known: &mut Known| {
+        known.earlier_unknown = true;
+        tries.spent = 3;
     };
     let decision = decide_with(
         Effect::Idempotent,
@@ -273,7 +289,8 @@ fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten(
     ));
     assert!(!key_is_forgotten(Effect::Read, true, over));
     assert!(!key_is_forgotten(Effect::Transaction, true, over));
-    let forgotten = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_millis(500));
+    let left = |left| move |tries: &mut Tries<'_>, _: &mut Known| tries.key_remaining = Some(left);
+    let forgotten = left(Duration::from_millis(500));
     assert_eq!(
         decide_with(
             Effect::Idempotent,
@@ -283,7 +300,7 @@ fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten(
         ),
         RetryDecision::Doubt
     );
-    let honoured = |s: &mut Situation<'_>| s.key_remaining = Some(Duration::from_secs(5));
+    let honoured = left(Duration::from_secs(5));
     let decision = decide_with(
         Effect::Idempotent,
         OutcomeWord::Unknown,
@@ -296,21 +313,14 @@ fn a_write_whose_effect_is_unknown_is_never_run_again_once_its_key_is_forgotten(
 #[test]
 fn the_remote_is_not_asked_again_before_it_said() {
     let policy = RetryPolicy::default();
-    let situation = Situation {
-        effect: Effect::Read,
-        policy: &policy,
-        attempts_spent: 1,
-        taken_back: None,
-        pause: Duration::from_secs(1),
-        remaining: Duration::from_secs(60),
-        earlier_unknown: false,
-        key_remaining: None,
-        cancelled: false,
-    };
     let failure = ToolFailure::new(Code::Unavailable, Message::verbatim("busy"))
         .with_retry_after(Some(Duration::from_secs(7)));
     assert_eq!(
-        decide(&situation, &Outcome::Unknown(failure)),
+        decide(
+            &Outcome::Unknown(failure),
+            &first(&policy),
+            &known(Effect::Read)
+        ),
         RetryDecision::Again(Duration::from_secs(7))
     );
 }
@@ -352,18 +362,13 @@ fn what_the_platform_took_back_is_tried_again_whatever_the_policy_says() {
     for cause in TakenBack::ALL {
         for effect in Effect::ALL {
             for word in [OutcomeWord::NotStarted, OutcomeWord::Unknown] {
-                let situation = Situation {
-                    effect: *effect,
-                    policy: &never,
-                    attempts_spent: 20,
+                let tries = Tries {
+                    spent: 20,
                     taken_back: Some(*cause),
-                    pause: Duration::from_secs(1),
-                    remaining: Duration::from_secs(60),
-                    earlier_unknown: false,
-                    key_remaining: None,
-                    cancelled: false,
+                    ..first(&never)
                 };
-                let decided = decide(&situation, &outcome(word, Code::Timeout));
+                let known = known(*effect);
+                let decided = decide(&outcome(word, Code::Timeout), &tries, &known);
                 let in_doubt = *effect == Effect::Once && word == OutcomeWord::Unknown;
                 let expected = if in_doubt {
                     RetryDecision::Doubt
@@ -371,12 +376,15 @@ fn what_the_platform_took_back_is_tried_again_whatever_the_policy_says() {
                     again
                 };
                 assert_eq!(decided, expected, "{cause} {effect} {word}");
-                let forgotten = Situation {
+                let forgotten = Tries {
                     key_remaining: Some(Duration::ZERO),
-                    earlier_unknown: true,
-                    ..situation
+                    ..tries
                 };
-                let decided = decide(&forgotten, &outcome(word, Code::Timeout));
+                let known = Known {
+                    earlier_unknown: true,
+                    ..known
+                };
+                let decided = decide(&outcome(word, Code::Timeout), &forgotten, &known);
                 let in_doubt = in_doubt || *effect == Effect::Idempotent;
                 let expected = if in_doubt {
                     RetryDecision::Doubt
@@ -387,4 +395,89 @@ fn what_the_platform_took_back_is_tried_again_whatever_the_policy_says() {
             }
         }
     }
+}
+
+fn decide_cancelled(effect: Effect, outcome: &Outcome, earlier_unknown: bool) -> RetryDecision {
+    let policy = RetryPolicy::default();
+    let known = Known {
+        cancelled: true,
+        earlier_unknown,
+        ..known(effect)
+    };
+    decide(outcome, &first(&policy), &known)
+}
+
+#[test]
+fn the_whole_table_of_cancelled_calls_is_as_it_was_agreed() {
+    use OutcomeWord::{Applied, DefiniteFailure, NotStarted, Unknown};
+    use RetryDecision::{Cancelled, Doubt, Fail, FailCancelled, Succeed};
+    for (word, read, idempotent, transaction, once) in [
+        (Applied, Succeed, Succeed, Succeed, Succeed),
+        (DefiniteFailure, Fail, Fail, Fail, Fail),
+        (NotStarted, Cancelled, Cancelled, Cancelled, FailCancelled),
+        (Unknown, Cancelled, Doubt, Cancelled, Doubt),
+    ] {
+        for (effect, expected) in [
+            (Effect::Read, read),
+            (Effect::Idempotent, idempotent),
+            (Effect::Transaction, transaction),
+            (Effect::Once, once),
+        ] {
+            let decided = decide_cancelled(effect, &outcome(word, Code::Timeout), false);
+            assert_eq!(decided, expected, "{effect} {word}");
+            let doubtful = effect.may_doubt() && word == NotStarted;
+            let decided = decide_cancelled(effect, &outcome(word, Code::Timeout), true);
+            let expected = if doubtful { Doubt } else { expected };
+            assert_eq!(decided, expected, "{effect} {word}, after an unknown one");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_was_taken_back_is_never_run_again() {
+    for effect in Effect::ALL {
+        for word in OutcomeWord::ALL {
+            for earlier_unknown in [false, true] {
+                let decided =
+                    decide_cancelled(*effect, &outcome(*word, Code::Timeout), earlier_unknown);
+                assert!(
+                    !matches!(decided, RetryDecision::Again(_)),
+                    "{effect} {word}"
+                );
+            }
+        }
+        for lost in 1..4 {
+            let decided = after_loss(Loss {
+                effect: *effect,
+                lost,
+                allowed: 2,
+                cancelled: true,
+            });
+            let expected = if effect.may_doubt() {
+                RetryDecision::Doubt
+            } else {
+                RetryDecision::Cancelled
+            };
+            assert_eq!(decided, expected, "{effect}, lost");
+        }
+    }
+}
+
+#[test]
+fn a_useless_answer_of_a_read_that_was_taken_back_fails() {
+    let useless = Outcome::Applied {
+        result: RawValue::NULL.to_owned(),
+        flaw: Some(ToolFailure::new(
+            Code::OutputInvalid,
+            Message::verbatim("x"),
+        )),
+    };
+    assert_eq!(
+        decide_cancelled(Effect::Read, &useless, false),
+        RetryDecision::Fail
+    );
+    assert_eq!(
+        decide_cancelled(Effect::Once, &useless, false),
+        RetryDecision::Succeed
+    );
 }

@@ -13,8 +13,7 @@ use time::OffsetDateTime;
 use super::{
     columns::Columns,
     lane::{Locks, Statement},
-    over::OVER_AT,
-    statement::put_together,
+    statement::{EXPIRES_AT, put_together},
 };
 use crate::{
     call::{Effect, Language},
@@ -65,7 +64,7 @@ pub struct Claimed {
     pub since_first_start_ms: i64,
     /// When this attempt must have answered.
     pub attempt_until: OffsetDateTime,
-    /// When the call was accepted, to measure how long it waited.
+    /// How long the call waited, in milliseconds: from its acceptance to this claim.
     pub queued_ms: i64,
     /// Who asked.
     pub tenant: Label,
@@ -148,7 +147,7 @@ const PARTS: [(&str, &str); 5] = [
     ("claiming worker", include_str!("sql/claiming_worker.sql")),
     ("claim set", include_str!("sql/claim_set.sql")),
     ("claimable", include_str!("sql/claimable.sql")),
-    ("over at", OVER_AT),
+    ("expires at", EXPIRES_AT),
     ("claimed", include_str!("sql/claimed.sql")),
 ];
 

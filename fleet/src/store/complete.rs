@@ -15,9 +15,10 @@ use crate::{
     call::EffectKnown,
     checkpoint::Checkpoint,
     ids::{CallId, DispatcherId},
+    wire::envelope::Timing,
 };
 pub use crate::{
-    ending::{EndedAttempt, Ending, EndingKind, Guard, Moved},
+    ending::{Decision, EndedAttempt, Ending, EndingKind, Guard, Moved},
     taken_back::AttemptCost,
 };
 
@@ -55,53 +56,51 @@ fn moving(locks: &str) -> String {
 /// The columns that only some kinds of ending have.
 #[derive(Default)]
 struct Sent<'a> {
-    state: Option<&'a str>,
-    outcome: Option<&'a str>,
-    source: Option<&'a str>,
-    effect: Option<&'a str>,
-    result: Option<&'a str>,
+    /// How the call ended.
+    end: Option<&'a Decision>,
     error: Option<&'a str>,
-    degraded: Option<&'a str>,
     pause_ms: Option<i64>,
     lost: i32,
     unspent: i32,
 }
 
-fn columns(ending: &Ending) -> Sent<'_> {
-    match &ending.kind {
-        EndingKind::End {
-            state,
-            outcome,
-            source,
-            effect,
-            result,
-            error,
-            degraded,
-        } => Sent {
-            state: Some(state.as_str()),
-            outcome: Some(outcome.as_str()),
-            source: Some(source.as_str()),
-            effect: Some(effect.as_str()),
-            result: result.as_deref(),
-            error: error.as_deref(),
-            degraded: degraded.as_deref(),
-            ..Sent::default()
-        },
-        EndingKind::Again { pause_ms, cost } => Sent {
-            pause_ms: Some(*pause_ms),
-            lost: i32::from(*cost == AttemptCost::Lost),
-            unspent: i32::from(*cost != AttemptCost::Spent),
-            error: ending
-                .attempt
-                .as_ref()
-                .and_then(|attempt| attempt.error.as_deref()),
-            ..Sent::default()
-        },
-        EndingKind::Doubt { error } => Sent {
-            error: Some(error),
-            ..Sent::default()
-        },
+impl<'a> Sent<'a> {
+    fn of(ending: &'a Ending) -> Self {
+        match &ending.kind {
+            EndingKind::End(end) => Sent {
+                end: Some(end),
+                error: end.error.as_deref(),
+                ..Sent::default()
+            },
+            EndingKind::Again { pause_ms, cost } => Sent {
+                pause_ms: Some(*pause_ms),
+                lost: i32::from(*cost == AttemptCost::Lost),
+                unspent: i32::from(*cost != AttemptCost::Spent),
+                error: ending
+                    .attempt
+                    .as_ref()
+                    .and_then(|attempt| attempt.error.as_deref()),
+                ..Sent::default()
+            },
+            EndingKind::Doubt(doubt) => Sent {
+                error: doubt.error.as_deref(),
+                ..Sent::default()
+            },
+        }
     }
+
+    fn result(&self) -> Option<&'a str> {
+        self.end?.result.as_deref()
+    }
+
+    fn degraded(&self) -> Option<&'a str> {
+        self.end?.degraded.as_deref()
+    }
+}
+
+/// One word of how each call ended.
+fn words(sent: &[Sent<'_>], word: impl Fn(&Decision) -> &'static str) -> Vec<Option<&'static str>> {
+    sent.iter().map(|sent| sent.end.map(&word)).collect()
 }
 
 impl Statement for Complete {
@@ -117,8 +116,8 @@ impl Statement for Complete {
     }
 
     fn weight(row: &Ending) -> usize {
-        let columns = columns(row);
-        256 + [columns.result, columns.error, columns.degraded]
+        let sent = Sent::of(row);
+        256 + [sent.result(), sent.error, sent.degraded()]
             .into_iter()
             .flatten()
             .map(str::len)
@@ -157,15 +156,10 @@ type AllMoved = HashMap<CallId, Moved>;
 
 /// Whether it is of the common kind: an attempt that ran, and an outcome that does not say that nothing happened.
 const fn ends_running(row: &Ending) -> bool {
-    let nothing_happened = matches!(
-        row.kind,
-        EndingKind::End {
-            effect: EffectKnown::NotApplied,
-            ..
-        }
-    );
-    matches!(row.kind, EndingKind::End { .. })
-        && !nothing_happened
+    let EndingKind::End(Decision { effect, .. }) = &row.kind else {
+        return false;
+    };
+    !matches!(effect, EffectKnown::NotApplied)
         && matches!(row.guard, Guard::Attempt(_))
         && row.attempt.is_some()
 }
@@ -176,7 +170,7 @@ async fn end_running(
     rows: &[Ending],
     ended: &mut AllMoved,
 ) -> Result<(), sqlx::Error> {
-    let columns: Vec<Sent<'_>> = rows.iter().map(columns).collect();
+    let sent: Vec<Sent<'_>> = rows.iter().map(Sent::of).collect();
     let attempts = rows.iter().map(|row| match row.guard {
         Guard::Attempt(attempt) => Some(attempt.0),
         Guard::Queued(_) => None,
@@ -186,16 +180,16 @@ async fn end_running(
     let moved = sqlx::query(END_RUNNING.as_str())
         .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
         .bind(attempts.collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
-        .bind(sparse(columns.iter().map(|c| c.result)))
-        .bind(sparse(columns.iter().map(|c| c.error)))
+        .bind(words(&sent, |end| end.state.as_str()))
+        .bind(words(&sent, |end| end.outcome.as_str()))
+        .bind(words(&sent, |end| end.source.as_str()))
+        .bind(words(&sent, |end| end.effect.as_str()))
+        .bind(sparse(sent.iter().map(Sent::result)))
+        .bind(sparse(sent.iter().map(|s| s.error)))
         .bind(outcomes.collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
-        .bind(sparse(columns.iter().map(|c| c.degraded)))
+        .bind(sparse(sent.iter().map(Sent::degraded)))
         .fetch_all(connection)
         .await?;
     read_moves(&moved, ended)
@@ -212,7 +206,7 @@ async fn move_any(
         Locks::Wait => WAITING.as_str(),
         Locks::Skip => SKIPPING.as_str(),
     };
-    let columns: Vec<Sent<'_>> = rows.iter().copied().map(columns).collect();
+    let sent: Vec<Sent<'_>> = rows.iter().copied().map(Sent::of).collect();
     let attempt = |of: fn(&EndedAttempt) -> Option<&str>| -> Vec<Option<&str>> {
         let attempts = rows.iter().map(|row| row.attempt.as_ref());
         attempts.map(|attempt| attempt.and_then(of)).collect()
@@ -224,33 +218,34 @@ async fn move_any(
             Guard::Queued(rev) => (None, Some(rev)),
         })
         .unzip();
-    let over = rows.iter().map(|row| row.attempt.as_ref());
-    let over = over.map(|attempt| attempt.map(|attempt| attempt.over));
+    let stopped = rows.iter().map(|row| row.attempt.as_ref());
+    let stopped = stopped.map(|attempt| attempt.map(|attempt| attempt.has_stopped));
     let moved = sqlx::query(sql)
         .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
         .bind(attempts)
         .bind(revs)
         .bind(rows.iter().map(|r| r.kind.word()).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.state).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.outcome).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.source).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.effect).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.result).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.error).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.pause_ms).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.lost).collect::<Vec<_>>())
+        .bind(words(&sent, |end| end.state.as_str()))
+        .bind(words(&sent, |end| end.outcome.as_str()))
+        .bind(words(&sent, |end| end.source.as_str()))
+        .bind(words(&sent, |end| end.effect.as_str()))
+        .bind(sent.iter().map(Sent::result).collect::<Vec<_>>())
+        .bind(sent.iter().map(|s| s.error).collect::<Vec<_>>())
+        .bind(sent.iter().map(|s| s.pause_ms).collect::<Vec<_>>())
+        .bind(sent.iter().map(|s| s.lost).collect::<Vec<_>>())
         .bind(attempt(|a| Some(a.outcome.as_str())))
         .bind(attempt(|a| Some(a.effect.as_str())))
         .bind(attempt(|a| a.error.as_deref()))
         .bind(rows.iter().map(|r| r.actor.as_str()).collect::<Vec<_>>())
         .bind(rows.iter().map(|r| r.reason.as_str()).collect::<Vec<_>>())
-        .bind(columns.iter().map(|c| c.unspent).collect::<Vec<_>>())
-        .bind(over.collect::<Vec<_>>())
-        .bind(sparse(columns.iter().map(|c| c.degraded)))
+        .bind(sent.iter().map(|s| s.unspent).collect::<Vec<_>>())
+        .bind(stopped.collect::<Vec<_>>())
+        .bind(sparse(sent.iter().map(Sent::degraded)))
         .fetch_all(connection)
         .await?;
     read_moves(&moved, ended)
 }
+
 fn read_moves(rows: &[PgRow], ended: &mut AllMoved) -> Result<(), sqlx::Error> {
     for row in rows {
         let mut columns = Columns::of(row);
@@ -272,7 +267,9 @@ pub(super) fn read_moved(mut columns: Columns<'_>) -> Result<Moved, sqlx::Error>
         dispatcher: DispatcherId(columns.next()?),
         attempts: columns.next()?,
         coercions: columns.next()?,
-        queued_ms: columns.next()?,
-        run_ms: columns.next()?,
+        timing: Timing {
+            queued_ms: columns.next()?,
+            run_ms: columns.next()?,
+        },
     })
 }

@@ -8,14 +8,55 @@ use uuid::Uuid;
 use super::{
     StoreError,
     answer::answer_within,
-    over::{Expired, LEFT_MS, WAITED_TOO_LONG, left},
+    columns::parsed,
+    statement::{LEFT_MS, WAITED_TOO_LONG, left},
 };
-use crate::ids::CallId;
+use crate::{
+    call::{Effect, Language},
+    ids::CallId,
+    obstacle::Obstacle,
+};
+
+/// A queued call whose deadline has passed.
+#[derive(Debug, Clone)]
+pub struct Expired {
+    /// The call.
+    pub call_id: CallId,
+    /// Its revision: it is ended only if it has not moved since.
+    pub rev: i32,
+    /// What running it would mean.
+    pub effect: Effect,
+    /// Whether an earlier attempt left its effect unknown.
+    pub unknown: bool,
+    /// Whether only the first attempt did not start in time.
+    pub waited_too_long: bool,
+    /// What the last worker that put it back lacked.
+    pub obstacle: Option<Obstacle>,
+    /// The language of messages.
+    pub language: Language,
+}
+
+impl Expired {
+    /// From a row that names its columns as the fields here, and whose `obstacle` is a text.
+    pub(super) fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let obstacle: Option<String> = row.try_get("obstacle")?;
+        Ok(Self {
+            call_id: CallId(row.try_get("call_id")?),
+            rev: row.try_get("rev")?,
+            effect: parsed(row, "effect")?,
+            unknown: row.try_get("effect_unknown")?,
+            waited_too_long: row.try_get("waited_too_long")?,
+            // A newer release may have written words that this one does not know.
+            obstacle: obstacle.and_then(|obstacle| serde_json::from_str(&obstacle).ok()),
+            language: parsed(row, "language")?,
+        })
+    }
+}
 
 /// The time that calls have left. A call that is missing here is decided.
 #[derive(Debug, Default)]
 pub struct Clocks {
-    /// Queued calls whose time is over.
+    /// Queued calls that have expired.
     pub expired: Vec<Expired>,
     /// Open calls with time left, and the pause until another look is worth it.
     pub left: Vec<(CallId, Duration)>,

@@ -76,7 +76,7 @@ async fn keep_once(pool: &PgPool, evidence: &LateReport) -> Result<LateOutcome, 
         .bind(evidence.ended.outcome.as_str())
         .bind(evidence.ended.effect.as_str())
         .bind(evidence.ended.error.as_deref())
-        .bind(evidence.ended.over)
+        .bind(evidence.ended.has_stopped)
         .bind(evidence.actor.as_str())
         .fetch_one(pool);
     let row = answer_within(DOING, ANSWER_MAX, keeping).await?;

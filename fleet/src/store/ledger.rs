@@ -154,7 +154,13 @@ impl Claiming {
             Reply::NotSent => Err(StoreError::NotSent { doing: CLAIMING }),
             Reply::Unknown => Box::pin(self.ask_again(ClaimLimited::NAME, call, attempt))
                 .await
-                .map(|claimed| Some(Limited::Claimed(Box::new(claimed)))),
+                .map(|claimed| {
+                    // A bell too many costs one message.
+                    Some(Limited::Claimed {
+                        claimed,
+                        took_place: true,
+                    })
+                }),
         }
     }
 }

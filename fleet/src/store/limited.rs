@@ -18,11 +18,31 @@ use crate::{
 
 /// The result of such a claim.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are claimed, and none outlives its claim"
+)]
 pub enum Limited {
-    /// The call is claimed and has its place.
-    Claimed(Box<Claimed>),
+    /// The call is claimed.
+    Claimed {
+        /// The claim.
+        claimed: Claimed,
+        /// Whether it has a place of its tool, which the end of the attempt frees. A claim that was read back may say so without
+        /// having one.
+        took_place: bool,
+    },
     /// Every place of its tool is taken; the call is held now, in its tool's line.
     NoSlot,
+}
+
+impl Limited {
+    /// A claim of a tool without a limit.
+    pub const fn without_place(claimed: Claimed) -> Self {
+        Self::Claimed {
+            claimed,
+            took_place: false,
+        }
+    }
 }
 
 /// The statement.
@@ -80,7 +100,10 @@ impl Statement for ClaimLimited {
             let mut decided = HashMap::with_capacity(found.len());
             for row in &found {
                 let answer = if row.try_get("admitted")? {
-                    Limited::Claimed(Box::new(read_claim(row)?))
+                    Limited::Claimed {
+                        claimed: read_claim(row)?,
+                        took_place: row.try_get("took_place")?,
+                    }
                 } else {
                     Limited::NoSlot
                 };

@@ -28,7 +28,6 @@ pub mod limited;
 pub mod look;
 pub mod migrate;
 pub mod open_counts;
-mod over;
 pub mod postpone;
 pub mod probe;
 pub mod quarantine;

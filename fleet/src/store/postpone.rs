@@ -7,7 +7,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use sqlx::PgPool;
 
-use super::{StoreError, answer::listen, over::OVER_AT};
+use super::{StoreError, answer::listen, statement::EXPIRES_AT};
 use crate::{ids::CallId, obstacle::Obstacle};
 
 /// A call that is to wait.
@@ -68,9 +68,9 @@ static PUT_BACK: LazyLock<String> = LazyLock::new(|| {
         "UPDATE toolfleet.open_calls o \
          SET (not_before, due_at) = ( \
                  SELECT due.at, due.at \
-                 FROM (SELECT {OVER_AT} AS over_at) AS time, \
+                 FROM (SELECT {EXPIRES_AT} AS expires_at) AS time, \
                       LATERAL (SELECT least(now() + i.pause_ms * interval '1 millisecond', \
-                                            greatest(time.over_at - interval '1 second', now() + interval '500 ms')) AS at) AS due), \
+                                            greatest(time.expires_at - interval '1 second', now() + interval '500 ms')) AS at) AS due), \
              publish_n = o.publish_n + 1, obstacle = $3::text::json \
          FROM (SELECT unnest($1::uuid[]) AS call_id, unnest($2::bigint[]) AS pause_ms) AS i \
          WHERE o.call_id = ANY($1) AND o.call_id = i.call_id AND o.state = 'queued' AND NOT o.held AND o.due_at IS NULL"

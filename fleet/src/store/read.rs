@@ -10,16 +10,15 @@ use super::{
     StoreError,
     answer::answer_within,
     columns::{parsed, parsed_if_any},
-    over::{LEFT_MS, left},
     read_all,
-    statement::put_together,
+    statement::{LEFT_MS, left, put_together},
 };
 use crate::{
-    call::{CallOutcome, EffectKnown, Language, Source, State},
-    ending::Happened,
+    call::{Language, State},
+    ending::Decision,
     ids::{AttemptId, CallId, Label},
     wire::{
-        envelope::{Accepted, DecidedCall, Envelope},
+        envelope::{Accepted, DecidedCall, Envelope, Timing},
         event::{Event, Happening},
         proof::DoneSecret,
     },
@@ -60,7 +59,7 @@ pub enum CallState {
     Queued {
         /// Whether it waits for its turn in the ledger: no pointer may claim it.
         held: bool,
-        /// How long until it is over; zero when it is.
+        /// How long until it expires; zero when it has.
         left: Duration,
         /// Whether an attempt before may have had its effect.
         effect_unknown: bool,
@@ -82,7 +81,7 @@ pub enum CallState {
     InDoubt(DoubtfulCall),
     /// Reserved: no move reaches it yet.
     AwaitingClient,
-    /// It is over.
+    /// It has ended.
     Ended(EndedCall),
 }
 
@@ -97,35 +96,21 @@ pub struct DoubtfulCall {
     pub applied_late: bool,
     /// Whether it is in doubt because Postgres lost writes.
     pub quarantined: bool,
-    error: Option<String>,
-    took: Took,
+    decision: Decision,
+    timing: Timing,
 }
 
-/// What there is of a call that is over.
+/// What there is of a call that has ended.
 #[derive(Debug, Clone)]
 pub struct EndedCall {
-    /// How it ended: a terminal state.
-    pub state: State,
     /// The attempt that decided it, if one did.
     pub attempt: Option<AttemptId>,
     /// Who ended it.
     pub by: String,
     /// When.
     pub at: OffsetDateTime,
-    outcome: CallOutcome,
-    source: Source,
-    effect: EffectKnown,
-    result: Option<String>,
-    error: Option<String>,
-    degraded: Option<String>,
-    took: Took,
-}
-
-/// How long a call took, in milliseconds.
-#[derive(Debug, Clone, Copy)]
-struct Took {
-    queued_ms: i64,
-    run_ms: i64,
+    decision: Decision,
+    timing: Timing,
 }
 
 static FIND: LazyLock<String> = LazyLock::new(|| finding(""));
@@ -269,8 +254,8 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
         Ok(id.map(AttemptId))
     };
     let until_over = || row.try_get("left_ms").map(left);
-    let took = || -> Result<Took, sqlx::Error> {
-        Ok(Took {
+    let timing = || -> Result<Timing, sqlx::Error> {
+        Ok(Timing {
             queued_ms: row.try_get("queued_ms")?,
             run_ms: row.try_get("run_ms")?,
         })
@@ -294,23 +279,25 @@ fn read_state(row: &PgRow) -> Result<CallState, sqlx::Error> {
             since: row.try_get("decided_at")?,
             applied_late: row.try_get("applied_late")?,
             quarantined: row.try_get("quarantined")?,
-            error: row.try_get("error")?,
-            took: took()?,
+            decision: Decision::doubt(row.try_get("error")?),
+            timing: timing()?,
         }),
         State::AwaitingClient => CallState::AwaitingClient,
         State::Succeeded | State::Failed | State::Cancelled | State::Expired => {
             CallState::Ended(EndedCall {
-                state,
                 attempt: attempt()?,
                 by: row.try_get("actor")?,
                 at: row.try_get("decided_at")?,
-                outcome: parsed(row, "outcome")?,
-                source: parsed(row, "source")?,
-                effect: parsed(row, "effect_known")?,
-                result: row.try_get("result")?,
-                error: row.try_get("error")?,
-                degraded: row.try_get("degraded")?,
-                took: took()?,
+                decision: Decision {
+                    state,
+                    outcome: parsed(row, "outcome")?,
+                    source: parsed(row, "source")?,
+                    effect: parsed(row, "effect_known")?,
+                    result: row.try_get("result")?,
+                    error: row.try_get("error")?,
+                    degraded: row.try_get("degraded")?,
+                },
+                timing: timing()?,
             })
         }
     })
@@ -324,7 +311,7 @@ impl CallRow {
             CallState::Running { .. } => State::Running,
             CallState::InDoubt(_) => State::InDoubt,
             CallState::AwaitingClient => State::AwaitingClient,
-            CallState::Ended(ended) => ended.state,
+            CallState::Ended(ended) => ended.decision.state,
         }
     }
 
@@ -338,7 +325,7 @@ impl CallRow {
         }
     }
 
-    /// How long until it is over, if it is not decided by then; zero for what is.
+    /// How long until it expires, if it is not decided by then; zero for what is decided.
     pub const fn left(&self) -> Duration {
         match &self.state {
             CallState::Queued { left, .. } | CallState::Running { left, .. } => *left,
@@ -388,40 +375,21 @@ impl CallRow {
     ///
     /// The row contains something that this version does not know.
     pub fn envelope(&self, replayed: bool) -> Result<Option<Envelope>, StoreError> {
-        let decided = |outcome, source, effect, took: Took| DecidedCall {
-            call_id: self.call_id,
-            tool: self.tool.clone(),
-            tool_version: self.tool_version,
-            state: self.state(),
-            outcome,
-            source,
-            effect,
-            result: None,
-            error: None,
-            degraded: None,
-            coercions: self.coercions.clone(),
-            attempts: self.attempts,
-            queued_ms: took.queued_ms,
-            run_ms: took.run_ms,
-        };
-        let decided = match &self.state {
+        let (decision, timing) = match &self.state {
             CallState::Queued { .. } | CallState::Running { .. } | CallState::AwaitingClient => {
                 return Ok(None);
             }
-            CallState::InDoubt(doubtful) => {
-                let words = Happened::InDoubt.words();
-                let effect = EffectKnown::Unknown;
-                DecidedCall {
-                    error: doubtful.error.clone(),
-                    ..decided(words.outcome, words.source, effect, doubtful.took)
-                }
-            }
-            CallState::Ended(ended) => DecidedCall {
-                result: ended.result.clone(),
-                error: ended.error.clone(),
-                degraded: ended.degraded.clone(),
-                ..decided(ended.outcome, ended.source, ended.effect, ended.took)
-            },
+            CallState::InDoubt(doubtful) => (&doubtful.decision, doubtful.timing),
+            CallState::Ended(ended) => (&ended.decision, ended.timing),
+        };
+        let decided = DecidedCall {
+            call_id: self.call_id,
+            tool: self.tool.clone(),
+            tool_version: self.tool_version,
+            decision: decision.clone(),
+            coercions: self.coercions.clone(),
+            attempts: self.attempts,
+            timing,
         };
         let envelope = decided.envelope();
         let envelope =

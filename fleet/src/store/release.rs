@@ -10,10 +10,9 @@ use sqlx::{PgConnection, PgPool, Row as _};
 use super::{
     StoreError,
     answer::listen,
-    over::OVER_AT,
     read_all,
     session::Postgres,
-    statement::put_together,
+    statement::{EXPIRES_AT, put_together},
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{
@@ -33,7 +32,7 @@ pub struct Released {
 }
 
 static RELEASE: LazyLock<String> = LazyLock::new(|| {
-    let parts = [("over at", OVER_AT), ("pointer", POINTER)];
+    let parts = [("expires at", EXPIRES_AT), ("pointer", POINTER)];
     put_together(include_str!("sql/release.sql"), &parts)
 });
 

@@ -9,7 +9,7 @@ use time::{Duration, OffsetDateTime, macros::datetime};
 use uuid::Uuid;
 
 use super::complete::Moved;
-use crate::ids::DispatcherId;
+use crate::{ids::DispatcherId, wire::envelope::Timing};
 
 /// SQLSTATE: the call is not this attempt's any more. Nothing may be committed, and nothing is: the transaction has failed.
 pub const NOT_OURS: &str = "TF001";
@@ -40,8 +40,10 @@ pub fn moved<'r>(columns: impl Iterator<Item = Option<&'r [u8]>>) -> Result<Move
         dispatcher: DispatcherId(Uuid::from_bytes(columns.take()?)),
         attempts: i32::from_be_bytes(columns.take()?),
         coercions: columns.text_if_any()?.map(str::to_owned),
-        queued_ms: i64::from_be_bytes(columns.take()?),
-        run_ms: i64::from_be_bytes(columns.take()?),
+        timing: Timing {
+            queued_ms: i64::from_be_bytes(columns.take()?),
+            run_ms: i64::from_be_bytes(columns.take()?),
+        },
     })
 }
 

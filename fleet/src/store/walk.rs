@@ -5,13 +5,13 @@ use std::{ops::Range, time::Duration};
 use sqlx::{PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-pub use super::over::Expired;
+pub use super::expiry::Expired;
 use super::{
     StoreError,
     answer::listen,
     columns::parse,
     look::{CallsPart, STEP_ROWS},
-    over::{LEFT_MS, WAITED_TOO_LONG, left},
+    statement::{LEFT_MS, WAITED_TOO_LONG, left},
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use crate::{
     call::{CallOutcome, EffectKnown, Language, Source, State},
+    ending::Decision,
     ids::CallId,
     outcome::ToolFailure,
     said,
@@ -64,7 +65,7 @@ pub struct Envelope {
     pub timing: Option<Timing>,
 }
 
-/// A decided call as the ledger has it: its texts are JSON.
+/// A decided call as the ledger has it; what was changed in its arguments is JSON text.
 #[derive(Debug, Clone)]
 pub struct DecidedCall {
     /// The call.
@@ -73,28 +74,14 @@ pub struct DecidedCall {
     pub tool: String,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// The state of the call.
-    pub state: State,
-    /// What it came to.
-    pub outcome: CallOutcome,
-    /// Where the answer came from.
-    pub source: Source,
-    /// What is known about the effect.
-    pub effect: EffectKnown,
-    /// The tool's answer.
-    pub result: Option<String>,
-    /// What went wrong.
-    pub error: Option<String>,
-    /// Why the answer is not the live one.
-    pub degraded: Option<String>,
+    /// How it was decided.
+    pub decision: Decision,
     /// What was changed in the arguments.
     pub coercions: Option<String>,
     /// How many attempts were made.
     pub attempts: i32,
-    /// From acceptance to the start of its first attempt, in milliseconds.
-    pub queued_ms: i64,
-    /// From there to its end, in milliseconds.
-    pub run_ms: i64,
+    /// How long it took.
+    pub timing: Timing,
 }
 
 impl DecidedCall {
@@ -104,27 +91,33 @@ impl DecidedCall {
     ///
     /// One of its texts is not valid.
     pub fn envelope(self) -> Result<Envelope, serde_json::Error> {
+        let Decision {
+            state,
+            outcome,
+            source,
+            effect,
+            result,
+            error,
+            degraded,
+        } = self.decision;
         let raw = |text: Option<String>| text.map(RawValue::from_string).transpose();
-        let error = self.error.as_deref().map(serde_json::from_str).transpose();
+        let error = error.as_deref().map(serde_json::from_str).transpose();
         Ok(Envelope {
             call_id: Some(self.call_id),
             tool: self.tool,
             tool_version: Some(self.tool_version),
-            state: EnvelopeState::Of(self.state),
-            outcome: self.outcome,
-            is_error: is_error(self.outcome),
-            source: self.source,
-            effect: self.effect,
-            result: raw(self.result)?,
+            state: EnvelopeState::Of(state),
+            outcome,
+            is_error: is_error(outcome),
+            source,
+            effect,
+            result: raw(result)?,
             error: error?,
-            degraded: raw(self.degraded)?,
+            degraded: raw(degraded)?,
             coercions: raw(self.coercions)?.unwrap_or_else(no_coercions),
             attempts: self.attempts,
             replayed: false,
-            timing: Some(Timing {
-                queued_ms: self.queued_ms,
-                run_ms: self.run_ms,
-            }),
+            timing: Some(self.timing),
         })
     }
 }

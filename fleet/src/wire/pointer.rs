@@ -20,7 +20,8 @@ pub struct Pointer {
     pub tool: ToolName,
     /// The version it was accepted with.
     pub tool_version: i32,
-    /// Hash of the arguments: a claim that returns another one is given back.
+    /// Hash of the arguments, for people and for later releases. A worker does not read it: it hashes the arguments that it
+    /// prepared, and compares that with the row's hash once it has claimed the call.
     pub args_hash: String,
     /// The arguments in canonical form, when they are small. Otherwise the gate reads them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

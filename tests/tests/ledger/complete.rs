@@ -4,7 +4,7 @@ use fleet::{
     call::State,
     ids::{AttemptId, CallId},
     store::{
-        complete::{EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
         ledger::Completing,
         read,
@@ -96,9 +96,9 @@ fn expected(state: State, kind: &EndingKind, by: By) -> Option<State> {
     let attempted = by == By::ItsAttempt && matches!(state, State::Running | State::InDoubt);
     let unmoved = by == By::ItsRevision && state == State::Queued;
     match kind {
-        EndingKind::End { state: to, .. } => (attempted || unmoved).then_some(*to),
+        EndingKind::End(end) => (attempted || unmoved).then_some(end.state),
         EndingKind::Again { .. } => (attempted && state == State::Running).then_some(State::Queued),
-        EndingKind::Doubt { .. } => {
+        EndingKind::Doubt(_) => {
             (unmoved || attempted && state == State::Running).then_some(State::InDoubt)
         }
     }
@@ -237,8 +237,8 @@ async fn an_illegal_end_is_refused_and_its_neighbours_move() {
     ));
     let (odd, attempt) = ledger.running(&worker).await;
     let mut unreadable = succeeded(odd, attempt);
-    if let EndingKind::End { result, .. } = &mut unreadable.kind {
-        *result = Some("{\"nul\":\"\0\"}".into());
+    if let EndingKind::End(end) = &mut unreadable.kind {
+        end.result = Some("{\"nul\":\"\0\"}".into());
     }
     endings.push(unreadable);
     let replies = join_all(
@@ -348,8 +348,8 @@ async fn results_are_given_back_byte_for_byte() {
     ] {
         let (call, attempt) = ledger.running(&worker).await;
         let mut end = succeeded(call, attempt);
-        if let EndingKind::End { result, .. } = &mut end.kind {
-            *result = Some(text.to_owned());
+        if let EndingKind::End(end) = &mut end.kind {
+            end.result = Some(text.to_owned());
         }
         ledger.ends(end).await;
         let envelope = ledger.find(call).await.envelope(false).unwrap().unwrap();
@@ -364,14 +364,12 @@ async fn an_error_is_told_as_it_was_stored() {
     let error = r#"{"code":"timeout","message":"m","retryable":false,"retry_after_ms":null,"suggestion":"ask_user"}"#;
     let (ended, attempt) = ledger.running(&worker).await;
     let mut end: Ending = ending(ended, Guard::Attempt(attempt), end_in(State::Failed));
-    if let EndingKind::End { error: stored, .. } = &mut end.kind {
-        *stored = Some(error.into());
+    if let EndingKind::End(end) = &mut end.kind {
+        end.error = Some(error.into());
     }
     ledger.ends(end).await;
     let (doubtful, attempt) = ledger.running(&worker).await;
-    let doubt = EndingKind::Doubt {
-        error: error.into(),
-    };
+    let doubt = EndingKind::Doubt(Decision::doubt(Some(error.into())));
     ledger
         .ends(ending(doubtful, Guard::Attempt(attempt), doubt))
         .await;
@@ -393,7 +391,7 @@ async fn an_attempt_that_failed_keeps_its_own_account() {
         outcome: fleet::outcome::OutcomeWord::DefiniteFailure,
         effect: fleet::call::EffectKnown::NotApplied,
         error: Some("{\"code\":\"unavailable\"}".into()),
-        over: true,
+        has_stopped: true,
     });
     ledger.ends(failed).await;
     let (outcome, effect, error): (String, String, String) = sqlx::query_as(

@@ -12,14 +12,14 @@ use std::{
 };
 
 use fleet::{
-    call::{CallOutcome, Effect, EffectKnown, State},
+    call::{Effect, EffectKnown, State},
     ids::{AttemptId, CallId, DispatcherId, WorkerId},
     obstacle::{Lack, Obstacle},
     outcome::OutcomeWord,
     state::is_legal,
     store::{
         StoreError,
-        complete::{AttemptCost, EndedAttempt, Ending, EndingKind, Guard as LedgerGuard},
+        complete::{AttemptCost, Decision, EndedAttempt, Ending, EndingKind, Guard as LedgerGuard},
         ledger::Completing,
         postpone::{Postponed, postpone},
         probe::{self, Doubted, NewProbe, ProbeState, Remark},
@@ -627,11 +627,11 @@ fn is_check(error: &sqlx::Error) -> bool {
 
 /// The ending that a worker or the sweep would send.
 fn ending(call: CallId, op: &Op) -> Ending {
-    let ended = |outcome, over| EndedAttempt {
+    let ended = |outcome, has_stopped| EndedAttempt {
         outcome,
         effect: EffectKnown::Unknown,
         error: None,
-        over,
+        has_stopped,
     };
     let (guard, kind, attempt) = match op {
         Op::End {
@@ -639,30 +639,11 @@ fn ending(call: CallId, op: &Op) -> Ending {
             state,
             effect,
         } => {
-            let EndingKind::End {
-                outcome,
-                source,
-                result,
-                error,
-                ..
-            } = end_in(*state)
-            else {
+            let EndingKind::End(end) = end_in(*state) else {
                 unreachable!("it ends");
             };
-            let outcome = if *state == State::Succeeded {
-                CallOutcome::Success
-            } else {
-                outcome
-            };
-            let kind = EndingKind::End {
-                state: *state,
-                outcome,
-                source,
-                effect: *effect,
-                result,
-                error,
-                degraded: None,
-            };
+            let effect = *effect;
+            let kind = EndingKind::End(Decision { effect, ..end });
             (guard, kind, ended(OutcomeWord::Applied, true))
         }
         Op::Again {

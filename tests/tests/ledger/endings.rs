@@ -3,7 +3,8 @@
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Language, Source, State},
     ending::{
-        EndedAttempt, Ending, EndingKind, Fact, Guard, Known, Tries, after_lost_writes, decide,
+        Decision, EndedAttempt, Ending, EndingKind, Fact, Guard, Known, Tries, after_lost_writes,
+        decide,
     },
     ids::{AttemptId, CallId},
     manifest::RetryPolicy,
@@ -36,31 +37,27 @@ struct Cell {
 fn decided(fact: &Fact<'_>, known: &Known) -> Cell {
     let (kind, _) = decide(fact, known);
     match kind {
-        EndingKind::End {
-            state,
-            outcome,
-            source,
-            effect,
-            error,
-            ..
-        } => Cell {
-            state,
-            outcome,
-            source,
-            effect,
-            error: error.map(|error| serde_json::from_str(&error).unwrap()),
-        },
-        EndingKind::Doubt { error } => Cell {
-            state: State::InDoubt,
-            outcome: CallOutcome::Unknown,
-            source: Source::Error,
-            effect: EffectKnown::Unknown,
-            error: Some(ErrorBody {
+        EndingKind::End(decision) => cell(&decision),
+        EndingKind::Doubt(decision) => {
+            let cell = cell(&decision);
+            let error = cell.error.map(|error| ErrorBody {
                 details: None,
-                ..serde_json::from_str(&error).unwrap()
-            }),
-        },
+                ..error
+            });
+            Cell { error, ..cell }
+        }
         EndingKind::Again { .. } => panic!("{fact:?} of {known:?} ends nothing"),
+    }
+}
+
+fn cell(decision: &Decision) -> Cell {
+    let error = decision.error.as_deref();
+    Cell {
+        state: decision.state,
+        outcome: decision.outcome,
+        source: decision.source,
+        effect: decision.effect,
+        error: error.map(|error| serde_json::from_str(error).unwrap()),
     }
 }
 
@@ -327,7 +324,7 @@ async fn a_caller_is_told_what_a_later_reader_finds() {
     let worker = ledger.worker().await;
     for degraded in [None, Some("{\"kind\":\"stale\",\"age_ms\":7}".to_owned())] {
         for (call, guard) in guarded(&ledger, &worker, Effect::Read).await {
-            let kind = EndingKind::End {
+            let kind = EndingKind::End(Decision {
                 state: State::Failed,
                 outcome: CallOutcome::Fallback,
                 source: Source::Stale,
@@ -335,7 +332,7 @@ async fn a_caller_is_told_what_a_later_reader_finds() {
                 result: Some("{\"temp\":21}".to_owned()),
                 error: None,
                 degraded: degraded.clone(),
-            };
+            });
             let ending = ending(call, guard, kind);
             let completing = ledger.completing.complete(&ending, wait::LONG).await;
             let moved = completing.unwrap().expect("its guard holds");

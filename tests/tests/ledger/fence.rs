@@ -282,7 +282,7 @@ async fn a_doubt_is_fenced_when_the_worker_that_lost_it_is_and_not_while_it_is_o
     let declared = workers::declare_dead(&ledger.database.pool, worker.id, 0).await;
     assert!(declared.unwrap());
     let mut lost = doubted(call, attempt);
-    lost.attempt.as_mut().unwrap().over = false;
+    lost.attempt.as_mut().unwrap().has_stopped = false;
     ledger.ends(lost).await;
     let is_fenced = async |connection: &mut PgConnection| -> bool {
         sqlx::query_scalar("SELECT worker_fenced FROM toolfleet.in_doubt WHERE call_id = $1")
@@ -334,7 +334,7 @@ async fn a_worker_is_remembered_while_a_doubt_may_depend_on_it() {
         fleet::store::complete::Guard::Attempt(first),
         crate::support::again(),
     );
-    again.attempt.as_mut().unwrap().over = false;
+    again.attempt.as_mut().unwrap().has_stopped = false;
     ledger.ends(again).await;
     let last = ledger.worker().await;
     ledger.ends(doubted(call, last.claims(call).await)).await;

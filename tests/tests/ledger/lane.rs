@@ -585,8 +585,8 @@ async fn a_large_result_that_waits_holds_up_no_small_one() {
     let (small, small_attempt) = ledger.running(&worker).await;
     let (large, large_attempt) = ledger.running(&worker).await;
     let mut ending = succeeded(large, large_attempt);
-    if let EndingKind::End { result, .. } = &mut ending.kind {
-        *result = Some(format!("\"{}\"", "x".repeat(64 * 1024)));
+    if let EndingKind::End(end) = &mut ending.kind {
+        end.result = Some(format!("\"{}\"", "x".repeat(64 * 1024)));
     }
     let mut holding = holding(&ledger.database, large).await;
     let completing = ledger.completing.clone();

@@ -38,7 +38,7 @@ fn evidence(
             outcome,
             effect: EffectKnown::Unknown,
             error: Some("{\"code\":\"timeout\"}".to_owned()),
-            over: true,
+            has_stopped: true,
         },
     }
 }
@@ -157,8 +157,8 @@ async fn only_an_effect_that_was_denied_raises_the_alarm() {
         for word in OutcomeWord::ALL {
             let (call, attempt) = ledger.running(&worker).await;
             let mut kind = end_in(state);
-            if let EndingKind::End { effect: known, .. } = &mut kind {
-                *known = effect;
+            if let EndingKind::End(end) = &mut kind {
+                end.effect = effect;
             }
             ledger
                 .ends(ending(call, Guard::Attempt(attempt), kind))

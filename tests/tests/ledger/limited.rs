@@ -124,7 +124,7 @@ async fn claim(worker: &Worker, call: CallId) -> Claim {
     let row = claim_of(call);
     let attempt = row.attempt_id;
     match worker.claiming.claim_limited(row).await.unwrap() {
-        Some(Limited::Claimed(claimed)) => {
+        Some(Limited::Claimed { claimed, .. }) => {
             assert_eq!(claimed.call_id, call);
             Claim::Ours(attempt)
         }
@@ -194,7 +194,7 @@ async fn calls_of_one_batch_get_a_place_each_as_long_as_there_are_some() {
     let statement = ClaimLimited::new(scene.worker.id);
     let mut connection = scene.ledger.database.connect().await;
     let decided = statement.run(&mut connection, &rows, Locks::Wait).await;
-    let ours = |answer: &Option<Limited>| matches!(answer, Some(Limited::Claimed(_)));
+    let ours = |answer: &Option<Limited>| matches!(answer, Some(Limited::Claimed { .. }));
     let decided: Vec<bool> = decided.unwrap().iter().map(ours).collect();
     assert_eq!(decided, [true, true, true, false, false, true]);
     assert_eq!(slots(&pool).await, [1, 2, 3]);
@@ -237,7 +237,7 @@ async fn a_place_that_a_claim_is_about_to_take_is_left_to_it() {
         .run(&mut taking, &rows, Locks::Wait)
         .await
         .unwrap();
-    assert!(matches!(taken[0], Some(Limited::Claimed(_))));
+    assert!(matches!(taken[0], Some(Limited::Claimed { .. })));
     // Neither waited for nor taken.
     scene.running().await;
     assert_eq!(
@@ -512,7 +512,7 @@ async fn however_many_claim_at_once_no_more_run_than_may() {
                 let row = claim_of(call);
                 let attempt = row.attempt_id;
                 match claiming.claim_limited(row).await.unwrap() {
-                    Some(Limited::Claimed(_)) => {
+                    Some(Limited::Claimed { .. }) => {
                         // The tool's own count, not the ledger's.
                         most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         tokio::task::yield_now().await;

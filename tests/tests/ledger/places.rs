@@ -139,7 +139,7 @@ impl World {
             return;
         }
         assert!(
-            matches!(said, Some(Limited::Claimed(_))),
+            matches!(said, Some(Limited::Claimed { .. })),
             "{live:?}: {said:?}"
         );
         (one.state, one.attempt) = (State::Running, Some(attempt));

@@ -8,7 +8,7 @@ use fleet::{
     store::{
         PgConnection, StoreError,
         accept::NewCall,
-        complete::{EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         quarantine,
         session::Postgres,
         watermark,
@@ -206,7 +206,7 @@ async fn a_call_that_is_sent_again_ends_by_what_its_tool_says() {
         outcome,
         effect: EffectKnown::NotApplied,
         error: None,
-        over: true,
+        has_stopped: true,
     };
     // At the gate nothing is known of an attempt that was lost.
     let rev = ledger.find(call).await.rev;
@@ -391,7 +391,7 @@ async fn the_attempt_that_is_still_running_settles_its_call_by_what_it_did_and_n
         outcome: OutcomeWord::NotStarted,
         effect: EffectKnown::NotApplied,
         error: None,
-        over: true,
+        has_stopped: true,
     };
     let failed = Ending {
         attempt: Some(never_started),
@@ -409,7 +409,7 @@ async fn the_attempt_that_is_still_running_settles_its_call_by_what_it_did_and_n
 }
 
 fn failed_without_effect() -> EndingKind {
-    EndingKind::End {
+    EndingKind::End(Decision {
         state: State::Failed,
         outcome: CallOutcome::SystemError,
         source: Source::Error,
@@ -417,7 +417,7 @@ fn failed_without_effect() -> EndingKind {
         result: None,
         error: None,
         degraded: None,
-    }
+    })
 }
 
 #[tokio::test]

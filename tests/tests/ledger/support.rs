@@ -9,7 +9,7 @@ use fleet::{
     store::{
         accept::{NewCall, NewKey},
         claim::{ClaimRow, Claimed},
-        complete::{EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
         ledger::{Accepting, Claiming, Completing},
         read::{self, CallRow, CallState},
@@ -220,13 +220,13 @@ pub(crate) fn claim_of(call: CallId) -> ClaimRow {
 pub(crate) fn ending(call: CallId, guard: Guard, kind: EndingKind) -> Ending {
     let attempt = matches!(guard, Guard::Attempt(_)).then_some(EndedAttempt {
         outcome: match kind {
-            EndingKind::End { .. } => OutcomeWord::Applied,
+            EndingKind::End(_) => OutcomeWord::Applied,
             EndingKind::Again { .. } => OutcomeWord::NotStarted,
-            EndingKind::Doubt { .. } => OutcomeWord::Unknown,
+            EndingKind::Doubt(_) => OutcomeWord::Unknown,
         },
         effect: EffectKnown::Unknown,
         error: None,
-        over: true,
+        has_stopped: true,
     });
     Ending {
         call_id: call,
@@ -239,7 +239,7 @@ pub(crate) fn ending(call: CallId, guard: Guard, kind: EndingKind) -> Ending {
 }
 
 pub(crate) fn end_in(state: State) -> EndingKind {
-    EndingKind::End {
+    EndingKind::End(Decision {
         state,
         outcome: match state {
             State::Succeeded => CallOutcome::Success,
@@ -253,7 +253,7 @@ pub(crate) fn end_in(state: State) -> EndingKind {
         result: (state == State::Succeeded).then(|| "{\"done\":true}".to_owned()),
         error: None,
         degraded: None,
-    }
+    })
 }
 
 pub(crate) fn again() -> EndingKind {
@@ -264,9 +264,8 @@ pub(crate) fn again() -> EndingKind {
 }
 
 pub(crate) fn doubt() -> EndingKind {
-    EndingKind::Doubt {
-        error: "{\"code\":\"timeout\",\"message\":\"m\"}".into(),
-    }
+    let error = "{\"code\":\"timeout\",\"message\":\"m\"}";
+    EndingKind::Doubt(Decision::doubt(Some(error.into())))
 }
 
 /// A doubt of an attempt whose worker has not seen it end.
@@ -274,7 +273,7 @@ pub(crate) fn lost(call: CallId, attempt: AttemptId) -> Ending {
     let ending = doubted(call, attempt);
     Ending {
         attempt: ending.attempt.map(|attempt| EndedAttempt {
-            over: false,
+            has_stopped: false,
             ..attempt
         }),
         ..ending

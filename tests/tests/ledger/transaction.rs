@@ -88,7 +88,7 @@ fn unknown(call: CallId, attempt: AttemptId) -> Ending {
             outcome: OutcomeWord::DefiniteFailure,
             effect: EffectKnown::NotApplied,
             error: None,
-            over: true,
+            has_stopped: true,
         }),
         ..ending(call, Guard::Attempt(attempt), again)
     }
@@ -124,7 +124,7 @@ async fn effect_and_outcome_are_one_commit() {
     .fetch_one(&ledger.database.pool)
     .await
     .unwrap();
-    let said = (ended.queued_ms, ended.run_ms);
+    let said = (ended.timing.queued_ms, ended.timing.run_ms);
     assert_eq!(
         stored,
         (

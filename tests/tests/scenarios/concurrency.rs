@@ -8,7 +8,7 @@ use fleet_tests::{
     wait::{until_so, until_within},
     witness::{Reply, Witness},
 };
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all};
 use serde_json::{Value, json};
 
 const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls";
@@ -110,6 +110,32 @@ async fn one_after_the_other_is_hardly_slower_than_the_tool() {
     assert_eq!(most_at_once(&witness), 1);
     // With the bell of each end about 10 ms between two; without it, as long as two looks at the line.
     assert!(each < TAKES * 2, "{each:?} each");
+}
+
+#[tokio::test]
+async fn a_call_of_a_version_without_the_limit_rings_when_its_place_is_free() {
+    let witness = Witness::start().await;
+    let unlimited = witness.tool("book", "read");
+    let limited = limited(&witness, "read", 1, Duration::ZERO).replace("version: 1", "version: 2");
+    let fleet = Fleet::start(Spec::with([unlimited, limited])).await;
+    let mut bells = fleet
+        .client
+        .subscribe("toolfleet.control.room")
+        .await
+        .unwrap();
+    fleet.client.flush().await.unwrap();
+    witness.always("b", Reply::DoneWhenReleased);
+    let call = fleet.submit("book", &json!({"what": "b"}));
+    let call = call.header("Toolfleet-Tool-Version", "1");
+    let call = call.asynchronous().await.call_id();
+    witness.until_asked("b", 1).await;
+    // The limit is the newest version's, whichever version the call has.
+    assert_eq!(fleet.count(TAKEN).await, 1);
+    witness.release("b");
+    fleet.until_state(call, "succeeded").await;
+    let bell = tokio::time::timeout(Duration::from_secs(10), bells.next()).await;
+    assert!(bell.is_ok_and(|bell| bell.is_some()), "its end rings");
+    invariants::hold(&fleet, &witness).await;
 }
 
 #[tokio::test]

@@ -177,6 +177,40 @@ async fn an_outcome_is_not_lost_when_somebody_holds_the_row_of_its_call_for_long
 }
 
 #[tokio::test]
+async fn an_outcome_that_waits_for_its_row_beyond_the_deadline_is_followed_by_no_attempt() {
+    let witness = Witness::start().await;
+    let retry = "retry: {strategy: fixed, max_attempts: 3, base: 10ms}\n";
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read") + retry])).await;
+    witness.always("a", Reply::StatusWhenReleased(503));
+    let call = fleet.submit("look", &json!({"what": "a"}));
+    let call = call.deadline(Duration::from_secs(6)).asynchronous().await;
+    let call = call.call_id();
+    witness.until_asked("a", 1).await;
+    let mut holding = fleet.database.connect().await;
+    let mut hold = holding.begin().await.unwrap();
+    sqlx::query("SELECT FROM toolfleet.open_calls WHERE call_id = $1 FOR UPDATE")
+        .bind(call.0)
+        .execute(&mut *hold)
+        .await
+        .unwrap();
+    witness.release("a");
+    // So long that no statement waits any more which was sent before the deadline.
+    until_so("the deadline to pass", async || {
+        let passed = "SELECT count(*) FROM toolfleet.open_calls WHERE deadline_at + interval '3 seconds' < now()";
+        fleet.count(passed).await == 1
+    })
+    .await;
+    hold.rollback().await.unwrap();
+    let row = fleet.until_state(call, "failed").await;
+    let code = &row["error"]["code"];
+    assert_eq!(
+        (&row["attempts"], code),
+        (&json!(1), &json!("deadline_exceeded"))
+    );
+    invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
 async fn a_conflict_while_an_earlier_request_may_be_at_work_is_no_answer() {
     let witness = Witness::start().await;
     let tool = witness.tool("put", "idempotent") + "timeout: 400ms\nretry: {base: 50ms}\n";

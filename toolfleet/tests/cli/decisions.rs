@@ -16,7 +16,7 @@ use fleet::{
     store::{
         accept::{Accept, NewCall},
         claim::{Claim, ClaimRow},
-        complete::{Complete, EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Complete, Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::{Locks, Statement},
         migrate::migrate,
         workers::{self, WorkerRow},
@@ -341,16 +341,16 @@ async fn in_doubt(connection: &mut PgConnection) -> CallId {
     let ending = Ending {
         call_id,
         guard: Guard::Attempt(attempt_id),
-        kind: EndingKind::Doubt {
-            error: json!({"code": "in_doubt", "message": "m", "retryable": false, "retry_after_ms": null,
+        kind: EndingKind::Doubt(Decision::doubt(Some(
+            json!({"code": "in_doubt", "message": "m", "retryable": false, "retry_after_ms": null,
                 "suggestion": "do_not_repeat"})
             .to_string(),
-        },
+        ))),
         attempt: Some(EndedAttempt {
             outcome: OutcomeWord::Unknown,
             effect: EffectKnown::Unknown,
             error: None,
-            over: false,
+            has_stopped: false,
         }),
         actor: "sweep".into(),
         reason: "worker_lost".into(),

@@ -8,7 +8,7 @@ use fleet::{
     lease::LATE,
     outcome::OutcomeWord,
     store::{
-        complete::{Complete, EndedAttempt, Ending, EndingKind, Guard},
+        complete::{Complete, Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::{Locks, Statement},
         migrate::migrate,
     },
@@ -146,7 +146,7 @@ async fn end(
             outcome: OutcomeWord::Unknown,
             effect: EffectKnown::None,
             error: None,
-            over: false,
+            has_stopped: false,
         }),
         actor: "sweep".into(),
         reason: reason.into(),
@@ -207,7 +207,7 @@ async fn a_call_that_is_over_says_why_from_its_history() {
     let lost = claim(&mut connection, lost.0, &["payments"], 1).await;
     let error = json!({"code": "tool_crashed", "message": "m", "retryable": true, "retry_after_ms": null,
         "suggestion": "retry_later"});
-    let kind = EndingKind::End {
+    let kind = EndingKind::End(Decision {
         state: State::Failed,
         outcome: CallOutcome::SystemError,
         source: Source::Error,
@@ -215,7 +215,7 @@ async fn a_call_that_is_over_says_why_from_its_history() {
         result: None,
         error: Some(error.to_string()),
         degraded: None,
-    };
+    });
     end(&mut connection, lost, kind, "poison").await;
     let why = here.reason(&lost.0.to_string());
     let (reason, because) = told(&why);

@@ -6,13 +6,11 @@ use fleet::{
     manifest::{ExecutorSpec, Manifest, OwnSpec},
     outcome::ToolFailure,
     said,
-    secrets::Secrets,
     wire::code::Code,
 };
-use serde_json::Value;
 use tokio::time::timeout;
 
-use super::executor::{BoxError, Executor, Prepared, StartContext};
+use super::executor::{BoxError, Executor, StartContext};
 
 /// How long an executor may take to start.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -103,20 +101,6 @@ impl Executors {
         })
     }
 
-    /// Renders a request of this tool.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Executor::prepare`]; or this worker has no such executor.
-    pub(crate) fn prepare(
-        &self,
-        manifest: &Manifest,
-        arguments: &Value,
-        secrets: &Secrets,
-    ) -> Result<Box<dyn Prepared>, ToolFailure> {
-        self.of(manifest)?.prepare(manifest, arguments, secrets)
-    }
-
     /// Starts one after the other; if one fails, stops those that have started. Not cancel-safe.
     ///
     /// # Errors
@@ -159,11 +143,12 @@ async fn stop(started: &[RegisteredExecutor]) {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use fleet::{fencing::StateDir, ids::WorkerId};
+    use fleet::{fencing::StateDir, ids::WorkerId, secrets::Secrets};
     use futures_util::{FutureExt, future::BoxFuture};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::executors::Prepared;
 
     /// Records what was called.
     struct Noted {

@@ -56,8 +56,8 @@ impl Interceptor for Noted<'_> {
         }
     }
 
-    fn over(&mut self, _execution: &Execution) {
-        self.note("over");
+    fn ended(&mut self, _execution: &Execution) {
+        self.note("ended");
     }
 }
 
@@ -81,13 +81,13 @@ async fn what_goes_down_the_list_comes_up_again() {
     let list: &mut [&mut dyn Interceptor] = &mut [&mut outer, &mut inner];
     beside(list, tokio::task::yield_now()).await;
     let execution = after(list, ran(Outcome::Unknown(failure()))).await;
-    over(list, &execution);
+    ended(list, &execution);
     let expected = [
         "beside outer",
         "after inner",
         "after outer",
-        "over inner",
-        "over outer",
+        "ended inner",
+        "ended outer",
     ];
     assert_eq!(*log.lock().unwrap(), expected);
 }
@@ -145,7 +145,7 @@ executor: { native: { handler: charge } }
 fn the_list_has_the_order_that_its_page_shows() {
     let mut around = around(false);
     let names = around.in_order().map(|interceptor| interceptor.name());
-    let page = include_str!("mod.rs");
+    let page = include_str!("../intercept.rs");
     let rows = page.lines().filter_map(|line| line.strip_prefix("//! | `"));
     let shown: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     assert_eq!(shown, names);
@@ -205,5 +205,5 @@ async fn what_has_committed_or_may_still_act_keeps_its_word() {
     ));
     let told = around(true).after(left).await;
     assert_eq!(told.word(), OutcomeWord::DefiniteFailure);
-    assert!(!told.is_over());
+    assert!(!told.has_stopped());
 }

@@ -65,10 +65,11 @@
     WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.admitted AND /* claimable */
     RETURNING /* claimed */
 )
-SELECT c.*, c.call_id AS asked, true AS admitted
+SELECT c.*, d.call_id AS asked, true AS admitted, d.slot IS NOT NULL AS took_place
 FROM claimed c
+JOIN decided d ON d.call_id = c.call_id
 UNION ALL
-SELECT c.*, d.call_id, false
+SELECT c.*, d.call_id, false, false
 FROM decided d
 LEFT JOIN claimed c ON false
 WHERE NOT d.admitted

@@ -1,1 +1,1 @@
-o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND /* over at */ > now()
+o.state = 'queued' AND NOT o.held AND NOT o.cancel_requested AND o.not_before <= now() AND /* expires at */ > now()

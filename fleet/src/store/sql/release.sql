@@ -9,15 +9,15 @@ WITH turn AS MATERIALIZED (
         SELECT place
         FROM (
             (SELECT ctid AS place, call_id, accepted_at + make_interval(secs => $5) AS turn_at FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 0 AND /* over at */ > now()
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 0 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $6) FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 1 AND /* over at */ > now()
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 1 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
             UNION ALL
             (SELECT ctid, call_id, accepted_at + make_interval(secs => $7) FROM toolfleet.open_calls
-             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 2 AND /* over at */ > now()
+             WHERE held AND line = $2 AND tenant = t.tenant AND priority = 2 AND /* expires at */ > now()
              ORDER BY accepted_at, call_id LIMIT t.share)
         ) first
         ORDER BY turn_at, call_id

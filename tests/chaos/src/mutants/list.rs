@@ -181,7 +181,7 @@ pub static ALL: &[Mutant] = &[
             Source {
                 file: "worker/src/execute.rs",
                 find: "        idempotency_key: claimed.call_id.to_string(),\n",
-                replace: "        idempotency_key: if fleet::mutant::on(\"key_per_attempt\") {\n            attempt_id.to_string()\n        } else {\n            claimed.call_id.to_string()\n        },\n",
+                replace: "        idempotency_key: if fleet::mutant::on(\"key_per_attempt\") {\n            attempt.id.to_string()\n        } else {\n            claimed.call_id.to_string()\n        },\n",
             },
         ],
         ..NONE
@@ -263,8 +263,8 @@ pub static ALL: &[Mutant] = &[
         sources: &[
             Source {
                 file: "fleet/src/retry.rs",
-                find: "        Outcome::Unknown(failure) => match situation.effect {\n",
-                replace: "        Outcome::Unknown(failure) => match situation.effect {\n            Effect::Once if crate::mutant::on(\"once_again_after_unknown\") => {\n                again(situation, failure, OutcomeWord::Unknown)\n            }\n",
+                find: "        Outcome::Unknown(failure) => match known.effect {\n",
+                replace: "        Outcome::Unknown(failure) => match known.effect {\n            Effect::Once if crate::mutant::on(\"once_again_after_unknown\") => {\n                again(failure, OutcomeWord::Unknown)\n            }\n",
             },
         ],
         ..NONE

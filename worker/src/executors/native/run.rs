@@ -65,13 +65,13 @@ pub(super) async fn run(
         ended = &mut task => {
             let outcome = ended.unwrap_or_else(|error| died(&error));
             // An answer with a certain outcome is not delayed by what the tool left behind.
-            let over = if matches!(outcome, Outcome::Unknown(_)) {
+            let has_stopped = if matches!(outcome, Outcome::Unknown(_)) {
                 over(&blocking).await
             } else {
                 blocking.is_empty()
             };
             return Returned {
-                left_behind: !over,
+                left_behind: !has_stopped,
                 ..outcome.into()
             };
         }

@@ -13,12 +13,7 @@ use futures_util::future::BoxFuture;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 
-use super::interceptor::{After, Interceptor};
-use crate::{
-    executors::AttemptContext,
-    progress::{self, ProgressReport, ProgressReports},
-    stage::Execution,
-};
+use crate::progress::{self, Progress, ProgressReport, ProgressReports};
 
 /// The pause between two events of one attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -91,32 +86,25 @@ impl Teller {
     }
 }
 
-impl Interceptor for News {
-    fn name(&self) -> &'static str {
-        "news"
+impl News {
+    /// Tells that the attempt has started; what its tool reports from now on is told, too.
+    pub(crate) fn begin(&mut self) -> Option<Progress> {
+        let teller = self.0.as_mut()?;
+        let attempt = teller.attempt;
+        teller.tell(0, Happening::Started { attempt });
+        let (progress, heard) = progress::channel();
+        teller.heard = Some(heard);
+        Some(progress)
     }
 
-    fn before(&mut self, context: &mut AttemptContext) {
-        if let Some(teller) = &mut self.0 {
-            let attempt = teller.attempt;
-            teller.tell(0, Happening::Started { attempt });
-            let (progress, heard) = progress::channel();
-            context.progress = progress;
-            teller.heard = Some(heard);
-        }
-    }
-
-    fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
+    /// Tells what the tool reports.
+    pub(crate) fn tell_reports(&mut self) -> Option<BoxFuture<'_, Infallible>> {
         let teller = self.0.as_mut()?;
         Some(Box::pin(teller.tell_reports()))
     }
 
-    fn after(&mut self, execution: Execution) -> After<'_> {
-        self.0.iter_mut().for_each(Teller::tell_last);
-        After::Now(execution)
-    }
-
-    fn over(&mut self, _execution: &Execution) {
+    /// Tells the last report, if it was not told.
+    pub(crate) fn tell_last(&mut self) {
         self.0.iter_mut().for_each(Teller::tell_last);
     }
 }

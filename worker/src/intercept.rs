@@ -1,0 +1,285 @@
+//! The interceptors around an attempt's executor: one list, in one order, each with the same four hooks.
+//!
+//! | interceptor | before the executor | beside it | after it answered | when it has ended |
+//! |---|---|---|---|---|
+//! | `observe` | | | | span, metrics |
+//! | `output_schema` | | | holds the answer against the tool's `output_schema` | |
+//! | `repetition` | | | what "no" means after an attempt of unknown effect | |
+//! | `news` | tells that the attempt has started | tells what the tool reports | tells the last report | |
+//! | `redact` | | | masks sensitive values in what is told of a failure | |
+//!
+//! The first is the outermost: `before` goes down the list, `after` comes up. Each hook runs at most once per attempt, and none
+//! runs for an attempt that was not started. No interceptor can turn an attempt that had its effect, or may have had it, into
+//! one that had none. An interceptor may change the outcome as the executor reported it; `repetition` only makes it less
+//! certain.
+//!
+//! A new interceptor is a type and a line in [`Around::in_order`].
+
+use std::{convert::Infallible, sync::Arc};
+
+use fleet::{
+    outcome::{Outcome, ToolFailure},
+    registry::Tool,
+    telemetry::{metrics, spans},
+};
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::Span;
+
+use crate::{
+    answer::Promise, executors::AttemptContext, news::News, redact::RedactedFailures,
+    stage::Execution,
+};
+
+/// All of them, around one attempt.
+pub(crate) struct Around {
+    pub(crate) observe: Observe,
+    pub(crate) output_schema: OutputSchema,
+    pub(crate) repetition: Repetition,
+    pub(crate) news: News,
+    pub(crate) redact: RedactedFailures,
+}
+
+impl Around {
+    /// The order, from the outermost to the one next to the executor.
+    fn in_order(&mut self) -> [&mut dyn Interceptor; 5] {
+        [
+            &mut self.observe,
+            &mut self.output_schema,
+            &mut self.repetition,
+            &mut self.news,
+            &mut self.redact,
+        ]
+    }
+
+    /// Before the executor runs.
+    pub(crate) fn before(&mut self, context: &mut AttemptContext) {
+        before(&mut self.in_order(), context);
+    }
+
+    /// Awaits `work`, and runs `meanwhile` of each interceptor beside it.
+    pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        beside(&mut self.in_order(), work).await
+    }
+
+    /// The outcome after every interceptor has seen the executor's answer.
+    pub(crate) async fn after(&mut self, answered: Execution) -> Execution {
+        after(&mut self.in_order(), answered).await
+    }
+
+    /// The attempt has ended.
+    pub(crate) fn ended(&mut self, execution: &Execution) {
+        ended(&mut self.in_order(), execution);
+    }
+}
+
+fn before(list: &mut [&mut dyn Interceptor], context: &mut AttemptContext) {
+    for interceptor in list {
+        interceptor.before(context);
+    }
+}
+
+async fn beside<T>(list: &mut [&mut dyn Interceptor], work: impl Future<Output = T>) -> T {
+    let all: Vec<_> = list
+        .iter_mut()
+        .filter_map(|interceptor| interceptor.meanwhile())
+        .collect();
+    if all.is_empty() {
+        return work.await;
+    }
+    tokio::select! {
+        done = work => done,
+        never = join_all(all) => match never.into_iter().next() {
+            Some(never) => match never {},
+            None => unreachable!("the list is not empty"),
+        },
+    }
+}
+
+async fn after(list: &mut [&mut dyn Interceptor], answered: Execution) -> Execution {
+    let mut execution = answered;
+    for interceptor in list.iter_mut().rev() {
+        let (name, was) = (interceptor.name(), execution.word());
+        execution = match interceptor.after(execution) {
+            After::Now(execution) => execution,
+            After::Later(execution) => execution.await,
+        };
+        if execution.word() != was {
+            tracing::debug!(interceptor = name, %was, is = %execution.word(), "the outcome was changed");
+        }
+    }
+    execution
+}
+
+fn ended(list: &mut [&mut dyn Interceptor], execution: &Execution) {
+    for interceptor in list.iter_mut().rev() {
+        interceptor.ended(execution);
+    }
+}
+
+/// A part that wraps the executor, for one attempt.
+pub(crate) trait Interceptor: Send {
+    /// Its name, for tests.
+    fn name(&self) -> &'static str;
+
+    /// Called before the executor runs.
+    fn before(&mut self, _context: &mut AttemptContext) {}
+
+    /// Runs beside the executor. Dropped when the executor returns.
+    fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
+        None
+    }
+
+    /// Called when the executor has answered, not when it panicked or did not return in time.
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        After::Now(execution)
+    }
+
+    /// Called when the attempt has ended, whatever it came to. Changes nothing.
+    fn ended(&mut self, _execution: &Execution) {}
+}
+
+/// What an interceptor makes of an answer. Most need not wait, and then cost no allocation.
+pub(crate) enum After<'a> {
+    Now(Execution),
+    Later(BoxFuture<'a, Execution>),
+}
+
+/// Counts one attempt and times it.
+pub(crate) struct Observe {
+    pub(crate) tool: Arc<Tool>,
+    /// The span of the tool's execution.
+    pub(crate) span: Span,
+    /// When the worker turned to the attempt, after its claim.
+    pub(crate) started: Instant,
+}
+
+impl Interceptor for Observe {
+    fn name(&self) -> &'static str {
+        "observe"
+    }
+
+    fn ended(&mut self, execution: &Execution) {
+        if let Some(failure) = execution.failure() {
+            spans::failed(&self.span, failure.code);
+        }
+        let tool = &self.tool.manifest.name;
+        metrics().executed(tool, execution.word(), self.started.elapsed());
+    }
+}
+
+/// Checks the answer against the tool's `output_schema`.
+pub(crate) struct OutputSchema {
+    pub(crate) tool: Arc<Tool>,
+}
+
+impl Interceptor for OutputSchema {
+    fn name(&self) -> &'static str {
+        "output_schema"
+    }
+
+    /// An answer that was committed was checked before.
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        let Execution::Ran(Outcome::Applied { result, flaw }) = execution else {
+            return After::Now(execution);
+        };
+        let tool = &*self.tool;
+        if tool.output.is_none() || flaw.as_ref().is_some_and(|flaw| !flaw.is_mended()) {
+            return After::Now(judged(result, flaw, tool));
+        }
+        let promise = Promise::of(&self.tool);
+        match promise.kept_now(result) {
+            Ok((result, broken)) => After::Now(judged(result, broken.or(flaw), tool)),
+            Err(result) => After::Later(Box::pin(async move {
+                let (result, broken) = promise.kept(result).await;
+                judged(result, broken.or(flaw), tool)
+            })),
+        }
+    }
+}
+
+/// The outcome of a tool that succeeded, with the flaw of its answer. The success stands.
+///
+/// A write's answer is kept beside its flaw, for it may be the only trace of what was done. It is not kept where it may hold
+/// sensitive values: in an answer of another shape their places are not known.
+fn judged(result: Box<RawValue>, flaw: Option<ToolFailure>, tool: &Tool) -> Execution {
+    let useless = flaw.as_ref().is_some_and(|flaw| !flaw.is_mended());
+    let result = if useless && tool.manifest.sensitive.is_some() {
+        RawValue::NULL.to_owned()
+    } else {
+        result
+    };
+    Execution::Ran(Outcome::Applied { result, flaw })
+}
+
+/// Makes an answer uncertain that the earlier attempt would explain.
+pub(crate) struct Repetition {
+    /// Whether an earlier attempt, with the same key, may have had its effect.
+    pub(crate) earlier_unknown: bool,
+}
+
+impl Interceptor for Repetition {
+    fn name(&self) -> &'static str {
+        "repetition"
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        After::Now(match execution {
+            Execution::Ran(outcome) if self.earlier_unknown => {
+                Execution::Ran(outcome.after_unknown())
+            }
+            Execution::Ran(_)
+            | Execution::Committed(..)
+            | Execution::Abandoned(_)
+            | Execution::TakenBack(..)
+            | Execution::KeyForgotten(_) => execution,
+        })
+    }
+}
+
+impl Interceptor for News {
+    fn name(&self) -> &'static str {
+        "news"
+    }
+
+    fn before(&mut self, context: &mut AttemptContext) {
+        if let Some(progress) = self.begin() {
+            context.progress = progress;
+        }
+    }
+
+    fn meanwhile(&mut self) -> Option<BoxFuture<'_, Infallible>> {
+        self.tell_reports()
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        self.tell_last();
+        After::Now(execution)
+    }
+
+    fn ended(&mut self, _execution: &Execution) {
+        self.tell_last();
+    }
+}
+
+/// Next to the executor, so that no other interceptor sees a sensitive value in a failure.
+impl Interceptor for RedactedFailures {
+    fn name(&self) -> &'static str {
+        "redact"
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        After::Now(match execution {
+            Execution::Ran(outcome) => Execution::Ran(self.redact(outcome)),
+            Execution::Committed(outcome, moved) => {
+                Execution::Committed(self.redact(outcome), moved)
+            }
+            Execution::Abandoned(outcome) => Execution::Abandoned(self.redact(outcome)),
+            Execution::TakenBack(..) | Execution::KeyForgotten(_) => execution,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
