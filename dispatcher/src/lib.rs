@@ -5,7 +5,7 @@
 //! - `service` hears NATS and makes a `request` of each message that may be answered where it asks for it (`replies`); `rates`
 //!   bound what a tenant sends, `slots` the requests in hand, and share them among tenants; `endpoints` is the table of verbs, `door` the data that all of them work on;
 //! - `accept` is the verb `call`: `check` checks the arguments, `admission` decides whether the call comes in and whether it
-//!   waits (by `quota` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
+//!   waits (by `quota`, `running` and `meter`), `commit` writes its row (`key` hashes its key, `pending` reads the ledger's reply),
 //!   `publish` rings the bell, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
@@ -34,6 +34,7 @@ mod check;
 mod admission;
 mod meter;
 mod quota;
+mod running;
 
 mod commit;
 mod key;
@@ -80,7 +81,7 @@ use fleet::{
     store::{
         PgPool, StoreError,
         ledger::{Accepting, Completing},
-        migrate,
+        migrate, release,
         rights::{self, Duty},
         session::Postgres,
         snapshot::{self, SnapshotWatch},
@@ -99,8 +100,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    door::Door, expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, service::Endpoints,
-    slots::Slots, sweep::Sweep, waiters::Waiters,
+    door::Door, expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, running::Running,
+    service::Endpoints, slots::Slots, sweep::Sweep, waiters::Waiters,
 };
 
 /// Why a dispatcher cannot start, or had to stop.
@@ -188,12 +189,18 @@ pub async fn run(
             .run_until_cancelled_owned(count_answers)
             .map(drop),
     );
+    let meter = Meter::default();
+    let running = Running::new(config.tenant_running, meter.clone());
+    if running.most().is_some() {
+        // Before the first request: a tenant's share of the slots depends on it.
+        meter.slots_are(release::slots(&pool).await?);
+    }
     let (expiry, asked) = Expiry::new();
     let waiters = Waiters::new(expiry.clone());
     tasks.spawn(
         waiters
             .clone()
-            .listen(bus.clone(), dispatcher, stop.clone())
+            .listen(bus.clone(), dispatcher, running.clone(), stop.clone())
             .await?,
     );
     tasks.spawn(waiters.clone().poll(pool.clone(), stop.clone()));
@@ -201,8 +208,8 @@ pub async fn run(
     let accepting = Accepting::start(&postgres, &mut lanes);
     let completing = Completing::start(&postgres, &mut lanes);
     let events = Events::start(&bus, &mut lanes);
-    let meter = Meter::default();
     let sweep = Sweep {
+        running: running.clone(),
         meter: meter.clone(),
         expiry: expiry.clone(),
         waiters: waiters.clone(),
@@ -258,6 +265,7 @@ pub async fn run(
         events,
         waiters,
         meter,
+        running,
         expiry,
         dispatcher,
     });
