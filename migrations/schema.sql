@@ -483,6 +483,7 @@ CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
     AS $$
     SELECT CASE WHEN NOT held THEN NULL
                 WHEN line NOT LIKE '%/%' THEN 'room'
+                WHEN line LIKE 'slots/%' THEN 'slots'
                 WHEN line LIKE 'tool/%' THEN 'limit' END
 $$;
 
@@ -1535,6 +1536,8 @@ CREATE INDEX open_calls_due ON toolfleet.open_calls USING btree (due_at) WHERE (
 CREATE INDEX open_calls_held ON toolfleet.open_calls USING btree (line, tenant, priority, accepted_at, call_id) WHERE held;
 
 CREATE INDEX open_calls_probes ON toolfleet.open_calls USING btree (probe_of) WHERE (probe_of IS NOT NULL);
+
+CREATE INDEX open_calls_under_way ON toolfleet.open_calls USING btree (line, tenant) WHERE ((NOT held) AND (line ~~ 'slots/%'::text));
 ALTER INDEX toolfleet.call_notes_pkey ATTACH PARTITION toolfleet.call_notes_default_pkey;
 ALTER INDEX toolfleet.ended_attempts_pkey ATTACH PARTITION toolfleet.ended_attempts_default_pkey;
 ALTER INDEX toolfleet.finished_calls_code ATTACH PARTITION toolfleet.finished_calls_default_code;

@@ -8,7 +8,8 @@ use fleet::{
 };
 
 use crate::{
-    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, replies::Replies, waiters::Waiters,
+    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, replies::Replies, running::Running,
+    waiters::Waiters,
 };
 
 /// Everything that a request may need.
@@ -25,6 +26,7 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) waiters: Waiters,
     pub(crate) meter: Meter,
+    pub(crate) running: Running,
     pub(crate) expiry: Expiry,
     pub(crate) dispatcher: DispatcherId,
 }

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, batch, cancel, door::Door, get, listing, refusal::Refusal,
-    request::Request, settle, slots::RequestPermit,
+    accept, answer::Answer, batch, cancel, door::Door, get, listing, rates::Sender,
+    refusal::Refusal, request::Request, settle, slots::RequestPermit,
 };
 
 /// A verb of the door, and its subject.
@@ -17,6 +17,8 @@ pub(crate) struct Endpoint {
     pub(crate) subject: fn(&Subjects) -> String,
     /// How many more of its requests are taken after one has come, before the other endpoints are looked at again.
     pub(crate) more_at_once: usize,
+    /// Operators send it, too, in the name of any tenant.
+    of_operators: bool,
     handler: Handler,
 }
 
@@ -40,12 +42,14 @@ pub(crate) static ENDPOINTS: [Endpoint; 6] = [
         subject: Subjects::call_endpoint,
         // Requests that arrive together are taken together: a look at all endpoints costs as much as taking several calls.
         more_at_once: 64,
+        of_operators: false,
         handler: Handler::Call,
     },
     Endpoint {
         name: "batch",
         subject: Subjects::batch_endpoint,
         more_at_once: 0,
+        of_operators: false,
         handler: Handler::Many(|door, request, permit| {
             Box::pin(batch::batch(door, request, permit))
         }),
@@ -54,29 +58,45 @@ pub(crate) static ENDPOINTS: [Endpoint; 6] = [
         name: "get",
         subject: Subjects::get_endpoint,
         more_at_once: 0,
+        of_operators: true,
         handler: Handler::One(|door, request| Box::pin(get::get(door, request))),
     },
     Endpoint {
         name: "tools",
         subject: Subjects::tools_endpoint,
         more_at_once: 0,
+        of_operators: false,
         handler: Handler::One(|door, request| Box::pin(async { listing::tools(door, request) })),
     },
     Endpoint {
         name: "cancel",
         subject: Subjects::cancel_endpoint,
         more_at_once: 0,
+        of_operators: true,
         handler: Handler::One(|door, request| Box::pin(cancel::cancel(door, request))),
     },
     Endpoint {
         name: "admin-settle",
         subject: Subjects::settle_endpoint,
         more_at_once: 0,
+        of_operators: true,
         handler: Handler::One(|door, request| Box::pin(settle::settle(door, request))),
     },
 ];
 
+/// How the inboxes of operators begin, as `toolfleet nats-config` has it.
+const OPERATORS: &str = "_INBOX_operator.";
+
 impl Endpoint {
+    /// Who sends a request that is to be answered there.
+    pub(crate) fn sender(&self, reply: &str) -> Sender {
+        if self.of_operators && reply.starts_with(OPERATORS) {
+            Sender::Operator
+        } else {
+            Sender::Tenant
+        }
+    }
+
     /// Answers a request. Everything that is wrong with it is an answer too.
     pub(crate) async fn answer(
         &self,
@@ -97,4 +117,24 @@ impl Endpoint {
 pub(crate) fn refused(door: &Door, request: &Request<'_>, refusal: &Refusal) -> Answer {
     refusal.count(&door.registry, request.name);
     Answer::refusal(&door.registry, request, refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_asks_is_not_the_tenants() {
+        let operators = |reply: &str| {
+            let of = |endpoint: &&Endpoint| endpoint.sender(reply) == Sender::Operator;
+            let names = ENDPOINTS.iter().filter(of).map(|endpoint| endpoint.name);
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            operators("_INBOX_operator.a.b"),
+            ["get", "cancel", "admin-settle"]
+        );
+        assert_eq!(operators("_INBOX.acme.a.b"), [""; 0]);
+        assert_eq!(operators("_INBOX_operators.a"), [""; 0]);
+    }
 }

@@ -21,7 +21,18 @@ const TENANTS_MAX: usize = 16_384;
 pub(crate) struct Rates {
     calls: Rate,
     bytes: Rate,
-    tenants: Mutex<HashMap<Box<str>, Buckets>>,
+    /// What tenants send themselves, and what operators send in their names.
+    senders: [Mutex<HashMap<Box<str>, Buckets>>; 2],
+}
+
+/// Who sends a request in a tenant's name. Each has buckets of its own, so that a request that only looks like an operator's has
+/// a bound, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// One of its agents.
+    Tenant,
+    /// An operator.
+    Operator,
 }
 
 /// So much a second; 0: no bound.
@@ -62,13 +73,19 @@ impl Rates {
         Self {
             calls: Rate(calls),
             bytes: Rate(bytes),
-            tenants: Mutex::default(),
+            senders: Default::default(),
         }
     }
 
     /// Lets a request with so many bytes pass, or says when to come again. The name is the one in the request's subject.
-    pub(crate) fn pass(&self, tenant: &str, bytes: usize, now: Instant) -> Result<(), TooFast> {
-        let Some(mut tenants) = self.tenants() else {
+    pub(crate) fn pass(
+        &self,
+        sender: Sender,
+        tenant: &str,
+        bytes: usize,
+        now: Instant,
+    ) -> Result<(), TooFast> {
+        let Some(mut tenants) = self.tenants(sender) else {
             return Ok(());
         };
         let buckets = self.buckets(&mut tenants, tenant, now);
@@ -91,17 +108,21 @@ impl Rates {
         Ok(())
     }
 
-    /// Counts the calls of a request beyond its first.
+    /// Counts the calls of a tenant's request beyond its first.
     pub(crate) fn further(&self, tenant: &str, calls: usize, now: Instant) {
-        if let Some(mut tenants) = self.tenants() {
+        if let Some(mut tenants) = self.tenants(Sender::Tenant) {
             self.buckets(&mut tenants, tenant, now).calls -= calls as f64;
         }
     }
 
     /// `None`: nothing is bounded, and nothing is counted.
-    fn tenants(&self) -> Option<std::sync::MutexGuard<'_, HashMap<Box<str>, Buckets>>> {
+    fn tenants(
+        &self,
+        sender: Sender,
+    ) -> Option<std::sync::MutexGuard<'_, HashMap<Box<str>, Buckets>>> {
+        let tenants = &self.senders[sender as usize];
         (self.calls.0 > 0 || self.bytes.0 > 0)
-            .then(|| self.tenants.lock().unwrap_or_else(PoisonError::into_inner))
+            .then(|| tenants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn buckets<'a>(
@@ -165,7 +186,7 @@ mod tests {
     /// How many requests with so many bytes pass within this time, one tried every millisecond.
     fn passed(rates: &Rates, tenant: &str, bytes: usize, from: Instant, time: Duration) -> u64 {
         let times = (0..time.as_millis() as u64).map(|ms| from + Duration::from_millis(ms));
-        let passed = times.filter(|now| rates.pass(tenant, bytes, *now).is_ok());
+        let passed = times.filter(|now| rates.pass(Sender::Tenant, tenant, bytes, *now).is_ok());
         passed.count() as u64
     }
 
@@ -173,30 +194,51 @@ mod tests {
     fn a_tenant_gets_its_rate_and_a_second_of_it_at_once_and_takes_none_from_others() {
         let (rates, now) = (Rates::new(100, 0), Instant::now());
         assert_eq!(passed(&rates, "greedy", 1 << 40, now, 10 * SECOND), 1_100);
-        let too_fast = rates.pass("greedy", 0, now + 10 * SECOND).err();
+        let too_fast = rates
+            .pass(Sender::Tenant, "greedy", 0, now + 10 * SECOND)
+            .err();
         let waits = |from: Instant, too_fast: TooFast| from + too_fast.wait;
         let again = too_fast.map_or(now + 10 * SECOND, |why| waits(now + 10 * SECOND, why));
-        assert!(rates.pass("greedy", 0, again).is_ok());
+        assert!(rates.pass(Sender::Tenant, "greedy", 0, again).is_ok());
         assert_eq!(passed(&rates, "other", 0, now, SECOND / 20), 50);
     }
 
     #[test]
     fn a_request_larger_than_the_rate_passes_and_is_paid_for_afterwards() {
         let (rates, now) = (Rates::new(0, 1_000), Instant::now());
-        rates.pass("a", 8_000, now).unwrap();
-        let refused = rates.pass("a", 1, now).unwrap_err();
+        rates.pass(Sender::Tenant, "a", 8_000, now).unwrap();
+        let refused = rates.pass(Sender::Tenant, "a", 1, now).unwrap_err();
         assert_eq!((refused.what, refused.per_second), (Counted::Bytes, 1_000));
         assert_eq!(refused.wait, Duration::from_millis(7_001));
-        assert!(rates.pass("a", 1, now + 7 * SECOND).is_err());
-        rates.pass("a", 1, now + refused.wait).unwrap();
+        assert!(
+            rates
+                .pass(Sender::Tenant, "a", 1, now + 7 * SECOND)
+                .is_err()
+        );
+        rates
+            .pass(Sender::Tenant, "a", 1, now + refused.wait)
+            .unwrap();
+    }
+
+    #[test]
+    fn what_an_operator_sends_takes_nothing_from_the_tenant() {
+        let (rates, now) = (Rates::new(3, 0), Instant::now());
+        for _ in 0..3 {
+            rates.pass(Sender::Operator, "a", 0, now).unwrap();
+        }
+        assert!(rates.pass(Sender::Operator, "a", 0, now).is_err());
+        for _ in 0..3 {
+            rates.pass(Sender::Tenant, "a", 0, now).unwrap();
+        }
+        assert!(rates.pass(Sender::Tenant, "a", 0, now).is_err());
     }
 
     #[test]
     fn the_calls_of_a_batch_count_each() {
         let (rates, now) = (Rates::new(10, 0), Instant::now());
-        rates.pass("a", 0, now).unwrap();
+        rates.pass(Sender::Tenant, "a", 0, now).unwrap();
         rates.further("a", 99, now);
-        let refused = rates.pass("a", 0, now).unwrap_err();
+        let refused = rates.pass(Sender::Tenant, "a", 0, now).unwrap_err();
         assert_eq!(
             (refused.what, refused.wait.as_millis()),
             (Counted::Calls, 9_001)
@@ -208,15 +250,22 @@ mod tests {
         let now = Instant::now();
         let none = Rates::new(0, 0);
         assert_eq!(passed(&none, "a", 1 << 40, now, SECOND), 1_000);
-        assert!(none.tenants.lock().unwrap().is_empty());
+        assert!(none.senders[0].lock().unwrap().is_empty());
         let rates = Rates::new(1, 0);
         for tenant in 0..TENANTS_MAX {
-            rates.pass(&tenant.to_string(), 0, now).unwrap();
+            rates
+                .pass(Sender::Tenant, &tenant.to_string(), 0, now)
+                .unwrap();
         }
-        rates.pass("late", 0, now).unwrap();
-        assert!(rates.pass("later", 0, now).is_err(), "they share one");
-        assert_eq!(rates.tenants.lock().unwrap().len(), TENANTS_MAX + 1);
-        rates.pass("later", 0, now + 2 * SECOND).unwrap();
-        assert_eq!(rates.tenants.lock().unwrap().len(), 1);
+        rates.pass(Sender::Tenant, "late", 0, now).unwrap();
+        assert!(
+            rates.pass(Sender::Tenant, "later", 0, now).is_err(),
+            "they share one"
+        );
+        assert_eq!(rates.senders[0].lock().unwrap().len(), TENANTS_MAX + 1);
+        rates
+            .pass(Sender::Tenant, "later", 0, now + 2 * SECOND)
+            .unwrap();
+        assert_eq!(rates.senders[0].lock().unwrap().len(), 1);
     }
 }

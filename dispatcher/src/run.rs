@@ -16,6 +16,7 @@ use fleet::{
     registry::Registry,
     store::{
         ledger::{Accepting, Completing},
+        release,
         rights::Duty,
         session::Postgres,
     },
@@ -26,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config, door::Door, error::RunError, expiry::Expiry, gauges::gauges, meter::Meter,
-    quota::Quota, rates::Rates, service::Endpoints, slots::Slots, sweep::Sweep, waiters::Waiters,
+    quota::Quota, rates::Rates, running::Running, service::Endpoints, slots::Slots, sweep::Sweep,
+    waiters::Waiters,
 };
 
 /// How long requests in hand may take after `shutdown`. A caller that still waits then asks again with its key.
@@ -52,13 +54,13 @@ pub async fn run(
     let role = (Duty::Dispatcher, NatsRole::Dispatcher { tenants: None });
     let joined = join::<RunError>(&config.store, &config.bus, &config.name, role).await?;
     let name = config.name.clone();
-    let running = Running::start(config, joined, listener).await?;
-    tracing::info!(dispatcher = %running.dispatcher, name, "dispatcher is ready");
-    running.until(shutdown).await
+    let started = Started::start(config, joined, listener).await?;
+    tracing::info!(dispatcher = %started.dispatcher, name, "dispatcher is ready");
+    started.until(shutdown).await
 }
 
 /// A dispatcher that serves.
-struct Running {
+struct Started {
     bus: Bus,
     prefix: PrefixClaim,
     dispatcher: DispatcherId,
@@ -74,7 +76,7 @@ struct Running {
     lanes: JoinSet<()>,
 }
 
-impl Running {
+impl Started {
     async fn start(
         config: Config,
         joined: Joined,
@@ -87,7 +89,7 @@ impl Running {
             prefix,
         } = joined;
         drop(connection);
-        let mut running = Self {
+        let mut started = Self {
             bus: bus.clone(),
             prefix: prefix.clone(),
             dispatcher: DispatcherId::generate(),
@@ -108,7 +110,13 @@ impl Running {
         topology::ensure(&bus, &[default_queue]).await?;
 
         let (publisher, count_answers) = Publisher::new(&bus).await?;
-        running.spawn_until_stop(count_answers);
+        started.spawn_until_stop(count_answers);
+        let meter = Meter::default();
+        let running = Running::new(config.tenant_running, meter.clone());
+        if running.most().is_some() {
+            // Before the first request: a tenant's share of the slots depends on it.
+            meter.slots_are(release::slots(&pool).await?);
+        }
         let (expiry, asked) = Expiry::new();
         let door = Door {
             rates: Rates::new(
@@ -116,12 +124,13 @@ impl Running {
                 config.tenant_bytes_per_second,
             ),
             replies: config.replies.clone(),
-            accepting: Accepting::start(&postgres, &mut running.lanes),
+            accepting: Accepting::start(&postgres, &mut started.lanes),
             quota: Quota::new(config.limits(), pool.clone()),
-            events: Events::start(&bus, &mut running.lanes),
+            events: Events::start(&bus, &mut started.lanes),
             waiters: Waiters::new(expiry.clone()),
-            meter: Meter::default(),
-            dispatcher: running.dispatcher,
+            meter,
+            running,
+            dispatcher: started.dispatcher,
             bus,
             pool,
             registry,
@@ -129,6 +138,7 @@ impl Running {
             expiry,
         };
         let sweep = Sweep {
+            running: door.running.clone(),
             meter: door.meter.clone(),
             expiry: door.expiry.clone(),
             waiters: door.waiters.clone(),
@@ -138,17 +148,17 @@ impl Running {
             events: door.events.clone(),
             registry: door.registry.clone(),
             dispatcher: door.dispatcher,
-            completing: Completing::start(&postgres, &mut running.lanes),
+            completing: Completing::start(&postgres, &mut started.lanes),
             postgres: postgres.clone(),
             prefix,
             history_days: (config.history_days > 0).then_some(config.history_days),
         };
-        running.keep(&door).await?;
-        sweep.start(&mut running.tasks, &running.stop, asked);
-        running.probe(&config, &door, postgres, listener);
+        started.keep(&door).await?;
+        sweep.start(&mut started.tasks, &started.stop, asked);
+        started.probe(&config, &door, postgres, listener);
         let slots = Slots::new(config.requests_max, config.bytes_max);
-        running.serve(Arc::new(door), slots).await?;
-        Ok(running)
+        started.serve(Arc::new(door), slots).await?;
+        Ok(started)
     }
 
     fn spawn_until_stop(&mut self, task: impl Future<Output = ()> + Send + 'static) {
@@ -167,7 +177,12 @@ impl Running {
         self.tasks.spawn(
             door.waiters
                 .clone()
-                .listen(door.bus.clone(), door.dispatcher, stop.clone())
+                .listen(
+                    door.bus.clone(),
+                    door.dispatcher,
+                    door.running.clone(),
+                    stop.clone(),
+                )
                 .await?,
         );
         self.tasks

@@ -160,7 +160,10 @@ fn take(
     let named = door.bus.subjects.request(&message.message.subject);
     let (tenant, _) = named.unwrap_or_default();
     let bytes = message.message.length;
-    let too_fast = door.rates.pass(tenant, bytes, Instant::now()).err();
+    let reply = message.message.reply.as_deref().unwrap_or_default();
+    let sender = endpoint.sender(reply);
+    let too_fast = door.rates.pass(sender, tenant, bytes, Instant::now());
+    let too_fast = too_fast.err();
     // A request that is refused already takes none.
     let slot = too_fast.is_none().then(|| slots.one(tenant, bytes));
     let no_slot = match slot {
@@ -225,8 +228,8 @@ impl Refusing {
 
 /// Of a request whose headers cannot be read it is not known which key it has: nothing is done by it.
 const MALFORMED: Words = Words::fixed(
-    "the subject or the headers of the request cannot be read: they have to be UTF-8, and the headers a line NATS/1.0 and then one name: value on each line",
-    "无法读取请求的 subject 或请求头：必须是 UTF-8；请求头的第一行是 NATS/1.0，之后每行一个 name: value",
+    "the subject or the headers of the request cannot be read: they have to be UTF-8, and the headers a line NATS/1.0 and then one name: value on each of at most 64 lines",
+    "无法读取请求的 subject 或请求头：必须是 UTF-8；请求头的第一行是 NATS/1.0，之后每行一个 name: value，最多 64 行",
 );
 
 /// The request in a message.

@@ -35,7 +35,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::expiry::Expiry;
+use crate::{expiry::Expiry, running::Running};
 
 /// What a waiter gets: the result envelope, not marked as replayed. `None` until the call is decided.
 pub(crate) type Decided = Option<EncodedEnvelope>;
@@ -174,6 +174,7 @@ impl Waiters {
         self,
         bus: Bus,
         dispatcher: DispatcherId,
+        running: Running,
         stop: CancellationToken,
     ) -> Result<impl Future<Output = ()> + Send, BusError> {
         let subject = bus.subjects.done_of_dispatcher(dispatcher);
@@ -188,6 +189,7 @@ impl Waiters {
                     () = stop.cancelled() => return,
                     word = words.next() => match word {
                         Some(word) => {
+                            running.call_has_ended();
                             for word in self.hear(&word.subject, word.payload) {
                                 hand_on(&bus, word).await;
                             }

@@ -12,13 +12,15 @@ use crate::{
 };
 
 /// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
-/// no other call.
+/// no other call. Where tenants share the slots of a queue, the queue's line is another one.
 ///
 /// A newer release may write lines of other kinds: they do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
     /// The calls of a queue whose tools have no limit.
     Queue(QueueName),
+    /// The same calls, where each tenant may have only so many of them under way.
+    Slots(QueueName),
     /// The calls of a tool with a limit.
     Tool(ToolName),
 }
@@ -29,18 +31,21 @@ pub enum Line {
 pub enum HeldWhy {
     /// NATS holds as much of its queue as the workers take soon, or other calls wait for that room already.
     Room,
+    /// Its tenant has as many calls of its queue under way as it may have; or, where tenants have such a bound, there is no room.
+    Slots,
     /// Its tool has a limit of attempts at a time.
     Limit,
 }
 
 impl HeldWhy {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Room, Self::Limit];
+    pub const ALL: [Self; 3] = [Self::Room, Self::Slots, Self::Limit];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Room => "room",
+            Self::Slots => "slots",
             Self::Limit => "limit",
         }
     }
@@ -48,11 +53,14 @@ impl HeldWhy {
 
 /// Precedes a tool's name; no queue's name contains this character.
 const TOOL: &str = "tool/";
+/// Precedes the name of a queue whose slots tenants share.
+const SLOTS: &str = "slots/";
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Queue(queue) => queue.fmt(f),
+            Self::Slots(queue) => write!(f, "{SLOTS}{queue}"),
             Self::Tool(tool) => write!(f, "{TOOL}{tool}"),
         }
     }
@@ -62,9 +70,12 @@ impl FromStr for Line {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        match text.strip_prefix(TOOL) {
-            Some(tool) => tool.parse().map(Self::Tool),
-            None => text.parse().map(Self::Queue),
+        if let Some(tool) = text.strip_prefix(TOOL) {
+            tool.parse().map(Self::Tool)
+        } else if let Some(queue) = text.strip_prefix(SLOTS) {
+            queue.parse().map(Self::Slots)
+        } else {
+            text.parse().map(Self::Queue)
         }
     }
 }
@@ -195,6 +206,17 @@ pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
         None => u32::try_from(ALLOWANCE_UNKNOWN)
             .unwrap_or(u32::MAX)
             .saturating_sub(admitted.on_its_way),
+    }
+}
+
+/// How many calls of a queue a tenant may have under way, of which `most` are allowed and whose live workers have so many slots:
+/// never the last quarter of them, so that a tenant with slow calls leaves slots for others. Without workers nothing is taken.
+pub const fn tenant_share(most: u64, slots: u64) -> u64 {
+    let share = slots - slots / 4;
+    if slots == 0 || most < share {
+        most
+    } else {
+        share
     }
 }
 

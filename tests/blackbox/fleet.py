@@ -22,7 +22,7 @@ KINDS = ["worker", "dispatcher", "nats", "postgres"]
 class Dev:
     """One `toolfleet dev`. It signals only what it started, or what dev.json names."""
 
-    def __init__(self, program, folder, tools, workers=2, dispatchers=1):
+    def __init__(self, program, folder, tools, workers=2, dispatchers=1, settings=None):
         self.program, self.folder = program, Path(folder)
         self.data, self.log = self.folder / "data", self.folder / "dev.log"
         self.command = [program, "dev", "--data", str(self.data), "--tools", str(self.folder / "tools")]
@@ -30,6 +30,8 @@ class Dev:
         # Free ports: the usual ones are for a fleet that stays.
         self.command += ["--nats-port", "0", "--postgres-port", "0", "--http-port", "0"]
         self.sizes = {"worker": workers, "dispatcher": dispatchers, "nats": 1, "postgres": 1}
+        # Variables that its processes start with.
+        self.settings = settings or {}
         self.process = None
         self.named = {}
         (self.folder / "tools").mkdir(exist_ok=True)
@@ -49,7 +51,12 @@ class Dev:
         before, began = self.identity(), time.monotonic()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, **self.settings},
             )
         try:
             await until("dev.json is written", lambda: self.has_spoken(before), START_SECONDS, 0.02)

@@ -36,6 +36,7 @@ PROOFS = [
     "restart_all",
     "dev_lifecycle",
     "many_programs",
+    "wallet",
     "workers_killed",
 ]
 # Needs a program of the release before.

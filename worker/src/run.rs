@@ -110,12 +110,12 @@ pub(crate) async fn run_with(
     if let Some(url) = &config.tool_database_url {
         check_tools(&joined.postgres, url).await?;
     }
-    let running = Running::start(config, additions, joined, state_dir, listener).await?;
-    running.until(shutdown).await
+    let started = Started::start(config, additions, joined, state_dir, listener).await?;
+    started.until(shutdown).await
 }
 
 /// A worker that takes calls.
-struct Running {
+struct Started {
     config: Config,
     worker: Arc<WorkerProcess>,
     lock: Arc<WorkerLock>,
@@ -131,7 +131,7 @@ struct Running {
     lanes: JoinSet<()>,
 }
 
-impl Running {
+impl Started {
     async fn start(
         config: Config,
         additions: Additions,
@@ -188,7 +188,7 @@ impl Running {
             registry,
             postgres,
         });
-        let mut running = Self {
+        let mut started = Self {
             config,
             worker,
             lock,
@@ -200,10 +200,10 @@ impl Running {
             tasks: JoinSet::new(),
             lanes,
         };
-        running.keep().await?;
-        running.probe(listener);
-        tracing::info!(worker = %id, name = running.config.name, "worker is ready");
-        Ok(running)
+        started.keep().await?;
+        started.probe(listener);
+        tracing::info!(worker = %id, name = started.config.name, "worker is ready");
+        Ok(started)
     }
 
     /// Starts what goes on beside the attempts.

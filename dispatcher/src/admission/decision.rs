@@ -31,8 +31,11 @@ pub(crate) struct Facts<'a> {
     pub(crate) no_quota: Option<NoQuota>,
     /// The tool that it names.
     pub(crate) tool: Option<&'a Manifest>,
-    /// The stream has no room for its pointer, or other calls wait for that room already.
+    /// The stream has no room for its pointer, or other calls wait for that room already; or its tenant has as many calls of its
+    /// queue under way as it may have.
     pub(crate) no_room: bool,
+    /// Tenants share the slots of its queue: each may have only so many calls under way.
+    pub(crate) shares_slots: bool,
 }
 
 /// Which slots were asked for.
@@ -79,18 +82,30 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
         None => {}
     }
     match facts.tool {
-        // Only a release counts the free places of a limited tool, over the whole fleet.
-        Some(tool) if tool.concurrency.is_some() => Decision::Hold(HeldWhy::Limit, line_of(tool)),
-        Some(tool) if facts.no_room => Decision::Hold(HeldWhy::Room, line_of(tool)),
+        // Of a limited tool, only a release counts the free places, over the whole fleet.
+        Some(tool) if tool.concurrency.is_some() || facts.no_room => {
+            let line = line_of(tool, facts.shares_slots);
+            Decision::Hold(why_of(&line), line)
+        }
         Some(_) | None => Decision::Now,
     }
 }
 
-/// The line in which a call of this tool waits: the tool's own if it has a limit, else the queue's.
-pub(crate) fn line_of(tool: &Manifest) -> Line {
+/// The line in which a call of this tool waits: the tool's own if it has a limit, else one of the queue's.
+pub(crate) fn line_of(tool: &Manifest, shares_slots: bool) -> Line {
     match tool.concurrency {
         Some(_) => Line::Tool(tool.name.clone()),
+        None if shares_slots => Line::Slots(tool.queue.clone()),
         None => Line::Queue(tool.queue.clone()),
+    }
+}
+
+/// The view `calls` derives it in the same way.
+const fn why_of(line: &Line) -> HeldWhy {
+    match line {
+        Line::Queue(_) => HeldWhy::Room,
+        Line::Slots(_) => HeldWhy::Slots,
+        Line::Tool(_) => HeldWhy::Limit,
     }
 }
 
@@ -213,6 +228,10 @@ mod tests {
             no_room,
             ..Facts::default()
         };
+        let shared = |tool, no_room| Facts {
+            shares_slots: true,
+            ..of(tool, no_room)
+        };
         for (facts, expected) in [
             (Facts::default(), "now"),
             (
@@ -260,6 +279,9 @@ mod tests {
             ),
             (of(&plain, false), "now"),
             (of(&plain, true), "hold room in payments"),
+            (shared(&plain, false), "now"),
+            (shared(&plain, true), "hold slots in slots/payments"),
+            (shared(&limited, true), "hold limit in tool/charge"),
             (of(&limited, false), "hold limit in tool/charge"),
             (of(&limited, true), "hold limit in tool/charge"),
             // With several facts: the rate, slots, the ledger, the quota, the line.
@@ -301,7 +323,12 @@ mod tests {
 
     #[test]
     fn a_call_that_is_published_has_the_line_in_which_it_would_wait() {
-        assert_eq!(line_of(&tool(None)).to_string(), "payments");
-        assert_eq!(line_of(&tool(Some(2))).to_string(), "tool/charge");
+        let line = |concurrency, shares| line_of(&tool(concurrency), shares).to_string();
+        assert_eq!(line(None, false), "payments");
+        assert_eq!(line(None, true), "slots/payments");
+        assert_eq!(
+            [line(Some(2), false), line(Some(2), true)],
+            ["tool/charge"; 2]
+        );
     }
 }

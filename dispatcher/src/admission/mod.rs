@@ -1,7 +1,7 @@
 //! Admission: whether a call comes in, and if so, whether it is published at once or held.
 //!
 //! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: the
-//! tenant's quota first, then the room, so that a refused call has taken none from others.
+//! tenant's quota first, then its calls under way, then the room, so that a refused call has taken none from others.
 
 mod decision;
 
@@ -20,7 +20,8 @@ use crate::{
     refusal::Refusal,
 };
 
-/// The decision about one call, and its share of the tenant's quota and of the stream's room. Dropping it gives both back.
+/// The decision about one call, and its share of the tenant's quota, of its calls under way and of the stream's room. Dropping it
+/// gives all back.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// Where it waits when it is held.
@@ -30,6 +31,8 @@ pub(crate) struct Admission {
     /// The permit to publish it.
     permit: Option<Permit>,
     quota: Admitted,
+    /// Its place among the tenant's calls under way; one that is held has none.
+    running: Admitted,
 }
 
 /// Admits a call, now or held.
@@ -43,17 +46,21 @@ pub(crate) async fn admit(
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
     };
-    let permit = asks_for_room(tool, no_quota)
-        .then(|| door.meter.permit(&tool.queue))
+    let shares_slots = door.running.most().is_some();
+    let goes_on = asks_for_room(tool, no_quota)
+        .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
+    let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
+    let (running, permit) = running_share.unzip();
     let facts = Facts {
         no_quota,
         tool: Some(tool),
         no_room: permit.is_none(),
+        shares_slots,
         ..Facts::default()
     };
     let (held, line) = match decide(&facts) {
-        Decision::Now => (None, line_of(tool)),
+        Decision::Now => (None, line_of(tool, shares_slots)),
         Decision::Hold(why, line) => (Some(why), line),
         Decision::Refuse(refusal) => return Err(refusal),
     };
@@ -62,6 +69,7 @@ pub(crate) async fn admit(
         held,
         permit,
         quota,
+        running: running.unwrap_or_default(),
     })
 }
 
@@ -88,9 +96,10 @@ impl Admission {
         self.held.is_some()
     }
 
-    /// The call is in the ledger: its share of the quota is given back when the ledger says that it has ended.
+    /// The call is in the ledger: its shares are given back when the ledger says that it has ended.
     pub(crate) fn committed(&mut self) {
         self.quota.committed();
+        self.running.committed();
     }
 
     /// Takes the permit to publish the call.
@@ -108,6 +117,7 @@ impl Admission {
             held: Some(HeldWhy::Room),
             permit: None,
             quota: Admitted::default(),
+            running: Admitted::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     publish::publish_together,
     quota::{Limits, TenantQuotas},
     request::Request,
+    running::Running,
     slots::Slots,
 };
 
@@ -76,6 +77,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         events: Events::start(&bus, &mut tasks),
         waiters: Waiters::new(expiry.clone()),
         meter: Meter::default(),
+        running: Running::new(0, Meter::default()),
         expiry,
         dispatcher: DispatcherId::generate(),
         bus,

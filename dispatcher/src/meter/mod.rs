@@ -28,6 +28,8 @@ pub(crate) struct Meter(Arc<Meters>);
 #[derive(Debug, Default)]
 struct Meters {
     queues: RwLock<HashMap<QueueName, Arc<QueueMeter>>>,
+    /// The slots of all queues, by the last count.
+    slots: RwLock<HashMap<QueueName, u64>>,
     held: Notify,
 }
 
@@ -41,8 +43,16 @@ impl Meter {
     /// A call was committed as held: later calls of its line wait behind it. Not before its commit: a call that is refused
     /// after all must not close a queue to others.
     pub(crate) fn call_is_held(&self, line: &Line) {
-        if let Line::Queue(queue) = line {
-            self.queue(queue).set_holds(true);
+        match line {
+            Line::Queue(queue) => self.queue(queue).set_holds(true),
+            // A tenant that has its bound under way waits alone.
+            Line::Slots(queue) => {
+                let queue = self.queue(queue);
+                if queue.room() == 0 {
+                    queue.set_holds(true);
+                }
+            }
+            Line::Tool(_) => {}
         }
         self.look_at_lines();
     }
@@ -60,7 +70,9 @@ impl Meter {
     /// The ledger holds calls in these lines and in no other: every other queue is open again, whatever had closed it.
     pub(crate) fn lines_hold(&self, lines: &[Line]) {
         for (queue, meter) in self.queues() {
-            if meter.holds() && !lines.contains(&Line::Queue(queue)) {
+            let holds =
+                lines.contains(&Line::Queue(queue.clone())) || lines.contains(&Line::Slots(queue));
+            if meter.holds() && !holds {
                 meter.set_holds(false);
             }
         }
@@ -76,7 +88,14 @@ impl Meter {
         known.unwrap_or_else(|| {
             let queues = self.0.queues.write();
             let mut queues = queues.unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(queues.entry(queue.clone()).or_default())
+            let new = || {
+                let meter = QueueMeter::default();
+                let slots = self.0.slots.read();
+                let slots = slots.unwrap_or_else(PoisonError::into_inner);
+                meter.slots_are(slots.get(queue).copied().unwrap_or(0));
+                Arc::new(meter)
+            };
+            Arc::clone(queues.entry(queue.clone()).or_insert_with(new))
         })
     }
 
@@ -96,6 +115,8 @@ impl Meter {
         for (queue, meter) in self.queues() {
             meter.slots_are(slots.get(&queue).copied().unwrap_or(0));
         }
+        let known = self.0.slots.write();
+        *known.unwrap_or_else(PoisonError::into_inner) = slots;
     }
 
     /// Checks the publications that the meters count as under way against the permits, and corrects the count: without that,

@@ -77,6 +77,11 @@ impl QueueMeter {
         self.holds.store(holds, Ordering::Relaxed);
     }
 
+    /// How many slots its live workers have; 0: none, or they were not counted yet.
+    pub(crate) fn slots(&self) -> u64 {
+        self.seen().slots
+    }
+
     /// Sets how many slots its live workers have.
     pub(super) fn slots_are(&self, slots: u64) {
         self.seen().slots_are(slots);

@@ -29,8 +29,10 @@ use tokio::{
 };
 
 pub use self::limits::{BadQuotas, TenantQuotas};
-use self::tally::{Look, Tally};
-pub(crate) use self::{limits::Limits, tally::NoQuota};
+pub(crate) use self::{
+    limits::Limits,
+    tally::{Look, NoQuota, Tally},
+};
 
 /// How often it reads the counts of tenants that have had new calls.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -61,14 +63,14 @@ struct Tenants {
 #[derive(Debug)]
 struct Tenant {
     quota: u64,
-    tally: Mutex<Tally>,
+    tally: Arc<Mutex<Tally>>,
     /// Held by the request that looks at the tenant; others wait for its result.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// A call that was let through. It takes a place of the quota until it is known to be in the ledger, or dropped.
+/// A call that was let through. It takes a place in its tenant's tally until it is known to be in the ledger, or dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Admitted(Option<(Arc<Tenant>, CallId)>);
+pub(crate) struct Admitted(Option<(Arc<Mutex<Tally>>, CallId)>);
 
 impl Quota {
     pub(crate) fn new(limits: Limits, pool: PgPool) -> Self {
@@ -88,8 +90,8 @@ impl Quota {
             return Ok(Admitted::default());
         };
         let known = self.inner.known(tenant, quota);
-        if known.take(call) {
-            return Ok(Admitted(Some((known, call))));
+        if let Some(admitted) = Admitted::take(&known.tally, call, quota) {
+            return Ok(admitted);
         }
         // Boxed: without it the future of every request would be as large as this rare branch.
         Box::pin(self.inner.look_and_admit(tenant, known, call)).await
@@ -133,8 +135,8 @@ impl Tenants {
     ) -> Result<Admitted, NoQuota> {
         let looking = known.looking.lock().await;
         // Another request may have looked meanwhile.
-        if known.take(call) {
-            return Ok(Admitted(Some((Arc::clone(&known), call))));
+        if let Some(admitted) = Admitted::take(&known.tally, call, known.quota) {
+            return Ok(admitted);
         }
         if let Some(why) = known.tally().is_shut(Instant::now()) {
             return Err(why);
@@ -148,8 +150,8 @@ impl Tenants {
         let why = match within(doing, LOOK_MAX, counting).await {
             Ok(found) => {
                 known.tally().seen(look, &found);
-                if known.take(call) {
-                    return Ok(Admitted(Some((Arc::clone(&known), call))));
+                if let Some(admitted) = Admitted::take(&known.tally, call, known.quota) {
+                    return Ok(admitted);
                 }
                 NoQuota::Full(known.quota)
             }
@@ -232,33 +234,39 @@ impl Tenant {
     fn new(quota: u64) -> Self {
         Self {
             quota,
-            tally: Mutex::default(),
+            tally: Arc::default(),
             looking: tokio::sync::Mutex::default(),
         }
     }
 
-    fn take(&self, call: CallId) -> bool {
-        self.tally().take(call, self.quota)
-    }
-
     fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.tally)
     }
 }
 
+fn locked(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Admitted {
+    /// Lets a call through, if the tally has fewer than `most`.
+    pub(crate) fn take(tally: &Arc<Mutex<Tally>>, call: CallId, most: u64) -> Option<Self> {
+        let taken = locked(tally).take(call, most);
+        taken.then(|| Self(Some((Arc::clone(tally), call))))
+    }
+
     /// The call is in the ledger: the ledger gives its place back when the call ends.
     pub(crate) fn committed(&mut self) {
-        if let Some((tenant, call)) = self.0.take() {
-            tenant.tally().committed(call);
+        if let Some((tally, call)) = self.0.take() {
+            locked(&tally).committed(call);
         }
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if let Some((tenant, call)) = self.0.take() {
-            tenant.tally().given_up(call);
+        if let Some((tally, call)) = self.0.take() {
+            locked(&tally).given_up(call);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum NoQuota {
 
 /// What is believed of one tenant.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     /// Its open calls, by the ledger's last count.
     open: i64,
     /// How many calls this dispatcher has seen committed, ever.
@@ -40,14 +40,14 @@ pub(super) struct Tally {
 
 /// The beginning of a look at the ledger.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(crate) struct Look {
     at: Instant,
     committed: u64,
 }
 
 impl Tally {
     /// Lets a call through, if the quota has a place for it.
-    pub(super) fn take(&mut self, call: CallId, quota: u64) -> bool {
+    pub(crate) fn take(&mut self, call: CallId, quota: u64) -> bool {
         let has_room = self.believed() < quota;
         if has_room {
             self.on_the_way.insert(call);
@@ -56,7 +56,7 @@ impl Tally {
     }
 
     /// The call is in the ledger.
-    pub(super) fn committed(&mut self, call: CallId) {
+    pub(crate) fn committed(&mut self, call: CallId) {
         // The ledger may have counted it already.
         if self.on_the_way.remove(&call) {
             self.committed += 1;
@@ -64,12 +64,12 @@ impl Tally {
     }
 
     /// The call is not in the ledger; or that is unknown, and a look will count it.
-    pub(super) fn given_up(&mut self, call: CallId) {
+    pub(crate) fn given_up(&mut self, call: CallId) {
         self.on_the_way.remove(&call);
     }
 
     /// Begins a look, which will see all that is known now.
-    pub(super) fn begin(&self, now: Instant) -> Look {
+    pub(crate) fn begin(&self, now: Instant) -> Look {
         Look {
             at: now,
             committed: self.committed,
@@ -82,7 +82,7 @@ impl Tally {
     }
 
     /// Adds the result of a look. If a later look has reported already, the result is ignored.
-    pub(super) fn seen(&mut self, look: Look, found: &Open) {
+    pub(crate) fn seen(&mut self, look: Look, found: &Open) {
         if self.looked.is_some_and(|looked| looked > look.at) {
             return;
         }
@@ -109,7 +109,7 @@ impl Tally {
     }
 
     /// Whether something was added since the last look.
-    pub(super) fn has_moved(&self) -> bool {
+    pub(crate) fn has_moved(&self) -> bool {
         self.committed > self.in_open || self.looked.is_none() && !self.on_the_way.is_empty()
     }
 
@@ -120,16 +120,17 @@ impl Tally {
     }
 
     /// When it was looked at last; `None`, never, sorts first.
-    pub(super) fn looked(&self) -> Option<Instant> {
+    pub(crate) fn looked(&self) -> Option<Instant> {
         self.looked
     }
 
     /// Whether it can be forgotten without loss.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.on_the_way.is_empty() && !self.has_moved()
     }
 
-    fn believed(&self) -> u64 {
+    /// How many there are, as far as is known here.
+    pub(crate) fn believed(&self) -> u64 {
         let open = u64::try_from(self.open).unwrap_or(0);
         open + (self.committed - self.in_open) + self.on_the_way.len() as u64
     }

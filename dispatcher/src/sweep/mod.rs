@@ -59,6 +59,7 @@ use crate::{
     expiry::{Expiry, Question},
     meter::Meter,
     news,
+    running::Running,
     waiters::Waiters,
 };
 
@@ -75,6 +76,7 @@ pub(crate) struct Sweep {
     pub(crate) prefix: PrefixClaim,
     pub(crate) dispatcher: DispatcherId,
     pub(crate) meter: Meter,
+    pub(crate) running: Running,
     pub(crate) expiry: Expiry,
     pub(crate) waiters: Waiters,
     /// Days of history to keep; `None` keeps all.

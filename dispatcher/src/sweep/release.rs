@@ -11,6 +11,7 @@ use fleet::{
         PgConnection, StoreError, limited,
         release::{self, Holding, Released},
         session::within,
+        under_way,
     },
     telemetry::{metrics, report},
 };
@@ -18,6 +19,7 @@ use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep};
 
 use super::{Sweep, every, warn};
+use crate::quota::Look;
 
 /// How often the lines are visited while calls are held, and while none is known to be.
 const BUSY: Duration = Duration::from_millis(50);
@@ -106,6 +108,11 @@ impl Sweep {
         }
         releasing.last.retain(|line, _| lines.contains(line));
         self.meter.lines_hold(&lines);
+        self.running.lines_hold(&lines);
+        let seem_half_full = self.running.to_be_counted();
+        for (of, look, calls) in self.count_running(connection, seem_half_full).await? {
+            self.running.seen(&of, look, calls);
+        }
         for line in lines {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;
@@ -124,11 +131,25 @@ impl Sweep {
         let mut room = self.room_of(connection, line).await?;
         let mut all_served = false;
         while room > 0 {
-            let asking = release::tenants(connection, line, last.as_ref(), room.min(AT_ONCE));
+            let at_once = room.min(AT_ONCE);
+            let asked = match line {
+                // Those that have all they may have take no part in the turn.
+                Line::Slots(_) => AT_ONCE,
+                Line::Queue(_) | Line::Tool(_) => at_once,
+            };
+            let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
-            let turn = Turn::of(tenants, room.min(AT_ONCE));
+            let last_asked = tenants.last().cloned();
+            let turn = match line {
+                Line::Slots(queue) => {
+                    self.turn_of_slots(connection, queue, tenants, at_once)
+                        .await?
+                }
+                Line::Queue(_) | Line::Tool(_) => Turn::of(tenants, at_once),
+            };
             all_served = turn.shares.is_empty();
             if all_served {
+                last = last_asked.or(last);
                 break;
             }
             let released = self.release_turn(connection, line, &turn).await?;
@@ -139,13 +160,64 @@ impl Sweep {
             }
             room = room.saturating_sub(released);
         }
-        if let Line::Queue(queue) = line {
+        if let Line::Queue(queue) | Line::Slots(queue) = line {
             // Set only at the end of a turn: calls that were held meanwhile are released by the next, and a call that comes
             // while there is room need not wait behind them. Otherwise a busy queue that once held calls would hold calls for
             // ever.
             self.meter.queue(queue).set_holds(!all_served);
         }
         Ok(last)
+    }
+
+    /// The turn of tenants that may each have only so many calls of a queue under way.
+    async fn turn_of_slots(
+        &self,
+        connection: &mut PgConnection,
+        queue: &QueueName,
+        tenants: Vec<Label>,
+        room: usize,
+    ) -> Result<Turn, StoreError> {
+        let Some(most) = self.running.most_of(queue) else {
+            return Ok(Turn::of(tenants, room));
+        };
+        if tenants.len() < AT_ONCE {
+            self.running.only_these_wait(queue, &tenants);
+        }
+        let of = tenants.into_iter().map(|tenant| (queue.clone(), tenant));
+        let counted = self.count_running(connection, of.collect()).await?;
+        let turn = Turn::within(
+            counted
+                .iter()
+                .map(|((_, tenant), _, calls)| (tenant.clone(), most.saturating_sub(*calls))),
+            room,
+        );
+        let mut shares = turn.shares.iter().peekable();
+        for (of, look, calls) in counted {
+            let share = shares.next_if(|(tenant, _)| *tenant == of.1);
+            let released = share.map_or(0, |(_, share)| *share as u64);
+            self.running.seen(&of, look, calls.saturating_add(released));
+        }
+        Ok(turn)
+    }
+
+    /// Counts the calls of tenants that are under way in queues.
+    async fn count_running(
+        &self,
+        connection: &mut PgConnection,
+        of: Vec<(QueueName, Label)>,
+    ) -> Result<Vec<((QueueName, Label), Look, u64)>, StoreError> {
+        let Some(most) = self.running.most().filter(|_| !of.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let looks = self.running.begin(&of);
+        let counting = under_way::counts(connection, &of, most);
+        let counted = within("count the calls of tenants", STATEMENT_MAX, counting).await?;
+        let counted = looks.into_iter().zip(counted);
+        Ok(of
+            .into_iter()
+            .zip(counted)
+            .map(|(of, (look, calls))| (of, look, calls))
+            .collect())
     }
 
     /// How many more of a line's calls may go to NATS now.
@@ -155,7 +227,7 @@ impl Sweep {
         line: &Line,
     ) -> Result<usize, StoreError> {
         let room = match line {
-            Line::Queue(queue) => {
+            Line::Queue(queue) | Line::Slots(queue) => {
                 let meter = self.meter.queue(queue);
                 if meter.is_older_than(FRESH) {
                     self.look(queue).await;
@@ -257,6 +329,19 @@ struct Turn {
 }
 
 impl Turn {
+    /// The same for tenants each of which may get only so many: those that may get none are left out.
+    fn within(tenants: impl Iterator<Item = (Label, u64)>, room: usize) -> Self {
+        let open: Vec<_> = tenants.filter(|(_, most)| *most > 0).collect();
+        let mut turn = Self::of(
+            open.iter().map(|(tenant, _)| tenant.clone()).collect(),
+            room,
+        );
+        for ((_, share), (_, most)) in turn.shares.iter_mut().zip(open) {
+            *share = (*share).min(usize::try_from(most).unwrap_or(usize::MAX));
+        }
+        turn
+    }
+
     fn of(tenants: Vec<Label>, room: usize) -> Self {
         let shares = hold::shares(room, tenants.len());
         let most = shares.first().copied();
@@ -313,5 +398,22 @@ mod tests {
             (shares(&[("a", 1), ("b", 1)]), Some("b".to_owned()))
         );
         assert_eq!(turn(&[], 5), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_tenant_gets_what_it_may_have_and_one_at_its_bound_takes_no_part() {
+        let may = |tenants: &[(&str, u64)], room| {
+            let tenants = tenants
+                .iter()
+                .map(|(tenant, most)| (tenant.parse().unwrap(), *most));
+            let shares = Turn::within(tenants, room).shares.into_iter();
+            shares
+                .map(|(tenant, share)| (tenant.to_string(), share))
+                .collect::<Vec<_>>()
+        };
+        let shares = [("b".to_owned(), 2), ("c".to_owned(), 3)];
+        assert_eq!(may(&[("a", 0), ("b", 2), ("c", 9)], 6), shares);
+        assert_eq!(may(&[("a", 0), ("b", 1)], 1), [("b".to_owned(), 1)]);
+        assert_eq!(may(&[("a", 0)], 6), []);
     }
 }

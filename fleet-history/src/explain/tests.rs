@@ -110,6 +110,10 @@ fn a_call_that_waits_has_one_reason() {
             "tool_limit",
         ),
         (
+            json!({"held": true, "line": "slots/default", "held_why": "slots"}),
+            "tenant_slots",
+        ),
+        (
             json!({"tool_limit": {"at_a_time": 2, "running": 2}}),
             "not_taken",
         ),

@@ -238,6 +238,15 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
             ),
         );
     }
+    if facts.held_why.as_deref() == Some(HeldWhy::Slots.as_str()) {
+        return because(
+            "tenant_slots",
+            format!(
+                "it waits until fewer calls of its tenant are under way in its queue {queue}, or until the queue has room: {behind}"
+            ),
+            "wait for its turn; a larger DISPATCHER_TENANT_RUNNING lets more of its tenant's calls run at a time (docs/fairness.md)",
+        );
+    }
     let (slots, running, silent) = (workers.slots, workers.running, workers.silence());
     let of_workers = workers.in_words();
     if running < slots {

@@ -9,10 +9,19 @@ fn a_tools_line_is_never_a_queues() {
     let queue: Line = "tool".parse().unwrap();
     let tool: Line = "tool/tool".parse().unwrap();
     assert_ne!(queue, tool);
-    for line in [queue, tool] {
+    let slots: Line = "slots/tool".parse().unwrap();
+    assert!(slots != queue && slots != tool);
+    for line in [queue, tool, slots] {
         assert_eq!(line.to_string().parse::<Line>().unwrap(), line);
     }
     assert!("tool/".parse::<Line>().is_err());
+    assert!("slots/".parse::<Line>().is_err());
+}
+
+#[test]
+fn a_tenant_leaves_the_last_quarter_of_the_slots() {
+    let shares = [0, 1, 3, 4, 8, 100, 1_000].map(|slots| tenant_share(128, slots));
+    assert_eq!(shares, [128, 1, 3, 3, 6, 75, 128]);
 }
 
 #[test]

@@ -47,6 +47,7 @@ pub mod takeover;
 pub mod tool_role;
 pub mod tools;
 pub mod transaction;
+pub mod under_way;
 mod waits;
 pub mod walk;
 pub mod watermark;

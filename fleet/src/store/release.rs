@@ -55,7 +55,7 @@ pub struct Holding {
 }
 
 /// The pattern of a line that parses; see [`Line`]. Lines of other forms are skipped.
-const KNOWN: &str = "^(tool/)?[^/]+$";
+const KNOWN: &str = "^(tool/|slots/)?[^/]+$";
 /// The most lines of other forms that one look skips.
 const UNKNOWN_MAX: i64 = 10_000;
 

@@ -12,7 +12,7 @@ use fleet::{
         limited,
         postpone::{Postponed, postpone, put_back},
         release::{self, Released},
-        sweep,
+        sweep, under_way,
         walk::{self, Worth},
     },
     wire::message::Message,
@@ -185,6 +185,42 @@ async fn lines_of_a_newer_release_are_skipped_and_are_in_no_others_way() {
 }
 
 #[tokio::test]
+async fn calls_under_way_are_those_of_the_line_that_are_not_held() {
+    let ledger = Ledger::fresh().await;
+    let of = |tenant: &str, line: &str, held: bool| NewCall {
+        tenant: tenant.parse().unwrap(),
+        line: line.parse().unwrap(),
+        held,
+        ..self::held(tenant, Priority::Normal)
+    };
+    for (tenant, line, held) in [
+        ("a", "slots/default", false),
+        ("a", "slots/default", false),
+        ("a", "slots/default", true),
+        ("a", "slots/other", false),
+        ("a", "default", false),
+        ("b", "slots/default", false),
+        ("c", "slots/default", true),
+    ] {
+        ledger.accepted(of(tenant, line, held)).await;
+    }
+    let pause = "UPDATE toolfleet.open_calls SET due_at = now() WHERE tenant = 'b'";
+    sqlx::query(pause)
+        .execute(&ledger.database.pool)
+        .await
+        .unwrap();
+    ledger.accepted(of("b", "slots/default", false)).await;
+    let of = ["a", "b", "c"].map(|tenant| ("default".parse().unwrap(), tenant.parse().unwrap()));
+    let counts = async |most| {
+        under_way::counts(&ledger.database.pool, &of, most)
+            .await
+            .unwrap()
+    };
+    assert_eq!(counts(10).await, [2, 1, 0]);
+    assert_eq!(counts(1).await, [1, 1, 0], "no more are counted");
+}
+
+#[tokio::test]
 async fn the_view_says_why_a_call_is_held() {
     let ledger = Ledger::fresh().await;
     let why = async |call: CallId| -> Option<String> {
@@ -202,6 +238,8 @@ async fn the_view_says_why_a_call_is_held() {
     };
     let of_tool = ledger.accepted(of_tool).await;
     assert_eq!(why(of_tool).await.as_deref(), Some(HeldWhy::Limit.as_str()));
+    put_in_line(&ledger, of_tool, "slots/default").await;
+    assert_eq!(why(of_tool).await.as_deref(), Some(HeldWhy::Slots.as_str()));
     put_in_line(&ledger, of_tool, "pause/7").await;
     assert_eq!(why(of_tool).await, None);
     let published = ledger.queued().await;

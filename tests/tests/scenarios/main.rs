@@ -24,6 +24,7 @@ mod key_race;
 
 mod retry;
 mod roles;
+mod running;
 
 mod in_doubt;
 mod probe;

@@ -192,3 +192,32 @@ async fn malformed_messages_reach_no_other_subscription() {
     // Holds only once the pointer that points nowhere is gone: its worker has read it.
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn headers_without_end_are_refused_before_they_are_read() {
+    let witness = Witness::start().await;
+    let (fleet, wire) = fleet(&witness).await;
+    let mut client = RawClient::connect(fleet.nats_port(), "").await;
+    client.send(b"SUB _INBOX.raw.> 1\r\n").await;
+    let lines = |count: u32| {
+        let lines = (0..count).map(|n| format!("{n:x}:\r\n"));
+        format!("NATS/1.0\r\n{}\r\n", lines.collect::<String>())
+    };
+    let long = format!("NATS/1.0\r\nA: {}\r\n\r\n", "x".repeat(64 * 1024));
+    // Those that are read are too many for a request, too.
+    for (headers, unread) in [
+        (lines(1_022), 0.0),
+        (lines(1_023), 1.0),
+        (lines(40_000), 1.0),
+        (long, 1.0),
+    ] {
+        let before = counter(MALFORMED);
+        let bytes = with_headers(SUBJECT, b"_INBOX.raw.1", headers.as_bytes(), BODY);
+        client.send(&bytes).await;
+        let answer = refusal(&client.next().await.content);
+        assert_eq!(answer["error"]["code"], "header_invalid", "{answer}");
+        let bytes = headers.len();
+        assert_eq!(counter(MALFORMED) - before, unread, "{bytes} bytes");
+    }
+    assert_eq!((witness.asked("bad"), wire.connections()), (0, 1));
+}

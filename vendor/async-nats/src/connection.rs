@@ -739,10 +739,22 @@ fn parse_subjects(
     (subject, reply, malformed)
 }
 
+/// A header block that is longer, or has more lines, is malformed: a publisher decides what reaches a subscriber, and a megabyte
+/// of short headers would take the reader a fifth of a second.
+const HEADERS_BYTES_MAX: usize = 64 * 1024;
+const HEADERS_LINES_MAX: usize = 1024;
+
 /// Headers, status and description, or what is malformed about them.
 fn parse_headers(
     header: &[u8],
 ) -> Result<(HeaderMap, Option<StatusCode>, Option<String>), &'static str> {
+    if header.len() > HEADERS_BYTES_MAX {
+        return Err("header block is longer than 64 KiB");
+    }
+    let breaks = header.iter().filter(|byte| **byte == b'\n');
+    if breaks.take(HEADERS_LINES_MAX + 1).count() > HEADERS_LINES_MAX {
+        return Err("header block has more than 1024 lines");
+    }
     let mut lines = str::from_utf8(header)
         .map_err(|_| "header isn't valid utf-8")?
         .lines()
@@ -1209,7 +1221,15 @@ mod read_op {
     // read, so a malformed message is marked and handed over, and the connection goes on.
     #[tokio::test]
     async fn malformed_message_is_marked_and_next_one_read() {
-        let headers: [&[u8]; 9] = [
+        let lines = |lines: usize| format!("NATS/1.0\r\n{}\r\n", "a:\r\n".repeat(lines)).into_bytes();
+        let (many, long) = (
+            lines(HEADERS_LINES_MAX - 1),
+            [b"NATS/1.0\r\nA: ", "x".repeat(HEADERS_BYTES_MAX).as_bytes(), b"\r\n\r\n"].concat(),
+        );
+        assert!(parse_headers(&lines(HEADERS_LINES_MAX - 2)).is_ok());
+        let headers: [&[u8]; 11] = [
+            &many,
+            &long,
             b"NATS/1.0\r\nA: \xFF\r\n\r\n",
             b"NATS/1.0\r\nno colon\r\n\r\n",
             b"NATS/2.0\r\n\r\n",
@@ -1251,7 +1271,7 @@ mod read_op {
             ),
         ]);
 
-        let (stream, mut server) = io::duplex(1024);
+        let (stream, mut server) = io::duplex(128 * 1024);
         let statistics = Arc::new(Statistics::default());
         let mut connection = Connection::new(Box::new(stream), 0, statistics.clone());
         for (bytes, expected_subject, expected_reply) in &malformed {
