@@ -21,6 +21,7 @@ use crate::{
         expiry::Expiry,
         nats::Bus,
         once_in, planted,
+        running::Running,
         time::{Duration, NEVER, timeout},
     },
     woven::waiters::Waiters,
@@ -196,7 +197,7 @@ fn callers(run: Run) {
         let world = World::new(run);
         let stop = CancellationToken::new();
         let waiters = world.waiters.clone();
-        let listening = waiters.listen(world.bus.clone(), world.dispatcher, stop.clone());
+        let listening = waiters.listen(world.bus.clone(), world.dispatcher, Running, stop.clone());
         let mut parts = vec![spawn(listening.await.unwrap())];
         if run == Run::WordsAndPoll {
             let polling = world.waiters.clone().poll(world.pool.clone(), stop.clone());

@@ -103,8 +103,8 @@ const WAITERS: Source = Source {
         ("bus::{BusError, connect::Bus},", "bus::BusError,"),
         ("    store::{PgPool, read},\n", ""),
         (
-            "use crate::expiry::Expiry;",
-            "use crate::world::expiry::Expiry;",
+            "use crate::{expiry::Expiry, running::Running};",
+            "use crate::world::{expiry::Expiry, running::Running};",
         ),
         ("std::sync::MutexGuard", "shuttle::sync::MutexGuard"),
         ("watch::Sender::new(None)", "watch::channel(None).0"),

@@ -5,6 +5,7 @@ pub(crate) mod delay;
 pub(crate) mod expiry;
 pub(crate) mod ledger;
 pub(crate) mod nats;
+pub(crate) mod running;
 pub(crate) mod stream;
 pub(crate) mod time;
 pub(crate) mod tokio;
