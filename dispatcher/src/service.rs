@@ -149,7 +149,9 @@ fn take(
     endpoint: &'static Endpoint,
     mut message: Message,
 ) {
-    if !can_be_answered(door, &message) {
+    let named = door.bus.subjects.request(&message.message.subject);
+    let (tenant, _) = named.unwrap_or_default();
+    if !can_be_answered(door, tenant, &message) {
         return;
     }
     if is_malformed(&message.message) {
@@ -157,8 +159,6 @@ fn take(
         refusing.send(requests, refuse(Arc::clone(door), message, refusal));
         return;
     }
-    let named = door.bus.subjects.request(&message.message.subject);
-    let (tenant, _) = named.unwrap_or_default();
     let bytes = message.message.length;
     let reply = message.message.reply.as_deref().unwrap_or_default();
     let sender = endpoint.sender(reply);
@@ -254,15 +254,11 @@ fn request<'a>(bus: &Bus, message: &'a Message) -> Request<'a> {
 }
 
 /// Whether a message names a reply subject that its caller may name (`replies.rs`).
-fn can_be_answered(door: &Door, message: &Message) -> bool {
+fn can_be_answered(door: &Door, tenant: &str, message: &Message) -> bool {
     let Some(reply) = &message.message.reply else {
         return false;
     };
-    let subjects = &door.bus.subjects;
-    let (tenant, _) = subjects
-        .request(&message.message.subject)
-        .unwrap_or_default();
-    let allowed = door.replies.allow(subjects, tenant, reply);
+    let allowed = door.replies.allow(&door.bus.subjects, tenant, reply);
     if !allowed {
         metrics().refused_reply();
         tracing::debug!(

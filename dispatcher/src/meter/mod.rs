@@ -37,7 +37,11 @@ impl Meter {
     /// A permit to publish a new call of this queue at once; `None`: there is no room, or other calls wait for it already.
     /// Called on the path of every call, so it waits for no lock, except when a queue is seen for the first time.
     pub(crate) fn permit(&self, queue: &QueueName) -> Option<Permit> {
-        self.queue(queue).permit()
+        let meter = self.queue(queue);
+        if meter.holds() {
+            return None;
+        }
+        meter.books.permit()
     }
 
     /// A call was committed as held: later calls of its line wait behind it. Not before its commit: a call that is refused

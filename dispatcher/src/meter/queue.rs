@@ -19,12 +19,12 @@ use fleet::{
 };
 use tokio::time::Instant;
 
-use super::permit::{Audit, Books, Permit};
+use super::permit::{Audit, Books};
 
 /// What is known of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct QueueMeter {
-    books: Arc<Books>,
+    pub(super) books: Arc<Books>,
     /// Calls wait in the queue's line: a new call waits behind them.
     holds: AtomicBool,
     seen: Mutex<Seen>,
@@ -49,14 +49,6 @@ struct Seen {
 const MEASURED_OVER: Duration = Duration::from_millis(100);
 
 impl QueueMeter {
-    /// A permit to publish one pointer, if there is room and no call waits for it.
-    pub(super) fn permit(&self) -> Option<Permit> {
-        if self.holds() {
-            return None;
-        }
-        self.books.permit()
-    }
-
     /// Counts publications that are made without a permit.
     pub(crate) fn count(&self, publications: u64) {
         self.books.count(publications);
