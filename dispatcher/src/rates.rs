@@ -16,13 +16,16 @@ use tokio::time::Instant;
 /// The most tenants that are remembered. Further ones share one pair of buckets until others are full again.
 const TENANTS_MAX: usize = 16_384;
 
+/// How long after one look for tenants with full buckets the next is made.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
 /// The rates of all tenants.
 #[derive(Debug)]
 pub(crate) struct Rates {
     calls: Rate,
     bytes: Rate,
     /// What tenants send themselves, and what operators send in their names.
-    senders: [Mutex<HashMap<Box<str>, Buckets>>; 2],
+    senders: [Mutex<Tenants>; 2],
 }
 
 /// Who sends a request in a tenant's name. Each has buckets of its own, so that a request that only looks like an operator's has
@@ -56,6 +59,14 @@ pub(crate) enum Counted {
     Calls,
     /// Bytes of headers and body.
     Bytes,
+}
+
+/// The buckets of the tenants that are remembered.
+#[derive(Debug, Default)]
+struct Tenants {
+    buckets: HashMap<Box<str>, Buckets>,
+    /// When those of full tenants were looked for last.
+    looked: Option<Instant>,
 }
 
 /// The buckets of one tenant.
@@ -116,22 +127,23 @@ impl Rates {
     }
 
     /// `None`: nothing is bounded, and nothing is counted.
-    fn tenants(
-        &self,
-        sender: Sender,
-    ) -> Option<std::sync::MutexGuard<'_, HashMap<Box<str>, Buckets>>> {
+    fn tenants(&self, sender: Sender) -> Option<std::sync::MutexGuard<'_, Tenants>> {
         let tenants = &self.senders[sender as usize];
         (self.calls.0 > 0 || self.bytes.0 > 0)
             .then(|| tenants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn buckets<'a>(
-        &self,
-        tenants: &'a mut HashMap<Box<str>, Buckets>,
-        tenant: &str,
-        now: Instant,
-    ) -> &'a mut Buckets {
-        if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
+    fn buckets<'a>(&self, tenants: &'a mut Tenants, tenant: &str, now: Instant) -> &'a mut Buckets {
+        let Tenants {
+            buckets: tenants,
+            looked,
+        } = tenants;
+        // The look is at all of them: requests in the names of ever more tenants must not each cost one.
+        if tenants.len() >= TENANTS_MAX
+            && !tenants.contains_key(tenant)
+            && looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK_PAUSE)
+        {
+            *looked = Some(now);
             // A tenant with full buckets is like one that was never heard of.
             tenants.retain(|_, buckets| {
                 buckets.fill(self, now);
@@ -250,7 +262,7 @@ mod tests {
         let now = Instant::now();
         let none = Rates::new(0, 0);
         assert_eq!(passed(&none, "a", 1 << 40, now, SECOND), 1_000);
-        assert!(none.senders[0].lock().unwrap().is_empty());
+        assert!(none.senders[0].lock().unwrap().buckets.is_empty());
         let rates = Rates::new(1, 0);
         for tenant in 0..TENANTS_MAX {
             rates
@@ -262,10 +274,30 @@ mod tests {
             rates.pass(Sender::Tenant, "later", 0, now).is_err(),
             "they share one"
         );
-        assert_eq!(rates.senders[0].lock().unwrap().len(), TENANTS_MAX + 1);
+        assert_eq!(
+            rates.senders[0].lock().unwrap().buckets.len(),
+            TENANTS_MAX + 1
+        );
         rates
             .pass(Sender::Tenant, "later", 0, now + 2 * SECOND)
             .unwrap();
-        assert_eq!(rates.senders[0].lock().unwrap().len(), 1);
+        assert_eq!(rates.senders[0].lock().unwrap().buckets.len(), 1);
+    }
+
+    #[test]
+    fn ever_more_tenants_cost_one_look_a_second_at_those_that_are_remembered() {
+        let (rates, now) = (Rates::new(1, 0), Instant::now());
+        for tenant in 0..2 * TENANTS_MAX {
+            let passed = rates.pass(Sender::Tenant, &tenant.to_string(), 0, now);
+            assert_eq!(passed.is_ok(), tenant <= TENANTS_MAX);
+        }
+        let looked = || rates.senders[0].lock().unwrap().looked;
+        assert_eq!(looked(), Some(now));
+        let soon = now + SECOND / 2;
+        rates.pass(Sender::Tenant, "soon", 0, soon).unwrap();
+        assert_eq!(looked(), Some(now));
+        let later = now + SECOND;
+        rates.pass(Sender::Tenant, "later", 0, later).unwrap();
+        assert_eq!(looked(), Some(later));
     }
 }
