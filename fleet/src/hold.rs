@@ -11,11 +11,10 @@ use crate::{
     ids::{InvalidName, QueueName, ToolName},
 };
 
-/// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool.
+/// Where a held call waits: in the line of its queue, or, if its tool has a limit, in the line of its tool, so that it delays
+/// no other call.
 ///
-/// So it delays no other call. Where tenants share the slots of a queue, the queue's line is another one.
-///
-/// A newer release may write lines of other kinds: they do not parse.
+/// Where tenants share the slots of a queue, the queue's line is another one. A newer release may write lines of other kinds: they do not parse.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Line {
     /// The calls of a queue whose tools have no limit.
@@ -210,9 +209,9 @@ pub fn room_of_tool(limit: Option<u32>, admitted: Admitted) -> u32 {
     }
 }
 
-/// How many calls of a queue a tenant may have under way, of which `most` are allowed and whose live workers have so many slots.
+/// How many calls of a queue a tenant may have under way: `most`, and never the last quarter of the slots of its live workers.
 ///
-/// Never the last quarter of them, so that a tenant with slow calls leaves slots for others. Without workers nothing is taken.
+/// So a tenant with slow calls leaves slots for others. Without workers there are none to leave.
 pub const fn tenant_share(most: u64, slots: u64) -> u64 {
     let share = slots - slots / 4;
     if slots == 0 || most < share {

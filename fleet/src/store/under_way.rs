@@ -11,7 +11,6 @@ use crate::{
 /// How many calls of each of these tenants are under way in each of these queues, in their order; none above `most` is counted.
 ///
 /// One statement, which reads an index entry and a row for each that it counts; changes nothing.
-///
 /// A retry counts when its pause is over, and a call in doubt until its time is over, for until then it may still act.
 ///
 /// # Errors

@@ -31,6 +31,8 @@ pub(crate) enum HeldAction {
     Audit(u8),
     /// One turn of the queue's line.
     ReleaseQueue(u8),
+    /// One turn of the line of a queue whose slots tenants share.
+    ReleaseSlots(u8),
     /// Counts the places of the tool and what is on its way to them.
     CountPlaces(u8),
     /// One turn of the tool's line, by the last count.
@@ -103,8 +105,7 @@ impl HeldAction {
         let number = |n: usize| u8::try_from(n).expect("a handful");
         let (workers, dispatchers) = (number(config.workers), number(config.dispatchers));
         let lines = config.lines.iter().zip(0_u8..);
-        let known =
-            lines.filter(|(line, _)| matches!(line, Some(HeldLine::Queue | HeldLine::Tool)));
+        let known = lines.filter(|(line, _)| line.is_some_and(|line| line != HeldLine::Newer));
         let has = |line| config.lines.contains(&Some(line));
         let mut all = Vec::new();
         for (_, call) in known {
@@ -137,6 +138,9 @@ impl HeldAction {
             all.push(EndDispatcher(d));
             if has(HeldLine::Queue) {
                 all.extend([LookAtStream(d), ReleaseQueue(d)]);
+            }
+            if has(HeldLine::Slots) {
+                all.extend([LookAtStream(d), ReleaseSlots(d)]);
             }
             if has(HeldLine::Tool) {
                 all.extend([CountPlaces(d), ReleaseTool(d)]);
@@ -173,6 +177,7 @@ impl HeldAction {
             | LookAtStream(_)
             | Audit(_)
             | ReleaseQueue(_)
+            | ReleaseSlots(_)
             | CountPlaces(_)
             | ReleaseTool(_)
             | TakeDue { .. }

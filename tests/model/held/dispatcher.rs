@@ -8,7 +8,9 @@ use fleet::{
 use super::{
     model::HeldModel,
     rules::HeldMutant,
-    state::{ALLOWANCE, Dispatcher, HeldLine, HeldRow, HeldState, HeldStep, Message, Request},
+    state::{
+        ALLOWANCE, Dispatcher, HeldLine, HeldRow, HeldState, HeldStep, Message, Request, UNDER_WAY,
+    },
 };
 
 impl HeldModel {
@@ -18,11 +20,15 @@ impl HeldModel {
             return false;
         }
         let meter = &mut s.dispatchers[usize::from(dispatcher)];
-        let of_queue = self.config.lines[call] == Some(HeldLine::Queue);
-        let permit = of_queue && !meter.holds && meter.room > 0;
+        let line = self.config.lines[call];
+        let shares = line == Some(HeldLine::Slots);
+        let at_its_bound = shares && (meter.tenant_waits || meter.under_way >= UNDER_WAY);
+        let of_queue = shares || line == Some(HeldLine::Queue);
+        let permit = of_queue && !at_its_bound && !meter.holds && meter.room > 0;
         if permit {
             meter.room -= 1;
             meter.on_their_way += 1;
+            meter.under_way += u8::from(shares);
         }
         s.requests[call] = Request::Admitted { dispatcher, permit };
         true
@@ -48,6 +54,10 @@ impl HeldModel {
             return false;
         };
         s.requests[call] = Request::Over;
+        if permit && self.config.lines[call] == Some(HeldLine::Slots) {
+            let believed = &mut s.dispatchers[usize::from(dispatcher)].under_way;
+            *believed = believed.saturating_sub(1);
+        }
         let leaks =
             self.lacks(HeldMutant::PermitLeaked) || self.lacks(HeldMutant::PermitLeakedUnaudited);
         if permit && !leaks {
@@ -75,7 +85,9 @@ impl HeldModel {
         } else {
             let line = self.config.lines[call];
             let meter = &mut s.dispatchers[usize::from(dispatcher)];
-            meter.holds |= line == Some(HeldLine::Queue);
+            let shares = line == Some(HeldLine::Slots);
+            meter.tenant_waits |= shares;
+            meter.holds |= line == Some(HeldLine::Queue) || shares && meter.room <= 0;
             if self.lacks(HeldMutant::LineForgotten) {
                 meter.told[usize::from(line == Some(HeldLine::Tool))] = true;
             }
@@ -100,6 +112,7 @@ impl HeldModel {
     /// The stream may hold so much; what is on its way to it counts as there.
     pub(crate) fn look_at_stream(&self, s: &mut HeldState, dispatcher: usize) -> bool {
         let of_queue = self.of_line(HeldLine::Queue);
+        let of_queue = of_queue.chain(self.of_line(HeldLine::Slots));
         let waiting = of_queue.map(|call| {
             let of = s.pointers[call];
             i8::from(of.current == Message::Waiting) + i8::from(of.earlier)
@@ -148,6 +161,53 @@ impl HeldModel {
             s.dispatchers[dispatcher].count_one();
         }
         s.dispatchers[dispatcher].holds = places <= waiting.len() || !opens;
+        true
+    }
+
+    /// One turn of the line of a queue whose slots tenants share: the tenant's calls under way are counted, and it gets as many as
+    /// it may have and there is room for. Who is not in the line waits no more.
+    pub(crate) fn release_slots(&self, s: &mut HeldState, dispatcher: usize) -> bool {
+        let under_way = |call: &usize| {
+            s.rows[*call].is_some_and(|row| match row.state {
+                State::Running => true,
+                State::Queued => !row.held && !row.waits,
+                State::InDoubt => !row.time_is_over,
+                _ => false,
+            })
+        };
+        let counted = self.of_line(HeldLine::Slots).filter(under_way).count();
+        let counted = u8::try_from(counted).expect("a handful");
+        let admitted = s.requests.iter().zip(&self.config.lines).filter(|(request, line)| {
+            **line == Some(HeldLine::Slots)
+                && matches!(request, Request::Admitted { dispatcher: at, permit: true } if usize::from(*at) == dispatcher)
+        });
+        let admitted = u8::try_from(admitted.count()).expect("a handful");
+        let waiting: Vec<usize> = self.held_in(s, HeldLine::Slots).collect();
+        let room = usize::try_from(s.dispatchers[dispatcher].room).unwrap_or(0);
+        if !waiting.is_empty() && room == 0 {
+            s.dispatchers[dispatcher].holds = true;
+            return true;
+        }
+        let mut share = UNDER_WAY.saturating_sub(counted);
+        if self.lacks(HeldMutant::ShareNeverCounted) {
+            share = UNDER_WAY.saturating_sub(s.dispatchers[dispatcher].under_way);
+        }
+        let places = room.min(share.into()).min(waiting.len());
+        for call in waiting.iter().take(places) {
+            self.release(s, *call);
+            s.dispatchers[dispatcher].count_one();
+        }
+        let of = &mut s.dispatchers[dispatcher];
+        let released = u8::try_from(places).expect("a handful");
+        if self.lacks(HeldMutant::ShareNeverCounted) {
+            of.under_way += released;
+        } else {
+            of.under_way = counted + released + admitted;
+        }
+        // Where the room is used up, calls that come later wait behind those that are left.
+        of.holds = !waiting.is_empty() && room == places;
+        let waits = of.holds || places < waiting.len();
+        of.tenant_waits = waits || of.tenant_waits && self.lacks(HeldMutant::TenantWaitsForEver);
         true
     }
 

@@ -58,6 +58,7 @@ impl HeldModel {
             LookAtStream(d) => self.look_at_stream(s, at(d)),
             Audit(d) => Self::audit(s, at(d)),
             ReleaseQueue(d) => self.release_queue(s, at(d)),
+            ReleaseSlots(d) => self.release_slots(s, at(d)),
             CountPlaces(d) => self.count_places(s, at(d)),
             ReleaseTool(d) => self.release_tool(s, at(d)),
             TakeDue { call, dispatcher } => self.take_due(s, at(call), at(dispatcher)),

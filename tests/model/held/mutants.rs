@@ -13,6 +13,7 @@ use super::{
 use crate::{graph, mutants};
 
 const QUEUE: HeldConfig = HeldConfig::of_queue("mutant", Effect::Once);
+const SLOTS: HeldConfig = HeldConfig::of_slots("mutant", Effect::Once);
 const TOOL: HeldConfig = HeldConfig::of_tool("mutant", Effect::Once);
 const REPEATS: HeldConfig = HeldConfig {
     repeats: true,
@@ -37,6 +38,8 @@ fn rules_of_permits_are_needed() {
         (PermitLeakedUnaudited, QUEUE, RELEASED),
         (PermitGivenBackTwice, QUEUE, PERMITS),
         (QueueStaysClosed, QUEUE, GIVEN_BACK),
+        (TenantWaitsForEver, SLOTS, GIVEN_BACK),
+        (ShareNeverCounted, SLOTS, RELEASED),
     ]);
 }
 

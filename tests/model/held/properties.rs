@@ -85,8 +85,7 @@ fn situations(config: &HeldConfig) -> Vec<Property<HeldModel>> {
     let mut all = vec![
         sometimes("all have succeeded", |model, s| {
             let rows = model.config.lines.iter().zip(&s.rows);
-            let known =
-                rows.filter(|(line, _)| matches!(line, Some(HeldLine::Queue | HeldLine::Tool)));
+            let known = rows.filter(|(line, _)| line.is_some_and(|line| line != HeldLine::Newer));
             let done = |row: &Option<HeldRow>| row.is_some_and(|row| row.state == State::Succeeded);
             known.into_iter().all(|(_, row)| done(row))
         }),
@@ -116,6 +115,14 @@ fn situations(config: &HeldConfig) -> Vec<Property<HeldModel>> {
         all.extend([
             sometimes("a permit is on its way", |_, s| s.permits(0) > 0),
             sometimes("a queue is closed", |_, s| s.dispatchers[0].holds),
+        ]);
+    }
+    if config.lines.contains(&Some(HeldLine::Slots)) {
+        all.extend([
+            sometimes("a permit is on its way", |_, s| s.permits(0) > 0),
+            sometimes("a tenant waits, and its queue is open", |_, s| {
+                s.dispatchers[0].tenant_waits && !s.dispatchers[0].holds
+            }),
         ]);
     }
     if config.dispatchers > 1 && config.lines.contains(&Some(HeldLine::Tool)) {
@@ -189,10 +196,10 @@ pub(crate) fn is_decided(model: &HeldModel, s: &HeldState) -> bool {
 
 /// Whether, besides, nothing is taken any more that others might need.
 pub(crate) fn is_given_back(model: &HeldModel, s: &HeldState) -> bool {
-    let back = s
-        .dispatchers
-        .iter()
-        .all(|one| !one.holds && one.on_their_way == 0 && one.room == ALLOWANCE);
+    let back = s.dispatchers.iter().all(|one| {
+        let is_open = !one.holds && !one.tenant_waits && one.under_way == 0;
+        is_open && one.on_their_way == 0 && one.room == ALLOWANCE
+    });
     is_decided(model, s) && back && live(model, s).next().is_none()
 }
 

@@ -56,6 +56,14 @@ impl HeldConfig {
         }
     }
 
+    /// The same, of a tenant that may have one of them under way.
+    pub(crate) const fn of_slots(name: &'static str, effect: Effect) -> Self {
+        Self {
+            lines: [Some(HeldLine::Slots), Some(HeldLine::Slots), None],
+            ..Self::of_queue(name, effect)
+        }
+    }
+
     /// The same with one rule left out.
     #[must_use]
     pub(crate) const fn without(mut self, rule: HeldMutant) -> Self {
@@ -71,6 +79,8 @@ pub(crate) enum HeldMutant {
     PermitLeakedUnaudited,
     PermitGivenBackTwice,
     QueueStaysClosed,
+    TenantWaitsForEver,
+    ShareNeverCounted,
     LineForgotten,
     UnknownLineStopsReleases,
     ReleaseKeepsNumber,

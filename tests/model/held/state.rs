@@ -12,6 +12,8 @@ pub(crate) const PLACES: usize = 2;
 pub(crate) const PROCESSES: usize = 2;
 /// Messages of the queue that the stream may hold: the fewest that show both sides.
 pub(crate) const ALLOWANCE: i8 = 1;
+/// Calls of a tenant that may be under way in a queue.
+pub(crate) const UNDER_WAY: u8 = 1;
 /// What a place names that nothing has ever taken.
 pub(crate) const NOTHING: Attempt = 0;
 
@@ -39,6 +41,8 @@ pub(crate) struct HeldState {
 pub(crate) enum HeldLine {
     /// With the others of its queue.
     Queue,
+    /// The same, where a tenant may have only so many of them under way. They are all of one tenant.
+    Slots,
     /// With the others of its tool, which has a limit.
     Tool,
     /// In a line that only dispatchers of a newer release know.
@@ -109,6 +113,10 @@ pub(crate) struct Dispatcher {
     pub(crate) on_their_way: i8,
     /// The queue is closed: calls wait in its line.
     pub(crate) holds: bool,
+    /// The tenant's calls under way, as far as it believes.
+    pub(crate) under_way: u8,
+    /// The tenant's calls wait: a new one waits behind them.
+    pub(crate) tenant_waits: bool,
     /// The room in the tool's line that it has counted and not used yet.
     pub(crate) counted: Option<u8>,
     /// Which lines it was told of; only a mutant remembers that.
@@ -194,6 +202,8 @@ impl Dispatcher {
         room: ALLOWANCE,
         on_their_way: 0,
         holds: false,
+        under_way: 0,
+        tenant_waits: false,
         counted: None,
         told: [false; 2],
     };

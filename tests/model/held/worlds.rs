@@ -36,6 +36,14 @@ fn three_calls_of_a_queue_hold() {
 }
 
 #[test]
+fn calls_of_a_tenant_at_its_bound_hold() {
+    hold(HeldModel::new(HeldConfig::of_slots(
+        "held: a tenant at its bound",
+        Effect::Once,
+    )));
+}
+
+#[test]
 fn calls_of_a_tool_with_one_place_hold() {
     hold(HeldModel::new(HeldConfig {
         silence: true,
