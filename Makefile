@@ -55,12 +55,14 @@ test: build ## every test, then the black-box proofs in their short form
 	  else cargo test --workspace --exclude fleet-tests --lib --bins --tests --locked \
 	    && cargo test -p fleet-tests --lib --tests --locked -- --test-threads=2; fi
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --short
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --short --roles --only first_call --only one_key --only once_killed
 
 test-fast: setup ## the tests inside the crates only, without the fleet scenarios
 	$(TOOLS) cargo test --workspace --exclude fleet-tests --lib --locked
 
 prove: build ## the black-box proofs in full, every test that waits out a lease, loses thousands of pointers or counts races, and 100,000 schedules of each part of a process
 	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py
+	$(TOOLS) "$$TOOLFLEET_PYTHON" tests/blackbox/run.py --roles
 	$(TOOLS) cargo test -p fleet-tests --locked --test scenarios --test ledger -- --ignored --nocapture --test-threads=1
 	SCHEDULES=50000 cargo test -p fleet-schedules --locked -- --nocapture --test-threads=2
 

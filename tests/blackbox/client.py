@@ -43,35 +43,41 @@ class Client:
 
     def __init__(self, dev, tenant="default"):
         self.dev, self.tenant = dev, tenant
-        self.connection, self.url = None, None
+        self.connections = {}
         self.connecting = asyncio.Lock()
 
     async def __aenter__(self):
         return self
 
     async def __aexit__(self, *_):
-        if self.connection:
-            await self.connection.close()
+        for connection, _ in self.connections.values():
+            await connection.close()
 
-    async def connected(self):
-        """The connection to the server that dev.json names now."""
+    async def connected(self, who=None):
+        """The connection to the server that dev.json names now, as this user where the fleet has users: without a name, as the
+        agent of the tenant."""
         async with self.connecting:
-            url = self.dev.info()["nats_url"]
-            if self.connection and (self.connection.is_closed or url != self.url):
-                await self.connection.close()
-                self.connection = None
-            if self.connection is None:
-                opening = nats.connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=hush)
+            who = who or f"agent-{self.tenant}"
+            url, inbox = self.dev.login(who)
+            connection, place = self.connections.get(who, (None, None))
+            if connection and (connection.is_closed or url != place):
+                await connection.close()
+                connection = None
+            if connection is None:
+                opening = nats.connect(
+                    url, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=hush, inbox_prefix=inbox
+                )
                 try:
-                    self.connection = await asyncio.wait_for(opening, 5)
+                    connection = await asyncio.wait_for(opening, 5)
                 except (asyncio.TimeoutError, OSError, nats.errors.Error) as error:
                     raise Unanswered(f"nats-server: {error!r}") from None
-                self.url = url
-            return self.connection
+                self.connections[who] = connection, url
+            return connection
 
     async def request(self, verb, body, headers=None, timeout=ANSWER_SECONDS, tenant=None):
         """One request and its one answer."""
-        connection = await self.connected()
+        # Another tenant's subjects are open to operators alone.
+        connection = await self.connected(None if tenant in (None, self.tenant) else "operator")
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         subject = f"toolfleet.v1.{tenant or self.tenant}.{verb}"
         try:

@@ -22,6 +22,8 @@ KINDS = ["worker", "dispatcher", "nats", "postgres"]
 class Dev:
     """One `toolfleet dev`. It signals only what it started, or what dev.json names."""
 
+    has_users = False
+
     def __init__(self, program, folder, tools, workers=2, dispatchers=1, settings=None):
         self.program, self.folder = program, Path(folder)
         self.data, self.log = self.folder / "data", self.folder / "dev.log"
@@ -111,6 +113,10 @@ class Dev:
         for process in filter(None, map(processes.look, pids_in(info))):
             self.named.setdefault(process.pid, process.started)
         return info
+
+    def login(self, _who):
+        """Where nats-server is and what inboxes begin with: here everybody is the same."""
+        return self.info()["nats_url"], "_INBOX"
 
     def pids(self, kind):
         """The pids of one kind of process, as dev.json names them now; one that is being replaced is not there."""

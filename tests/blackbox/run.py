@@ -22,6 +22,7 @@ sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
 import processes
+from deployed import Deployed
 from fleet import Dev
 from waiting import NotSo, check
 
@@ -41,6 +42,8 @@ PROOFS = [
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
+# The one is about `toolfleet dev` itself, the other connects without a user and sets what a dispatcher starts with.
+NOT_DEPLOYED = ["dev_lifecycle", "wallet"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 
@@ -48,15 +51,16 @@ TAIL_LINES = 30
 class Proof:
     """What a proof is given: its size, its folder, and a way to say what it saw."""
 
-    def __init__(self, name, program, before, short):
-        self.name, self.program, self.before, self.short = name, program, before, short
+    def __init__(self, name, options, program):
+        self.name, self.program, self.before, self.short = name, program, options.before, options.short
+        self.kind = Deployed if options.roles else Dev
         self.folder = Path(tempfile.mkdtemp(prefix=f"toolfleet-{name}-"))
         # As root, Postgres runs as another user, who must be able to pass through.
         self.folder.chmod(0o755)
 
     def fleet(self, tools, **sizes):
         """A fleet in this proof's folder."""
-        return Dev(self.program, self.folder, tools, **sizes)
+        return self.kind(self.program, self.folder, tools, **sizes)
 
     def note(self, text):
         """Says what was seen."""
@@ -104,6 +108,9 @@ def main():
     parser.add_argument("--short", action="store_true", help="smaller numbers, for everyday use")
     parser.add_argument("--only", metavar="NAME", choices=[*PROOFS, UPGRADE], action="append", help=", ".join(PROOFS))
     parser.add_argument("--toolfleet", metavar="PATH", help="the program (default: the one built last)")
+    parser.add_argument(
+        "--roles", action="store_true", help=f"under the users and roles of deploy/, all but {', '.join(NOT_DEPLOYED)}"
+    )
     parser.add_argument("--before", metavar="PATH", help=f"a program of the release before; runs {UPGRADE} alone")
     options = parser.parse_args()
     program = shutil.which(options.toolfleet or built_program())
@@ -113,9 +120,10 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     results = []
-    for name in options.only or ([UPGRADE] if options.before else PROOFS):
+    proofs = [name for name in PROOFS if not (options.roles and name in NOT_DEPLOYED)]
+    for name in options.only or ([UPGRADE] if options.before else proofs):
         began = time.monotonic()
-        held = Proof(name, os.path.abspath(program), options.before, options.short).run()
+        held = Proof(name, options, os.path.abspath(program)).run()
         results.append((name, held, time.monotonic() - began))
 
     print(f"\n{'proof':<16}{'result':<9}{'seconds':>8}")

@@ -134,6 +134,7 @@ pub(crate) async fn start_nats(folder: &RunFolder, port: Option<u16>, max_payloa
         log: folder.path().join("log"),
         max_payload,
         password: None,
+        further: String::new(),
     };
     Nats::start(options).await.expect("start nats-server")
 }

@@ -299,7 +299,12 @@ fn ledger(url: &str) -> Postgres {
     Postgres::new(&SecretString::from(url), "fleet-tests").expect("a URL made here is one")
 }
 
-fn with_port(url: &str, port: u16) -> String {
+/// The same URL with another port.
+///
+/// # Panics
+///
+/// It names none.
+pub fn with_port(url: &str, port: u16) -> String {
     let (front, database) = split(url);
     let (front, _) = front.rsplit_once(':').expect("the URL names its port");
     format!("{front}:{port}/{database}")

@@ -37,6 +37,7 @@ impl Servers {
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
             password: None,
+            further: String::new(),
         };
         Self {
             database: Cluster::shared().await.empty_database().await,

@@ -56,6 +56,7 @@ impl Scene {
             log: folder.path().join("log"),
             max_payload: PAYLOAD_MAX,
             password: None,
+            further: String::new(),
         };
         let nats = Nats::start(options).await.unwrap();
         let wire = Proxy::to(nats.port()).await;

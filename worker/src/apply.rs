@@ -8,7 +8,7 @@ use fleet::{
     config::ConfigError,
     manifest::Manifest,
     store::{
-        PgConnection,
+        PgConnection, StoreError,
         tools::{self, Applied},
     },
 };
@@ -22,7 +22,8 @@ const BELL_MAX: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 ///
-/// The ledger does not answer, or has one of these versions with other content: a call could then mean either of the two.
+/// The ledger does not answer, or has one of these versions with other content: a call could then mean either of the two. Or one
+/// is not there, and the worker's role may not apply it.
 pub(crate) async fn apply(
     connection: &mut PgConnection,
     bus: &Bus,
@@ -35,7 +36,17 @@ pub(crate) async fn apply(
     let (mut wrong, mut created) = (Vec::new(), false);
     for manifest in manifests {
         let (tool, version) = (&manifest.name, manifest.version);
-        match tools::apply(&mut *connection, manifest, by).await? {
+        let applied = match tools::apply(&mut *connection, manifest, by).await {
+            Err(StoreError::Refused { source, .. }) if is_denied(&source) => {
+                wrong.push(format!(
+                    "tool {tool}: version {version} is not applied, and the role of DATABASE_URL may not apply it; apply its \
+                     manifest as an operator first"
+                ));
+                continue;
+            }
+            applied => applied?,
+        };
+        match applied {
             Applied::Created => {
                 created = true;
                 tracing::info!(%tool, version, "applied a tool of this program");
@@ -62,4 +73,10 @@ pub(crate) async fn apply(
     } else {
         Err(ConfigError(wrong).into())
     }
+}
+
+/// Whether the role lacks the right (SQLSTATE 42501).
+fn is_denied(source: &sqlx::Error) -> bool {
+    let answer = source.as_database_error().and_then(|error| error.code());
+    answer.is_some_and(|code| code == "42501")
 }

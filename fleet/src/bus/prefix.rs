@@ -28,12 +28,23 @@ const TRIES_MAX: usize = 16;
 pub struct PrefixClaim {
     bus: Bus,
     ledger: LedgerName,
+    made_max: Duration,
 }
 
 impl PrefixClaim {
     /// For the bus's prefix and this ledger. Sends nothing yet.
     pub const fn new(bus: Bus, ledger: LedgerName) -> Self {
-        Self { bus, ledger }
+        Self {
+            bus,
+            ledger,
+            made_max: MADE_MAX,
+        }
+    }
+
+    /// The same, for a process that waits for so long, and not for 30 s, where others have to make the streams.
+    #[must_use]
+    pub fn waiting(self, made_max: Duration) -> Self {
+        Self { made_max, ..self }
     }
 
     /// The watermark that NATS keeps of this ledger. For the start, before anything is written.
@@ -89,11 +100,12 @@ impl PrefixClaim {
             }
             Ok(())
         };
-        match timeout(MADE_MAX, until_made).await {
+        match timeout(self.made_max, until_made).await {
             Ok(made) => made,
             Err(_elapsed) => Err(BusError::unavailable(
                 "wait for a dispatcher to make the streams of this prefix",
-                denied,
+                // As text: as a cause it would say that the permissions have to be corrected before the next start.
+                denied.to_string(),
             )),
         }
     }

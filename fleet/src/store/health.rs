@@ -24,6 +24,9 @@ pub struct Server {
     pub strangers: i64,
     /// Whether autovacuum and the statistics that it needs are on.
     pub autovacuum: bool,
+    /// Seconds between two looks of autovacuum, where nothing else vacuums the open calls: dispatchers have a role that does not
+    /// own them, and no server before 17 lets such a role do it.
+    pub only_vacuum_s: Option<i64>,
     /// Its time.
     pub now: OffsetDateTime,
 }
@@ -40,6 +43,12 @@ pub async fn server(pool: &PgPool) -> Result<Server, StoreError> {
                 (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
                     AND coalesce(application_name, '') NOT LIKE 'toolfleet%') AS strangers, \
                 current_setting('autovacuum') = 'on' AND current_setting('track_counts') = 'on' AS autovacuum, \
+                (SELECT s.setting::bigint FROM pg_settings s CROSS JOIN pg_roles r \
+                     CROSS JOIN pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE s.name = 'autovacuum_naptime' AND r.rolname = 'toolfleet_dispatcher' \
+                     AND n.nspname = 'toolfleet' AND c.relname = 'open_calls' \
+                     AND has_table_privilege(r.oid, c.oid, 'DELETE') AND NOT pg_has_role(r.oid, c.relowner, 'MEMBER') \
+                     AND current_setting('server_version_num')::integer < 170000) AS only_vacuum_s, \
                 clock_timestamp() AS now";
     let reading = sqlx::query_as(sql).fetch_one(pool);
     answer("look at the server", reading).await

@@ -22,8 +22,9 @@ pub enum Applied {
 
 /// Applies one manifest; a tool with a limit gets its places with it.
 ///
-/// One autocommit statement; guards: the version is new, and the tool of its probe is a `read`. It locks the fleet's row, so
-/// versions are numbered in the order of their commits. The places of an earlier, larger limit stay.
+/// A version that is there is only read, so a role that may not apply finds what was applied before. One autocommit statement
+/// writes; guards: the version is new, and the tool of its probe is a `read`. It locks the fleet's row, so versions are numbered
+/// in the order of their commits. The places of an earlier, larger limit stay.
 ///
 /// # Errors
 ///
@@ -38,6 +39,16 @@ pub async fn apply(
         serde_json::to_value(manifest).map_err(|error| StoreError::unreadable(doing, error))?;
     let text = canonical::to_text(&value);
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+    let there = |stored: Vec<u8>| {
+        if stored == hash {
+            Applied::Unchanged
+        } else {
+            Applied::Conflict
+        }
+    };
+    if let Some(stored) = stored(&mut *connection, manifest).await? {
+        return Ok(there(stored));
+    }
     let created = sqlx::query(
         "WITH ordered AS ( \
              UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1 \
@@ -67,19 +78,22 @@ pub async fn apply(
     if created.rows_affected() == 1 {
         return Ok(Applied::Created);
     }
-    let stored: Option<Vec<u8>> = sqlx::query_scalar(
-        "SELECT manifest_hash FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2",
-    )
-    .bind(manifest.name.as_str())
-    .bind(manifest.version)
-    .fetch_optional(connection)
-    .await
-    .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    Ok(match stored {
-        Some(stored) if stored == hash => Applied::Unchanged,
-        Some(_) => Applied::Conflict,
-        None => Applied::ProbeUnfit,
-    })
+    let stored = stored(connection, manifest).await?;
+    Ok(stored.map_or(Applied::ProbeUnfit, there))
+}
+
+/// The hash of the version that is there.
+async fn stored(
+    connection: &mut PgConnection,
+    manifest: &Manifest,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let sql = "SELECT manifest_hash FROM toolfleet.tool_versions WHERE tool = $1 AND version = $2";
+    sqlx::query_scalar(sql)
+        .bind(manifest.name.as_str())
+        .bind(manifest.version)
+        .fetch_optional(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("apply a tool", error))
 }
 
 /// The number of quarantines: lost writes may have lost tools.

@@ -87,7 +87,7 @@ async def is_offered_to_models(dev, client):
 
 
 async def is_a_nats_service(client):
-    reply = await (await client.connected()).request("$SRV.INFO", timeout=5)
+    reply = await (await client.connected("operator")).request("$SRV.INFO", timeout=5)
     info = json.loads(reply.data)
     subjects = " ".join(endpoint["subject"] for endpoint in info["endpoints"])
     check(info["type"] == "io.nats.micro.v1.info_response", f"$SRV.INFO answers {info}")

@@ -31,7 +31,7 @@ async def prove(proof):
     echo = tool("echo", "read", {"nats": {"subject": "tools.echo"}}, timeout="5s", deadline="1m")
     with Hogs(os.cpu_count() or 1):
         async with proof.fleet([program, echo]) as dev, Client(dev) as client:
-            connection = await client.connected()
+            connection = await client.connected("service-echo")
             await connection.subscribe("tools.echo", cb=answer_with_the_same)
             began = time.monotonic()
             calls = [{"tool": "program", "args": {"n": n}} for n in range(programs)]

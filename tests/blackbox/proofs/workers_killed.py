@@ -22,7 +22,7 @@ LOSSES = "SELECT count(*) FROM toolfleet.call_events WHERE reason IN ('worker_lo
 async def prove(proof):
     look = tool("look", "read", {"nats": {"subject": "tools.look"}}, timeout="20s", deadline="5m")
     async with proof.fleet([look]) as dev, Client(dev) as client:
-        connection = await client.connected()
+        connection = await client.connected("service-look")
         await connection.subscribe("tools.look", cb=answer_slowly)
         calls = [{"tool": "look", "args": {"n": n}} for n in range(READS)]
         accepted = (await client.request("batch", {"calls": calls}, timeout=60)).body["items"]

@@ -96,6 +96,9 @@ pub struct How {
     /// A mistake that is made on purpose.
     #[arg(long)]
     mutant: Option<String>,
+    /// Without the users and roles that are shipped: at NATS everybody may do everything, and in Postgres all are the superuser.
+    #[arg(long)]
+    no_roles: bool,
     /// Where files are kept; those of a run that passed are removed.
     #[arg(long, default_value = "target/chaos")]
     out: PathBuf,
@@ -126,7 +129,11 @@ impl How {
         let mutant = self.mutant.as_deref().map(mutant).transpose()?;
         // Other programs are told where it is, and start elsewhere.
         let out = std::path::absolute(self.out.join(name)).context("where files are kept")?;
-        Ok(Options { out, mutant })
+        Ok(Options {
+            out,
+            mutant,
+            roles: !self.no_roles,
+        })
     }
 }
 

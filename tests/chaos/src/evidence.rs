@@ -59,7 +59,7 @@ pub(crate) async fn collect(
         totals: Some((i64::try_from(effects::TOTAL)?, effects::total(&pool).await?)),
         injected: injected(world, clients_began),
         metrics: world.metrics(),
-        logs: logs(out)?,
+        logs: logs(out)?.into_iter().chain(nats_log(world)?).collect(),
         leftover_processes,
         secret_marker: Some(ARGUMENT.to_owned()),
         clock_moves: world.clock_moves.clone(),
@@ -137,6 +137,20 @@ fn exits(world: &World, out: &Path) -> Vec<Exit> {
         }
     });
     exits.collect()
+}
+
+/// What nats-server says, of every start.
+fn nats_log(world: &World) -> Result<Option<(String, String)>> {
+    let logs = world.servers.logs();
+    let log = logs.iter().find(|(_, name)| *name == "nats.log");
+    let read = |path: &PathBuf| {
+        let text = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        Ok((
+            "nats".to_owned(),
+            String::from_utf8_lossy(&text).into_owned(),
+        ))
+    };
+    log.map(|(path, _)| read(path)).transpose()
 }
 
 fn logs(out: &Path) -> Result<Vec<(String, String)>> {

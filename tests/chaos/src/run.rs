@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clients::{self, Accounts, Clients, Summary},
     evidence,
+    login::Who,
     moment::{Moment, moment},
     mutants::Mutant,
     oracle::{self, Breach, Verdict},
@@ -47,6 +48,9 @@ pub struct Options {
     pub out: PathBuf,
     /// A mistake that is made on purpose.
     pub mutant: Option<&'static Mutant>,
+    /// Whether every part of the fleet logs in as the users and roles that are shipped. What the harness itself does to Postgres
+    /// and reads from it, it does as a superuser.
+    pub roles: bool,
 }
 
 /// What came of a run.
@@ -91,13 +95,14 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     }
     fs::create_dir_all(out).with_context(|| format!("create {}", out.display()))?;
     write(out, "plan.json", plan)?;
-    let mut world = World::start(plan, options.mutant, out).await?;
+    let mut world = World::start(plan, options.mutant, options.roles, out).await?;
     let stop = CancellationToken::new();
     let (asked, asked_so_far) = watch::channel(0);
     let history = out.join(evidence::HISTORY);
     let clients = Clients {
         seed: plan.seed,
-        nats_url: format!("nats://127.0.0.1:{}", world.clients.port()),
+        agent: Who::Agent.login(world.servers.folder(), world.clients.port())?,
+        operator: Who::Operator.login(world.servers.folder(), world.clients.port())?,
         history: history.clone(),
         effects_file: world.effects_file.clone(),
         asked,
@@ -125,7 +130,8 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     world.scrape().await;
     let accounts = Accounts {
         seed: plan.seed,
-        nats_url: world.servers.nats_url(),
+        agent: world.servers.login(Who::Agent)?,
+        operator: world.servers.login(Who::Operator)?,
         history: history.clone(),
     };
     let settled = clients::settle_accounts(accounts).await?;

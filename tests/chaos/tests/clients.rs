@@ -24,6 +24,7 @@ use fleet_chaos::{
     clients::{self, Accounts, Clients, Program, Summary},
     effects::{Did, Mark, Mode, TOOLS},
     history::{self, Entry, Op, Phase},
+    login::Login,
 };
 use fleet_tests::{
     fleet::{Fleet, Spec},
@@ -138,7 +139,8 @@ async fn run() -> Run {
     let path = folder.path().join("history.jsonl");
     let running = clients::run(Clients {
         seed: SEED,
-        nats_url: fleet.nats_url(),
+        agent: Login::anonymous(fleet.nats_url()),
+        operator: Login::anonymous(fleet.nats_url()),
         history: path.clone(),
         effects_file,
         asked,
@@ -157,7 +159,8 @@ async fn run() -> Run {
     let asked = *seen.borrow();
     let accounts = clients::settle_accounts(Accounts {
         seed: SEED,
-        nats_url: fleet.nats_url(),
+        agent: Login::anonymous(fleet.nats_url()),
+        operator: Login::anonymous(fleet.nats_url()),
         history: path.clone(),
     });
     let accounts = accounts.await.unwrap();

@@ -37,6 +37,7 @@ impl Nats {
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
             password: None,
+            further: String::new(),
         };
         let server = Server::start(options).await.unwrap();
         let url = server.url();

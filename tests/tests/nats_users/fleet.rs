@@ -1,18 +1,21 @@
 //! A whole fleet as the users that are shipped: every verb, two tenants of the fleet's account and one of an account of its own,
 //! a tool that is a service, the operator's commands; and the same after a cut. The server has refused nothing.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use fleet::{
-    bus::{connect::Bus, excess, rights::NatsRole},
+    bus::{connect::Bus, excess, prefix::PrefixClaim, rights::NatsRole},
     config::BusArgs,
     definitions::Format,
     ids::{CallId, Label},
+    process::{UNREACHABLE, exit_code},
+    telemetry,
 };
 use fleet_client::{FleetClient, Options, calls::Submission};
 use fleet_tests::{
     fleet::{Fleet, Spec, built},
     invariants,
+    postgres::Database,
     proxy::Proxy,
     raw::{RawClient, without_headers},
     shipped::{Shipped, User},
@@ -293,6 +296,29 @@ async fn a_worker_that_is_first_waits_for_a_dispatcher() {
     assert_eq!(answer["state"], "succeeded", "{}", *answer);
     worker.terminate().await;
     invariants::hold(&fleet, &witness).await;
+}
+
+/// Its supervisor starts it again: what is missing may be there then.
+#[tokio::test]
+async fn a_worker_that_waits_in_vain_ends_as_without_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Shipped::start(folder.path()).await;
+    let bus = Bus::connect(&User::Worker.args(server.port()), "tests").await;
+    let database = Database::fresh().await;
+    let ledger = &database.postgres;
+    let claim = PrefixClaim::new(bus.unwrap(), ledger.name().await.unwrap());
+    let claim = claim.waiting(Duration::from_millis(50));
+    ledger.recalled(claim.recall().await.unwrap());
+    drop(ledger.connect().await.unwrap());
+    let watermark = ledger.watermark().unwrap();
+    let late = claim.hold(&watermark).await.unwrap_err();
+    let said = telemetry::report(&late);
+    assert!(
+        said.contains("wait for a dispatcher to make the streams")
+            && said.contains("STREAM.CREATE.TOOLFLEET_GROUND"),
+        "{said}"
+    );
+    assert_eq!(exit_code(&late), UNREACHABLE, "{said}");
 }
 
 /// What a program with these settings and this role would say at its start.

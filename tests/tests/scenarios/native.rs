@@ -264,6 +264,29 @@ async fn the_same_version_twice_does_not_start() {
     fleet.add_worker_with(twice, &[]).await;
 }
 
+#[tokio::test]
+#[should_panic(
+    expected = "tool look: version 1 is not applied, and the role of DATABASE_URL may not apply it"
+)]
+async fn a_worker_with_its_role_applies_nothing() {
+    let mut fleet = Fleet::start(Spec::with([]).roles().workers(0, &[])).await;
+    let own = Worker::builder().tool(Changed);
+    fleet.add_worker_with(own, &[]).await;
+}
+
+#[tokio::test]
+async fn a_worker_with_its_role_runs_what_an_operator_applied() {
+    let witness = Witness::start().await;
+    let own = Worker::builder().tool(Changed);
+    let manifests = own.manifests().iter().map(|own| json!(own).to_string());
+    let spec = Spec::with(manifests).roles().workers(0, &[]);
+    let mut fleet = Fleet::start(spec).await;
+    fleet.add_worker_with(own, &[]).await;
+    let answer = fleet.submit("look", &json!({"first": "fail"})).wait().await;
+    assert_eq!(answer["state"], "succeeded", "{}", *answer);
+    invariants::hold(&fleet, &witness).await;
+}
+
 /// A tool that holds a thread until it is let go.
 struct Stubborn {
     held: Arc<Mutex<()>>,

@@ -57,6 +57,7 @@ impl Engines {
             log: layout.log("nats-server"),
             max_payload: MAX_PAYLOAD,
             password: Some(password),
+            further: String::new(),
         };
         postgres_port.release();
         nats_port.release();

@@ -35,6 +35,9 @@ pub struct NatsOptions {
     pub max_payload: u32,
     /// The password of the user [`NatsOptions::USER`], of letters and digits; without one every program of this machine is let in.
     pub password: Option<String>,
+    /// Further lines of its configuration, such as its users; a setting that they name is theirs. Where they include a file,
+    /// its path begins at the store.
+    pub further: String,
 }
 
 impl NatsOptions {
@@ -197,7 +200,8 @@ fn write_configuration(
         });
     let text = format!(
         "listen: \"127.0.0.1:{port}\"\nports_file_dir: {ports}\nmax_payload: {payload}\n\
-         jetstream: {{ store_dir: {store} }}\n{login}",
+         jetstream: {{ store_dir: {store} }}\n{login}{further}",
+        further = options.further,
         ports = quoted(&ports)?,
         payload = options.max_payload,
         store = quoted(&store)?,

@@ -10,6 +10,7 @@ use fleet::store::{
     accept::Accept,
     lane::{Locks, Statement},
     migrate::migrate,
+    rights,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -128,6 +129,35 @@ async fn a_stream_that_was_changed_is_found_and_rebuilt_from_postgres() {
         assert_eq!(said(&ran, check), [expected], "{}", ran.out);
     }
     nats.stop().await;
+    postgres.stop().await;
+}
+
+#[tokio::test]
+async fn below_17_autovacuum_has_to_look_often_once_dispatchers_do_not_own_the_tables() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let examine = || {
+        let ran = run(doctor(&postgres.url(), NO_NATS, &["--json"]));
+        said(&ran, "autovacuum")
+    };
+    // Dispatchers are the owner, as far as is known.
+    assert_eq!(examine(), ["ok: on"]);
+    rights::grant(&ledger).await.unwrap();
+    let version = "SELECT current_setting('server_version_num')::integer";
+    let mut connection = ledger.connect().await.unwrap();
+    let version: i32 = sqlx::query_scalar(version)
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
+    let found = examine();
+    if version < 170_000 {
+        let expected = "warn: it looks every 60 s, and below PostgreSQL 17";
+        assert!(found[0].starts_with(expected), "{found:?}");
+    } else {
+        assert_eq!(found, ["ok: on"]);
+    }
     postgres.stop().await;
 }
 

@@ -9,6 +9,7 @@ mod doctor;
 mod exits;
 mod explain;
 mod help;
+mod hidden;
 mod history;
 mod listing;
 mod migrate;

@@ -79,6 +79,7 @@ pub(crate) async fn nats(folder: &Path) -> Nats {
         log,
         max_payload: MAX_PAYLOAD,
         password: None,
+        further: String::new(),
     };
     Nats::start(options).await.unwrap()
 }

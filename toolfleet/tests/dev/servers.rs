@@ -22,6 +22,7 @@ async fn a_killed_nats_server_comes_back_on_its_port() {
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
         password: None,
+        further: String::new(),
     };
     let first = Nats::start(options.clone()).await.unwrap();
     let (port, pid) = (first.port(), first.pid());
@@ -145,6 +146,7 @@ async fn a_server_that_does_not_start_is_quoted() {
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
         password: None,
+        further: String::new(),
     };
     let problem = Nats::start(options).await.unwrap_err().to_string();
     assert!(

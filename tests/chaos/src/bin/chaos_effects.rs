@@ -7,7 +7,10 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use fleet_chaos::effects::{process, service};
+use fleet_chaos::{
+    effects::{process, service},
+    login::{Login, Who},
+};
 use tokio::runtime;
 
 /// Tools of a chaos run.
@@ -24,9 +27,15 @@ enum Verb {
         /// The file of effects.
         #[arg(long)]
         file: PathBuf,
-        /// Where NATS is.
+        /// Where NATS is, without users.
+        #[arg(long, required_unless_present = "run")]
+        nats_url: Option<String>,
+        /// The folder of the run, which has the users.
+        #[arg(long, requires = "nats_port")]
+        run: Option<PathBuf>,
+        /// The port of nats-server there.
         #[arg(long)]
-        nats_url: String,
+        nats_port: Option<u16>,
     },
     /// Runs a process tool.
     Tool {
@@ -67,8 +76,17 @@ fn run(verb: Verb) -> anyhow::Result<ExitCode> {
     };
     let runtime = runtime.worker_threads(4).enable_all().build()?;
     match verb {
-        Verb::Serve { file, nats_url } => {
-            runtime.block_on(service::serve(file, &nats_url))?;
+        Verb::Serve {
+            file,
+            nats_url,
+            run,
+            nats_port,
+        } => {
+            let login = match (run, nats_port) {
+                (Some(run), Some(port)) => Who::Service.login(&run, port)?,
+                _ => Login::anonymous(nats_url.unwrap_or_default()),
+            };
+            runtime.block_on(service::serve(file, &login))?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Tool { name, file } => runtime.block_on(process::run(&name, &file)),

@@ -19,15 +19,20 @@ use super::{
     submit::{AT_ONCE, Client, Line, SLACK, code, sent_away},
     summary::Summary,
 };
-use crate::history::{self, Entry, Op, Phase, Writer};
+use crate::{
+    history::{self, Entry, Op, Phase, Writer},
+    login::Login,
+};
 
 /// What accounts are settled of.
 #[derive(Debug, Clone)]
 pub struct Accounts {
     /// What the run's calls were made of.
     pub seed: u64,
-    /// Where the fleet is reached.
-    pub nats_url: String,
+    /// Where the fleet is reached, as whom.
+    pub agent: Login,
+    /// As whom calls are settled.
+    pub operator: Login,
     /// The history of the run, which is gone on with.
     pub history: PathBuf,
 }
@@ -51,14 +56,14 @@ pub async fn settle_accounts(accounts: Accounts) -> anyhow::Result<Summary> {
     let first_op = entries.iter().map(|entry| entry.op_id + 1).max();
     let last = entries.last().map_or(0, |entry| entry.at_ms);
     let writer = Writer::resume(&accounts.history, Duration::from_millis(last))?;
-    let connection = connect(&accounts.nats_url).await?;
+    let connection = connect(&accounts.agent).await?;
     let desk = Arc::new(Desk::new(
         accounts.seed,
         writer,
         first_op.unwrap_or(0),
         watch::Sender::new(0),
         CancellationToken::new(),
-        vec![connection],
+        (vec![connection], connect(&accounts.operator).await?),
     ));
     let client = Client {
         id: entries

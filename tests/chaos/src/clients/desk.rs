@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use async_nats::{ConnectOptions, HeaderMap};
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio::{
@@ -27,6 +27,7 @@ use super::{
 use crate::{
     effects::Mode,
     history::{Entry, Op, Phase, Writer},
+    login::Login,
 };
 
 /// What all clients share.
@@ -39,6 +40,8 @@ pub(super) struct Desk {
     next_op: AtomicU64,
     tally: Mutex<Tally>,
     connections: Vec<async_nats::Client>,
+    /// Of the one who settles.
+    operator: async_nats::Client,
     lost: Mutex<Option<io::Error>>,
 }
 
@@ -102,14 +105,15 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const RECONNECT: Duration = Duration::from_millis(100);
 
 /// A connection as any program makes one, but with less patience than a day of production has.
-pub(super) async fn connect(url: &str) -> anyhow::Result<async_nats::Client> {
-    let options = ConnectOptions::new()
+pub(super) async fn connect(login: &Login) -> anyhow::Result<async_nats::Client> {
+    let options = login
+        .options()
         .retry_on_initial_connect()
         .ping_interval(PING)
         .connection_timeout(CONNECT_MAX)
         .reconnect_delay_callback(|_tries| RECONNECT);
-    let connecting = options.connect(url).await;
-    connecting.with_context(|| format!("a client cannot connect to {url}"))
+    let connecting = options.connect(&login.url).await;
+    connecting.with_context(|| format!("a client cannot connect to {}", login.url))
 }
 
 impl Desk {
@@ -119,7 +123,7 @@ impl Desk {
         first_op: u64,
         asked: watch::Sender<u64>,
         stop: CancellationToken,
-        connections: Vec<async_nats::Client>,
+        (connections, operator): (Vec<async_nats::Client>, async_nats::Client),
     ) -> Self {
         Self {
             seed,
@@ -129,6 +133,7 @@ impl Desk {
             next_op: AtomicU64::new(first_op),
             tally: Mutex::default(),
             connections,
+            operator,
             lost: Mutex::default(),
         }
     }
@@ -172,14 +177,18 @@ impl Desk {
     }
 
     async fn send(&self, client: u32, request: Request) -> Option<Value> {
-        let index = usize::try_from(client).unwrap_or(0) % self.connections.len();
+        let connection = if request.endpoint.starts_with("admin.") {
+            &self.operator
+        } else {
+            &self.connections[usize::try_from(client).unwrap_or(0) % self.connections.len()]
+        };
         let sent = async_nats::Request::new()
             .headers(request.headers)
             .payload(request.body)
             .timeout(None);
         let subject = format!("toolfleet.v1.default.{}", request.endpoint);
         // Around all of it: a broken connection takes a bounded number of messages and then blocks.
-        let asking = self.connections[index].send_request(subject, sent);
+        let asking = connection.send_request(subject, sent);
         let message = timeout(request.patience, asking).await.ok()?.ok()?;
         let answer = serde_json::from_slice::<Value>(&message.payload).ok();
         let Some(answer) = answer.filter(Value::is_object) else {

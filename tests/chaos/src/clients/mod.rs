@@ -38,7 +38,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{desk::Desk, marks::Marks, submit::Client};
-use crate::history::Writer;
+use crate::{history::Writer, login::Login};
 
 pub use self::{
     accounts::{Accounts, settle_accounts},
@@ -51,8 +51,10 @@ pub use self::{
 pub struct Clients {
     /// What their calls are made of.
     pub seed: u64,
-    /// Where they reach the fleet.
-    pub nats_url: String,
+    /// Where they reach the fleet, as whom.
+    pub agent: Login,
+    /// As whom they settle.
+    pub operator: Login,
     /// Where they write down what they do and are told.
     pub history: PathBuf,
     /// Where they see what happened at the tools.
@@ -75,7 +77,7 @@ pub struct Clients {
 pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
     let making = || format!("make the history {}", clients.history.display());
     let writer = Writer::create(&clients.history).with_context(making)?;
-    let connecting = (0..clients.clients).map(|_| desk::connect(&clients.nats_url));
+    let connecting = (0..clients.clients).map(|_| desk::connect(&clients.agent));
     let connections = future::try_join_all(connecting).await?;
     // Clients stop by themselves when nothing can be written down any more.
     let stop = clients.stop.child_token();
@@ -85,7 +87,7 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
         0,
         clients.asked,
         stop,
-        connections,
+        (connections, desk::connect(&clients.operator).await?),
     ));
     let marks = Arc::new(Marks::of(clients.effects_file));
     let next = Arc::new(Numbers::default());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context;
-use async_nats::{Client, ConnectOptions, HeaderMap, Message};
+use async_nats::{Client, HeaderMap, Message};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -18,6 +18,7 @@ use super::{
     service::{World, complain},
     told::Told,
 };
+use crate::login::Login;
 
 /// Instances share the requests.
 const GROUP: &str = "effects";
@@ -30,13 +31,17 @@ const SUBJECTS: [&str; 3] = ["tools.nats_charge", "tools.nats_put", "tools.nats_
 /// again and again.
 pub(super) async fn listen(
     world: Arc<World>,
-    url: &str,
+    login: &Login,
 ) -> anyhow::Result<impl Future<Output = ()>> {
-    let options = ConnectOptions::new()
+    let options = login
+        .options()
         .name("chaos effects")
         .connection_timeout(CONNECT_MAX)
         .max_reconnects(None);
-    let client = options.connect(url).await.context("connect to NATS")?;
+    let client = options
+        .connect(&login.url)
+        .await
+        .context("connect to NATS")?;
     let mut requests = Vec::new();
     for subject in SUBJECTS {
         requests.push(client.queue_subscribe(subject, GROUP.to_owned()).await?);

@@ -22,17 +22,18 @@ use super::{
     told::Told,
     tools,
 };
+use crate::login::Login;
 
 /// Serves HTTP and NATS tools until the standard input ends. Says where it listens as soon as both can be asked.
 ///
 /// # Errors
 ///
 /// The file, the port or NATS is not to be had.
-pub async fn serve(file: PathBuf, nats_url: &str) -> anyhow::Result<()> {
+pub async fn serve(file: PathBuf, login: &Login) -> anyhow::Result<()> {
     let world = World::open(&file)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
-    let listening = nats::listen(Arc::clone(&world), nats_url).await?;
+    let listening = nats::listen(Arc::clone(&world), login).await?;
     writeln!(io::stdout(), "listening address={address}")?;
     tokio::select! {
         served = http::serve(world, listener) => served.context("serve HTTP"),

@@ -20,7 +20,11 @@ use super::{
     clock::{Clock, Library},
     seat::signal,
 };
-use crate::{plan::Server, seed::below};
+use crate::{
+    login::{self, Login, Who},
+    plan::Server,
+    seed::below,
+};
 
 /// How long a server may take to be gone after it was killed.
 const DEATH_MAX: Duration = Duration::from_secs(20);
@@ -50,6 +54,8 @@ pub struct Servers {
     pub database: Database,
     /// What makes clocks movable.
     pub library: Library,
+    /// What nats-server is told of its users.
+    users: String,
     nats: Option<Nats>,
     nats_port: u16,
     folder: RunFolder,
@@ -57,19 +63,24 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts both.
+    /// Starts both; nats-server with the users that this program writes, if one is named.
     ///
     /// # Errors
     ///
     /// One does not start.
-    pub async fn start() -> Result<Self> {
+    pub async fn start(toolfleet: Option<&Path>) -> Result<Self> {
         let folder = RunFolder::create().context("a folder for nats-server")?;
         let library = Library::compile(folder.path())?;
         let clock = Clock::new(&library, folder.path(), "postgres")?;
         let cluster = Cluster::alone_with(true, clock.variables().into()).await;
         let database = cluster.database().await;
-        let nats = start_nats(&folder, None).await?;
+        let users = match toolfleet {
+            Some(toolfleet) => login::write(toolfleet, folder.path()).await?,
+            None => String::new(),
+        };
+        let nats = start_nats(&folder, None, &users).await?;
         Ok(Self {
+            users,
             nats_port: nats.port(),
             nats: Some(nats),
             cluster,
@@ -86,9 +97,13 @@ impl Servers {
         self.nats_port
     }
 
-    /// Where nats-server is found, past every wire.
-    pub fn nats_url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.nats_port)
+    /// How one of them reaches nats-server past every wire.
+    ///
+    /// # Errors
+    ///
+    /// There are users, but not this one.
+    pub fn login(&self, who: Who) -> Result<Login> {
+        who.login(self.folder.path(), self.nats_port)
     }
 
     /// The servers' logs, and under which names they are kept.
@@ -139,7 +154,7 @@ impl Servers {
         }
         nats.stop().await;
         self.change(keep)?;
-        self.nats = Some(start_nats(&self.folder, Some(self.nats_port)).await?);
+        self.nats = Some(start_nats(&self.folder, Some(self.nats_port), &self.users).await?);
         Ok(())
     }
 
@@ -222,13 +237,14 @@ impl Servers {
     }
 }
 
-async fn start_nats(folder: &RunFolder, port: Option<u16>) -> Result<Nats> {
+async fn start_nats(folder: &RunFolder, port: Option<u16>, users: &str) -> Result<Nats> {
     let options = || NatsOptions {
         store: folder.path().join("store"),
         port,
         log: folder.path().join("nats.log"),
         max_payload: MAX_PAYLOAD,
         password: None,
+        further: users.to_owned(),
     };
     let began = Instant::now();
     loop {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use fleet::store::tools;
+use fleet::store::{rights::Duty, tools};
+use fleet_tests::postgres::with_port;
 use nix::sys::signal::Signal;
 use sqlx::AssertSqlSafe;
 use tokio::{
@@ -19,6 +20,7 @@ use toolfleet::servers::{
     free_ports,
     process::{Ending, Launch, Process},
 };
+use worker::Worker;
 
 use super::{
     Deaths, POLL, READY_MAX, World,
@@ -27,7 +29,8 @@ use super::{
     servers::Servers,
 };
 use crate::{
-    effects::{self, Places},
+    effects::{self, File, Places, native},
+    login::Who,
     mutants::Mutant,
     plan::{Member, Plan, What, When},
     wire::{nats, postgres},
@@ -44,11 +47,20 @@ impl World {
     /// # Errors
     ///
     /// Something does not start.
-    pub async fn start(plan: &Plan, mutant: Option<&Mutant>, out: &Path) -> Result<Self> {
-        let servers = Servers::start().await?;
+    pub async fn start(
+        plan: &Plan,
+        mutant: Option<&Mutant>,
+        roles: bool,
+        out: &Path,
+    ) -> Result<Self> {
+        let toolfleet = program("chaos_toolfleet")?;
+        let servers = Servers::start(roles.then_some(&toolfleet)).await?;
         let effects_file = out.join("effects.jsonl");
         let (effects, effects_url) = start_effects(&effects_file, &servers, out).await?;
         prepare(&servers, &effects_url, &effects_file, mutant).await?;
+        if roles {
+            servers.database.grant_roles().await;
+        }
         let postgres_port = servers.cluster.port();
         let tools = postgres::Wire::to(postgres_port).await?;
         let clients = nats::Wire::to(servers.nats_port()).await?;
@@ -78,7 +90,9 @@ impl World {
         for member in Member::PROCESSES {
             let name = member.to_string();
             let clock = Clock::new(&world.servers.library, world.servers.folder(), &name)?;
-            let seat = world.make_seat(member, plan, mutant, clock, out).await?;
+            let seat = world
+                .make_seat(member, plan, (mutant, roles), clock, out)
+                .await?;
             world.seats.push(seat);
         }
         world.arm(plan);
@@ -93,23 +107,24 @@ impl World {
         &self,
         member: Member,
         plan: &Plan,
-        mutant: Option<&Mutant>,
+        (mutant, roles): (Option<&Mutant>, bool),
         clock: Clock,
         out: &Path,
     ) -> Result<Seat> {
         let postgres = postgres::Wire::to(self.servers.cluster.port()).await?;
         let nats = nats::Wire::to(self.servers.nats_port()).await?;
         let database = &self.servers.database;
-        let mut variables = vec![
-            (
-                "DATABASE_URL".to_owned(),
-                database.url_through(postgres.port()),
-            ),
-            (
-                "NATS_URL".to_owned(),
-                format!("nats://127.0.0.1:{}", nats.port()),
-            ),
-        ];
+        let (who, duty) = match member {
+            Member::Worker(_) => (Who::Worker, Duty::Worker),
+            _ => (Who::Dispatcher, Duty::Dispatcher),
+        };
+        let url = if roles {
+            with_port(&database.url_of(duty.role()), postgres.port())
+        } else {
+            database.url_through(postgres.port())
+        };
+        let mut variables = who.variables(self.servers.folder(), nats.port())?;
+        variables.push(("DATABASE_URL".to_owned(), url));
         variables.extend(clock.variables());
         if let Some(mutant) = mutant {
             postgres.rewrite(mutant.rewrites());
@@ -124,7 +139,7 @@ impl World {
                 database.tool_url_through(self.tools.port()),
             ));
             variables.push((
-                effects::native::FILE.to_owned(),
+                native::FILE.to_owned(),
                 self.effects_file.display().to_string(),
             ));
             // The same for all: they are neighbours, who see at once that one of them is gone.
@@ -222,7 +237,9 @@ async fn start_effects(file: &Path, servers: &Servers, out: &Path) -> Result<(Pr
         .arg("serve")
         .arg("--file")
         .arg(file)
-        .args(["--nats-url", &servers.nats_url()])
+        .arg("--run")
+        .arg(servers.folder())
+        .args(["--nats-port", &servers.nats_port().to_string()])
         // It compares the deadline that it is told with its own clock, so it has to be in step with Postgres's, as every service
         // that does so.
         .envs(servers.clock.variables());
@@ -270,6 +287,11 @@ async fn prepare(
         let manifest = fleet::manifest::parse(&manifest)
             .map_err(|problem| anyhow::anyhow!("a tool of the world outside: {problem:?}"))?;
         tools::apply(&mut connection, &manifest, "fleet-chaos").await?;
+    }
+    // Under its role a worker applies nothing: it finds that its own tools are there.
+    let own = native::with_tools(Worker::builder(), File::open(effects_file)?);
+    for manifest in own.manifests() {
+        tools::apply(&mut connection, manifest, "fleet-chaos").await?;
     }
     if let Some(sql) = mutant.and_then(Mutant::sql) {
         // Made of constants of this program.

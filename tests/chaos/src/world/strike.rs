@@ -4,12 +4,12 @@ use std::{process::Command, time::Duration};
 
 use anyhow::Result;
 use async_nats::jetstream;
-use futures_util::TryStreamExt;
 use tokio::time::{Instant, timeout};
 
 use super::{Undo, World, hog, servers::Keep};
 use crate::{
     effects,
+    login::Who,
     moment::moment,
     oracle::{ClockMove, How},
     plan::{Member, Server, What},
@@ -18,6 +18,8 @@ use crate::{
 
 /// The stream of pointers under the default prefix.
 const STREAM: &str = "TOOLFLEET_JOBS";
+/// Its one consumer: every tool of a run is in this queue.
+const CONSUMER: &str = "q_default";
 /// How long the servers may take to carry out a fault.
 const HOG_MAX: Duration = Duration::from_secs(2);
 /// How many files a process may have open when nothing is wrong.
@@ -214,19 +216,23 @@ impl World {
         self.undo.push((Instant::now() + millis(ms), undo));
     }
 
-    /// Deletes the stream, or one of its consumers. What is not there, or a server that is away, cannot be deleted.
+    /// Deletes the stream, or its consumer. What is not there, or a server that is away, cannot be deleted.
     async fn delete(&mut self, stream: bool) {
         let deleted = async {
-            let client = async_nats::connect(self.servers.nats_url()).await?;
+            // Each as who may: nothing here has more at NATS than the shipped users.
+            let who = if stream {
+                Who::Operator
+            } else {
+                Who::Dispatcher
+            };
+            let login = self.servers.login(who)?;
+            let client = login.options().connect(&login.url).await?;
             let jetstream = jetstream::new(client);
             if stream {
                 jetstream.delete_stream(STREAM).await?;
             } else {
                 let stream = jetstream.get_stream(STREAM).await?;
-                let mut names = stream.consumer_names();
-                if let Some(name) = names.try_next().await? {
-                    stream.delete_consumer(&name).await?;
-                }
+                stream.delete_consumer(CONSUMER).await?;
             }
             anyhow::Ok(())
         };

@@ -46,6 +46,7 @@ impl Ward {
             log: folder.path().join("log"),
             max_payload: MAX_PAYLOAD,
             password: None,
+            further: String::new(),
         };
         let server = Nats::start(options).await.unwrap();
         let wire = Wire::to(server.port()).await.unwrap();

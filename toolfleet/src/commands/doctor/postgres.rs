@@ -212,12 +212,25 @@ fn transactions(holder: Option<&SnapshotHolder>) -> Check {
     Check::warn(name, found, advice)
 }
 
+/// How seldom autovacuum may look, in seconds, where nothing else vacuums the open calls.
+const NAPTIME_MAX_S: i64 = 5;
+
 fn autovacuum(server: &Server) -> Check {
-    if server.autovacuum {
-        return Check::ok("autovacuum", "on");
+    let name = "autovacuum";
+    if !server.autovacuum {
+        let found = "autovacuum or track_counts is off: tables grow and statements become slow";
+        return Check::warn(name, found, "Set both to on");
     }
-    let found = "autovacuum or track_counts is off: tables grow and statements become slow";
-    Check::warn("autovacuum", found, "Set both to on")
+    let Some(seconds) = server.only_vacuum_s.filter(|it| *it > NAPTIME_MAX_S) else {
+        return Check::ok(name, "on");
+    };
+    let found = format!(
+        "it looks every {}, and below PostgreSQL 17 the role of dispatchers may not vacuum what it changes: open calls grow and \
+         statements become slow",
+        age(f64::from(u32::try_from(seconds).unwrap_or(u32::MAX)))
+    );
+    let advice = "ALTER SYSTEM SET autovacuum_naptime = '1s', then SELECT pg_reload_conf()";
+    Check::warn(name, found, advice)
 }
 
 /// How far this machine's clock is off, in seconds, beyond what the round trip explains.
@@ -299,6 +312,7 @@ mod tests {
             connections_max: 97,
             strangers: 3,
             autovacuum: true,
+            only_vacuum_s: None,
             now: OffsetDateTime::UNIX_EPOCH,
         }
     }
@@ -366,6 +380,24 @@ mod tests {
             assert!(check.found.contains(found), "{}", check.found);
             assert!(check.advice.unwrap().contains(advice));
         }
+    }
+
+    #[test]
+    fn autovacuum_has_to_look_often_where_nothing_else_vacuums() {
+        let every = |only_vacuum_s| {
+            let server = Server {
+                only_vacuum_s,
+                ..server()
+            };
+            autovacuum(&server)
+        };
+        for fine in [None, Some(1), Some(5)] {
+            assert_eq!(every(fine).status, Status::Ok, "{fine:?}");
+        }
+        let seldom = every(Some(60));
+        assert_eq!(seldom.status, Status::Warn);
+        assert!(seldom.found.contains("every 60 s"), "{}", seldom.found);
+        assert!(seldom.advice.unwrap().contains("autovacuum_naptime = '1s'"));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub const ALL: &[(&str, Rule)] = &[
     (processes::LEAVES, processes::nobody_leaves_without_a_reason),
     (processes::STAYS, processes::everybody_leaves_when_told),
     (processes::PANICS, processes::nobody_panicked),
+    (processes::RIGHTS, processes::nobody_lacks_a_right),
     (processes::SECRETS, processes::logs_keep_secrets),
 ];
 

@@ -11,6 +11,7 @@ pub(super) const PROCESSES: &str = "no_process_is_left";
 pub(super) const LEAVES: &str = "nobody_leaves_without_a_reason";
 pub(super) const STAYS: &str = "everybody_leaves_when_told";
 pub(super) const PANICS: &str = "nobody_panicked";
+pub(super) const RIGHTS: &str = "nobody_lacks_a_right";
 pub(super) const SECRETS: &str = "logs_keep_secrets";
 
 /// Where a tool panics because it is told to.
@@ -94,6 +95,19 @@ pub(super) fn nobody_panicked(case: &Case<'_>) -> Vec<Breach> {
     lines_with(case, "panicked at")
         .filter(|(_, line)| !line.contains(ON_PURPOSE))
         .map(|(name, line)| at_large(PANICS, format!("{name}: {line}")))
+        .collect()
+}
+
+/// No part of the fleet was refused what its user of NATS or its role in Postgres may not do. A worker tries to make the stream
+/// of watermarks where there is none, and waits then. A service has its right to answer from a request, and loses it with the
+/// connection.
+pub(super) fn nobody_lacks_a_right(case: &Case<'_>) -> Vec<Breach> {
+    let refused = ["Violation", "permission denied for"];
+    let refused = refused.iter().flat_map(|what| lines_with(case, what));
+    let expected = ["STREAM.CREATE.TOOLFLEET_GROUND", "User \"service-"];
+    refused
+        .filter(|(_, line)| !expected.iter().any(|known| line.contains(known)))
+        .map(|(name, line)| at_large(RIGHTS, format!("{name}: {line}")))
         .collect()
 }
 

@@ -272,6 +272,14 @@ const BROKEN: &[(&str, Break)] = &[
             "x\nthread 'main' panicked at src/x.rs:1\n".to_owned(),
         ))
     }),
+    (processes::RIGHTS, |facts| {
+        facts.logs.push((
+            "nats".to_owned(),
+            "Publish Violation - User \"agent-default\", Subject \"a\"\n\
+             Publish Violation - User \"service-a\", Subject \"b\""
+                .to_owned(),
+        ))
+    }),
     (processes::SECRETS, |facts| {
         facts.secret_marker = Some("s3cret".to_owned());
         facts.logs.push((

@@ -80,7 +80,7 @@ fn of_subject(message: &Envelope<'_>) -> Option<(Message, Option<Message>)> {
 
 /// A message on a subject that neither the fleet uses nor a request named for its answer: a question to a tool.
 fn of_others(message: &Envelope<'_>) -> (Message, Option<Message>) {
-    let servers = message.subject.starts_with('$') || message.subject.starts_with("_INBOX.");
+    let servers = message.subject.starts_with('$') || message.subject.starts_with("_INBOX");
     if message.reply.is_some() && !servers {
         (Message::Tool, Some(Message::Tool))
     } else {
