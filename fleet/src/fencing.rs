@@ -28,6 +28,7 @@ use nix::{
     unistd::geteuid,
 };
 
+use self::unended::Facts;
 pub use self::unended::Unended;
 use crate::ids::{AttemptId, WorkerId};
 
@@ -117,6 +118,9 @@ impl StateDir {
                 .try_lock_shared()
                 .map_err(|refused| system("lock", &unnamed)(refused.into()))?;
         }
+        Facts::own()
+            .and_then(|facts| Ok(serde_json::to_writer(&file, &facts)?))
+            .map_err(system("write", &unnamed))?;
         fs::rename(&unnamed, &path).map_err(system("name", &path))?;
         Ok(WorkerLock {
             _own: file,
@@ -136,6 +140,7 @@ impl StateDir {
     pub fn prove_gone(&self, worker: WorkerId) -> Result<Option<Proof>, FencingError> {
         let path = self.file(worker);
         let opened = OpenOptions::new()
+            .read(true)
             .write(true)
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&path);
@@ -147,7 +152,10 @@ impl StateDir {
         match file.try_lock() {
             // Withdrawn since it was opened.
             Ok(()) if !is_at(&file, &path) => Ok(None),
-            Ok(()) if !unended::nothing_lives(&path).map_err(system("look beside", &path))? => {
+            Ok(())
+                if !unended::nothing_lives(&path, &file)
+                    .map_err(system("look beside", &path))? =>
+            {
                 Ok(None)
             }
             Ok(()) => Ok(Some(Proof {

@@ -11,12 +11,16 @@
 //! kill its guard.
 
 use std::{
-    fs, io,
-    os::fd::RawFd,
+    fs::{self, OpenOptions},
+    io::{self, Read},
+    os::{fd::RawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
-use nix::unistd::{Pid, geteuid};
+use nix::{
+    time::{ClockId, clock_gettime},
+    unistd::{Pid, geteuid},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,7 +42,8 @@ const ANCESTORS_MAX: usize = 1_000;
 pub struct Unended(PathBuf);
 
 impl Unended {
-    /// Writes it beside the worker's lock, of which this process was lent a share.
+    /// Makes it beside the worker's lock, of which this process was lent a share, before it starts the tool. It is empty: its
+    /// name says all, for each program pays for it.
     ///
     /// # Errors
     ///
@@ -46,8 +51,13 @@ impl Unended {
     pub fn write(lent: RawFd, attempt: AttemptId) -> io::Result<Self> {
         let lock = fs::read_link(format!("/proc/self/fd/{lent}"))?;
         // It has the same stem when it is withdrawn.
-        let path = file(&lock, attempt).ok_or(io::ErrorKind::InvalidInput)?;
-        fs::write(&path, serde_json::to_vec(&Guard::this()?)?)?;
+        let worker = worker(&lock).ok_or(io::ErrorKind::InvalidInput)?;
+        let path = lock.with_file_name(format!("{worker}.{attempt}.{}.{EXTENSION}", ticks()?));
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
         Ok(Self(path))
     }
 
@@ -60,8 +70,11 @@ impl Unended {
 
 /// Removes what a killed guard could not: another proof was found that no process of its tool is left.
 pub(super) fn forget(lock: &Path, attempt: AttemptId) {
-    if let Some(path) = file(lock, attempt) {
-        fs::remove_file(path).unwrap_or(());
+    let attempt = attempt.to_string();
+    for path in files(lock).unwrap_or_default() {
+        if part(&path, 1) == Some(&attempt) {
+            fs::remove_file(path).unwrap_or(());
+        }
     }
 }
 
@@ -72,31 +85,35 @@ pub(super) fn forget_all(lock: &Path) {
     }
 }
 
-/// Whether nothing is left of what guards of this worker did not see end. Its lock is held by this process alone.
-pub(super) fn nothing_lives(lock: &Path) -> io::Result<bool> {
+/// Whether nothing is left of what guards of this worker did not see end. Its lock is held by this process alone; `facts` is
+/// what stands in it.
+pub(super) fn nothing_lives(lock: &Path, mut facts: impl Read) -> io::Result<bool> {
     let files = files(lock)?;
     if files.is_empty() {
         return Ok(true);
     }
-    let (Some(now), true) = (Now::look(), files.len() < FILES_MAX) else {
+    let mut read = Vec::new();
+    facts.read_to_end(&mut read)?;
+    let (Ok(worker), Some(now)) = (serde_json::from_slice::<Facts>(&read), Now::look()) else {
         return Ok(false);
     };
     let ended = |path: &PathBuf| {
-        let guard = fs::read(path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Guard>(&bytes).ok());
-        guard.is_some_and(|guard| guard.has_left_nothing(&now))
+        let started = part(path, 2).and_then(|ticks| ticks.parse().ok());
+        started.is_some_and(|started| worker.has_left_nothing(started, &now))
     };
-    Ok(files.iter().all(ended))
+    Ok(files.len() < FILES_MAX && files.iter().all(ended))
 }
 
-fn file(lock: &Path, attempt: AttemptId) -> Option<PathBuf> {
+/// The first part of the file name of a lock.
+fn worker(lock: &Path) -> Option<&str> {
     let worker = lock.file_stem()?.to_str()?;
-    worker
-        .strip_prefix(super::PREFIX)?
-        .parse::<WorkerId>()
-        .ok()?;
-    Some(lock.with_file_name(format!("{worker}.{attempt}.{EXTENSION}")))
+    let id = worker.strip_prefix(super::PREFIX)?.parse::<WorkerId>();
+    id.is_ok().then_some(worker)
+}
+
+/// The parts are the worker, the attempt, and the moment.
+fn part(path: &Path, index: usize) -> Option<&str> {
+    path.file_name()?.to_str()?.split('.').nth(index)
 }
 
 fn files(lock: &Path) -> io::Result<Vec<PathBuf>> {
@@ -121,25 +138,22 @@ fn files(lock: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// What a guard says of itself before it starts its tool.
+/// What a worker writes of itself into its lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Guard {
+pub(super) struct Facts {
     /// Nothing outlives a start of the machine.
     boot: String,
-    /// In which list of processes its tool's are.
+    /// In which list of processes its tools' are.
     pids: String,
-    /// When it was started; no process of its tool is older.
-    started: u64,
-    /// Those that its tool's processes may be handed to.
+    /// Those that its tools' processes may be handed to: itself and its ancestors.
     ancestors: Vec<i32>,
-    /// Whose processes its tool's are. `None`: a tool of root, or one that may start programs which have another user's rights.
+    /// Whose processes its tools' are. `None`: tools of root, or one that may start programs which have another user's rights.
     user: Option<u32>,
 }
 
-impl Guard {
-    fn this() -> io::Result<Self> {
-        let own = processes::one(Pid::this()).ok_or(io::ErrorKind::NotFound)?;
-        let mut ancestors = vec![own.parent];
+impl Facts {
+    pub(super) fn own() -> io::Result<Self> {
+        let mut ancestors = vec![Pid::this()];
         while let Some(process) = ancestors.last().and_then(|pid| processes::one(*pid)) {
             if process.parent.as_raw() == 0 || ancestors.len() > ANCESTORS_MAX {
                 break;
@@ -151,14 +165,13 @@ impl Guard {
         Ok(Self {
             boot: boot()?,
             pids: pids()?,
-            started: own.started,
             ancestors: ancestors.into_iter().map(Pid::as_raw).collect(),
             user: bound.then_some(user.as_raw()),
         })
     }
 
-    /// Whether none of these processes can be one of its tool.
-    fn has_left_nothing(&self, now: &Now) -> bool {
+    /// Whether none of these processes can be one of a tool that was started after this moment.
+    fn has_left_nothing(&self, started: u64, now: &Now) -> bool {
         if self.boot != now.boot {
             return true;
         }
@@ -166,15 +179,15 @@ impl Guard {
             && !now
                 .processes
                 .iter()
-                .any(|process| self.may_have(process, now))
+                .any(|process| self.may_have(process, started, now))
     }
 
-    fn may_have(&self, process: &Seen, now: &Now) -> bool {
+    fn may_have(&self, process: &Seen, started: u64, now: &Now) -> bool {
         let Seen { process, users } = process;
         let of_user = |user: &u32| users.as_ref().is_none_or(|users| users.contains(user));
         if process.zombie
             || process.kernel
-            || process.started < self.started
+            || process.started < started
             || !self.user.as_ref().is_none_or(of_user)
         {
             return false;
@@ -190,7 +203,7 @@ impl Guard {
             else {
                 return true;
             };
-            if process.started < self.started {
+            if process.started < started {
                 return process.parent.as_raw() == 0 || self.ancestors.contains(&pid.as_raw());
             }
             pid = process.parent;
@@ -256,6 +269,17 @@ fn forks() -> Option<u64> {
     line.trim().parse().ok()
 }
 
+/// The time since the machine was started, as `/proc` has it of processes: no process that is started from now on has less.
+fn ticks() -> io::Result<u64> {
+    const NANOSECONDS: i64 = 10_000_000;
+    #[cfg(target_os = "linux")]
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME)?;
+    #[cfg(not(target_os = "linux"))]
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC)?;
+    let ticks = now.tv_sec() * 100 + now.tv_nsec() / NANOSECONDS;
+    u64::try_from(ticks).map_err(io::Error::other)
+}
+
 fn boot() -> io::Result<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
 }
@@ -288,4 +312,148 @@ fn adopts() -> bool {
     return Pid::this().as_raw() == 1 || nix::sys::prctl::get_child_subreaper() != Ok(false);
     #[cfg(not(target_os = "linux"))]
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARTED: u64 = 100;
+    const USER: u32 = 1_000;
+
+    fn process(pid: i32, parent: i32, started: u64) -> Seen {
+        let [pid, parent] = [pid, parent].map(Pid::from_raw);
+        Seen {
+            process: Process {
+                pid,
+                parent,
+                group: pid,
+                session: pid,
+                zombie: false,
+                started,
+                kernel: false,
+            },
+            users: Some(vec![USER; 4]),
+        }
+    }
+
+    /// The worker 40 under the supervisor 30; its guard was started at 100.
+    fn worker() -> Facts {
+        Facts {
+            boot: "b".into(),
+            pids: "p".into(),
+            ancestors: vec![40, 30, 1],
+            user: Some(USER),
+        }
+    }
+
+    fn now(processes: impl IntoIterator<Item = Seen>) -> Now {
+        let always = [process(1, 0, 1), process(20, 1, 10), process(30, 1, 20)];
+        Now {
+            boot: "b".into(),
+            pids: "p".into(),
+            own: Pid::from_raw(99),
+            adopts: true,
+            processes: always.into_iter().chain(processes).collect(),
+        }
+    }
+
+    #[test]
+    fn only_what_the_tool_cannot_have_started_is_overlooked() {
+        let of_other = |mut seen: Seen| {
+            seen.users = Some(vec![0; 4]);
+            seen
+        };
+        let unreadable = |mut seen: Seen| {
+            seen.users = None;
+            seen
+        };
+        let zombie = |mut seen: Seen| {
+            seen.process.zombie = true;
+            seen
+        };
+        for (seen, left, what) in [
+            (vec![], true, "nothing was started since"),
+            (vec![process(60, 1, 99)], true, "older than the guard"),
+            (vec![process(60, 1, 100)], false, "handed to init"),
+            (
+                vec![process(60, 30, 200)],
+                false,
+                "handed to the supervisor",
+            ),
+            (
+                vec![process(60, 20, 200)],
+                true,
+                "started by an older neighbour",
+            ),
+            (vec![process(60, 70, 200)], false, "its parent is gone"),
+            (
+                vec![process(70, 1, 150), process(60, 70, 200)],
+                false,
+                "deeper",
+            ),
+            (vec![process(99, 1, 150)], false, "itself, which adopts"),
+            (vec![of_other(process(60, 1, 200))], true, "of another user"),
+            (
+                vec![unreadable(process(60, 1, 200))],
+                false,
+                "of an unknown user",
+            ),
+            (vec![zombie(process(60, 1, 200))], true, "dead"),
+        ] {
+            assert_eq!(
+                worker().has_left_nothing(STARTED, &now(seen)),
+                left,
+                "{what}"
+            );
+        }
+        let any_user = Facts {
+            user: None,
+            ..worker()
+        };
+        assert!(!any_user.has_left_nothing(STARTED, &now([of_other(process(60, 1, 200))])));
+        let own = Now {
+            adopts: false,
+            ..now([process(99, 30, 150), process(60, 99, 200)])
+        };
+        assert!(
+            worker().has_left_nothing(STARTED, &own),
+            "the looking process and its own"
+        );
+    }
+
+    #[test]
+    fn another_boot_proves_it_and_another_list_of_processes_nothing() {
+        let elsewhere = Now {
+            pids: "q".into(),
+            ..now([])
+        };
+        assert!(!worker().has_left_nothing(STARTED, &elsewhere));
+        let later = Now {
+            boot: "c".into(),
+            ..now([process(50, 1, 200)])
+        };
+        assert!(worker().has_left_nothing(STARTED, &later));
+    }
+
+    #[test]
+    fn what_a_worker_writes_is_read_back() {
+        let facts = Facts::own().unwrap();
+        let written = serde_json::to_vec(&facts).unwrap();
+        assert_eq!(serde_json::from_slice::<Facts>(&written).unwrap(), facts);
+        assert_eq!(facts.ancestors.last(), Some(&1));
+    }
+
+    #[test]
+    fn what_starts_now_has_started_since() {
+        let before = ticks().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        let started = processes::one(pid).unwrap().started;
+        child.wait().unwrap();
+        assert!(
+            (before..=ticks().unwrap()).contains(&started),
+            "{before} {started}"
+        );
+    }
 }
