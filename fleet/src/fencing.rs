@@ -6,9 +6,9 @@
 //! has proven that nothing of that worker is left, without knowing a pid and without trusting a clock.
 //!
 //! A tool may close descriptors, and can unlock no share but the lent one; its guard holds its own as long as any process of
-//! the tool lives. Such a tool is overlooked only if a person kills the worker *and* the guard. A worker that has to kill a
-//! guard withdraws its lock first, and no process can prove anything by it until the worker has seen that nothing is left
-//! ([`WorkerLock::withdraw`]).
+//! the tool lives. If a guard is killed together with its worker, a free lock is not enough: each guard has a file that it
+//! removes when it has seen the end of its tool (`unended`). A worker that has to kill a guard withdraws its lock first, and
+//! no process can prove anything by it until the worker has seen that nothing is left ([`WorkerLock::withdraw`]).
 //!
 //! Descriptors are closed and never unlocked: unlocking one would release the share of every holder.
 
@@ -28,7 +28,9 @@ use nix::{
     unistd::geteuid,
 };
 
-use crate::ids::WorkerId;
+use self::unended::Facts;
+pub use self::unended::Unended;
+use crate::ids::{AttemptId, WorkerId};
 
 /// The most locks in one listing.
 const LOCKS_MAX: usize = 1_000;
@@ -116,6 +118,9 @@ impl StateDir {
                 .try_lock_shared()
                 .map_err(|refused| system("lock", &unnamed)(refused.into()))?;
         }
+        Facts::own()
+            .and_then(|facts| Ok(serde_json::to_writer(&file, &facts)?))
+            .map_err(system("write", &unnamed))?;
         fs::rename(&unnamed, &path).map_err(system("name", &path))?;
         Ok(WorkerLock {
             _own: file,
@@ -135,6 +140,7 @@ impl StateDir {
     pub fn prove_gone(&self, worker: WorkerId) -> Result<Option<Proof>, FencingError> {
         let path = self.file(worker);
         let opened = OpenOptions::new()
+            .read(true)
             .write(true)
             .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(&path);
@@ -146,6 +152,12 @@ impl StateDir {
         match file.try_lock() {
             // Withdrawn since it was opened.
             Ok(()) if !is_at(&file, &path) => Ok(None),
+            Ok(())
+                if !unended::nothing_lives(&path, &file)
+                    .map_err(system("look beside", &path))? =>
+            {
+                Ok(None)
+            }
             Ok(()) => Ok(Some(Proof {
                 worker,
                 path,
@@ -268,6 +280,12 @@ impl WorkerLock {
 pub struct Withdrawn(Arc<WorkerLock>);
 
 impl Withdrawn {
+    /// What this attempt's lost guard left behind is gone. The guard could not remove its file itself.
+    pub fn restore_without_guard(self, attempt: AttemptId) {
+        unended::forget(&self.0.path, attempt);
+        self.restore();
+    }
+
     /// That process is gone: the lock proves again what it did, unless there are other withdrawals.
     pub fn restore(self) {
         let lock = &self.0;
@@ -309,6 +327,7 @@ impl Proof {
     ///
     /// The file cannot be removed.
     pub fn remove(self) -> Result<(), FencingError> {
+        unended::forget_all(&self.path);
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(system("remove", &self.path)(error))
@@ -326,6 +345,8 @@ fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fencing
         source,
     }
 }
+
+mod unended;
 
 #[cfg(test)]
 mod tests;

@@ -54,6 +54,7 @@ pub mod fencing;
 pub mod http;
 pub mod invisible;
 pub mod process;
+pub mod processes;
 pub mod registry;
 pub mod secrets;
 pub mod sensitive;

@@ -5,6 +5,8 @@
     reason = "a test binary with its own runner"
 )]
 
+#[path = "fixtures/fences.rs"]
+mod fences;
 #[path = "fixtures/runner.rs"]
 mod runner;
 #[path = "fixtures/sandbox.rs"]
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         .as_slice()
     {
         ["guard", ..] => worker::guard::main(),
+        ["prove", folder] => fences::prove(Path::new(folder)),
         ["worker", folder] => {
             scene::worker_main(Path::new(folder));
             ExitCode::SUCCESS
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         _ => runner::main(
             &[
                 sandbox::TESTS,
+                fences::TESTS,
                 tests![
                     arguments_come_back_exactly,
                     the_key_goes_where_the_manifest_says,
@@ -524,7 +528,6 @@ fn what_nobody_guards_any_more_holds_the_lock_of_its_worker() {
         assert!(alive(pid) && !is_proven_gone(&worker), "{pid}");
         kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     }
-    wait_for("the lock", || is_proven_gone(&worker).then_some(()));
 }
 
 fn a_guard_without_a_share_in_the_lock_starts_nothing() {

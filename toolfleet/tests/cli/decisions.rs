@@ -80,8 +80,20 @@ impl Where {
 
     /// A worker of this queue, with its state in this folder. It is not ready yet.
     pub(crate) fn worker(&self, name: &str, queue: &str, folder: &Path) -> Beside {
+        self.worker_with(name, queue, folder, &[])
+    }
+
+    /// The same with these options too.
+    pub(crate) fn worker_with(
+        &self,
+        name: &str,
+        queue: &str,
+        folder: &Path,
+        options: &[&str],
+    ) -> Beside {
         let mut command = self.command(&["worker", "--queues", queue, "--name", name]);
         command
+            .args(options)
             .arg("--state-dir")
             .arg(folder.join(format!("state of {name}")));
         command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -27,6 +27,9 @@ const SEALED: &str = "name: sealed\nversion: 1\ndescription: Needs a secret.\nef
     input_schema: {type: object}\n\
     executor: {http: {method: GET, url: \"http://127.0.0.1:1/\", headers: {x-seal: \"secret://NOWHERE\"}}}\n";
 
+const BARE: &str = "name: bare\nversion: 1\ndescription: Runs a program.\neffect: read\nqueue: bare\n\
+    input_schema: {type: object}\nexecutor: {process: {command: [\"true\"]}}\n";
+
 /// Waits until Postgres answers yes.
 async fn until(connection: &mut PgConnection, what: &str, question: &'static str) {
     let began = Instant::now();
@@ -262,6 +265,13 @@ async fn a_call_that_is_over_says_why_from_its_history() {
     std::fs::write(&sealed, SEALED).unwrap();
     let applied = run(here.command(&["tools", "apply", sealed.to_str().unwrap()]));
     assert_eq!(applied.code, 0, "{}", applied.err);
+    let bare = folder.path().join("bare.yaml");
+    std::fs::write(&bare, BARE).unwrap();
+    let applied = run(here.command(&["tools", "apply", bare.to_str().unwrap()]));
+    assert_eq!(applied.code, 0, "{}", applied.err);
+    let strict = here.worker_with("worker-3", "bare", folder.path(), &["--sandbox", "strict"]);
+    let submit = ["call", "bare", "--async", "--json"];
+    let bare = run(here.command(&submit)).json();
     let worker = here.worker("worker-2", "sealed", folder.path());
     let submit = ["call", "sealed", "--deadline-ms", "15000", "--json"];
     let answer = run(here.command(&submit)).json();
@@ -282,6 +292,24 @@ async fn a_call_that_is_over_says_why_from_its_history() {
             .contains("a readable file NOWHERE"),
         "{why}"
     );
+    let bare = bare["call_id"].as_str().unwrap();
+    until(
+        &mut connection,
+        "the strict worker puts the program back",
+        "SELECT EXISTS (SELECT FROM toolfleet.calls WHERE tool = 'bare' AND obstacle IS NOT NULL)",
+    )
+    .await;
+    let why = here.reason(bare);
+    let (reason, because) = told(&why);
+    assert_eq!(reason, "postponed", "{why}");
+    assert!(
+        because.contains("worker worker-3 could not run it")
+            && because.ends_with(
+                ": this worker runs only programs with a sandbox (WORKER_SANDBOX=strict), and the tool has none"
+            ),
+        "{because}"
+    );
+    drop(strict);
     drop(worker);
     drop(dispatcher);
     nats.stop().await;

@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use fleet::{manifest::Sandbox, taken_back::TakenBack};
+use fleet::{ids::AttemptId, manifest::Sandbox, taken_back::TakenBack};
 use serde::{Deserialize, Serialize};
 
 use super::sandbox::Excess;
@@ -23,6 +23,8 @@ pub(crate) struct Start {
     /// What it may reach and use; all that the worker's user may when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sandbox: Option<Sandbox>,
+    /// Whose program it is.
+    pub(crate) attempt: AttemptId,
     /// How many bytes of stdin follow.
     pub(crate) input_bytes: u32,
 }
@@ -107,6 +109,7 @@ mod tests {
             args: vec!["é".into()],
             cwd: None,
             sandbox: None,
+            attempt: AttemptId::generate(),
             input_bytes,
         }
     }

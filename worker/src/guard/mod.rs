@@ -18,10 +18,12 @@
 //!   rights or hangs in the kernel. A living worker waits for less, kills its guard and goes on by itself.
 //! - The guard has a share of the worker's lock ([`fleet::fencing`]). The tool has another share, so it cannot release the
 //!   guard's. A process that can take the lock knows that no guard and no tool of that worker is left.
+//! - A guard writes a file before it starts its tool and removes it when the tree is empty ([`fleet::fencing::Unended`]). If
+//!   the worker *and* the guard are killed with KILL, their tool lives on; that file then keeps the worker from being called
+//!   gone, also when the tool has closed the descriptor of the lock.
 //! - A tool with a sandbox is started by a launcher, and the guard counts what it uses; see `sandbox`.
 //!
-//! Limits: if the worker *and* the guard are killed with KILL, their tool lives on; and if that tool had closed the descriptor
-//! of the lock, no other process can tell. Outside Linux there is neither a subreaper nor `/proc`: only the tool's process
+//! Limits: outside Linux there is neither a subreaper nor `/proc`: only the tool's process
 //! group is ended.
 
 mod frame;

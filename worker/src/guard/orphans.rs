@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fleet::processes::{Process, all, descendants};
 use nix::{
     sys::{
         signal::Signal::SIGKILL,
@@ -23,7 +24,7 @@ use nix::{
     unistd::{Pid, getsid},
 };
 
-use super::tree::{self, Process};
+use super::tree;
 
 /// The guards that this process started and has not yet waited for.
 static GUARDS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -121,7 +122,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
             .clone()
     };
     let before = known();
-    let all = tree::all();
+    let seen = all();
     let after = known();
     let is_guard = |pid: Pid| before.contains(&pid.as_raw()) || after.contains(&pid.as_raw());
     let handed_to_us = |process: &Process| {
@@ -129,7 +130,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
             && process.parent == Pid::this()
             && own_session.is_some_and(|own| own != process.session)
     };
-    let mut orphans: Vec<Process> = all
+    let mut orphans: Vec<Process> = seen
         .iter()
         .filter(|process| !is_guard(process.pid) && process.pid != guard)
         .filter(|process| {
@@ -138,7 +139,7 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
         .copied()
         .collect();
     let roots: Vec<Pid> = orphans.iter().map(|process| process.pid).collect();
-    orphans.extend(tree::descendants(&roots, &all));
+    orphans.extend(descendants(&roots, &seen));
     // Another parent waits for its own dead.
     orphans.retain(|process| !process.zombie || process.parent == Pid::this());
     orphans

@@ -12,7 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fleet::{fencing, manifest::Sandbox, taken_back::TakenBack};
+use fleet::{
+    fencing::{self, Unended},
+    manifest::Sandbox,
+    taken_back::TakenBack,
+};
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, FdFlag, fcntl},
@@ -91,36 +95,49 @@ fn serve() -> io::Result<()> {
         isolate()?;
         // The tool gets the lent share and may close it. This one lasts until the process ends.
         std::mem::forget(fencing::own_share(lock)?);
-        begin(&mut control)
+        let (start, input) = order(&mut control)?;
+        let unended = Unended::write(lock, start.attempt)?;
+        match begin(&start, input, &control) {
+            Ok(started) => Ok((started, unended)),
+            Err(problem) => {
+                unended.remove();
+                Err(problem)
+            }
+        }
     });
     // The folder goes when no process is left that could write there.
-    let (tool, inbox, _tmp) = match started {
+    let ((tool, inbox, _tmp), unended) = match started {
         Ok(started) => started,
         Err(problem) => return report(&mut control, &GuardReport::NotStarted(problem)),
     };
-    let ending = match wait_for_tool(tool, &inbox) {
+    until_all_gone(tool, &inbox, &mut control);
+    // Only here: a guard that ends in another way has not seen it.
+    unended.remove();
+    Ok(())
+}
+
+/// Returns when no process of the tool is left.
+fn until_all_gone(tool: Pid, inbox: &Receiver<Event>, control: &mut UnixStream) {
+    let ending = match wait_for_tool(tool, inbox) {
         Ended::ByItself(ending) => ending,
         Ended::Asked => {
             tree::term(tool);
-            finish(tool, &inbox, TERM_GRACE);
-            return Ok(());
+            return finish(tool, inbox, TERM_GRACE);
         }
         Ended::Exceeded(excess) => {
             // First the end: what grows too fast to be told of must not grow on.
             tree::kill(tool);
-            drop(report(&mut control, &GuardReport::Exceeded(excess)));
-            finish(tool, &inbox, Duration::ZERO);
-            return Ok(());
+            drop(report(control, &GuardReport::Exceeded(excess)));
+            return finish(tool, inbox, Duration::ZERO);
         }
     };
     // A worker that died meanwhile reads nothing; the tool's processes are ended all the same.
-    drop(report(&mut control, &GuardReport::Exited(ending)));
+    drop(report(control, &GuardReport::Exited(ending)));
     // Processes that are left must not write into the answer when they are told to end, so the worker reads it first.
-    if !all_gone_or_let_go_within(&inbox, READ_MAX) && !all_gone_within(&inbox, SETTLE) {
+    if !all_gone_or_let_go_within(inbox, READ_MAX) && !all_gone_within(inbox, SETTLE) {
         tree::term(tool);
-        finish(tool, &inbox, LEFTOVER_GRACE);
+        finish(tool, inbox, LEFTOVER_GRACE);
     }
-    Ok(())
 }
 
 /// The descriptor of the share of the worker's lock that the tool inherits.
@@ -188,17 +205,26 @@ impl From<io::Error> for NotStarted {
     }
 }
 
-/// Starts the tool and the threads that watch it.
-fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>, Option<Tmp>), NotStarted> {
+/// What to start, and its standard input.
+fn order(control: &mut UnixStream) -> Result<(Start, Vec<u8>), NotStarted> {
     let order_taken_back = || NotStarted {
         why: "the worker took its order back before the program was started".to_owned(),
         taken_back: Some(TakenBack::OrderTakenBack),
     };
-    let (start, input) = frame::read(&mut *control).map_err(|_incomplete| order_taken_back())?;
+    let order = frame::read(&mut *control).map_err(|_incomplete| order_taken_back())?;
     // On a busy machine the guard may come this late: the worker may have given up already, and then nothing is started.
     if has_let_go(control)? {
         return Err(order_taken_back());
     }
+    Ok(order)
+}
+
+/// Starts the tool and the threads that watch it.
+fn begin(
+    start: &Start,
+    input: Vec<u8>,
+    control: &UnixStream,
+) -> Result<(Pid, Receiver<Event>, Option<Tmp>), NotStarted> {
     let leash = control.try_clone()?;
     let (events, inbox) = mpsc::sync_channel(EVENTS_MAX);
     let (to_feeder, stdin) = mpsc::sync_channel(1);
@@ -209,13 +235,13 @@ fn begin(control: &mut UnixStream) -> Result<(Pid, Receiver<Event>, Option<Tmp>)
         let events = events.clone();
         move || reap(&go, &events)
     })?;
-    let to_count = start_counting(&start, &events)?;
+    let to_count = start_counting(start, &events)?;
     spawn(move || watch(leash, &events))?;
     let tmp = match &start.sandbox {
         Some(sandbox) if sandbox.tmp => Some(Tmp::make()?),
         Some(_) | None => None,
     };
-    let (tool, stdin) = start_tool(&start, tmp.as_ref())?;
+    let (tool, stdin) = start_tool(start, tmp.as_ref())?;
     to_feeder.send(stdin).expect("the feeder waits for it");
     to_reaper.send(()).expect("the reaper waits for it");
     if let Some(to_count) = to_count {

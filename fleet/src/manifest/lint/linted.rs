@@ -1,11 +1,13 @@
 //! The parts of a manifest that the lint reads.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
     call::Effect,
-    manifest::{executor::ExecutorSpec, policy::KeyPolicy, version::Manifest},
+    manifest::{Sandbox, executor::ExecutorSpec, policy::KeyPolicy, version::Manifest},
 };
 
 /// The parts that the lint reads; `None` where one cannot be read.
@@ -22,7 +24,16 @@ pub(super) struct Linted<'a> {
     pub(super) takes_any_rows: bool,
     /// Whether its secrets are left in what it answers.
     pub(super) shows_secrets: bool,
+    /// Of a program: what keeps it in.
+    pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
+}
+
+/// The parts of a program's manifest that the lint reads.
+pub(super) struct LintedProgram {
+    /// `None` also where it cannot be read.
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl<'a> Linted<'a> {
@@ -40,6 +51,10 @@ impl<'a> Linted<'a> {
             key_argument: idempotency.and_then(|how| how.argument.as_deref()),
             takes_any_rows,
             shows_secrets: !manifest.redact_results,
+            program: matches!(manifest.executor, ExecutorSpec::Process(_)).then(|| LintedProgram {
+                sandbox: manifest.sandbox.clone(),
+                timeout: Some(manifest.timeout),
+            }),
             input_schema: &manifest.input_schema,
         }
     }
@@ -61,6 +76,13 @@ impl<'a> Linted<'a> {
                 .pointer("/executor/sql")
                 .is_some_and(|sql| sql.get("rows").is_none()),
             shows_secrets: value.get("redact_results") == Some(&Value::Bool(false)),
+            // One with a problem in its sandbox is told of that.
+            program: (value.pointer("/executor/process").is_some()
+                && value.get("sandbox").is_none())
+            .then_some(LintedProgram {
+                sandbox: None,
+                timeout: None,
+            }),
             input_schema: value.get("input_schema").unwrap_or(&Value::Null),
         }
     }

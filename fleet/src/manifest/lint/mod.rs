@@ -10,6 +10,7 @@ mod hidden;
 mod keys;
 mod keyword;
 mod names;
+mod sandbox;
 mod schema;
 mod tool;
 mod values;
@@ -34,6 +35,7 @@ pub fn lint_text(text: &str) -> Vec<ManifestProblem> {
 fn all(subject: &Linted<'_>) -> Vec<ManifestProblem> {
     let mut warnings = Warnings::default();
     tool::lint(subject, &mut warnings);
+    sandbox::lint(subject, &mut warnings);
     schema::lint(subject, &mut warnings);
     hidden::lint(subject, &mut warnings);
     warnings.bounded()

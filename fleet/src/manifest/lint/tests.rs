@@ -1,5 +1,6 @@
 mod hidden;
 mod keys;
+mod sandbox;
 mod size;
 
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use crate::manifest::parse;
 fn manifest(changes: &Value) -> Manifest {
     let mut manifest = json!({
         "name": "get_weather", "version": 1, "description": "The weather of a city for the next days.", "effect": "read",
-        "input_schema": {"type": "object"}, "executor": {"process": {"command": ["/bin/cat"]}},
+        "input_schema": {"type": "object"}, "executor": {"native": {"handler": "weather"}},
     });
     let fields = manifest.as_object_mut().unwrap();
     fields.extend(changes.as_object().unwrap().clone());
@@ -328,16 +329,20 @@ fn what_has_problems_is_warned_of_as_far_as_it_can_be_read() {
         let warnings = lint_text(&text).into_iter();
         warnings.map(|warning| warning.path).collect::<Vec<_>>()
     };
-    let (tool, a) = ("/description", "/input_schema/properties/a");
-    assert_eq!(text(&json!({"timeout": 30})), [tool, a, a]);
-    assert_eq!(text(&json!({"retries": 5})), [tool, a, a]);
-    assert_eq!(text(&json!({"timeout": "48h"})), [tool, a, a]);
+    let (tool, program, a) = (
+        "/description",
+        "/executor/process",
+        "/input_schema/properties/a",
+    );
+    assert_eq!(text(&json!({"timeout": 30})), [tool, program, a, a]);
+    assert_eq!(text(&json!({"retries": 5})), [tool, program, a, a]);
+    assert_eq!(text(&json!({"timeout": "48h"})), [tool, program, a, a]);
     assert_eq!(
         text(&json!({"effect": "maybe"})),
         [tool, a],
         "whether it writes is not known"
     );
-    assert_eq!(text(&json!({"input_schema": 5})), [tool]);
+    assert_eq!(text(&json!({"input_schema": 5})), [tool, program]);
     assert_eq!(lint_text("name: ["), []);
     let good = manifest(&json!({"name": "run"}));
     assert_eq!(

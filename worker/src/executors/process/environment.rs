@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 
+use fleet::ids::AttemptId;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::executors::AttemptContext;
@@ -19,8 +20,8 @@ pub(super) fn inherited() -> Vec<(OsString, OsString)> {
 }
 
 /// The variable that only processes of this attempt have.
-pub(super) fn marker(context: &AttemptContext) -> String {
-    format!("{ATTEMPT_ID}={}", context.attempt_id)
+pub(super) fn marker(attempt: AttemptId) -> String {
+    format!("{ATTEMPT_ID}={attempt}")
 }
 
 /// The facts of the attempt.

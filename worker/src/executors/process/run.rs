@@ -16,6 +16,7 @@ use std::{
 use fleet::{
     call::Effect,
     fencing::{Withdrawn, WorkerLock},
+    ids::AttemptId,
     said,
     taken_back::TakenBack,
     wire::message::Message,
@@ -68,7 +69,8 @@ pub(super) async fn run(tool: &Program, context: &AttemptContext) -> Observed {
         );
         return Observed::not_started(what, Some(taken_back));
     }
-    let running = order(tool).and_then(|order| Ok((order, RunningProgram::start(tool, context)?)));
+    let running = order(tool, context.attempt_id)
+        .and_then(|order| Ok((order, RunningProgram::start(tool, context)?)));
     let (order, mut running) = match running {
         Ok(started) => started,
         Err(err) => {
@@ -103,7 +105,7 @@ fn whose_fault(err: &io::Error) -> Option<TakenBack> {
 }
 
 /// The message that tells the guard what to run.
-fn order(tool: &Program) -> io::Result<Vec<u8>> {
+fn order(tool: &Program, attempt: AttemptId) -> io::Result<Vec<u8>> {
     let input = serde_json::to_vec(&tool.arguments)?;
     let too_large = || {
         io::Error::new(
@@ -121,6 +123,7 @@ fn order(tool: &Program) -> io::Result<Vec<u8>> {
         args: args.to_vec(),
         cwd: tool.spec.cwd.clone(),
         sandbox: tool.sandbox.clone(),
+        attempt,
         input_bytes: u32::try_from(input.len()).map_err(|_too_large| too_large())?,
     };
     guard::encode(&start, &input).ok_or_else(too_large)
@@ -254,13 +257,17 @@ impl RunningProgram {
         }
         // Before the guard is gone: what it leaves behind may have no share of the lock.
         let withdrawn = self.lock.withdraw();
-        let marker = environment::marker(context);
         // On a busy machine it may take longer than the answer can wait. It goes on in the background.
         #[expect(
             clippy::disallowed_methods,
             reason = "it may outlast its attempt, and ends by itself within bounds"
         )]
-        let chase = tokio::spawn(chase(self.guard, self.registered, marker, withdrawn));
+        let chase = tokio::spawn(chase(
+            self.guard,
+            self.registered,
+            context.attempt_id,
+            withdrawn,
+        ));
         let all_gone = matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)));
         if !all_gone {
             let call = context.call_id;
@@ -275,7 +282,7 @@ impl RunningProgram {
 async fn chase(
     mut guard: Child,
     registered: Registered,
-    marker: String,
+    attempt: AttemptId,
     withdrawn: Withdrawn,
 ) -> bool {
     // Fails only if the guard is gone, which is the aim.
@@ -284,10 +291,11 @@ async fn chase(
     if !matches!(timeout(CHASE_MAX, guard.wait()).await, Ok(Ok(_))) {
         return false;
     }
+    let marker = environment::marker(attempt);
     let chase = move || guard::end_orphans(registered.pid(), &marker, CHASE_MAX);
     let all_gone = tokio::task::spawn_blocking(chase).await.unwrap_or(false);
     if all_gone && guard::is_adopting() {
-        withdrawn.restore();
+        withdrawn.restore_without_guard(attempt);
         true
     } else {
         false

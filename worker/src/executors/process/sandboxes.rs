@@ -76,4 +76,37 @@ mod tests {
         );
         assert_eq!(said["demand"], "strict");
     }
+
+    #[test]
+    fn a_kernel_that_gives_less_runs_nothing_that_demands_a_sandbox_and_says_so() {
+        let sandbox = Sandbox::default();
+        for landlock in 0..=6 {
+            for seccomp in [false, true] {
+                for demand in [SandboxDemand::Manifest, SandboxDemand::Strict] {
+                    let kernel = Kernel::of(landlock, seccomp);
+                    let here = Sandboxes { kernel, demand };
+                    let with = here.admit(Some(&sandbox)).map_err(|why| why.code);
+                    let keeps_in = landlock == 6 && seccomp;
+                    let expected = keeps_in.then_some(()).ok_or(Code::Unavailable);
+                    assert_eq!(with, expected, "{here:?}");
+                    let demands = demand == SandboxDemand::Strict;
+                    assert_eq!(here.admit(None).is_err(), demands, "{here:?}");
+                    let word = if demands { "strict" } else { "manifest" };
+                    assert_eq!(
+                        serde_json::to_value(here).unwrap(),
+                        serde_json::json!({"landlock": landlock, "seccomp": seccomp, "demand": word})
+                    );
+                }
+            }
+        }
+        let old = Sandboxes {
+            kernel: Kernel::of(5, true),
+            demand: SandboxDemand::Manifest,
+        };
+        let why = old.admit(Some(&sandbox)).unwrap_err();
+        assert_eq!(
+            why.message.english(),
+            "the tool has a sandbox, which needs Landlock ABI 6 (Linux 6.12), and this worker's kernel has 5"
+        );
+    }
 }

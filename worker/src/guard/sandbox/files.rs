@@ -1,15 +1,17 @@
 //! What Landlock takes: files, TCP ports, signals to others, abstract sockets of others.
 
 use std::{
-    fs,
+    error::Error,
+    fs::File,
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use fleet::manifest::{Network, Sandbox};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
-    PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    Scope,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
 use super::Launch;
@@ -106,12 +108,13 @@ pub(super) fn restrict(launch: &Launch, program: &str) -> Result<(), String> {
     let (read, write) = (AccessFs::from_read(NEEDED), written());
     let refused = |error: RulesetError| format!("its sandbox cannot be made: {error}");
     let mut rules = ruleset(NEEDED, &sandbox.network).map_err(refused)?;
-    for path in SYSTEM.iter().map(Path::new).filter(|path| path.exists()) {
-        rules = allow(rules, path, read)?;
-    }
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-    for path in DEVICES.iter().map(Path::new).filter(|path| path.exists()) {
-        rules = allow(rules, path, device)?;
+    let system = SYSTEM.iter().map(|path| (path, read));
+    for (path, access) in system.chain(DEVICES.iter().map(|path| (path, device))) {
+        // What this machine does not have is not given.
+        if let Ok(opened) = open(Path::new(path)) {
+            rules = add(rules, opened, access).map_err(|error| named(Path::new(path), &*error))?;
+        }
     }
     for path in read_too(launch, program) {
         rules = allow(rules, &path, read)?;
@@ -149,27 +152,39 @@ fn read_too(launch: &Launch, program: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// Gives what the manifest names: without it the program does not start.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, String> {
+    let opened = open(path).map_err(|error| named(path, &error))?;
+    add(rules, opened, access).map_err(|error| named(path, &*error))
+}
+
+fn named(path: &Path, error: &dyn Error) -> String {
     let shown = path.display();
-    let missing = |error: &dyn std::fmt::Display| {
-        format!("its sandbox names {shown}, which cannot be opened: {error}")
-    };
-    let is_folder = fs::metadata(path)
-        .map_err(|error| missing(&error))?
-        .is_dir();
-    let access = if is_folder {
+    format!("its sandbox names {shown}, which cannot be opened: {error}")
+}
+
+/// Opens a file or folder only to name it: it need not be readable, and opening a pipe or a device has no effect.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_PATH);
+    options.open(path)
+}
+
+fn add(
+    rules: RulesetCreated,
+    opened: File,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Box<dyn Error>> {
+    let access = if opened.metadata()?.is_dir() {
         access
     } else {
         access & AccessFs::from_file(NEEDED)
     };
-    let opened = PathFd::new(path).map_err(|error| missing(&error))?;
-    rules
-        .add_rule(PathBeneath::new(opened, access))
-        .map_err(|error| missing(&error))
+    Ok(rules.add_rule(PathBeneath::new(opened, access))?)
 }
 
 fn allow_ports(

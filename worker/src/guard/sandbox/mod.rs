@@ -94,6 +94,12 @@ impl Kernel {
         }
     }
 
+    /// One that a test needs.
+    #[cfg(test)]
+    pub(crate) const fn of(landlock: u8, seccomp: bool) -> Self {
+        Self { landlock, seccomp }
+    }
+
     /// What a sandbox lacks here, one clause. `None`: nothing.
     pub(crate) fn lacking(self) -> Option<Message> {
         let landlock = self.landlock;
@@ -118,9 +124,12 @@ mod tests {
 
     #[test]
     fn a_kernel_that_gives_less_is_named() {
-        let kernel = |landlock, seccomp| Kernel { landlock, seccomp };
-        assert_eq!(kernel(6, true).lacking(), None);
-        for lacking in [kernel(0, true), kernel(5, true), kernel(6, false)] {
+        assert_eq!(Kernel::of(6, true).lacking(), None);
+        for lacking in [
+            Kernel::of(0, true),
+            Kernel::of(5, true),
+            Kernel::of(6, false),
+        ] {
             let why = lacking.lacking().unwrap();
             assert!(
                 why.english().contains("this worker's kernel has"),
