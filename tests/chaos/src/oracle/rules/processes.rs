@@ -104,7 +104,7 @@ pub(super) fn nobody_panicked(case: &Case<'_>) -> Vec<Breach> {
 pub(super) fn nobody_lacks_a_right(case: &Case<'_>) -> Vec<Breach> {
     let refused = ["Violation", "permission denied for"];
     let refused = refused.iter().flat_map(|what| lines_with(case, what));
-    let expected = ["STREAM.CREATE.TOOLFLEET_GROUND", "User \"service-"];
+    let expected = ["STREAM.CREATE.TOOLFLEET_GROUND", "/user:service-"];
     refused
         .filter(|(_, line)| !expected.iter().any(|known| line.contains(known)))
         .map(|(name, line)| at_large(RIGHTS, format!("{name}: {line}")))

@@ -275,8 +275,8 @@ const BROKEN: &[(&str, Break)] = &[
     (processes::RIGHTS, |facts| {
         facts.logs.push((
             "nats".to_owned(),
-            "Publish Violation - User \"agent-default\", Subject \"a\"\n\
-             Publish Violation - User \"service-a\", Subject \"b\""
+            "\"fleet/user:agent-default\" - Publish Violation - Subject \"a\"\n\
+             \"fleet/user:service-a\" - Publish Violation - Subject \"b\""
                 .to_owned(),
         ))
     }),
