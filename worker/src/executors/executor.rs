@@ -79,8 +79,9 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 pub struct StartContext {
     /// The worker's name, a label for people.
     pub worker: String,
-    /// The lock whose release proves that nothing of the worker lives. Everything that can act for a tool outside this process
-    /// must hold a share of it: a child that was started within [`WorkerLock::lend`] has one.
+    /// The lock whose release proves that nothing of the worker lives. Every process that the
+    /// executor starts and that can act for a tool must hold a share of it: a child that was started within
+    /// [`WorkerLock::lend`] has one.
     pub lock: Arc<WorkerLock>,
 }
 
@@ -117,7 +118,8 @@ pub trait Prepared: Send {
 pub struct Returned {
     /// What is known of the tool's effect, and its answer.
     pub outcome: Outcome,
-    /// Whether something that the attempt started may outlive it. Until that is proven gone, an effect cannot be ruled out.
+    /// Whether something that the attempt started, and that ends with the worker, may outlive it. Until the worker is proven
+    /// gone, an effect cannot be ruled out. Not what runs at a server elsewhere, about which that end proves nothing.
     pub left_behind: bool,
     /// How the call ended, where the executor committed that in the same transaction as the tool's effect.
     pub committed: Option<Box<Moved>>,
