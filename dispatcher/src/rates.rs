@@ -25,7 +25,7 @@ pub(crate) struct Rates {
     calls: Rate,
     bytes: Rate,
     /// What tenants send themselves, and what operators send in their names.
-    senders: [Mutex<Tenants>; 2],
+    senders: [Mutex<Remembered>; 2],
 }
 
 /// Who sends a request in a tenant's name. Each has buckets of its own, so that a request that only looks like an operator's has
@@ -63,7 +63,7 @@ pub(crate) enum Counted {
 
 /// The buckets of the tenants that are remembered.
 #[derive(Debug, Default)]
-struct Tenants {
+struct Remembered {
     buckets: HashMap<Box<str>, Buckets>,
     /// When those of full tenants were looked for last.
     looked: Option<Instant>,
@@ -127,14 +127,19 @@ impl Rates {
     }
 
     /// `None`: nothing is bounded, and nothing is counted.
-    fn tenants(&self, sender: Sender) -> Option<std::sync::MutexGuard<'_, Tenants>> {
+    fn tenants(&self, sender: Sender) -> Option<std::sync::MutexGuard<'_, Remembered>> {
         let tenants = &self.senders[sender as usize];
         (self.calls.0 > 0 || self.bytes.0 > 0)
             .then(|| tenants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn buckets<'a>(&self, tenants: &'a mut Tenants, tenant: &str, now: Instant) -> &'a mut Buckets {
-        let Tenants {
+    fn buckets<'a>(
+        &self,
+        tenants: &'a mut Remembered,
+        tenant: &str,
+        now: Instant,
+    ) -> &'a mut Buckets {
+        let Remembered {
             buckets: tenants,
             looked,
         } = tenants;

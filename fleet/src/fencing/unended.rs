@@ -182,8 +182,8 @@ impl Facts {
                 .any(|process| self.may_have(process, started, now))
     }
 
-    fn may_have(&self, process: &Seen, started: u64, now: &Now) -> bool {
-        let Seen { process, users } = process;
+    fn may_have(&self, process: &OfUsers, started: u64, now: &Now) -> bool {
+        let OfUsers { process, users } = process;
         let of_user = |user: &u32| users.as_ref().is_none_or(|users| users.contains(user));
         if process.zombie
             || process.kernel
@@ -198,7 +198,7 @@ impl Facts {
             if pid == now.own && !now.adopts {
                 return false;
             }
-            let Some(Seen { process, .. }) =
+            let Some(OfUsers { process, .. }) =
                 now.processes.iter().find(|seen| seen.process.pid == pid)
             else {
                 return true;
@@ -214,7 +214,7 @@ impl Facts {
 
 /// A process and the users whose rights it has or can get back; `None` if it does not say so.
 #[derive(Debug, Clone)]
-struct Seen {
+struct OfUsers {
     process: Process,
     users: Option<Vec<u32>>,
 }
@@ -227,7 +227,7 @@ struct Now {
     own: Pid,
     /// Whether processes that lose their parent may be handed to this one.
     adopts: bool,
-    processes: Vec<Seen>,
+    processes: Vec<OfUsers>,
 }
 
 impl Now {
@@ -241,7 +241,7 @@ impl Now {
             adopts: adopts(),
             processes: processes
                 .into_iter()
-                .map(|process| Seen {
+                .map(|process| OfUsers {
                     process,
                     users: users(process.pid),
                 })
@@ -321,9 +321,9 @@ mod tests {
     const STARTED: u64 = 100;
     const USER: u32 = 1_000;
 
-    fn process(pid: i32, parent: i32, started: u64) -> Seen {
+    fn process(pid: i32, parent: i32, started: u64) -> OfUsers {
         let [pid, parent] = [pid, parent].map(Pid::from_raw);
-        Seen {
+        OfUsers {
             process: Process {
                 pid,
                 parent,
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    fn now(processes: impl IntoIterator<Item = Seen>) -> Now {
+    fn now(processes: impl IntoIterator<Item = OfUsers>) -> Now {
         let always = [process(1, 0, 1), process(20, 1, 10), process(30, 1, 20)];
         Now {
             boot: "b".into(),
@@ -360,15 +360,15 @@ mod tests {
 
     #[test]
     fn only_what_the_tool_cannot_have_started_is_overlooked() {
-        let of_other = |mut seen: Seen| {
+        let of_other = |mut seen: OfUsers| {
             seen.users = Some(vec![0; 4]);
             seen
         };
-        let unreadable = |mut seen: Seen| {
+        let unreadable = |mut seen: OfUsers| {
             seen.users = None;
             seen
         };
-        let zombie = |mut seen: Seen| {
+        let zombie = |mut seen: OfUsers| {
             seen.process.zombie = true;
             seen
         };
