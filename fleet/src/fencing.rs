@@ -177,7 +177,10 @@ impl StateDir {
         let entries = fs::read_dir(&self.0).map_err(system("read", &self.0))?;
         let worker = |entry: fs::DirEntry| {
             let name = entry.file_name();
-            let id = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+            let id = name
+                .to_str()?
+                .strip_prefix(unended::PREFIX)?
+                .strip_suffix(SUFFIX)?;
             id.parse().ok()
         };
         Ok(entries
@@ -193,11 +196,10 @@ impl StateDir {
     }
 
     fn file(&self, worker: WorkerId) -> PathBuf {
-        self.0.join(format!("{PREFIX}{worker}{SUFFIX}"))
+        self.0.join(format!("{}{worker}{SUFFIX}", unended::PREFIX))
     }
 }
 
-const PREFIX: &str = "worker-";
 const SUFFIX: &str = ".lock";
 const WITHDRAWN: &str = "withdrawn";
 

@@ -106,10 +106,12 @@ pub(crate) async fn run_with(
         services: &[],
     };
     let (store, bus, role) = (&config.store, &config.bus, (Duty::Worker, role));
-    let joined = join::<RunError>(store, bus, &config.name, role).await?;
     if let Some(url) = &config.tool_database_url {
-        check_tools(&joined.postgres, url).await?;
+        // Before NATS: a wrong role is told whether or not NATS is there.
+        let name = format!("toolfleet {}", config.name);
+        check_tools(&Postgres::new(&store.database_url, &name)?, url).await?;
     }
+    let joined = join::<RunError>(store, bus, &config.name, role).await?;
     let started = Started::start(config, additions, joined, state_dir, listener).await?;
     started.until(shutdown).await
 }

@@ -28,6 +28,9 @@ use crate::{
     processes::{self, Process},
 };
 
+/// What the name of a worker's lock, and of what lies beside it, begins with.
+pub(super) const PREFIX: &str = "worker-";
+
 const EXTENSION: &str = "unended";
 /// The most files of one worker that are looked at; with more, nothing is proven.
 const FILES_MAX: usize = 10_000;
@@ -107,7 +110,7 @@ pub(super) fn nothing_lives(lock: &Path, mut facts: impl Read) -> io::Result<boo
 /// The first part of the file name of a lock.
 fn worker(lock: &Path) -> Option<&str> {
     let worker = lock.file_stem()?.to_str()?;
-    let id = worker.strip_prefix(super::PREFIX)?.parse::<WorkerId>();
+    let id = worker.strip_prefix(PREFIX)?.parse::<WorkerId>();
     id.is_ok().then_some(worker)
 }
 

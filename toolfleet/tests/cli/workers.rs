@@ -95,7 +95,7 @@ async fn workers_are_listed_and_fenced_and_one_that_beats_is_not() {
     let table = workers(&["list", "--all"]).out;
     assert!(table.starts_with("WORKER "), "{table}");
     assert!(
-        table.contains("anna: the machine\\u{1b}[2J is gone"),
+        table.contains("anna (toolfleet): the machine\\u{1b}[2J is gone"),
         "{table}"
     );
     let row: (String, String) =
