@@ -104,7 +104,8 @@ async fn workers_are_listed_and_fenced_and_one_that_beats_is_not() {
             .fetch_one(&mut connection)
             .await
             .unwrap();
-    assert_eq!((row.0.as_str(), row.1.as_str()), (gone[3], gone[1]));
+    let by = format!("{} (toolfleet)", gone[3]);
+    assert_eq!((row.0, row.1.as_str()), (by, gone[1]));
     postgres.stop().await;
 }
 
