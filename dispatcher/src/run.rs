@@ -10,7 +10,7 @@ use fleet::{
     http::{HttpState, Readiness},
     ids::DispatcherId,
     process::{
-        join::{Joined, join},
+        join::{Joined, join, ledger},
         probes,
     },
     registry::Registry,
@@ -51,8 +51,9 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
-    let role = (Duty::Dispatcher, NatsRole::Dispatcher { tenants: None });
-    let joined = join::<RunError>(&config.store, &config.bus, &config.name, role).await?;
+    let postgres = ledger(&config.store, &config.name, Duty::Dispatcher).await?;
+    let role = NatsRole::Dispatcher { tenants: None };
+    let joined = join::<RunError>(postgres, &config.bus, &config.name, role).await?;
     let name = config.name.clone();
     let started = Started::start(config, joined, listener).await?;
     tracing::info!(dispatcher = %started.dispatcher, name, "dispatcher is ready");

@@ -17,7 +17,7 @@ use fleet::{
     manifest::Manifest,
     obstacle::{Lack, Obstacle},
     process::{
-        join::{Joined, join},
+        join::{Joined, join, ledger},
         probes,
     },
     registry::Registry,
@@ -77,7 +77,7 @@ const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(10);
 
 /// Runs a worker until `shutdown` resolves and its attempts have ended.
 ///
-/// Order of the start: server and schema, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
+/// Order of the start: server and schema, the role of sql tools, NATS, lost writes, prefix, tools, lock, executors, registration, heartbeat, intake.
 /// Order of the stop, in two speeds: first `intake` (nothing new is pulled, unclaimed calls go back), then, when the drain
 /// timeout is over, `work` (running attempts are told to end); then the executors stop, everything is written, and the row says
 /// what the worker leaves behind.
@@ -101,17 +101,15 @@ pub(crate) async fn run_with(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let state_dir = config.state_dir()?;
+    let postgres = ledger(&config.store, &config.name, Duty::Worker).await?;
+    if let Some(url) = &config.tool_database_url {
+        check_tools(&postgres, url).await?;
+    }
     let role = NatsRole::Worker {
         queues: &config.queues,
         services: &[],
     };
-    let (store, bus, role) = (&config.store, &config.bus, (Duty::Worker, role));
-    if let Some(url) = &config.tool_database_url {
-        // Before NATS: a wrong role is told whether or not NATS is there.
-        let name = format!("toolfleet {}", config.name);
-        check_tools(&Postgres::new(&store.database_url, &name)?, url).await?;
-    }
-    let joined = join::<RunError>(store, bus, &config.name, role).await?;
+    let joined = join::<RunError>(postgres, &config.bus, &config.name, role).await?;
     let started = Started::start(config, additions, joined, state_dir, listener).await?;
     started.until(shutdown).await
 }

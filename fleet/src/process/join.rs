@@ -23,27 +23,35 @@ pub struct Joined {
     pub prefix: PrefixClaim,
 }
 
-/// Joins the fleet of a ledger and a prefix, and warns of rights that `duty` and `role` do not need.
-///
-/// Order: server and schema, NATS, lost writes, prefix. Nothing is read or written before it is known whether writes were lost.
+/// Finds the ledger, checks its server and schema, and warns of rights there that `duty` does not need.
 ///
 /// # Errors
 ///
-/// A server cannot be reached or used, its schema is not this program's, or the prefix is another ledger's.
-pub async fn join<E>(
-    store: &StoreArgs,
-    bus: &BusArgs,
-    name: &str,
-    (duty, role): (Duty, NatsRole<'_>),
-) -> Result<Joined, E>
-where
-    E: From<StoreError> + From<BusError>,
-{
+/// The server cannot be reached or used, or its schema is not this program's.
+pub async fn ledger(store: &StoreArgs, name: &str, duty: Duty) -> Result<Postgres, StoreError> {
     let postgres = Postgres::new(&store.database_url, &format!("toolfleet {name}"))?;
     postgres.check_server().await?;
     migrate::check_schema(&postgres).await?;
     rights::tell_beyond(&postgres, &store.database_url, duty).await;
-    let args = bus;
+    Ok(postgres)
+}
+
+/// Joins the fleet of a ledger and a prefix, and warns of rights at NATS that `role` does not need.
+///
+/// Order: NATS, lost writes, prefix. Nothing is read or written before it is known whether writes were lost.
+///
+/// # Errors
+///
+/// A server cannot be reached or used, or the prefix is another ledger's.
+pub async fn join<E>(
+    postgres: Postgres,
+    args: &BusArgs,
+    name: &str,
+    role: NatsRole<'_>,
+) -> Result<Joined, E>
+where
+    E: From<StoreError> + From<BusError>,
+{
     let bus = Bus::connect(args, name).await?;
     excess::tell(&bus, args, role).await;
     let prefix = PrefixClaim::new(bus.clone(), postgres.name().await?);
