@@ -69,6 +69,17 @@ fn a_call_that_was_put_back_is_told_what_is_lacking_where_and_what_to_do() {
         "{}",
         secret.next
     );
+    // Its time has just come: until a worker takes it, what was lacking is the reason still.
+    let just_due = found(
+        &json!({"not_before": "2026-11-20T12:00:09Z", "last": {"reason": "cannot_run"},
+        "obstacle": {"lack": "ability", "secret": null, "why": "it is not here", "why_zh": "x", "worker": "worker-2"}}),
+    );
+    assert_eq!(just_due.reason, "postponed", "{just_due:?}");
+    assert!(
+        just_due
+            .because
+            .contains("put it back until 2026-11-20T12:00:09.000Z")
+    );
     assert_eq!(put_back("program_slot", None).reason, "no_program_slot");
     assert_eq!(put_back("tool_version", None).reason, "postponed");
     assert_eq!(put_back("ability", None).reason, "postponed");

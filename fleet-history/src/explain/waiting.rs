@@ -59,6 +59,10 @@ pub(super) fn queued(facts: &Facts) -> Explanation {
         );
     }
     if facts.now - ready.max(facts.last.at) < PUBLISHED_JUST_NOW {
+        // Until a worker takes it, what was lacking when it was put back is the reason still.
+        if let Some(obstacle) = &facts.obstacle {
+            return put_back(obstacle, &instant(ready));
+        }
         return because(
             "published",
             format!("its pointer has just been published, and {slots_free}{silent}"),
