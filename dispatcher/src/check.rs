@@ -15,16 +15,20 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::{key, refusal::Refusal};
+use crate::{key, refusal::Refusal, work};
 
 /// Longer texts are parsed and checked on a blocking thread.
 pub(crate) const SHORT: usize = 16 * 1024;
 
 /// Work that may take long, on a blocking thread: meanwhile this one has others to serve.
 pub(crate) async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+    job: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = tokio::task::spawn_blocking(|| work::clocked(job)).await;
+    let done = done.map(|(done, took)| {
+        work::add(took);
+        done
+    });
     done.unwrap_or_else(|_broken_off| {
         let what = Message::fixed(
             "this dispatcher is about to stop",

@@ -43,7 +43,8 @@ pub struct Config {
     #[arg(long, env = "DISPATCHER_BYTES_MAX", default_value_t = 1024 * 1024 * 1024)]
     pub bytes_max: usize,
     /// Requests a second that a tenant may send to this dispatcher, and one second's worth of them at once; more are refused as
-    /// `rate_limited`. A batch counts as many as it has calls. 0: no limit.
+    /// `rate_limited`. A batch counts as many as it has calls, and a request four more for each millisecond that
+    /// it keeps a thread. 0: no limit.
     #[arg(long, env = "DISPATCHER_TENANT_CALLS_PER_SECOND", default_value_t = 0)]
     pub tenant_calls_per_second: u64,
     /// Bytes a second, headers and bodies, that a tenant may send to this dispatcher, and one second's worth of them at once;

@@ -44,6 +44,7 @@ mod replay;
 
 // Callers that wait, and what they get.
 mod waiters;
+mod work;
 
 mod expiry;
 

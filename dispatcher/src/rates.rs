@@ -1,7 +1,8 @@
 //! The rates of each tenant: how many requests and bytes a second it may send, as two token buckets in this process's memory.
 //!
 //! A bucket is full at first and holds what comes in a second. A request passes while neither bucket is empty, and takes all that
-//! it needs: a large one leaves a bucket below zero, and the tenant waits until it is filled again. So a request of any size
+//! it needs: a large one leaves a bucket below zero, and the tenant waits until it is filled again. So does one that was dear to
+//! check: the time for which it kept a thread counts as further calls when it has been answered. So a request of any size
 //! passes at some time, and over longer times the rate is exact. No server is asked: each dispatcher counts what itself hears,
 //! and NATS spreads the requests of a tenant over all of them.
 
@@ -15,6 +16,10 @@ use tokio::time::Instant;
 
 /// The most tenants that are remembered. Further ones share one pair of buckets until others are full again.
 const TENANTS_MAX: usize = 16_384;
+
+/// Calls that a millisecond of work counts as. So a rate of 1,000 calls a second is also a quarter of a thread, and a tenant
+/// whose requests are dear to check is refused before it has taken the thread from the others.
+const CALLS_PER_MS: f64 = 4.0;
 
 /// How long after one look for tenants with full buckets the next is made.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -126,10 +131,25 @@ impl Rates {
         }
     }
 
+    /// Counts the work of a request: as [`CALLS_PER_MS`] further calls for each whole millisecond that it kept a thread.
+    pub(crate) fn worked(&self, sender: Sender, tenant: &str, kept: Duration, now: Instant) {
+        let kept = kept.as_millis() as f64;
+        if kept >= 1.0
+            && let Some(mut tenants) = self.tenants(sender)
+        {
+            self.buckets(&mut tenants, tenant, now).calls -= kept * CALLS_PER_MS;
+        }
+    }
+
+    /// Whether anything is bounded, and so counted.
+    pub(crate) fn are_bounded(&self) -> bool {
+        self.calls.0 > 0 || self.bytes.0 > 0
+    }
+
     /// `None`: nothing is bounded, and nothing is counted.
     fn tenants(&self, sender: Sender) -> Option<std::sync::MutexGuard<'_, Remembered>> {
         let tenants = &self.senders[sender as usize];
-        (self.calls.0 > 0 || self.bytes.0 > 0)
+        self.are_bounded()
             .then(|| tenants.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -260,6 +280,19 @@ mod tests {
             (refused.what, refused.wait.as_millis()),
             (Counted::Calls, 9_001)
         );
+    }
+
+    #[test]
+    fn work_counts_as_calls_and_less_than_a_millisecond_as_none() {
+        let (rates, now) = (Rates::new(10, 0), Instant::now());
+        let worked = |kept| rates.worked(Sender::Tenant, "a", kept, now);
+        worked(Duration::from_micros(999));
+        for _ in 0..10 {
+            rates.pass(Sender::Tenant, "a", 0, now).unwrap();
+        }
+        worked(Duration::from_micros(25_500));
+        let refused = rates.pass(Sender::Tenant, "a", 0, now).unwrap_err();
+        assert_eq!(refused.wait.as_millis(), 10_001);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::{
     request::Request,
     respond::respond,
     slots::Slots,
+    work,
 };
 
 /// The endpoints of one dispatcher, subscribed.
@@ -172,7 +173,15 @@ fn take(
             // Boxed, for the runtime moves a task's future twice more when it has ended.
             requests.spawn(Box::pin(async move {
                 let request = request(&door.bus, &message);
-                let answer = endpoint.answer(&door, &request, &mut permit).await;
+                let answering = endpoint.answer(&door, &request, &mut permit);
+                let answer = if door.rates.are_bounded() {
+                    let (answer, kept) = work::timed(answering).await;
+                    let now = Instant::now();
+                    door.rates.worked(sender, request.tenant, kept, now);
+                    answer
+                } else {
+                    answering.await
+                };
                 drop(request);
                 respond(&door.bus, &mut message, answer).await;
                 reached(Checkpoint::Answered);

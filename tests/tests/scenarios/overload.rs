@@ -282,3 +282,48 @@ async fn three_times_too_many_callers_cost_no_goodput_and_no_accepted_call() {
     assert_eq!(i64::try_from(witness.applied("a")).unwrap(), all);
     invariants::hold(&fleet, &witness).await;
 }
+
+/// A tool whose arguments are small and dear to check: each item is held against three shapes, and fits none as it is sent.
+fn dear(tool: &str) -> String {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let shape = |kind: &str| {
+        let members: HashMap<_, _> = names.map(|name| (name, json!({"type": kind}))).into();
+        json!({"type": "object", "properties": members, "required": names})
+    };
+    let shapes = ["integer", "number", "boolean"].map(shape);
+    let items = json!({"type": "array", "items": {"anyOf": shapes}});
+    tool.replace(
+        "properties: {what: {type: string}}",
+        &format!("properties: {{what: {{type: string}}, items: {items}}}"),
+    )
+}
+
+#[tokio::test]
+async fn requests_that_are_dear_to_check_use_up_the_rate_of_calls() {
+    let witness = Witness::start().await;
+    let spec = Spec::with([dear(&witness.tool("look", "read"))]).dispatchers(0);
+    let mut fleet = Fleet::start(spec).await;
+    let rate = ["--tenant-calls-per-second", "400"];
+    fleet.add_dispatcher_with(&rate).await;
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let item: HashMap<_, _> = names.map(|name| (name, "5")).into();
+    let of = |tenant: &str, items: usize| {
+        let args = json!({"what": "quick", "items": vec![&item; items]});
+        fleet.submit("look", &args).tenant(tenant).asynchronous()
+    };
+    let mut refused = None;
+    for _ in 0..100 {
+        let answer = of("greedy", 200).await;
+        if answer.code() == "rate_limited" {
+            refused = Some(answer);
+            break;
+        }
+        assert_eq!(answer.code(), "invalid_arguments", "{}", *answer);
+    }
+    let refused = refused.expect("a hundred requests that keep the thread are more than 400 calls");
+    assert!(refused["error"]["retry_after_ms"].as_u64().unwrap() > 0);
+    for _ in 0..20 {
+        let answer = of("modest", 0).await;
+        assert_eq!(answer["state"], "queued", "{}", *answer);
+    }
+}

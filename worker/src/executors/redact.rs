@@ -25,11 +25,21 @@ pub fn missing_secret(error: &SecretError) -> ToolFailure {
 pub fn redact(text: &str, secrets: &[SecretString]) -> Option<String> {
     let found: Vec<&str> = secrets
         .iter()
-        .map(ExposeSecret::expose_secret)
+        .flat_map(looked_for)
         .filter(|secret| !secret.is_empty() && text.contains(secret))
         .collect();
     let redacted = |text: String, secret: &&str| text.replace(*secret, "[secret]");
     (!found.is_empty()).then(|| found.iter().fold(text.to_owned(), redacted))
+}
+
+/// A secret, and where it is a scheme and what it is for, as in `Bearer …`, that alone: a tool that was handed the whole header
+/// repeats its second word.
+fn looked_for(secret: &SecretString) -> impl Iterator<Item = &str> {
+    let whole = secret.expose_secret();
+    let of_scheme = whole.split_once(' ').map(|(_scheme, rest)| rest.trim());
+    [whole]
+        .into_iter()
+        .chain(of_scheme.filter(|rest| rest.len() >= TELLING))
 }
 
 /// Shorter secrets, in bytes, are not looked for in answers: they would be found in much that is none, and a masked answer would
@@ -66,7 +76,8 @@ pub(super) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
     let occurs = |text: &str| {
         hidden
             .iter()
-            .any(|secret| text.contains(secret.expose_secret()))
+            .flat_map(looked_for)
+            .any(|secret| text.contains(secret))
     };
     // A secret may be written with escapes.
     if hidden.is_empty() || !(occurs(json) || json.contains('\\')) {
@@ -84,7 +95,12 @@ pub(super) fn veiled(json: &str, hidden: &[SecretString]) -> Option<String> {
         rest = after;
         let masked = match serde_json::from_str(token) {
             Ok(Value::String(said)) if occurs(&said) => redact(&said, hidden),
-            Ok(Value::Number(_)) if hidden.iter().any(|secret| secret.expose_secret() == token) => {
+            Ok(Value::Number(_))
+                if hidden
+                    .iter()
+                    .flat_map(looked_for)
+                    .any(|secret| secret == token) =>
+            {
                 redact(token, hidden)
             }
             _others => None,
@@ -113,6 +129,25 @@ fn end_of_string(json: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_masked_without_its_scheme_too() {
+        let secrets = ["Bearer hunter/2!".into(), "Basic abc".into()];
+        let masked = |text| redact(text, &secrets);
+        assert_eq!(
+            masked("Bad token hunter/2!").as_deref(),
+            Some("Bad token [secret]")
+        );
+        assert_eq!(
+            masked("got Bearer hunter/2!.").as_deref(),
+            Some("got [secret].")
+        );
+        assert_eq!(masked("abc").as_deref(), None);
+        assert_eq!(
+            veiled(r#"{"tok":"hunter/2!","all":"bearer hunter/2!"}"#, &secrets).as_deref(),
+            Some(r#"{"tok":"[secret]","all":"bearer [secret]"}"#)
+        );
+    }
 
     #[test]
     fn a_secret_is_masked_in_an_answer_however_it_is_written() {

@@ -42,6 +42,11 @@ server_name: toolfleet-1
 # Arguments are at most 256 KiB; an answer is as large as a manifest's `output_limit`, at most 8 MiB.
 # A result that does not fit is answered without its body, which stays readable in Postgres.
 max_payload: 8MB
+# What the server keeps for a client that does not read, before it cuts that client off; the default of 64 MB lets sixty
+# connections of one user take 4 GB. Not below max_payload. A user of the fleet's account has no bound of connections: the server
+# knows one for accounts alone (`toolfleet nats-config` writes it for tenants with an account of their own) and for all together.
+max_pending: 32MB
+max_connections: 4096
 # Notice a vanished process sooner than the two minutes of the default.
 ping_interval: 20s
 ping_max: 3
