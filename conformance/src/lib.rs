@@ -48,6 +48,7 @@ pub use futures_util::future::BoxFuture;
 
 pub use self::{
     behaviour::Behaviour,
+    checks::context,
     exercise::{exercise, exercise_one},
     report::{Cell, Report, table},
     rig::{

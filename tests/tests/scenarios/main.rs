@@ -47,6 +47,7 @@ mod cancel;
 mod events;
 mod native;
 mod own_executor;
+mod own_tcp;
 
 mod drain;
 mod upgrade;

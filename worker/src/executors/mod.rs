@@ -33,7 +33,7 @@ pub use self::{
     context::AttemptContext,
     executor::{BoxError, Executor, LINGER_MAX, Prepared, Returned, StartContext},
     own::own_spec,
-    redact::{missing_secret, redact},
+    redact::{hidden, missing_secret, redact, veil},
     stop::{Stop, StopReason},
 };
 pub use crate::{answer::Promise, progress::Progress};

@@ -46,8 +46,9 @@ fn looked_for(secret: &SecretString) -> impl Iterator<Item = &str> {
 /// outgrow its limit by more than a third.
 const TELLING: usize = 6;
 
-/// The secrets that an answer of a tool must not repeat; none of them where its manifest says so.
-pub(super) fn hidden(secrets: Vec<SecretString>, redact_results: bool) -> Vec<SecretString> {
+/// The secrets that an answer of a tool must not repeat, for [`veil`]: without those of fewer than 6 bytes, and none where the
+/// manifest says `redact_results: false`.
+pub fn hidden(secrets: Vec<SecretString>, redact_results: bool) -> Vec<SecretString> {
     if !redact_results {
         return Vec::new();
     }
@@ -55,8 +56,8 @@ pub(super) fn hidden(secrets: Vec<SecretString>, redact_results: bool) -> Vec<Se
     secrets.into_iter().filter(is_telling).collect()
 }
 
-/// The outcome with these secrets masked in the tool's answer. Costs nothing where there are none.
-pub(super) fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
+/// The outcome with these secrets, of [`hidden`], masked in the tool's answer. Costs nothing where there are none.
+pub fn veil(outcome: Outcome, hidden: &[SecretString]) -> Outcome {
     match outcome {
         Outcome::Applied { result, flaw } => Outcome::Applied {
             result: match veiled(result.get(), hidden) {

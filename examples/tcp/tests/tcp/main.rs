@@ -1,0 +1,5 @@
+//! The executor over a server that does what each test says.
+
+mod connections;
+mod promises;
+mod server;
