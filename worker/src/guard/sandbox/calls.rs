@@ -276,7 +276,15 @@ fn sockets(network: &Network, rules: &mut Rules) -> Result<(), String> {
     };
     rules.insert(libc::SYS_socket, refused);
     // Two ends of one's own reach no other process.
-    rules.insert(libc::SYS_socketpair, vec![not_in(0, &[libc::AF_UNIX])?]);
+    let mut pairs = vec![not_in(0, &[libc::AF_UNIX])?];
+    if *network != Network::Host {
+        // One of datagrams can be given a name and then keeps messages of many, `net.unix.max_dgram_qlen` and not one buffer.
+        let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+        for kind in (0..16).filter(|kind| !connected.contains(kind)) {
+            pairs.push(rule(&[of_type(kind)])?);
+        }
+    }
+    rules.insert(libc::SYS_socketpair, pairs);
     Ok(())
 }
 
