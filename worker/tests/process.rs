@@ -89,6 +89,7 @@ fn main() -> ExitCode {
                     what_nobody_guards_any_more_holds_the_lock_of_its_worker,
                     a_guard_without_a_share_in_the_lock_starts_nothing,
                     a_killed_guard_leaves_nothing_in_a_worker,
+                    what_a_guard_left_is_ended_before_the_guard_can_be_waited_for,
                     a_frozen_guard_delays_nobody,
                     a_process_that_changes_its_pid_all_the_time_is_caught,
                     a_guard_is_deaf_to_polite_signals,
@@ -570,6 +571,55 @@ fn a_killed_guard_leaves_nothing_in_a_worker() {
         outcome.starts_with("Unknown") && outcome.contains("guard"),
         "{outcome}"
     );
+}
+
+/// Holds a dead process back from its parent until its standard input ends: only a tracer can wait for it meanwhile.
+const HOLD_BACK: &str = "
+import ctypes, sys
+if ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None) != 0: sys.exit(1)
+print('held', flush=True)
+sys.stdin.read()";
+
+fn what_a_guard_left_is_ended_before_the_guard_can_be_waited_for() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: only root can trace a guard");
+        return;
+    }
+    let scene = python(&format!("{SURVIVORS}stubborn(); time.sleep(60)"));
+    fs::write(scene.path().join(scene::STAY), "").unwrap();
+    let mut worker = scene.in_a_worker();
+    let pids = scene.pids(4);
+    let (locks, id) = worker_of(&scene);
+    let guard = parent(main_of(&scene));
+    let mut tracer = Command::new("python3");
+    tracer.args(["-c", HOLD_BACK, &guard.to_string()]);
+    let mut tracer = tracer
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 4];
+    let stdout = tracer.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut said).unwrap();
+    kill(Pid::from_raw(guard), Signal::SIGKILL).unwrap();
+    wait_for("the tool's processes to be ended", || {
+        pids.iter().all(|pid| !alive(*pid)).then_some(())
+    });
+    wait_for("the answer", || {
+        fs::read_to_string(scene.path().join("outcome")).ok()
+    });
+    assert!(
+        locks.is_withdrawn(id),
+        "a guard is there that its worker has not seen end"
+    );
+    drop(tracer.stdin.take());
+    assert!(tracer.wait().unwrap().success());
+    wait_for("the lock to prove something again", || {
+        (!locks.is_withdrawn(id)).then_some(())
+    });
+    fs::remove_file(scene.path().join(scene::STAY)).unwrap();
+    assert!(worker.wait().success());
+    assert!(is_proven_gone(&(locks, id)));
 }
 
 fn a_frozen_guard_delays_nobody() {

@@ -34,7 +34,7 @@ mod tree;
 
 pub(crate) use self::{
     frame::{Ending, GuardReport, NotStarted, Start, encode},
-    orphans::{Registered, end_orphans, is_adopting, register},
+    orphans::{Lost, Registered, end_orphans, is_adopting, register},
     sandbox::{Excess, Kernel},
 };
 pub use self::{orphans::adopt_orphans, serve::main};

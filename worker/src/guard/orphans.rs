@@ -2,7 +2,8 @@
 //!
 //! A process belongs to a lost guard if one of these holds: it is in the guard's session; it carries the attempt's id in its
 //! environment; or, in a worker that adopts orphans, it is our child, is in a foreign session, and is no guard. The last rule
-//! finds a process that has left the session *and* wiped its environment. A descendant of a process that belongs, belongs too.
+//! finds a process that has left the session *and* wiped its environment. A descendant of a process that belongs, belongs too, and
+//! so does one of a guard that was not waited for yet.
 
 use std::{
     collections::BTreeSet,
@@ -87,15 +88,23 @@ pub(crate) fn register<T>(
     Ok((guard, Registered(pid)))
 }
 
+/// A guard that was killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lost {
+    /// Its pid, which stays taken while any process is in its session.
+    pub(crate) pid: i32,
+    /// Whether it was waited for. Until then all that descends from it belongs to it; afterwards its pid may be another's.
+    pub(crate) waited_for: bool,
+}
+
 /// Kills every process of a lost guard until none is left; false if that takes longer than `limit`.
 ///
-/// Blocks. The guard's pid stays taken while any process is in its session. `marker` is an environment entry that only this
-/// attempt has.
-pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
+/// Blocks. `marker` is an environment entry that only this attempt has.
+pub(crate) fn end_orphans(guard: Lost, marker: &str, limit: Duration) -> bool {
     let since = Instant::now();
     let own_session = getsid(None).ok();
     loop {
-        let orphans = find(Pid::from_raw(guard), marker, own_session);
+        let orphans = find(guard, marker, own_session);
         if orphans.is_empty() {
             return true;
         }
@@ -113,7 +122,8 @@ pub(crate) fn end_orphans(guard: i32, marker: &str, limit: Duration) -> bool {
     }
 }
 
-fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
+fn find(lost: Lost, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
+    let guard = Pid::from_raw(lost.pid);
     // Read before and after the scan: a guard that comes or goes meanwhile is not an orphan.
     let known = || {
         GUARDS
@@ -138,7 +148,8 @@ fn find(guard: Pid, marker: &str, own_session: Option<Pid>) -> Vec<Process> {
         })
         .copied()
         .collect();
-    let roots: Vec<Pid> = orphans.iter().map(|process| process.pid).collect();
+    let mut roots: Vec<Pid> = orphans.iter().map(|process| process.pid).collect();
+    roots.extend((!lost.waited_for).then_some(guard));
     orphans.extend(descendants(&roots, &seen));
     // Another parent waits for its own dead.
     orphans.retain(|process| !process.zombie || process.parent == Pid::this());
@@ -152,4 +163,45 @@ fn carries(pid: Pid, marker: &str) -> bool {
             .split(|byte| *byte == 0)
             .any(|entry| entry == marker.as_bytes())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_guard_started_is_ended_while_it_is_still_there() {
+        // Neither its session nor its environment tells whose it is.
+        let script = "env -i setsid sh -c 'echo $$; exec sleep 60' & read line";
+        let mut guard = Command::new("sh");
+        guard.args(["-c", script]);
+        let mut guard = guard
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = guard.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let left: i32 = line.trim().parse().unwrap();
+        let lost = |waited_for| Lost {
+            pid: i32::try_from(guard.id()).unwrap(),
+            waited_for,
+        };
+        let alive = || {
+            let seen = fleet::processes::one(Pid::from_raw(left));
+            seen.is_some_and(|process| !process.zombie)
+        };
+        assert!(end_orphans(lost(true), "A=none", Duration::ZERO));
+        assert!(alive(), "nothing says that it is the guard's");
+        assert!(end_orphans(lost(false), "A=none", Duration::from_secs(10)));
+        assert!(!alive());
+        drop(guard.stdin.take());
+        guard.wait().unwrap();
+    }
 }

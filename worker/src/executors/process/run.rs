@@ -4,7 +4,7 @@ use std::{
     fs::File,
     future,
     io::{self, PipeWriter, Read},
-    mem,
+    iter, mem,
     os::{
         fd::{OwnedFd, RawFd},
         unix::net,
@@ -28,7 +28,7 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
     },
     process::{Child, Command},
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
 use super::{
@@ -48,8 +48,14 @@ const GUARD_MAX: Duration = Duration::from_millis(2_650);
 const READ_SIZE: usize = 16 * 1024;
 /// A write may finish, so that its effect is certain. It is ended only after so many bytes on stdout.
 const WRITE_STDOUT_MAX: usize = 64 * 1024 * 1024;
-/// How long the chase may go on after that. A process that is left then cannot be killed by this user.
-const CHASE_MAX: Duration = Duration::from_secs(10);
+/// How long a killed guard is waited for before what it has started is ended without it, and how long one round of the chase
+/// may go on after that.
+const REAP_MAX: Duration = Duration::from_millis(50);
+const ROUND_MAX: Duration = Duration::from_secs(2);
+/// The pause after a round that has left something: it doubles up to the second, at which one round is a look and a signal in
+/// a minute.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long an answer waits for the chase of what a lost guard left behind. In sum less than [`LINGER_MAX`](crate::executors::LINGER_MAX).
 const CHASE_WAIT_MAX: Duration = Duration::from_millis(300);
 /// The most bytes of a guard's report; its messages name a program and a folder.
@@ -271,35 +277,52 @@ impl RunningProgram {
         let all_gone = matches!(timeout(CHASE_WAIT_MAX, chase).await, Ok(Ok(true)));
         if !all_gone {
             let call = context.call_id;
-            tracing::error!(%call, "processes of a tool outlived call {call}: if they stay, look for its id in their environment");
+            tracing::error!(%call, "processes of a tool outlived call {call}; the worker goes on ending them: if they stay, look for its id in their environment");
         }
         all_gone
     }
 }
 
-/// Ends a lost guard and the processes that it left behind. True when none is left; only then does the worker's lock prove
-/// anything again.
+/// Ends a lost guard and the processes that it left behind, however long that takes: one that is left may live on at the cost
+/// of all others. Only when none is left does the worker's lock prove anything again. False where this process cannot know.
 async fn chase(
     mut guard: Child,
     registered: Registered,
     attempt: AttemptId,
     withdrawn: Withdrawn,
 ) -> bool {
-    // Fails only if the guard is gone, which is the aim.
-    drop(guard.start_kill());
-    // Until the guard is waited for, its orphans are not handed to this process.
-    if !matches!(timeout(CHASE_MAX, guard.wait()).await, Ok(Ok(_))) {
-        return false;
-    }
     let marker = environment::marker(attempt);
-    let chase = move || guard::end_orphans(registered.pid(), &marker, CHASE_MAX);
-    let all_gone = tokio::task::spawn_blocking(chase).await.unwrap_or(false);
-    if all_gone && guard::is_adopting() {
-        withdrawn.restore_without_guard(attempt);
-        true
-    } else {
-        false
+    let mut pauses = pauses();
+    loop {
+        // Fails only if the guard is gone, which is the aim.
+        drop(guard.start_kill());
+        // A machine may be so busy that a killed guard does not end: what it has started may be why.
+        // An error says that it is no child of this process any more.
+        let waited_for =
+            timeout(REAP_MAX, guard.wait()).await.is_ok() || !matches!(guard.try_wait(), Ok(None));
+        let lost = guard::Lost {
+            pid: registered.pid(),
+            waited_for,
+        };
+        let marker = marker.clone();
+        let round = move || guard::end_orphans(lost, &marker, ROUND_MAX);
+        let none_left = tokio::task::spawn_blocking(round).await.unwrap_or(false);
+        // Until the guard is waited for, its orphans need not be handed to this process.
+        if waited_for && none_left {
+            break;
+        }
+        sleep(pauses.next().unwrap_or(PAUSE_MAX)).await;
     }
+    let knows = guard::is_adopting();
+    if knows {
+        withdrawn.restore_without_guard(attempt);
+    }
+    knows
+}
+
+/// How long to wait between the rounds of a chase.
+fn pauses() -> impl Iterator<Item = Duration> {
+    iter::successors(Some(PAUSE_FIRST), |pause| Some((*pause * 2).min(PAUSE_MAX)))
 }
 
 impl Pipe {

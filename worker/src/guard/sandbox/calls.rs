@@ -1,7 +1,7 @@
-//! What seccomp takes: other ways to a network than TCP, and the kernel's doors.
+//! What seccomp takes: other ways to a network than TCP, the kernel's doors, and what reaches other processes of this user.
 //!
-//! A call that is refused fails with EPERM; one that programs have another way for, with ENOSYS. Calls of other processors' sets
-//! end the process.
+//! A call that is refused fails with EPERM; one that programs have another way for, with ENOSYS. What a kernel itself may leave
+//! undone without saying so is left undone. Calls of other processors' sets end the process.
 
 use std::collections::BTreeMap;
 
@@ -52,15 +52,31 @@ const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// Programs have another way: a filter cannot look into what these are given, or the guard does not see the memory.
-const NEVER_HEARD_OF: [libc::c_long; 6] = [
+/// Programs have another way: a filter cannot look into what these are given, the guard does not see the memory, or Landlock
+/// does not look at the folders whose names they tell.
+const NEVER_HEARD_OF: [libc::c_long; 7] = [
     libc::SYS_clone3,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
+    libc::SYS_inotify_init1,
 ];
+
+/// Commands of `fcntl`: one takes the pipe memory of all of this user's processes, the others tell of what happens in a folder
+/// and let other processes wait for a file.
+const FILE_COMMANDS: [libc::c_int; 3] = [libc::F_SETPIPE_SZ, libc::F_NOTIFY, libc::F_SETLEASE];
+
+/// Options of sockets that let the kernel keep more than its default for one: the guard does not see that memory.
+const BUFFERS: [libc::c_int; 5] = [
+    libc::SO_SNDBUF,
+    libc::SO_RCVBUF,
+    libc::SO_SNDBUFFORCE,
+    libc::SO_RCVBUFFORCE,
+    SO_RESERVE_MEM,
+];
+const SO_RESERVE_MEM: libc::c_int = 73;
 
 /// The flags of `clone` that make a namespace.
 const NAMESPACES: [libc::c_int; 7] = [
@@ -85,6 +101,7 @@ pub(super) fn restrict(sandbox: &Sandbox) -> Result<(), String> {
     let refused = |error: seccompiler::Error| format!("its calls cannot be filtered: {error}");
     // The last one is looked at first, and the strictest answer counts.
     for program in [
+        compile(left_undone()?, 0),
         compile(never_heard_of(), libc::ENOSYS),
         compile(doors(sandbox)?, libc::EPERM),
     ] {
@@ -124,10 +141,23 @@ fn without_x32(filter: BpfProgram) -> BpfProgram {
 }
 
 fn never_heard_of() -> Rules {
-    NEVER_HEARD_OF
-        .iter()
-        .map(|call| (*call, Vec::new()))
-        .collect()
+    let calls = NEVER_HEARD_OF.iter();
+    #[cfg(target_arch = "x86_64")]
+    let calls = calls.chain(&[libc::SYS_inotify_init]);
+    calls.map(|call| (*call, Vec::new())).collect()
+}
+
+/// What succeeds and has no effect. A kernel cuts the size of a buffer down to its own bound and says nothing, so programs that
+/// ask for one know that they may get less; one that is told EPERM ends.
+fn left_undone() -> Result<Rules, String> {
+    let options = BUFFERS.iter().map(|option| {
+        rule(&[
+            (1, SeccompCmpOp::Eq, number(libc::SOL_SOCKET)),
+            (2, SeccompCmpOp::Eq, number(*option)),
+        ])
+    });
+    let options = options.collect::<Result<_, _>>()?;
+    Ok(Rules::from([(libc::SYS_setsockopt, options)]))
 }
 
 fn doors(sandbox: &Sandbox) -> Result<Rules, String> {
@@ -147,22 +177,48 @@ fn doors(sandbox: &Sandbox) -> Result<Rules, String> {
         rules.insert(call, Vec::new());
     }
     let namespaces = NAMESPACES.iter().map(|flag| {
-        let flag = u64::from(flag.cast_unsigned());
+        let flag = number(*flag);
         rule(&[(0, SeccompCmpOp::MaskedEq(flag), flag)])
     });
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
-    // The limits of other processes.
-    rules.insert(
-        libc::SYS_prlimit64,
-        vec![rule(&[(0, SeccompCmpOp::Ne, 0)])?],
-    );
+    let commands = FILE_COMMANDS
+        .iter()
+        .map(|command| rule(&[(1, SeccompCmpOp::Eq, number(*command))]));
+    rules.insert(libc::SYS_fcntl, commands.collect::<Result<_, _>>()?);
+    of_others(&mut rules)?;
     sockets(&sandbox.network, &mut rules)?;
     Ok(rules)
 }
 
+/// Limits, processors and priorities of any process but the caller: 0 is the caller, and a process may be of the guard, of its
+/// worker, or of another tool.
+fn of_others(rules: &mut Rules) -> Result<(), String> {
+    const PROCESS: u64 = 0;
+    const DISK_PROCESS: u64 = 1;
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+    ] {
+        rules.insert(call, vec![rule(&[(0, SeccompCmpOp::Ne, 0)])?]);
+    }
+    for (call, process) in [
+        (libc::SYS_setpriority, PROCESS),
+        (libc::SYS_ioprio_set, DISK_PROCESS),
+    ] {
+        let others = vec![
+            rule(&[(0, SeccompCmpOp::Ne, process)])?,
+            rule(&[(1, SeccompCmpOp::Ne, 0)])?,
+        ];
+        rules.insert(call, others);
+    }
+    Ok(())
+}
+
 /// Which sockets are refused.
 fn sockets(network: &Network, rules: &mut Rules) -> Result<(), String> {
-    let number = |value: libc::c_int| u64::from(value.cast_unsigned());
     let not_in = |argument: u8, families: &[libc::c_int]| {
         let each = families
             .iter()
@@ -220,8 +276,20 @@ fn sockets(network: &Network, rules: &mut Rules) -> Result<(), String> {
     };
     rules.insert(libc::SYS_socket, refused);
     // Two ends of one's own reach no other process.
-    rules.insert(libc::SYS_socketpair, vec![not_in(0, &[libc::AF_UNIX])?]);
+    let mut pairs = vec![not_in(0, &[libc::AF_UNIX])?];
+    if *network != Network::Host {
+        // One of datagrams can be given a name and then keeps messages of many, `net.unix.max_dgram_qlen` and not one buffer.
+        let connected = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+        for kind in (0..16).filter(|kind| !connected.contains(kind)) {
+            pairs.push(rule(&[of_type(kind)])?);
+        }
+    }
+    rules.insert(libc::SYS_socketpair, pairs);
     Ok(())
+}
+
+fn number(value: libc::c_int) -> u64 {
+    u64::from(value.cast_unsigned())
 }
 
 /// All of these conditions: argument, comparison, value.

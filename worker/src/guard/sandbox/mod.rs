@@ -11,8 +11,10 @@
 //! it can be given back.
 //!
 //! Limits: Landlock does not see what a program does to a path-name socket, so a program whose network is not `host` makes no
-//! unix socket at all. Memory and processes are counted some forty times a second and not limited by the kernel: a program may
-//! be beyond for a moment. How many files of `file_size` it writes is not limited.
+//! unix socket at all; nor does it see who is told of names in a folder, so no program is told of them. Memory and processes are
+//! counted some forty times a second and not limited by the kernel: a program may be beyond for a moment. What the kernel keeps
+//! for descriptors is not counted: at most its default of a buffer (`net.core.wmem_default`, 208 KiB) and one message as large for
+//! each end of a socket pair, so 104 MiB for the 256 `open_files` of a process. How many files of `file_size` it writes is not limited.
 
 #[cfg(target_os = "linux")]
 mod calls;
