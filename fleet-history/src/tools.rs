@@ -2,7 +2,7 @@
 
 use fleet::{ids::ToolName, store::StoreError};
 use serde::Deserialize;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgExecutor, PgPool};
 use time::OffsetDateTime;
 
 use crate::row::Row;
@@ -79,7 +79,7 @@ pub struct ToolVersion {
 ///
 /// The view cannot be read.
 pub async fn tool_version(
-    pool: &PgPool,
+    postgres: impl PgExecutor<'_>,
     tool: &ToolName,
     version: Option<i32>,
 ) -> Result<Option<ToolVersion>, StoreError> {
@@ -89,45 +89,7 @@ pub async fn tool_version(
     )
     .bind(tool.as_str())
     .bind(version)
-    .fetch_optional(pool)
+    .fetch_optional(postgres)
     .await
     .map_err(|error| StoreError::from_sqlx("read a tool", error))
-}
-
-/// The stored versions of a tool.
-#[derive(Debug, Default, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct Versions {
-    /// The newest version.
-    pub newest: Option<i32>,
-    /// The manifest of the version that was asked for.
-    pub named: Option<String>,
-    /// The newest manifest that the caller applied.
-    pub own: Option<String>,
-}
-
-/// The stored versions of a tool: the newest one, this one, and the last one that `by` applied.
-///
-/// # Errors
-///
-/// The view cannot be read.
-pub async fn versions(
-    connection: &mut PgConnection,
-    tool: &ToolName,
-    version: i32,
-    by: &str,
-) -> Result<Versions, StoreError> {
-    sqlx::query_as(
-        "SELECT max(version) AS newest,
-                (SELECT manifest::text FROM toolfleet.tools WHERE tool = $1 AND version = $2) AS named,
-                (SELECT manifest::text FROM toolfleet.tools WHERE tool = $1 AND applied_by = $3
-                 ORDER BY version DESC LIMIT 1) AS own
-         FROM toolfleet.tools
-         WHERE tool = $1",
-    )
-    .bind(tool.as_str())
-    .bind(version)
-    .bind(by)
-    .fetch_one(connection)
-    .await
-    .map_err(|error| StoreError::from_sqlx("read the versions of a tool", error))
 }

@@ -11,7 +11,8 @@ use crate::instant::instant;
 
 /// The reason in the history for a call that lost too many workers.
 const POISON: &str = "poison";
-const AGAIN: &str = "toolfleet calls retry makes a new call of it";
+const AGAIN: &str =
+    "toolfleet calls retry makes a new call of it, with --key NEW if its tool writes once";
 
 pub(super) fn ended(facts: &Facts) -> Explanation {
     let last = &facts.last;

@@ -2,6 +2,7 @@
 
 use fleet::{
     call::State,
+    ids::CallId,
     lease::LATE,
     obstacle::{Lack, Obstacle},
 };
@@ -11,6 +12,7 @@ use time::OffsetDateTime;
 /// What the views say of a call at one moment, by Postgres's clock.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
+    pub(crate) call_id: CallId,
     /// Its state.
     pub state: State,
     pub(crate) tool: String,

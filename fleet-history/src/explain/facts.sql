@@ -1,5 +1,5 @@
 SELECT row_to_json(f)::text FROM (
-    SELECT c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
+    SELECT c.call_id, c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
            CASE WHEN c.held THEN (
                 SELECT count(*) FROM (
                     SELECT FROM toolfleet.calls o

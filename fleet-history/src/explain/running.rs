@@ -76,13 +76,17 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         );
     }
     let acts = doubt.attempt_until.filter(|until| *until > facts.now);
-    let look = "look the effect up in the remote system, then record it: toolfleet calls settle";
+    let settle = format!(
+        "toolfleet calls settle {} --outcome applied|not_applied --note HOW-YOU-KNOW",
+        facts.call_id
+    );
+    let look = format!("look the effect up in the remote system, then record it: {settle}");
     if let Some(until) = acts {
         return because(
             "in_doubt_early",
             what,
             format!(
-                "wait until {}: its attempt may still act; then {look}",
+                "{look}; that it was applied can be recorded at once, that it was not only after {}, for its attempt may still act until then",
                 instant(until)
             ),
         );
@@ -99,7 +103,8 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
             "in_doubt_not_fenced",
             format!("{what}; its worker is not proven gone"),
             format!(
-                "{look}; that it was not applied can be recorded once the worker is proven gone, by itself or with toolfleet workers fence"
+                "{look}; that it was applied can be recorded at once, that it was not only once the worker is proven gone, by itself or with \
+                 toolfleet workers fence"
             ),
         );
     }

@@ -7,7 +7,7 @@ use super::*;
 /// A call that was accepted ten seconds ago and has a free worker, with these changes.
 fn found(change: &Value) -> Explanation {
     let mut facts = json!({
-        "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "call_id": "01936c2e-0000-7000-8000-00000000000c", "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
         "cancel_requested": false, "attempts": 0, "error_code": null,
         "now": "2026-11-20T12:00:10Z", "accepted_at": "2026-11-20T12:00:00Z",
         "not_before": "2026-11-20T12:00:00Z", "deadline_at": "2026-11-20T12:05:00Z", "tool_known": true,
@@ -297,7 +297,13 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
     for (change, reason) in cases {
         let found = found(&doubt(&change));
         assert_eq!(found.reason, reason, "{change}: {found:?}");
-        assert!(found.next.contains("toolfleet calls settle"), "{found:?}");
+        let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --outcome applied|not_applied --note ";
+        assert!(found.next.contains(settle), "{found:?}");
+        let waits = matches!(reason, "in_doubt_early" | "in_doubt_not_fenced");
+        let at_once = found
+            .next
+            .contains("that it was applied can be recorded at once");
+        assert_eq!(at_once, waits, "{found:?}");
     }
     let probed = found(&doubt(&json!({"probes": 2, "probe_state": "inconclusive"})));
     assert!(

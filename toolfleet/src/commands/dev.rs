@@ -16,7 +16,7 @@ use fleet::{
         workers::{self, Evidence, Fence},
     },
 };
-use fleet_history::tools::{Versions, versions};
+use fleet_history::tools::{ToolVersion, tool_version};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ async fn migrate_all(url: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies a file under its own version, or as the next version if it was edited since it was last applied.
+/// Applies a file under its own version, or as the next version if the newest version says something else.
 ///
 /// With a fleet at `nats_url`, rings its bell and returns when a dispatcher offers the version.
 async fn apply_file(
@@ -111,18 +111,24 @@ async fn apply_file(
     let by = format!("dev: {name}");
     let mut connection = connect::writer(&SecretString::from(url)).await?;
     for _race in 0..RACES_MAX {
-        let there = versions(&mut connection, &manifest.name, manifest.version, &by).await?;
-        let Some(version) = next_version(&manifest, &there)? else {
-            return Ok(Vec::new());
+        let newest = tool_version(&mut connection, &manifest.name, None).await?;
+        let Some(version) = next_version(&manifest, newest.as_ref())? else {
+            let retired = newest.filter(|newest| newest.retired_at.is_some());
+            let line = |newest: ToolVersion| {
+                format!(
+                    "{} is retired: raise version in the file above {} to offer it again",
+                    manifest.name, newest.version
+                )
+            };
+            return Ok(retired.map(line).into_iter().collect());
         };
         let next = Manifest {
             version,
             ..manifest.clone()
         };
-        let changed = if version == manifest.version {
-            ""
-        } else {
-            "changed, "
+        let (changed, own) = match manifest.version {
+            own if own == version => ("", String::new()),
+            own => ("changed, ", format!(" (the file says {own})")),
         };
         match apply(&mut connection, &next, &by).await? {
             Applied::Created => {
@@ -135,7 +141,7 @@ async fn apply_file(
                 };
                 let late = if is_offered { "" } else { ", not yet offered" };
                 return Ok(vec![format!(
-                    "{}: {changed}applied as version {version}{late}",
+                    "{}: {changed}applied as version {version}{own}{late}",
                     next.name
                 )]);
             }
@@ -165,36 +171,28 @@ fn bus_at(nats_url: &str) -> anyhow::Result<BusArgs> {
     Ok(flags.context("read TOOLFLEET_PREFIX")?.bus)
 }
 
-/// The version under which the content of this file must be applied; `None` if it is applied already.
+/// The version under which the content of this file must be applied; `None` if the newest version has it already.
 ///
-/// It is compared with the last content of the same file. So an edit that is taken back is a change too, and two files with
-/// versions of one tool do not overwrite each other at every start.
-fn next_version(manifest: &Manifest, there: &Versions) -> anyhow::Result<Option<i32>> {
-    let (wanted, _own_version) = content(&serde_json::to_string(manifest)?)?;
-    let is_there = match (&there.own, &there.named) {
-        (Some(own), _) => {
-            let (said, version) = content(own)?;
-            said == wanted && i64::from(manifest.version) <= version
-        }
-        (None, Some(named)) => content(named)?.0 == wanted,
-        (None, None) => false,
+/// The newest version is what callers get, so it alone is compared, whichever file or program applied it.
+fn next_version(manifest: &Manifest, newest: Option<&ToolVersion>) -> anyhow::Result<Option<i32>> {
+    let Some(newest) = newest else {
+        return Ok(Some(manifest.version));
     };
-    if is_there {
-        Ok(None)
-    } else if there.named.is_none() {
-        Ok(Some(manifest.version))
-    } else {
-        let following = there.newest.unwrap_or_default().checked_add(1);
-        following.context("the versions are used up").map(Some)
+    if manifest.version > newest.version {
+        return Ok(Some(manifest.version));
     }
+    if content(&serde_json::to_string(manifest)?)? == content(&newest.manifest)? {
+        return Ok(None);
+    }
+    let following = newest.version.checked_add(1);
+    following.context("the versions are used up").map(Some)
 }
 
-/// A manifest without its version, and its version.
-fn content(manifest: &str) -> anyhow::Result<(String, i64)> {
+/// A manifest without its version.
+fn content(manifest: &str) -> anyhow::Result<String> {
     let mut value: Value = serde_json::from_str(manifest).context("read a stored manifest")?;
-    let version = value["version"].as_i64().unwrap_or_default();
     value["version"] = Value::Null;
-    Ok((canonical::to_text(&value), version))
+    Ok(canonical::to_text(&value))
 }
 
 async fn note_death(url: String, pid: u32) -> anyhow::Result<Vec<WorkerId>> {
@@ -232,60 +230,33 @@ mod tests {
         .unwrap()
     }
 
-    fn stored(version: i32, description: &str) -> Option<String> {
-        Some(serde_json::to_string(&manifest(version, description)).unwrap())
+    fn newest(version: i32, description: &str) -> ToolVersion {
+        ToolVersion {
+            version,
+            manifest: serde_json::to_string(&manifest(version, description)).unwrap(),
+            retired_at: None,
+            retired_by: None,
+            retired_note: None,
+        }
     }
 
     #[test]
-    fn only_what_the_file_did_not_say_last_becomes_a_version() {
-        let there = |newest, named, own| Versions { newest, named, own };
+    fn what_the_newest_version_does_not_say_becomes_the_next() {
         let cases = [
-            ("new", there(None, None, None), Some(1)),
+            ("new", None, Some(1)),
+            ("as it is", Some(newest(1, "wanted")), None),
             (
-                "there by another hand",
-                there(Some(1), stored(1, "old"), None),
+                "as it is, and edited before",
+                Some(newest(3, "wanted")),
                 None,
             ),
-            (
-                "another content there",
-                there(Some(4), stored(1, "other"), None),
-                Some(5),
-            ),
-            ("a free number", there(Some(4), None, None), Some(1)),
-            (
-                "unchanged",
-                there(Some(1), stored(1, "old"), stored(1, "old")),
-                None,
-            ),
-            (
-                "edited before",
-                there(Some(3), stored(1, "first"), stored(3, "old")),
-                None,
-            ),
-            (
-                "edited now",
-                there(Some(3), stored(1, "first"), stored(3, "second")),
-                Some(4),
-            ),
-            (
-                "taken back",
-                there(Some(2), stored(1, "old"), stored(2, "edited")),
-                Some(3),
-            ),
-            (
-                "another file is newer",
-                there(Some(9), stored(1, "old"), stored(1, "old")),
-                None,
-            ),
+            ("edited", Some(newest(3, "other")), Some(4)),
         ];
-        for (case, there, expected) in cases {
-            assert_eq!(
-                next_version(&manifest(1, "old"), &there).unwrap(),
-                expected,
-                "{case}"
-            );
+        for (case, newest, expected) in cases {
+            let next = next_version(&manifest(1, "wanted"), newest.as_ref()).unwrap();
+            assert_eq!(next, expected, "{case}");
         }
-        let raised = there(Some(2), None, stored(2, "old"));
-        assert_eq!(next_version(&manifest(3, "old"), &raised).unwrap(), Some(3));
+        let raised = next_version(&manifest(3, "wanted"), Some(&newest(1, "wanted")));
+        assert_eq!(raised.unwrap(), Some(3));
     }
 }

@@ -19,6 +19,8 @@ use super::{hooks::DevHooks, screen::Screen};
 /// Larger files are no manifests, and further files are not read.
 const FILES_MAX: usize = 1_000;
 const BYTES_MAX: u64 = 1024 * 1024;
+/// How many names of other files are said.
+const UNREAD_MAX: usize = 5;
 /// How long one file may take to be applied.
 const APPLY_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(500);
@@ -80,8 +82,9 @@ impl ToolFolder {
         }
     }
 
-    /// Applies every file.
+    /// Applies every file, and names what else is in the folder.
     pub(crate) async fn apply_all(&mut self) {
+        self.say_unread();
         // The first look sees the files, the second finds them settled.
         let mut found = self.look();
         found.extend(self.look());
@@ -179,12 +182,14 @@ impl ToolFolder {
             .cloned()
             .collect();
         for path in missing {
-            self.seen.remove(&path);
+            let tool = self.seen.remove(&path).and_then(|seen| seen.tool);
             self.failing.remove(&path);
             if self.applied.remove(&path) {
                 let name = name(&path);
+                let tool = tool.as_ref().map_or("NAME", ToolName::as_str);
                 self.screen.line(&format!(
-                    "tools: {name} is gone; the versions applied from it stay"
+                    "tools: {name} is gone, and its tool is still offered; to end that: \
+                     toolfleet tools retire {tool} --note WHY"
                 ));
             }
         }
@@ -197,12 +202,14 @@ impl ToolFolder {
             let waiting = pending.len();
             for path in std::mem::take(&mut pending) {
                 match self.apply_one(&path).await {
-                    Ok(lines) => {
+                    Ok(mut lines) => {
+                        problems.remove(&path);
+                        if self.failing.remove(&path).is_some() && lines.is_empty() {
+                            lines.push("fine again, and applied as it is".to_owned());
+                        }
                         for line in lines {
                             self.screen.line(&format!("tools: {}: {line}", name(&path)));
                         }
-                        problems.remove(&path);
-                        self.failing.remove(&path);
                         self.applied.insert(path);
                     }
                     Err(problem) => {
@@ -258,6 +265,24 @@ impl ToolFolder {
         Some(ManifestProblem::duplicate(tool, &name(other)))
     }
 
+    /// Names what stands beside the manifests: one with another ending, or in a subfolder, is not found otherwise.
+    fn say_unread(&self) {
+        // A folder that cannot be read is said by the first look.
+        let unread = unread(&self.folder).unwrap_or_default();
+        if unread.is_empty() {
+            return;
+        }
+        let more = match unread.len().saturating_sub(UNREAD_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named: Vec<&str> = unread.iter().take(UNREAD_MAX).map(String::as_str).collect();
+        self.screen.line(&format!(
+            "tools: not read: {}{more}; manifests are the *.yaml, *.yml and *.json of the folder itself",
+            named.join(", ")
+        ));
+    }
+
     fn say_once(&mut self, text: String) {
         if self.said.as_ref() != Some(&text) {
             self.screen.line(&text);
@@ -266,14 +291,34 @@ impl ToolFolder {
     }
 }
 
-/// The manifests of a folder, without hidden files: editors keep drafts there.
+/// Hidden files are none: editors keep drafts there.
+fn is_hidden(path: &Path) -> bool {
+    name(path).starts_with('.')
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let known = path
+        .extension()
+        .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|one| extension == *one));
+    known && !is_hidden(path)
+}
+
+/// What is in a folder beside its manifests and hidden files, by name; a folder's name ends with a slash.
+fn unread(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() && !is_hidden(&path) {
+            found.insert(format!("{}/", name(&path)));
+        } else if !is_manifest(&path) && !is_hidden(&path) {
+            found.insert(name(&path));
+        }
+    }
+    Ok(found)
+}
+
+/// The manifests of a folder.
 fn manifests(folder: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
-    let is_manifest = |path: &Path| {
-        let known = path
-            .extension()
-            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|one| extension == *one));
-        known && !name(path).starts_with('.')
-    };
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -342,6 +387,9 @@ mod tests {
                         ensure!(applied.contains(&needed), "its probe is not there");
                     }
                     applied.push((database_url, name(&path)));
+                    if text == "applied before" {
+                        return Ok(Vec::new());
+                    }
                     Ok(vec![format!("version of {} bytes", text.len())])
                 })
             },
@@ -388,7 +436,9 @@ mod tests {
         write("b.yml", "invalid");
         write("z.json", "tool");
         write("notes.txt", "invalid");
+        write("c.YAML", "invalid");
         write(".draft.yaml", "invalid");
+        fs::create_dir(folder.path().join("more")).unwrap();
         let (mut tools, paper) = watched(folder.path());
         tools.apply_all().await;
         let said = paper.take();
@@ -401,7 +451,11 @@ mod tests {
             said.contains("tools: b.yml is not applied: effect is missing"),
             "{said}"
         );
-        assert_eq!(said.lines().count(), 3, "{said}");
+        assert!(
+            said.contains("tools: not read: c.YAML, more/, notes.txt; manifests are"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 4, "{said}");
         assert!(
             tools.summary().starts_with("2 applied, 1 with problems"),
             "{}",
@@ -486,5 +540,35 @@ mod tests {
         fs::write(&file, "invalid").unwrap();
         tools.apply(BTreeSet::from([file.clone()])).await;
         assert!(paper.take().contains("effect is missing"));
+    }
+
+    #[tokio::test]
+    async fn a_mended_file_is_said_to_be_fine_and_a_lost_one_how_to_end_its_tool() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        fs::write(&file, "tool: look").unwrap();
+        let (mut tools, paper) = watched(folder.path());
+        tools.apply_all().await;
+        fs::write(&file, "invalid").unwrap();
+        tools.apply(BTreeSet::from([file.clone()])).await;
+        assert!(paper.take().contains("a.yaml is not applied"));
+
+        // As it was before: there is no version to speak of.
+        fs::write(&file, "applied before").unwrap();
+        tools.apply(BTreeSet::from([file.clone()])).await;
+        assert_eq!(
+            paper.take(),
+            "tools: a.yaml: fine again, and applied as it is\n"
+        );
+        tools.apply(BTreeSet::from([file.clone()])).await;
+        assert_eq!(paper.take(), "");
+
+        fs::remove_file(&file).unwrap();
+        assert!(tools.look().is_empty());
+        let said = paper.take();
+        assert!(
+            said.contains("a.yaml is gone") && said.contains("toolfleet tools retire look --note"),
+            "{said}"
+        );
     }
 }

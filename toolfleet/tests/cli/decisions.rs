@@ -118,6 +118,14 @@ async fn calls_are_settled_taken_back_made_again_and_explained() {
     let mut connection = ledger.connect().await.unwrap();
     apply(&here, folder.path());
     let dispatcher = here.dispatcher();
+    let refused = run(here.command(&["call", "charge"]));
+    assert!(
+        refused.code == 1 && refused.out.contains("missing_idempotency_key"),
+        "{}{}",
+        refused.out,
+        refused.err
+    );
+    assert!(refused.err.contains("--key"), "{}", refused.err);
     let call = in_doubt(&mut connection).await.to_string();
 
     let why = here.reason(&call);

@@ -1,4 +1,4 @@
-//! The message about a tool that is applied and that no dispatcher offers yet.
+//! What of a folder's manifests is offered, and what is said of it.
 
 use std::{fs, path::Path};
 
@@ -19,19 +19,32 @@ fn manifest(file: &Path, description: &str) {
     fs::rename(draft, file).unwrap();
 }
 
-/// The next line that it prints about the tool.
-async fn line(dev: &mut DevProcess) -> String {
+/// The next line with this in it.
+async fn line(dev: &mut DevProcess, mark: &str) -> String {
     let stdout = dev.child.stdout.as_mut().unwrap();
     let mut printed = Vec::new();
-    while !printed.ends_with(b"\n") || !String::from_utf8_lossy(&printed).contains("look: ") {
+    while !printed.ends_with(b"\n") || !String::from_utf8_lossy(&printed).contains(mark) {
         let read = timeout(LONG, stdout.read_buf(&mut printed)).await;
-        assert_ne!(read.expect("it says something of the tool").unwrap(), 0);
+        assert_ne!(read.expect("it says that").unwrap(), 0);
     }
     let printed = String::from_utf8(printed).unwrap();
-    let mut lines = printed.lines().filter(|line| line.contains("look: "));
+    let mut lines = printed.lines().filter(|line| line.contains(mark));
     let line = lines.next().unwrap().to_owned();
     assert_eq!(lines.next(), None, "{printed}");
     line
+}
+
+/// The descriptions of the versions of the tool.
+async fn versions(dev: &DevProcess) -> Vec<String> {
+    let mut ledger = PgConnection::connect(&dev.state().database_url)
+        .await
+        .unwrap();
+    let sql =
+        "SELECT manifest->>'description' FROM toolfleet.tools WHERE tool = 'look' ORDER BY version";
+    sqlx::query_scalar(sql)
+        .fetch_all(&mut ledger)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -49,25 +62,61 @@ async fn a_tool_that_no_dispatcher_has_yet_is_said_to_be_applied_and_not_yet_off
     // It lives, and hears nothing.
     send(dispatcher, Signal::SIGSTOP);
     manifest(&tools.join("look.yaml"), "Looks.");
-    let said = line(&mut dev).await;
+    let said = line(&mut dev, "look: ").await;
     assert!(
         said.ends_with("look: applied as version 1, not yet offered"),
         "{said}"
     );
-    let mut ledger = PgConnection::connect(&state.database_url).await.unwrap();
-    let applied: Vec<i32> =
-        sqlx::query_scalar("SELECT version FROM toolfleet.tools WHERE tool = 'look'")
-            .fetch_all(&mut ledger)
-            .await
-            .unwrap();
-    assert_eq!(applied, [1], "it was applied all the same");
+    assert_eq!(
+        versions(&dev).await,
+        ["Looks."],
+        "it was applied all the same"
+    );
 
     send(dispatcher, Signal::SIGCONT);
     manifest(&tools.join("look.yaml"), "Looks again.");
-    let said = line(&mut dev).await;
+    let said = line(&mut dev, "look: ").await;
     assert!(
-        said.ends_with("look: changed, applied as version 2"),
+        said.ends_with("look: changed, applied as version 2 (the file says 1)"),
         "{said}"
     );
+    dev.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_only_manifest_of_a_tool_says_is_what_is_offered() {
+    let folder = folder(0o755);
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    let (hello, greet) = (tools.join("hello.yaml"), tools.join("greet.yaml"));
+    manifest(&hello, "Old.");
+    let flags = ["--workers", "0", "--tools", tools.to_str().unwrap()];
+    let mut dev = DevProcess::start(folder.path(), &flags).await;
+    dev.printed().await;
+
+    // Another name for the same makes no version.
+    fs::rename(&hello, &greet).unwrap();
+    line(&mut dev, "hello.yaml is gone").await;
+    manifest(&greet, "New.");
+    line(&mut dev, "look: ").await;
+    assert_eq!(versions(&dev).await, ["Old.", "New."]);
+
+    fs::remove_file(&greet).unwrap();
+    let said = line(&mut dev, "greet.yaml is gone").await;
+    assert!(
+        said.contains("toolfleet tools retire look --note"),
+        "{said}"
+    );
+    manifest(&hello, "Old.");
+    let said = line(&mut dev, "look: ").await;
+    assert!(
+        said.ends_with("look: changed, applied as version 3 (the file says 1)"),
+        "{said}"
+    );
+    dev.stop().await;
+
+    let mut dev = DevProcess::start(folder.path(), &flags).await;
+    dev.printed().await;
+    assert_eq!(versions(&dev).await, ["Old.", "New.", "Old."]);
     dev.stop().await;
 }

@@ -9,7 +9,7 @@ use super::super::{explain, tests::merge};
 /// A call of one attempt that ended a second after its begin, with these changes.
 fn told(change: &Value) -> String {
     let mut facts = json!({
-        "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "call_id": "01936c2e-0000-7000-8000-00000000000c", "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
         "cancel_requested": false, "attempts": 1, "error_code": null,
         "now": "2026-11-20T12:01:00Z", "accepted_at": "2026-11-20T12:00:00Z",
         "not_before": null, "deadline_at": "2026-11-20T12:00:05Z", "tool_known": true,

@@ -23,7 +23,7 @@ pub struct Call {
     #[arg(long, value_name = "JSON|@FILE|@-")]
     pub(super) args: Option<String>,
     /// The idempotency key: the same key is the same call, however often it is sent
-    #[arg(long)]
+    #[arg(long, visible_alias = "idempotency-key")]
     pub(super) key: Option<IdempotencyKey>,
     /// Do not wait for the result: print the accepted envelope
     #[arg(long = "async", conflicts_with = "wait")]

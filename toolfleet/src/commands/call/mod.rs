@@ -7,6 +7,7 @@ mod request;
 
 use std::process::ExitCode;
 
+use fleet::wire::code::Code;
 use fleet_client::calls::Submission;
 
 pub(super) use self::flags::Call;
@@ -33,6 +34,12 @@ impl Call {
             .map_err(|problem| unanswered(problem, advice(self.key.is_some())))?;
         let (head, envelope) = (answer.head()?, answer.text()?);
         output::print_text(envelope, self.json)?;
+        if head.code() == Code::MissingIdempotencyKey.as_str() {
+            output::warn(
+                "give the key with --key: a value that stands for what is wanted, such as an order number, and the same one with \
+                 every repetition",
+            );
+        }
         Ok(ExitCode::from(u8::from(head.is_error)))
     }
 }

@@ -146,7 +146,7 @@ fn judge_tools(queues: &BTreeMap<QueueName, Vec<OfferedTool>>, workers: &[Worker
     if found.is_empty() && queues.values().any(|tools| !tools.is_empty()) {
         found.push(Check::ok(
             name,
-            "of those that have live workers each has one that lacks nothing it needs, as far as the workers say",
+            "for each tool whose queue has live workers, one of them says that it can run it",
         ));
     }
     found
