@@ -70,8 +70,9 @@ struct Suite<'a> {
     tool: &'a Tool,
 }
 
-/// The context of a first attempt that has this much time from now on, for what the author of an executor tests beyond the
-/// suite. Its tenant is `acme`, its ids are new ones, and its `stop` can be told to end it.
+/// The context of a first attempt that has this much time from now on, for tests beyond the suite.
+///
+/// Its tenant is `acme`, its ids are new ones, and its `stop` can be told to end it.
 pub fn context(time: Duration) -> AttemptContext {
     Attempt::with(time).context
 }
