@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
-    arguments::{self, Limits},
+    arguments::{self, Limits, nearest, shorten},
     call::{Language, Priority},
     canonical,
     ids::{IdempotencyKey, InvalidName, Label},
@@ -96,8 +96,8 @@ impl RequestHeaders {
     /// The most header lines.
     pub const COUNT_MAX: usize = 64;
 
-    /// Reads name and value of every header line; they have no space around them. Names are compared without regard to case;
-    /// unknown ones are ignored.
+    /// Reads name and value of every header line; they have no space around them. Names are compared without regard to case.
+    /// Unknown ones are ignored, unless they begin as ours do: ignored, they would promise what nobody asked for.
     ///
     /// # Errors
     ///
@@ -118,6 +118,9 @@ impl RequestHeaders {
                 header: None,
                 rule,
             });
+        }
+        if let Some(name) = lines.iter().find_map(|(name, _)| unknown_of_ours(name)) {
+            return Err(unknown(name));
         }
         let label = |name: &'static str| match one(lines, name)? {
             Some(text) => text
@@ -157,6 +160,57 @@ impl RequestHeaders {
             meta: read_one(lines, "Toolfleet-Meta", rules::META, read_meta)?,
             trace: TraceContext::from_headers(|name| one_of(lines, name).map(str::to_owned)),
         })
+    }
+}
+
+/// How the names of our headers begin.
+const PREFIX: &str = "Toolfleet-";
+/// The headers of a request, without [`PREFIX`].
+const OURS: [&str; 8] = [
+    "Deadline-Ms",
+    "Language",
+    "Meta",
+    "Priority",
+    "Run",
+    "Run-Deadline",
+    "Session",
+    "Tool-Version",
+];
+/// What tools are told besides: a tool that calls another one may pass on all that it got.
+const OF_TOOLS: [&str; 6] = [
+    "Attempt",
+    "Attempt-Id",
+    "Call-Id",
+    "Remaining-Ms",
+    "Tenant",
+    "Tool",
+];
+
+/// The rest of a name that begins as ours do and is none of them.
+fn unknown_of_ours<'a>(name: &&'a str) -> Option<&'a str> {
+    let (start, rest) = name.split_at_checked(PREFIX.len())?;
+    let mut known = OURS.iter().chain(&OF_TOOLS);
+    let is_unknown =
+        start.eq_ignore_ascii_case(PREFIX) && !known.any(|known| known.eq_ignore_ascii_case(rest));
+    is_unknown.then_some(rest)
+}
+
+fn unknown(name: &str) -> BadHeader {
+    let found = shorten(name, 64);
+    let rule = match nearest(name, OURS.into_iter()) {
+        Some(meant) => said!(
+            "there is no header {PREFIX}{found}; write {PREFIX}{meant}",
+            "没有请求头 {PREFIX}{found}；请写 {PREFIX}{meant}"
+        ),
+        None => said!(
+            "there is no header {PREFIX}{found}",
+            "没有请求头 {PREFIX}{found}"
+        ),
+    };
+    BadHeader {
+        code: Code::HeaderInvalid,
+        header: None,
+        rule,
     }
 }
 
@@ -355,6 +409,36 @@ mod tests {
         );
         let unknown = [("Toolfleet-Language", "fr")];
         assert_eq!(RequestHeaders::language_of(&unknown), None);
+    }
+
+    #[test]
+    fn a_name_that_begins_as_ours_and_is_none_is_refused_with_the_one_that_was_meant() {
+        let refused = |name: &str| RequestHeaders::read(&[("X-Other", "y"), (name, "1")]);
+        let bad = refused("toolfleet-deadline").unwrap_err();
+        assert_eq!(bad.code, Code::HeaderInvalid);
+        let told = bad.message();
+        assert_eq!(
+            told.told(Language::En),
+            "there is no header Toolfleet-deadline; write Toolfleet-Deadline-Ms"
+        );
+        assert_eq!(
+            told.told(Language::Zh),
+            "没有请求头 Toolfleet-deadline；请写 Toolfleet-Deadline-Ms"
+        );
+        let far = refused("Toolfleet-X-Forwarded-For").unwrap_err().message();
+        assert_eq!(
+            far.told(Language::En),
+            "there is no header Toolfleet-X-Forwarded-For"
+        );
+        // What a tool was told, and names that only look alike.
+        for name in [
+            "Toolfleet-Call-Id",
+            "TOOLFLEET-REMAINING-MS",
+            "Toolfleet",
+            "Toolfleetx-Run",
+        ] {
+            assert!(refused(name).is_ok(), "{name}");
+        }
     }
 
     #[test]
