@@ -20,7 +20,7 @@ pub(super) fn running(facts: &Facts) -> Explanation {
         return because(
             "worker_lost",
             format!("its worker {worker} is {state} since attempt {number} began at {since}"),
-            "the sweep of a dispatcher decides about it within seconds: another attempt, or in doubt; if it stays so, no dispatcher runs",
+            "the sweep of a dispatcher decides about it within seconds: another attempt, or in doubt; if it stays so, toolfleet doctor says what keeps it from that",
         );
     }
     if let Some(silent_s) = attempt.worker_silent_s.filter(is_late) {
@@ -32,7 +32,7 @@ pub(super) fn running(facts: &Facts) -> Explanation {
             ),
             format!(
                 "see whether it runs; when it has been silent for {lease} s a dispatcher decides about the call: another attempt, or in doubt. If \
-                 it stays so, no dispatcher runs"
+                 it stays so, toolfleet doctor says what keeps it from that"
             ),
         );
     }
@@ -48,7 +48,7 @@ pub(super) fn running(facts: &Facts) -> Explanation {
         return because(
             "overdue_attempt",
             format!("attempt {number} on worker {worker} should have ended at {until}"),
-            "wait: its worker reports within seconds, or the sweep of a dispatcher takes it as lost; if it stays so, no dispatcher runs",
+            "wait: its worker reports within seconds, or the sweep of a dispatcher takes it as lost; if it stays so, toolfleet doctor says what keeps them from it",
         );
     }
     because(

@@ -25,6 +25,7 @@ pub mod lane;
 pub mod late;
 pub mod ledger;
 pub mod limited;
+pub mod locks;
 pub mod look;
 pub mod migrate;
 pub mod open_counts;

@@ -227,13 +227,19 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
         figures.oldest_age.extend(age.map(|age| (state, age)));
     }
-    let quarantines: Option<i32> =
-        listen(sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet").fetch_optional(pool))
-            .await
-            .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    figures.quarantines = quarantines
-        .and_then(|times| u64::try_from(times).ok())
-        .unwrap_or(0);
+    let reading = sqlx::query_as(
+        "SELECT quarantines, (SELECT count(DISTINCT l.pid) \
+                              FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                              WHERE NOT l.granted AND a.datname = current_database() \
+                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool') \
+         FROM toolfleet.fleet",
+    );
+    let row: Option<(i32, i64)> = listen(reading.fetch_optional(pool))
+        .await
+        .map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let (quarantines, waiters) = row.unwrap_or_default();
+    figures.quarantines = u64::try_from(quarantines).unwrap_or(0);
+    figures.lock_waiters = u64::try_from(waiters).unwrap_or(0);
     Ok(figures)
 }
 

@@ -136,4 +136,6 @@ definitions! {
         "Times that Postgres was found to have lost writes, from Postgres");
     OLDEST_SNAPSHOT = gauge("toolfleet.oldest.snapshot", "s", &[],
         "Age of the oldest snapshot that keeps vacuum from the rows of the ledger, from Postgres");
+    LOCK_WAITERS = gauge("toolfleet.lock.waiters", "{session}", &[],
+        "Sessions of the fleet that wait for a lock, from Postgres");
 }

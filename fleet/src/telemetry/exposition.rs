@@ -139,6 +139,7 @@ mod tests {
             in_doubt: 1,
             quarantines: 2,
             oldest_snapshot: Duration::from_secs(3),
+            lock_waiters: 6,
         });
         let text = exposition.text();
         for define in define::ALL {
@@ -161,6 +162,7 @@ mod tests {
             "toolfleet_held 4",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
+            "toolfleet_lock_waiters 6",
             "toolfleet_unsafe_ground 1",
             "toolfleet_waiters 4",
             "toolfleet_malformed_messages_total 7",

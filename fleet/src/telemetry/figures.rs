@@ -35,6 +35,8 @@ pub struct LedgerFigures {
     pub quarantines: u64,
     /// The age of the oldest snapshot that keeps vacuum from freeing rows.
     pub oldest_snapshot: Duration,
+    /// Sessions of the fleet that wait for a lock.
+    pub lock_waiters: u64,
 }
 
 /// The last figures, and when they were read.
@@ -74,6 +76,9 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     });
     count(define::QUARANTINES, |figures, gauge| {
         gauge.observe(figures.quarantines, &[]);
+    });
+    count(define::LOCK_WAITERS, |figures, gauge| {
+        gauge.observe(figures.lock_waiters, &[]);
     });
     let age = |define: Definition, tell: Tell<f64>| {
         let gauge = meter.f64_observable_gauge(define.name);

@@ -1,8 +1,16 @@
-//! Finds the transaction that keeps vacuum from its work, also as a user with few rights.
+//! Finds the transaction that keeps vacuum from its work, also as a user with few rights, and the one that holds a lock.
 
-use fleet::store::snapshot::{self, HolderKind, SnapshotHolder};
-use fleet_tests::postgres::{Cluster, Database};
+use fleet::store::{
+    locks,
+    snapshot::{self, HolderKind, SnapshotHolder},
+    sweep,
+};
+use fleet_tests::{
+    postgres::{Cluster, Database},
+    wait::until_so,
+};
 use sqlx::{Connection as _, PgConnection, PgPool, postgres::PgPoolOptions};
+use tokio::task::JoinSet;
 
 /// One transaction that writes, so that there is something to free.
 async fn write(pool: &PgPool) {
@@ -102,4 +110,55 @@ async fn the_oldest_snapshot_is_named_while_it_is_held() {
     let holder = held(&database.pool).await;
     assert_ne!(holder.and_then(|holder| holder.pid), Some(reader));
     younger.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_keeps_the_fleet_from_its_rows_is_named_behind_others_that_wait() {
+    let cluster = Cluster::alone(true).await;
+    let database = cluster.database().await;
+    assert_eq!(locks::blockers(&database.pool).await.unwrap(), []);
+    let mut holding = database.connect().await;
+    let holder = pid(&mut holding).await;
+    let mut held = holding.begin().await.unwrap();
+    let lock = "LOCK TABLE toolfleet.open_calls IN SHARE ROW EXCLUSIVE MODE";
+    sqlx::query(lock).execute(&mut *held).await.unwrap();
+
+    // A person's CREATE INDEX waits for it, and a process of the fleet behind both.
+    let (mut indexing, mut writing) = (database.connect().await, database.connect().await);
+    let name = "SET application_name = 'someone'; SET lock_timeout = 0";
+    sqlx::raw_sql(name).execute(&mut indexing).await.unwrap();
+    let name = "SET application_name = 'toolfleet-worker'; SET lock_timeout = 0";
+    sqlx::raw_sql(name).execute(&mut writing).await.unwrap();
+    let mut waiting = JoinSet::new();
+    waiting.spawn(async move {
+        let sql = "BEGIN; LOCK TABLE toolfleet.open_calls IN SHARE MODE; ROLLBACK";
+        sqlx::raw_sql(sql).execute(&mut indexing).await.unwrap();
+    });
+    let waits = async |count: i64| {
+        let sessions = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        until_so("sessions wait", async || {
+            let sessions = sqlx::query_scalar::<_, i64>(sessions);
+            sessions.fetch_one(&database.pool).await.unwrap() == count
+        })
+        .await;
+    };
+    waits(1).await;
+    waiting.spawn(async move {
+        let sql = "UPDATE toolfleet.open_calls SET rev = rev";
+        sqlx::query(sql).execute(&mut writing).await.unwrap();
+    });
+    waits(2).await;
+
+    let blockers = locks::blockers(&database.pool).await.unwrap();
+    let [blocker] = blockers.as_slice() else {
+        panic!("{blockers:?}");
+    };
+    assert_eq!((blocker.pid, blocker.waiting), (Some(holder), 1));
+    assert!(blocker.open_for.is_some(), "{blocker:?}");
+    let figures = sweep::figures(&database.pool).await.unwrap();
+    assert_eq!(figures.lock_waiters, 1);
+
+    held.rollback().await.unwrap();
+    waiting.join_all().await;
+    assert_eq!(locks::blockers(&database.pool).await.unwrap(), []);
 }

@@ -1,12 +1,13 @@
 //! `toolfleet doctor`: checks the servers and the fleet, one line each; rebuilds the stream or takes the prefix when it is told
 //! to.
 //!
-//! `check` is a line. `postgres`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet` and `tools` read and judge, in this order.
+//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet` and `tools` read and judge, in this order.
 //! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `rebuild` and `take`
 //! change something.
 
 mod check;
 mod fleet;
+mod locks;
 mod lost_writes;
 mod nats;
 mod postgres;

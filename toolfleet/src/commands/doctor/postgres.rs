@@ -10,6 +10,7 @@ use fleet::{
     store::{
         PgPool, StoreError,
         health::{self, Doubts, Partitions, Server, Waiting, Worker},
+        locks::blockers,
         server_check::{self, ServerFacts},
         session::{Postgres, within},
         snapshot::{self, HolderKind, SnapshotHolder},
@@ -17,7 +18,10 @@ use fleet::{
 };
 use time::OffsetDateTime;
 
-use super::check::{Check, age, capital, count};
+use super::{
+    check::{Check, age, capital, count},
+    locks,
+};
 use crate::commands::connect;
 
 /// What the other checks need to know.
@@ -106,6 +110,8 @@ async fn look_into(
         snapshot::oldest(&pool),
     );
     checks.push(transactions(holder.await?.as_ref()));
+    let blocking = within("look for locks", LOOK_MAX, blockers(&pool));
+    checks.push(locks::judge(&blocking.await?));
     checks.push(autovacuum(&server));
     checks.push(clock(off));
     seen.server = Some(server);
