@@ -14,6 +14,7 @@ BEGIN;
 DO $roles$
 DECLARE
     role text;
+    member text;
 BEGIN
     FOREACH role IN ARRAY ARRAY['toolfleet_migrate', 'toolfleet_dispatcher', 'toolfleet_worker', 'toolfleet_operator',
                                 'toolfleet_reader'] LOOP
@@ -22,6 +23,21 @@ BEGIN
                 EXECUTE format('CREATE ROLE %I LOGIN', role);
             EXCEPTION WHEN duplicate_object OR unique_violation THEN
                 NULL; -- Another session was quicker.
+            END;
+        END IF;
+    END LOOP;
+    -- Without the first, Postgres hides since when a session of another role holds a snapshot or a lock; with the second an
+    -- operator ends it. A role may be given them by a superuser, and by one that may pass them on.
+    FOR role, member IN VALUES ('pg_read_all_stats', 'toolfleet_dispatcher'), ('pg_read_all_stats', 'toolfleet_operator'),
+                               ('pg_signal_backend', 'toolfleet_operator') LOOP
+        IF NOT pg_has_role(member, role, 'MEMBER') THEN
+            BEGIN
+                EXECUTE format('GRANT %I TO %I', role, member);
+            EXCEPTION
+                WHEN insufficient_privilege THEN
+                    RAISE NOTICE '% is not granted to %: run this file with psql as a superuser', role, member;
+                WHEN unique_violation THEN
+                    NULL; -- Another session was quicker.
             END;
         END IF;
     END LOOP;

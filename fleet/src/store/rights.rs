@@ -70,6 +70,7 @@ const BEYOND: &str = "\
     UNION ALL SELECT DISTINCT 4, 'is a member of ' || r.rolname FROM reach r WHERE r.rolname IN ('pg_read_all_data', \
           'pg_write_all_data', 'pg_execute_server_program', 'pg_read_server_files', 'pg_write_server_files', \
           'pg_signal_backend', 'pg_maintain') \
+          AND NOT (r.rolname = 'pg_signal_backend' AND $2 = 'toolfleet_operator') \
     UNION ALL SELECT 5, 'may ' || p || ' ' || ours.relname FROM me CROSS JOIN ours \
           CROSS JOIN unnest(ARRAY['TRUNCATE', 'TRIGGER', 'INSERT', 'UPDATE', 'DELETE', 'SELECT']) AS p \
           WHERE pg_catalog.has_table_privilege(me.oid, ours.oid, p) \

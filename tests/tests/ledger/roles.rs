@@ -217,6 +217,8 @@ const MATRIX: &[(&str, &str)] = &[
     ("mor", "SELECT * FROM toolfleet.workers"),
     // The server.
     ("m", "SET ROLE toolfleet_migrate"),
+    ("do", "SET ROLE pg_read_all_stats"),
+    ("o", "SET ROLE pg_signal_backend"),
     ("", "CREATE ROLE mine"),
     ("", "CREATE DATABASE mine"),
     ("", "COPY (SELECT 1) TO PROGRAM 'true'"),
