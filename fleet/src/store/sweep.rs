@@ -198,7 +198,8 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
     lost_behind(pool, None, overdue_too).await
 }
 
-/// Numbers of the ledger for gauges. A call whose pause is not over does not count as waiting.
+/// Numbers of the ledger for gauges. A call whose pause before its next attempt is not over does not count as waiting; one that
+/// workers put back, because they lack something, has waited since it was accepted.
 ///
 /// # Errors
 ///
@@ -207,7 +208,9 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     let doing = "count open calls";
     let counting = sqlx::query_as(
         "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
-                (extract(epoch FROM now() - min(greatest(accepted_at, not_before)) FILTER (WHERE not_before <= now())))::float8 \
+                (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
+                                                     ELSE greatest(accepted_at, not_before) END) \
+                    FILTER (WHERE not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL)))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
     );
     let rows: Vec<(String, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))

@@ -497,6 +497,25 @@ async fn expire(ledger: &Ledger, call: CallId) {
 }
 
 #[tokio::test]
+async fn what_workers_put_back_has_waited_since_it_was_accepted() {
+    let mut ledger = Ledger::fresh().await;
+    let calls = ledger.many_queued(2).await;
+    let accepted = "UPDATE toolfleet.open_calls SET accepted_at = now() - interval '600 seconds', \
+                    not_before = now() + interval '2 seconds', due_at = now() + interval '2 seconds' WHERE call_id = $1";
+    // The pause before another attempt.
+    ledger.meddle(calls[0], accepted).await;
+    let ages = async || {
+        let figures = sweep::figures(&ledger.database.pool).await.unwrap();
+        let ages = figures.oldest_age.iter().map(|(_, age)| age.as_secs());
+        ages.max()
+    };
+    assert!(ages().await.unwrap() < 300);
+    let lacking = "UPDATE toolfleet.open_calls SET obstacle = '{\"lack\": \"secret\"}' WHERE call_id = $1";
+    ledger.meddle(calls[0], lacking).await;
+    assert!(ages().await.unwrap() >= 600);
+}
+
+#[tokio::test]
 async fn a_hot_table_is_vacuumed_when_it_has_more_dead_rows_than_it_may() {
     let ledger = Ledger::fresh().await;
     let pool = &ledger.database.pool;
