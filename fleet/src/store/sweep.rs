@@ -353,7 +353,8 @@ impl Dirty {
     }
 }
 
-/// The hot tables that have too many dead rows; autovacuum's one-minute nap is too long for them.
+/// The hot tables that have too many dead rows, and that this role may vacuum; autovacuum's one-minute nap is too long for them.
+/// Where it may not, a vacuum would only have the server say so each time.
 ///
 /// # Errors
 ///
@@ -361,8 +362,15 @@ impl Dirty {
 pub async fn dirty(pool: &PgPool) -> Result<Vec<Dirty>, StoreError> {
     let dead: Vec<Option<i64>> = listen(
         sqlx::query_scalar(
-            "SELECT s.n_dead_tup FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
-         LEFT JOIN pg_stat_user_tables s ON s.relid = hot.name::regclass ORDER BY hot.place",
+            "SELECT CASE WHEN pg_has_role(c.relowner, 'USAGE') \
+                           OR pg_has_role((SELECT datdba FROM pg_database WHERE datname = current_database()), 'USAGE') \
+                         THEN s.n_dead_tup \
+                     WHEN current_setting('server_version_num')::integer >= 170000 THEN \
+                         CASE WHEN has_table_privilege(c.oid, 'MAINTAIN') THEN s.n_dead_tup END \
+                     END \
+             FROM unnest($1::text[]) WITH ORDINALITY AS hot (name, place) \
+             LEFT JOIN pg_class c ON c.oid = hot.name::regclass \
+             LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid ORDER BY hot.place",
         )
         .bind(HOT.map(|hot| hot.name))
         .fetch_all(pool),
