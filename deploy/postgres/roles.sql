@@ -28,8 +28,7 @@ BEGIN
     END LOOP;
     -- Without the first, Postgres hides since when a session of another role holds a snapshot or a lock; with the second an
     -- operator ends it. A role may be given them by a superuser, and by one that may pass them on.
-    FOR role, member IN VALUES ('pg_read_all_stats', 'toolfleet_dispatcher'), ('pg_read_all_stats', 'toolfleet_operator'),
-                               ('pg_signal_backend', 'toolfleet_operator') LOOP
+    FOR role, member IN VALUES ('pg_read_all_stats', 'toolfleet_dispatcher'), ('pg_read_all_stats', 'toolfleet_operator'), ('pg_signal_backend', 'toolfleet_operator') LOOP
         IF NOT pg_has_role(member, role, 'MEMBER') THEN
             BEGIN
                 EXECUTE format('GRANT %I TO %I', role, member);

@@ -198,7 +198,9 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
     lost_behind(pool, None, overdue_too).await
 }
 
-/// Numbers of the ledger for gauges. A call whose pause before its next attempt is not over does not count as waiting; one that
+/// Numbers of the ledger for gauges.
+///
+/// A call whose pause before its next attempt is not over does not count as waiting; one that
 /// workers put back, because they lack something, has waited since it was accepted.
 ///
 /// # Errors

@@ -500,7 +500,7 @@ async fn expire(ledger: &Ledger, call: CallId) {
 
 #[tokio::test]
 async fn what_workers_put_back_has_waited_since_it_was_accepted() {
-    let mut ledger = Ledger::fresh().await;
+    let ledger = Ledger::fresh().await;
     let calls = ledger.many_queued(2).await;
     let accepted = "UPDATE toolfleet.open_calls SET accepted_at = now() - interval '600 seconds', \
                     not_before = now() + interval '2 seconds', due_at = now() + interval '2 seconds' WHERE call_id = $1";
