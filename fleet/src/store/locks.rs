@@ -28,7 +28,7 @@ pub struct Blocker {
 }
 
 #[derive(FromRow)]
-struct Row {
+struct BlockerRow {
     pid: i32,
     usename: String,
     program: String,
@@ -65,10 +65,10 @@ pub async fn blockers(pool: &PgPool) -> Result<Vec<Blocker>, StoreError> {
          FROM chain c JOIN waiting w USING (pid) LEFT JOIN pg_stat_activity a ON a.pid = c.by \
          WHERE c.by NOT IN (SELECT pid FROM waiting) \
          GROUP BY c.by, a.usename, a.application_name, a.xact_start ORDER BY waiting DESC, pid LIMIT 5";
-    let rows: Result<Vec<Row>, _> = listen(sqlx::query_as(sql).fetch_all(pool)).await;
+    let rows: Result<Vec<BlockerRow>, _> = listen(sqlx::query_as(sql).fetch_all(pool)).await;
     let rows = rows.map_err(|error| StoreError::from_sqlx("look for locks", error))?;
     let millis = |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    let blocker = |row: Row| Blocker {
+    let blocker = |row: BlockerRow| Blocker {
         pid: Some(row.pid).filter(|pid| *pid != 0),
         user: row.usename,
         program: row.program,
