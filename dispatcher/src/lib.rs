@@ -22,6 +22,7 @@ mod rates;
 mod replies;
 mod request;
 mod slots;
+mod work;
 
 mod endpoints;
 
@@ -44,7 +45,6 @@ mod replay;
 
 // Callers that wait, and what they get.
 mod waiters;
-mod work;
 
 mod expiry;
 

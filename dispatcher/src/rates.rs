@@ -1,9 +1,8 @@
 //! The rates of each tenant: how many requests and bytes a second it may send, as two token buckets in this process's memory.
 //!
 //! A bucket is full at first and holds what comes in a second. A request passes while neither bucket is empty, and takes all that
-//! it needs: a large one leaves a bucket below zero, and the tenant waits until it is filled again. So does one that was dear to
-//! check: the time for which it kept a thread counts as further calls when it has been answered. So a request of any size
-//! passes at some time, and over longer times the rate is exact. No server is asked: each dispatcher counts what itself hears,
+//! it needs: a large one leaves a bucket below zero, and the tenant waits until it is filled again. The time for which a request
+//! keeps a thread counts as further calls once it has been answered. So a request of any size passes at some time, and over longer times the rate is exact. No server is asked: each dispatcher counts what itself hears,
 //! and NATS spreads the requests of a tenant over all of them.
 
 use std::{
