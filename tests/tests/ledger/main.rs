@@ -31,6 +31,7 @@ mod outage;
 mod plans;
 mod quarantine;
 mod release;
+mod session;
 mod snapshot;
 
 mod sweep;
