@@ -96,6 +96,8 @@ definitions! {
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
+    POSTPONED_CALLS = counter("toolfleet.postponed.calls", "{call}", &[TOOL, REASON],
+        "Calls put back because this worker lacks something to run them, each as often as it is put back");
     PROGRAMS = gauge("toolfleet.programs", "{program}", &[],
         "Slots for programs that are taken on this worker");
     EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],

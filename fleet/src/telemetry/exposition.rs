@@ -89,6 +89,7 @@ mod tests {
         arguments::Rule,
         call::State,
         ids::ToolName,
+        obstacle::Lack,
         telemetry::{definitions as define, figures::LedgerFigures},
         wire::code::Code,
     };
@@ -118,6 +119,7 @@ mod tests {
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
+        metrics.postponed(&echo, Lack::Secret);
         metrics.programs(3);
         metrics.corrected_permits(2);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
@@ -158,6 +160,7 @@ mod tests {
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
             "toolfleet_released_calls_total 1",
+            r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
             "toolfleet_in_doubt 1",

@@ -17,7 +17,9 @@ use super::{
     labels::{ToolLabels, word},
     sums::Sum,
 };
-use crate::{arguments::Rule, ids::ToolName, outcome::OutcomeWord, wire::code::Code};
+use crate::{
+    arguments::Rule, ids::ToolName, obstacle::Lack, outcome::OutcomeWord, wire::code::Code,
+};
 
 /// Every instrument, made once.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Metrics {
     corrected_permits: Counter<u64>,
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
+    postponed_calls: Counter<u64>,
     programs: Gauge<u64>,
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
@@ -115,6 +118,12 @@ impl Metrics {
     }
 
     /// This many program slots are taken here.
+    /// This worker puts a call back because it lacks something.
+    pub fn postponed(&self, tool: &ToolName, lack: Lack) {
+        let labels = [self.tools.label(tool), word(fields::REASON, lack.as_str())];
+        self.postponed_calls.add(1, &labels);
+    }
+
     pub fn programs(&self, taken: usize) {
         self.programs.record(taken as u64, &[]);
     }
@@ -227,6 +236,7 @@ impl Metrics {
             fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
             lost_leases: counter(meter, define::LOST_LEASES),
+            postponed_calls: counter(meter, define::POSTPONED_CALLS),
             disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
             lost_answers: counter(meter, define::LOST_ANSWERS),
