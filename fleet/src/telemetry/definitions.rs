@@ -2,7 +2,7 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SETTLEMENT, STATE, STATEMENT, TOOL,
+    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SERVER, SETTLEMENT, STATE, STATEMENT, TOOL,
 };
 
 /// One metric, as it is promised.
@@ -122,6 +122,8 @@ definitions! {
         "Rows per statement of the ledger");
     LEDGER_DURATION = histogram("toolfleet.ledger.duration", "s", &[STATEMENT],
         "How long statements of the ledger took");
+    READY = gauge("toolfleet.ready", "{server}", &[SERVER],
+        "1 while this server answers this process and is safe to use, 0 while not");
     UNSAFE_GROUND = gauge("toolfleet.unsafe.ground", "{server}", &[],
         "1 while this process refuses to write to its Postgres");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],

@@ -132,6 +132,7 @@ mod tests {
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
         metrics.lost_answer("claim", true);
+        metrics.ready("nats", false);
         metrics.refuses_server(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
@@ -159,13 +160,14 @@ mod tests {
             r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
-            "toolfleet_released_calls_total 1",
             r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
+            "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
             "toolfleet_lock_waiters 6",
+            r#"toolfleet_ready{server="nats"} 0"#,
             "toolfleet_unsafe_ground 1",
             "toolfleet_waiters 4",
             "toolfleet_malformed_messages_total 7",

@@ -51,6 +51,7 @@ pub struct Metrics {
     lost_answers: Counter<u64>,
     ledger_batch_rows: Histogram<u64>,
     ledger_duration: Histogram<f64>,
+    ready: Gauge<u64>,
     unsafe_ground: Gauge<u64>,
     waiters: Gauge<u64>,
 }
@@ -117,13 +118,13 @@ impl Metrics {
         self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
     }
 
-    /// This many program slots are taken here.
     /// This worker puts a call back because it lacks something.
     pub fn postponed(&self, tool: &ToolName, lack: Lack) {
         let labels = [self.tools.label(tool), word(fields::REASON, lack.as_str())];
         self.postponed_calls.add(1, &labels);
     }
 
+    /// This many program slots are taken here.
     pub fn programs(&self, taken: usize) {
         self.programs.record(taken as u64, &[]);
     }
@@ -194,6 +195,12 @@ impl Metrics {
         self.ledger_duration.record(took.as_secs_f64(), &labels);
     }
 
+    /// Whether this server answers this process.
+    pub fn ready(&self, server: &'static str, is_ready: bool) {
+        let labels = [word(fields::SERVER, server)];
+        self.ready.record(u64::from(is_ready), &labels);
+    }
+
     /// Whether this process refuses to write to its Postgres.
     pub fn refuses_server(&self, refuses: bool) {
         self.unsafe_ground.record(u64::from(refuses), &[]);
@@ -229,6 +236,7 @@ impl Metrics {
             corrected_permits: counter(meter, define::CORRECTED_PERMITS),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
+            postponed_calls: counter(meter, define::POSTPONED_CALLS),
             programs: gauge(meter, define::PROGRAMS),
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
@@ -236,12 +244,12 @@ impl Metrics {
             fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
             lost_leases: counter(meter, define::LOST_LEASES),
-            postponed_calls: counter(meter, define::POSTPONED_CALLS),
             disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
             lost_answers: counter(meter, define::LOST_ANSWERS),
             ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
+            ready: gauge(meter, define::READY),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
             waiters: gauge(meter, define::WAITERS),
         }
