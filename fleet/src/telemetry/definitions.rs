@@ -102,7 +102,7 @@ definitions! {
         "Slots for programs that are taken on this worker");
     EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],
         "How long tools ran, per attempt");
-    ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME],
+    ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME, ERROR_TYPE],
         "Attempts whose outcome was recorded");
     RETRIED_ATTEMPTS = counter("toolfleet.retried.attempts", "{attempt}", &[TOOL],
         "Attempts that ended with another attempt being due");

@@ -44,8 +44,9 @@ impl Exposition {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| TelemetryError::Metrics(Box::new(error)))?;
-        // The SDK folds label sets beyond 2,000 into one; tools times outcomes is a little more than that.
-        let series_max = (TOOLS_MAX + 1) * OutcomeWord::ALL.len();
+        // The SDK folds label sets beyond 2,000 into one; tools times outcomes is more than that. What can be wrong with the
+        // answer of a success are two outcomes more.
+        let series_max = (TOOLS_MAX + 1) * (OutcomeWord::ALL.len() + 2);
         let provider = SdkMeterProvider::builder()
             .with_resource(resource)
             .with_reader(reader)
@@ -123,7 +124,8 @@ mod tests {
         metrics.programs(3);
         metrics.corrected_permits(2);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
-        metrics.ended(&echo, OutcomeWord::Applied);
+        metrics.ended(&echo, OutcomeWord::Applied, None);
+        metrics.ended(&echo, OutcomeWord::Applied, Some(Code::OutputInvalid));
         metrics.retried(&echo);
         metrics.fenced();
         metrics.integrity_alarm();
@@ -154,6 +156,7 @@ mod tests {
             r#"toolfleet_rejected_calls_total{error_type="invalid_arguments",tool="echo"} 1"#,
             r#"toolfleet_rejected_calls_total{error_type="malformed_json"} 1"#,
             r#"toolfleet_ended_attempts_total{outcome="applied",tool="echo"} 1"#,
+            r#"toolfleet_ended_attempts_total{error_type="output_invalid",outcome="applied",tool="echo"} 1"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,
             r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
@@ -202,9 +205,13 @@ mod tests {
         let exposition = exposition();
         for number in 0..TOOLS_MAX + 1 {
             for outcome in OutcomeWord::ALL {
-                exposition
-                    .metrics
-                    .ended(&tool(&format!("tool_{number}")), *outcome);
+                let tool = tool(&format!("tool_{number}"));
+                exposition.metrics.ended(&tool, *outcome, None);
+            }
+            for useless in [Code::OutputInvalid, Code::OutputTooLarge] {
+                let tool = tool(&format!("tool_{number}"));
+                let (metrics, applied) = (&exposition.metrics, OutcomeWord::Applied);
+                metrics.ended(&tool, applied, Some(useless));
             }
         }
         assert!(!exposition.text().contains("overflow"));

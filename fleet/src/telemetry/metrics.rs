@@ -138,13 +138,14 @@ impl Metrics {
         self.execute_duration.record(ran.as_secs_f64(), &labels);
     }
 
-    /// An attempt's outcome was recorded.
-    pub fn ended(&self, tool: &ToolName, outcome: OutcomeWord) {
-        let labels = [
-            self.tools.label(tool),
-            word(fields::OUTCOME, outcome.as_str()),
-        ];
-        self.ended_attempts.add(1, &labels);
+    /// An attempt's outcome was recorded; of a success, with why its answer cannot be used.
+    pub fn ended(&self, tool: &ToolName, outcome: OutcomeWord, useless: Option<Code>) {
+        let tool = self.tools.label(tool);
+        let outcome = word(fields::OUTCOME, outcome.as_str());
+        match useless.map(|code| word(fields::ERROR_TYPE, code.as_str())) {
+            Some(code) => self.ended_attempts.add(1, &[tool, outcome, code]),
+            None => self.ended_attempts.add(1, &[tool, outcome]),
+        }
     }
 
     /// An attempt ended, and another is due.
