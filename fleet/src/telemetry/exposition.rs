@@ -181,6 +181,18 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_without_labels_stands_at_zero_before_its_first_event() {
+        let text = exposition().text();
+        let is_plain = |define: &&define::Definition| {
+            define.kind == define::MetricKind::Counter && define.labels.is_empty()
+        };
+        for define in define::ALL.iter().filter(is_plain) {
+            let line = format!("\n{} 0\n", define.prometheus_name());
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
+
+    #[test]
     fn tools_past_the_cap_share_one_label() {
         let exposition = exposition();
         for number in 0..TOOLS_MAX + 7 {

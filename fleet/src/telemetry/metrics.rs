@@ -228,13 +228,13 @@ impl Metrics {
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
-            refused_replies: counter(meter, define::REFUSED_REPLIES),
-            unproven_answers: counter(meter, define::UNPROVEN_ANSWERS),
+            refused_replies: from_zero(meter, define::REFUSED_REPLIES),
+            unproven_answers: from_zero(meter, define::UNPROVEN_ANSWERS),
             malformed_messages,
             publish_lag: seconds(meter, define::PUBLISH_LAG),
-            released_calls: counter(meter, define::RELEASED_CALLS),
+            released_calls: from_zero(meter, define::RELEASED_CALLS),
             held_wait: seconds(meter, define::HELD_WAIT),
-            corrected_permits: counter(meter, define::CORRECTED_PERMITS),
+            corrected_permits: from_zero(meter, define::CORRECTED_PERMITS),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
             postponed_calls: counter(meter, define::POSTPONED_CALLS),
@@ -242,9 +242,9 @@ impl Metrics {
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
-            fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
-            integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
-            lost_leases: counter(meter, define::LOST_LEASES),
+            fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
+            integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
+            lost_leases: from_zero(meter, define::LOST_LEASES),
             disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
             lost_answers: counter(meter, define::LOST_ANSWERS),
@@ -274,6 +274,13 @@ fn counter(meter: &Meter, define: Definition) -> Counter<u64> {
         .with_unit(define.unit)
         .with_description(define.help)
         .build()
+}
+
+/// A counter without labels. It stands at zero from the start: where one appears with its first event, Prometheus sees no increase.
+fn from_zero(meter: &Meter, define: Definition) -> Counter<u64> {
+    let counter = counter(meter, define);
+    counter.add(0, &[]);
+    counter
 }
 
 fn gauge(meter: &Meter, define: Definition) -> Gauge<u64> {
