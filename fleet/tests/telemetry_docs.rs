@@ -1,6 +1,6 @@
 //! Goal: what is written about telemetry is what the program does.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use fleet::telemetry::{definitions, fields, spans::Step};
 
@@ -123,6 +123,55 @@ fn every_alert_names_one_metric_and_one_section() {
         metrics_in(&page).is_subset(&defined()),
         "docs/operations.md names a metric that does not exist"
     );
+}
+
+/// The names of the alerts of a test that fire in some case, or that stay silent in one.
+fn tried(cases: &serde_json::Value, fires: bool) -> BTreeSet<&str> {
+    let groups = cases["tests"].as_array().expect("cases").iter();
+    let tests = groups.flat_map(|group| group["alert_rule_test"].as_array().expect("a test"));
+    let expected = |test: &&serde_json::Value| {
+        let alerts = test["exp_alerts"].as_array().expect("what is expected");
+        alerts.is_empty() != fires
+    };
+    let tests = tests.filter(expected);
+    tests
+        .map(|test| test["alertname"].as_str().expect("a name"))
+        .collect()
+}
+
+#[test]
+fn every_alert_fires_and_stays_silent_as_its_cases_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let alerts: serde_json::Value =
+        yaml_serde::from_str(&read("deploy/alerts.yaml")).expect("alerts.yaml is YAML");
+    let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
+    let names: BTreeSet<_> = rules
+        .iter()
+        .filter_map(|rule| rule["alert"].as_str())
+        .collect();
+    let cases: serde_json::Value =
+        yaml_serde::from_str(&read("deploy/alerts.test.yaml")).expect("alerts.test.yaml is YAML");
+    for fires in [true, false] {
+        assert_eq!(
+            tried(&cases, fires),
+            names,
+            "a case in which it fires: {fires}"
+        );
+    }
+    #[expect(clippy::disallowed_methods, reason = "a test has no command line")]
+    let promtool = std::env::var("TOOLFLEET_PROMTOOL").unwrap_or_else(|_unset| "promtool".into());
+    for arguments in [
+        ["check", "rules", "alerts.yaml"],
+        ["test", "rules", "alerts.test.yaml"],
+    ] {
+        let mut command = Command::new(&promtool);
+        let ran = command.args(arguments).current_dir(&folder).output();
+        let ran = ran.unwrap_or_else(|error| {
+            panic!("{promtool}: {error}; run `make setup`, then `. ./.tools/env`")
+        });
+        let said = [ran.stdout, ran.stderr].concat();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&said));
+    }
 }
 
 fn anchor(heading: &str) -> String {

@@ -183,6 +183,27 @@ impl Real {
         .await;
     }
 
+    /// What it has logged so far.
+    ///
+    /// # Panics
+    ///
+    /// Its log cannot be read.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).expect("read its log")
+    }
+
+    /// A counter or a gauge of its metrics; 0 while it has no value.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    pub async fn counter(&self, series: &str) -> u64 {
+        let address = address(&self.log).expect("it listens");
+        let (_status, text) = get(address, "/metrics").await.expect("it answers");
+        let value = text.lines().find_map(|line| line.strip_prefix(series));
+        value.map_or(0, |value| value.trim().parse().expect("a whole number"))
+    }
+
     /// Waits until it has ended at this checkpoint, and by itself.
     ///
     /// # Panics
@@ -197,7 +218,7 @@ impl Real {
         let status = ended.expect("it is our child");
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
         let said = format!("stopped at checkpoint {point}");
-        let log = fs::read_to_string(&self.log).expect("read its log");
+        let log = self.log();
         let by_itself = log.lines().any(|line| line == said);
         assert!(killed && by_itself, "{}", self.story(status));
     }

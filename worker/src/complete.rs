@@ -50,7 +50,8 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
                 Box::pin(make_room(worker)).await;
             }
             let (moved, ending) = *decided;
-            metrics().ended(name, executed.execution.word());
+            let Executed { execution, .. } = &executed;
+            metrics().ended(name, execution.word(), execution.useless());
             if claimed.effect == Effect::Transaction
                 && executed.execution.word() == OutcomeWord::Unknown
             {
@@ -69,14 +70,12 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             // The executor did not know that its COMMIT, which was not answered, had succeeded.
             let committed =
                 claimed.effect == Effect::Transaction && row.state() == State::Succeeded;
-            metrics().ended(
-                name,
-                if committed {
-                    OutcomeWord::Applied
-                } else {
-                    executed.execution.word()
-                },
-            );
+            let word = if committed {
+                OutcomeWord::Applied
+            } else {
+                executed.execution.word()
+            };
+            metrics().ended(name, word, executed.execution.useless());
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // The dispatcher has not been told yet: the answer to the earlier write was lost.
             let event = || row.finished();

@@ -42,6 +42,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             "它没有这个工具的版本 {version}"
         );
         let obstacle = Obstacle::new(Lack::ToolVersion, &what, &worker.name);
+        worker.lacks.put_back(&pointer.tool, version, &obstacle);
         return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
     };
     let args = match &pointer.args {
@@ -66,8 +67,11 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         // It would fail the same way on every worker.
         Err(failure) if is_final(failure.code) => Err(Box::pin(refuse(worker, call, &tool)).await),
         Err(failure) => {
-            tracing::warn!(code = %failure.code, why = failure.message.english(), "this worker cannot run the tool at the moment");
             let obstacle = Obstacle::of(&failure, &worker.name);
+            let manifest = &tool.manifest;
+            worker
+                .lacks
+                .put_back(&manifest.name, manifest.version, &obstacle);
             Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
         }
     }
@@ -211,11 +215,7 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
         tracing::debug!(error = report(&error), "tools were not refreshed");
         return Err(Skip::StoreSilent);
     }
-    let tool = known();
-    if tool.is_none() {
-        tracing::warn!(tool = %pointer.tool, version = pointer.tool_version, "this worker does not have this tool version");
-    }
-    Ok(tool)
+    Ok(known())
 }
 
 /// Ends a call whose arguments the tool cannot take. They are read from the row for this: those in the message may differ.

@@ -57,7 +57,13 @@ pub(crate) async fn run(
         while !stop.is_cancelled() {
             let beating = beat_until_broken(&worker, &postgres, &intake, &mut reconnect);
             if let Some(Err(error)) = stop.run_until_cancelled(beating).await {
-                tracing::warn!(error = report(&error), "heartbeat failed");
+                let error_text = report(&error);
+                if error.is_unavailable() {
+                    // The process says once that Postgres does not answer, and below that the lease is lost.
+                    tracing::debug!(error = error_text, "heartbeat failed");
+                } else {
+                    tracing::warn!(error = error_text, "heartbeat failed");
+                }
             }
             stop.run_until_cancelled(reconnect.pause()).await;
         }

@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use fleet::{
-    ids::QueueName,
+    ids::{QueueName, ToolName},
+    manifest::Manifest,
     obstacle::{Inability, Obstacle},
+    outcome::ToolFailure,
+    secrets::Secrets,
     store::workers,
     telemetry::report,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::worker::WorkerProcess;
+use crate::{executors::registry::Executors, worker::WorkerProcess};
 
 /// How often it looks: a secret may come or go at any time.
 const LOOK: Duration = Duration::from_secs(10);
@@ -26,11 +29,18 @@ pub(crate) async fn run(
     let mut told = Vec::new();
     while !stop.is_cancelled() {
         let found = found(&worker, &queues);
+        for Inability {
+            tool,
+            version,
+            obstacle,
+        } in &found
+        {
+            worker.lacks.found(tool, *version, obstacle);
+        }
+        worker
+            .lacks
+            .look(|tool, version| lacks(&worker, tool, version));
         if found != told {
-            for inability in &found {
-                let (tool, why) = (&inability.tool, &inability.obstacle.why);
-                tracing::warn!(%tool, why, "this worker cannot run a tool of its queues");
-            }
             match workers::cannot_run(&worker.pool, worker.id, &found).await {
                 Ok(()) => told = found,
                 Err(error) => tracing::debug!(
@@ -52,9 +62,7 @@ fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
         .map(|tool| &tool.manifest)
         .filter(|manifest| queues.contains(&manifest.queue))
         .filter_map(|manifest| {
-            let executor = worker.executors.of(manifest);
-            let checked = executor.and_then(|executor| executor.check(manifest, &worker.secrets));
-            let failure = checked.err()?;
+            let failure = check(&worker.executors, manifest, &worker.secrets).err()?;
             Some(Inability {
                 tool: manifest.name.clone(),
                 version: manifest.version,
@@ -65,4 +73,16 @@ fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
     found.sort_by(|a, b| a.tool.cmp(&b.tool));
     found.truncate(TOLD_MAX);
     found
+}
+
+/// Whether the worker cannot run this version, or does not have it.
+fn lacks(worker: &WorkerProcess, tool: &ToolName, version: i32) -> bool {
+    let Some(tool) = worker.registry.version(tool, version) else {
+        return true;
+    };
+    check(&worker.executors, &tool.manifest, &worker.secrets).is_err()
+}
+
+fn check(executors: &Executors, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
+    executors.of(manifest)?.check(manifest, secrets)
 }

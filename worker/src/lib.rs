@@ -60,7 +60,7 @@
 //!   `complete` and `dispose` are its parts. `redact` masks sensitive values, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` says how far a tool is. `programs` has the slots of process tools, `inability` writes which
-//!   tools cannot run here. `guard` is the small process between the worker and a process tool.
+//!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
 //! - `run` starts and stops all of it; `builder` and `apply` are for tools and executors of a program's own.
 
 // One attempt, step by step.
@@ -107,6 +107,7 @@ mod heartbeat;
 
 mod cancel;
 mod inability;
+mod lacks;
 mod neighbours;
 
 mod leave;

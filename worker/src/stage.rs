@@ -13,6 +13,7 @@ use fleet::{
     registry::Tool,
     store::claim::Claimed,
     taken_back::TakenBack,
+    wire::code::Code,
 };
 use tokio::time::Instant;
 
@@ -100,6 +101,16 @@ impl Execution {
                 true
             }
             Self::Abandoned(_) => false,
+        }
+    }
+
+    /// Why the answer of a success cannot be used.
+    pub(crate) fn useless(&self) -> Option<Code> {
+        match self {
+            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
+                outcome.useless().map(|flaw| flaw.code)
+            }
+            Self::TakenBack(..) | Self::KeyForgotten(_) => None,
         }
     }
 

@@ -20,8 +20,8 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::registry::Executors, programs::Programs, put_back::PuttingBack, reply::Replies,
-    running::Attempts,
+    executors::registry::Executors, lacks::SaidLacks, programs::Programs, put_back::PuttingBack,
+    reply::Replies, running::Attempts,
 };
 
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
@@ -52,6 +52,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) programs: Programs,
     /// Takes calls that find no program slot.
     pub(crate) putting_back: PuttingBack,
+    /// What it lacks for the tools of its queues, as far as its log says so.
+    pub(crate) lacks: SaidLacks,
     /// The attempts that run now.
     pub(crate) attempts: Attempts,
     /// Claims without an answer, by the moment when they were given up.

@@ -157,7 +157,8 @@ impl Tenants {
             }
             // A tenant that seems full is not let in without a count.
             Err(error) => {
-                tracing::warn!(error = report(&error), "a quota was not looked at");
+                // Its callers are refused, which is counted, with each look.
+                tracing::debug!(error = report(&error), "a quota was not looked at");
                 NoQuota::Unreadable
             }
         };

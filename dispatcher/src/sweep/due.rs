@@ -9,7 +9,7 @@ use fleet::{
     telemetry::metrics,
 };
 
-use super::{Sweep, every, warn};
+use super::{Sweep, every};
 
 impl Sweep {
     /// Publishes the calls that are due, as far as there is room; the others are held in their lines. Cancel-safe: a call that
@@ -20,7 +20,7 @@ impl Sweep {
             ticks.tick().await;
             // Calls that are taken while nothing can be published wait longer than calls that are left.
             if self.bus.is_connected() {
-                warn("due", self.due().await);
+                self.warn("due", self.due().await);
             }
         }
     }

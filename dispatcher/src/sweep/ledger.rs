@@ -30,7 +30,6 @@ use super::{
     Sweep, every,
     pace::{self, Pace},
     route::{Route, Stretch, Tour},
-    warn,
 };
 
 /// How long one second's walk may take.
@@ -54,7 +53,7 @@ impl Sweep {
                 Ok(_declared) => lost.over_all.hurry(),
                 Err(error) => {
                     observer = Observer::default();
-                    warn("dead_worker", Err(error));
+                    self.warn("dead_worker", Err(error));
                 }
             }
             let now = Instant::now();
@@ -75,9 +74,9 @@ impl Sweep {
                 if looked.as_ref().err().is_none_or(StoreError::took_too_long) {
                     pace.took(now, took);
                 }
-                warn("lost_attempt", looked);
+                self.warn("lost_attempt", looked);
             }
-            warn("walk", self.walk(&mut pass, &doubted).await);
+            self.warn("walk", self.walk(&mut pass, &doubted).await);
         }
     }
 

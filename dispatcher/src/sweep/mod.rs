@@ -172,12 +172,20 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-fn warn(pass: &'static str, swept: Result<(), StoreError>) {
-    if let Err(error) = swept {
-        tracing::warn!(
-            pass,
-            error = report(&error),
-            "a sweep was cut short; the next one goes on"
+impl Sweep {
+    /// Says that a pass was cut short, unless the log says already that Postgres does not answer.
+    fn warn(&self, pass: &'static str, swept: Result<(), StoreError>) {
+        let Err(error) = swept else {
+            return;
+        };
+        let (error_text, what) = (
+            report(&error),
+            "a sweep was cut short; the next one goes on",
         );
+        if error.is_unavailable() && self.postgres.is_away() {
+            tracing::debug!(pass, error = error_text, "{what}");
+        } else {
+            tracing::warn!(pass, error = error_text, "{what}");
+        }
     }
 }

@@ -33,7 +33,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{Sweep, every, warn};
+use super::{Sweep, every};
 use crate::{check::Arguments, news};
 
 /// How long a probe may take, with its own retries.
@@ -49,7 +49,7 @@ impl Sweep {
         let mut ticks = every(Duration::from_millis(500));
         loop {
             ticks.tick().await;
-            warn("probe", self.doubts().await);
+            self.warn("probe", self.doubts().await);
         }
     }
 

@@ -18,7 +18,7 @@ use fleet::{
 use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep};
 
-use super::{Sweep, every, warn};
+use super::{Sweep, every};
 use crate::quota::Look;
 
 /// How often the lines are visited while calls are held, and while none is known to be.
@@ -85,7 +85,7 @@ impl Sweep {
                 if released.is_err() {
                     releasing.connection = None;
                 }
-                warn("release", released);
+                self.warn("release", released);
             }
             sleep(PAUSE).await;
         }
@@ -279,7 +279,7 @@ impl Sweep {
             if counted.is_none_or(|counted| counted.elapsed() >= COUNT) {
                 counted = Some(Instant::now());
                 self.meter.audit();
-                warn("meter", self.count_slots().await);
+                self.warn("meter", self.count_slots().await);
             }
             if !self.bus.is_connected() {
                 continue;

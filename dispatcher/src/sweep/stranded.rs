@@ -17,7 +17,7 @@ use fleet::{
 };
 use tokio::sync::mpsc;
 
-use super::{Sweep, every, warn};
+use super::{Sweep, every};
 
 const PASS: &str = "stranded_pointer";
 /// The pause between the two looks that prove it.
@@ -61,7 +61,7 @@ impl Sweep {
             match self.look_at(turn, &before).await {
                 Ok((stranded, doubtful)) => {
                     doubts = doubtful;
-                    warn(PASS, self.renumber(stranded).await);
+                    self.warn(PASS, self.renumber(stranded).await);
                 }
                 Err(error) => {
                     // They come again with the next walk.

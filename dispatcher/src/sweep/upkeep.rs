@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::{
     Sweep, every,
     pace::{self, Rest},
-    warn,
 };
 
 /// The hot tables whose last vacuum was for nothing.
@@ -34,7 +33,7 @@ impl Sweep {
                 _ = seldom.tick() => self.fold().await,
                 _ = hourly.tick() => self.partitions().await.and(self.recount().await),
             };
-            warn("upkeep", kept);
+            self.warn("upkeep", kept);
         }
     }
 

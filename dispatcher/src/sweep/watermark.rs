@@ -12,7 +12,7 @@ use fleet::{
 };
 use tokio::time::timeout;
 
-use super::{Sweep, every, warn};
+use super::{Sweep, every};
 
 /// How long moving the watermark may take before its connection is given up.
 const ADVANCE_MAX: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ impl Sweep {
         loop {
             ticks.tick().await;
             let moved = self.move_watermark(connection.take()).await;
-            warn("watermark", moved.map(|moved| connection = Some(moved)));
+            self.warn("watermark", moved.map(|moved| connection = Some(moved)));
         }
     }
 

@@ -3,7 +3,7 @@
 use fleet::{call::State, wire::code::Code};
 
 use super::{
-    explanation::{Explanation, because, counted},
+    explanation::{Explanation, because, counted, seconds},
     facts::{EndedFacts, Facts, Last},
     waiting,
 };
@@ -131,11 +131,12 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
     // Only a call that never began can wait too long for its first attempt, and then it ends before its deadline.
     let over = if ended < facts.deadline_at {
         format!(
-            "it waited longer for its first attempt than its tool allows (max_queue_wait), until {}",
-            instant(ended)
+            "it waited longer for its first attempt than its tool allows (max_queue_wait), until {}, {} after it was accepted",
+            instant(ended),
+            seconds(ended - facts.accepted_at)
         )
     } else {
-        format!("its deadline passed at {}", instant(facts.deadline_at))
+        format!("its deadline passed at {}", deadline(facts))
     };
     if let Some(lacked) = &history.lacked {
         let (worker, why) = (&lacked.worker, &lacked.why);
@@ -148,16 +149,19 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             ),
         );
     }
-    if let Some(Last {
-        number,
-        code: Some(code),
-        ..
-    }) = &history.attempt
+    if let Some(
+        last @ Last {
+            number,
+            code: Some(code),
+            ..
+        },
+    ) = &history.attempt
     {
+        let (limit, longer) = time_limit(facts, last);
         return because(
             Code::DeadlineExceeded.as_str(),
-            format!("{over}, after attempt {number} had ended with {code}"),
-            format!("find out why its attempts fail (docs/errors/{code}.md); {AGAIN}"),
+            format!("{over}, after attempt {number} had ended with {code}{limit}"),
+            format!("find out why its attempts fail (docs/errors/{code}.md){longer}; {AGAIN}"),
         );
     }
     if history.workers_meanwhile == 0 {
@@ -221,12 +225,86 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
         || "before an attempt".to_owned(),
         |last| format!("in attempt {}{}", last.number, on(last)),
     );
+    let (limit, longer) = limit(facts, history, known);
     because(
         reason,
-        format!("it failed at {at} {attempt} with {code}{told}"),
-        format!("docs/errors/{code}.md says what that means and what to do; {AGAIN}"),
+        format!("it failed at {at} {attempt} with {code}{limit}{told}"),
+        format!("docs/errors/{code}.md says what that means and what to do{longer}; {AGAIN}"),
     )
 }
+
+/// Its deadline, and how long that was after it was accepted.
+fn deadline(facts: &Facts) -> String {
+    let (at, given) = (facts.deadline_at, facts.deadline_at - facts.accepted_at);
+    format!("{}, {} after it was accepted", instant(at), seconds(given))
+}
+
+/// Where a call's deadline is set.
+const DEADLINE_SETTINGS: &str = "its caller sets the deadline (Toolfleet-Deadline-Ms, Toolfleet-Run-Deadline), else its tool (deadline)";
+
+/// The limit that ended it, and where it is set; both are empty where none did.
+fn limit(facts: &Facts, history: &EndedFacts, code: Option<Code>) -> (String, String) {
+    let (tool, attempt) = (&facts.tool, history.attempt.as_ref());
+    let of_attempt = attempt.map(|last| time_limit(facts, last));
+    let (for_time, longer) = of_attempt.unwrap_or_default();
+    let the_last = match for_time.as_str() {
+        "" => String::new(),
+        for_time => format!("; its last attempt ended with timeout{for_time}"),
+    };
+    match code {
+        Some(Code::RetriesExhausted) => {
+            let number = attempt.map_or(0, |last| last.number);
+            (
+                format!(", after {number} attempts, as many as its tool {tool} allows{the_last}"),
+                format!(
+                    "; its tool {tool} sets how many attempts there are (retry.max_attempts){longer}"
+                ),
+            )
+        }
+        Some(Code::DeadlineExceeded) => (
+            format!(
+                ", for another attempt would have begun after its deadline at {}{the_last}",
+                deadline(facts)
+            ),
+            format!("; {DEADLINE_SETTINGS}{longer}"),
+        ),
+        Some(Code::OutputTooLarge) => (
+            String::new(),
+            format!("; its tool {tool} sets how large an answer may be (output_limit)"),
+        ),
+        _other => (for_time, longer),
+    }
+}
+
+/// How long an attempt had that was ended for its time, by which limit, and where that is set.
+fn time_limit(facts: &Facts, last: &Last) -> (String, String) {
+    let (Some(Code::Timeout), Some(given_ms), Some(until)) = (
+        last.code.as_deref().and_then(|code| code.parse().ok()),
+        last.timeout_ms,
+        last.until,
+    ) else {
+        return Default::default();
+    };
+    let (given, tool) = (seconds(time::Duration::milliseconds(given_ms)), &facts.tool);
+    // A claim gives an attempt what its tool allows, and no more than is left to its deadline.
+    if until + CLAIM_ROUNDING < facts.deadline_at {
+        (
+            format!(" after the {given} that its tool {tool} gives an attempt (timeout)"),
+            format!("; a longer timeout in a new version of {tool} gives it more time"),
+        )
+    } else {
+        (
+            format!(
+                " after {given}, which were left until its deadline at {}",
+                deadline(facts)
+            ),
+            format!("; {DEADLINE_SETTINGS}"),
+        )
+    }
+}
+
+/// By how much the end of an attempt that has all the time until its deadline may be before that: what a claim rounds away.
+const CLAIM_ROUNDING: time::Duration = time::Duration::milliseconds(5);
 
 /// The message that the caller got.
 fn quoted(history: &EndedFacts) -> String {

@@ -23,6 +23,15 @@ pub(super) fn because(
     }
 }
 
+/// A time span in seconds, with tenths where there are any.
+pub(super) fn seconds(span: time::Duration) -> String {
+    let tenths = span.whole_milliseconds() / 100;
+    match tenths % 10 {
+        0 => format!("{} s", tenths / 10),
+        tenth => format!("{}.{tenth} s", tenths / 10),
+    }
+}
+
 /// So many of them.
 pub(super) fn counted(number: i64, one: &str) -> String {
     let s = if number == 1 { "" } else { "s" };

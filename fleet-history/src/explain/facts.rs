@@ -5,6 +5,7 @@ use fleet::{
     ids::CallId,
     lease::LATE,
     obstacle::{Lack, Obstacle},
+    store::server_check::Finding,
 };
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -13,6 +14,7 @@ use time::OffsetDateTime;
 #[derive(Debug, Clone, Deserialize)]
 pub struct Facts {
     pub(crate) call_id: CallId,
+    pub(crate) tenant: String,
     /// Its state.
     pub state: State,
     pub(crate) tool: String,
@@ -31,6 +33,10 @@ pub struct Facts {
     /// Other tenants with calls in the line.
     #[serde(default)]
     pub(crate) others: Option<i64>,
+    /// Calls of its queue that are under way, where its tenant's share keeps it waiting: its own tenant's first, then those of
+    /// the tenants with the most.
+    #[serde(default)]
+    pub(crate) under_way: Vec<TenantCalls>,
     pub(crate) cancel_requested: bool,
     pub(crate) attempts: i32,
     pub(crate) error_code: Option<String>,
@@ -62,6 +68,28 @@ pub struct Facts {
     /// What the history has about its end; `None` while it is open.
     #[serde(default)]
     pub(crate) ended: Option<EndedFacts>,
+    /// Why NATS does not answer, and what to do, where that was looked for and is so.
+    #[serde(skip)]
+    pub(crate) nats_away: Option<Finding>,
+}
+
+impl Facts {
+    /// Whether it can only go on through NATS, so that it matters whether NATS answers.
+    pub fn waits_for_nats(&self) -> bool {
+        self.state == State::Queued && self.deadline_at > self.now
+    }
+
+    /// Adds that NATS does not answer.
+    pub fn nats_is_away(&mut self, finding: Finding) {
+        self.nats_away = Some(finding);
+    }
+}
+
+/// How many calls a tenant has.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct TenantCalls {
+    pub(crate) tenant: String,
+    pub(crate) calls: i64,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -175,6 +203,12 @@ pub(crate) struct Last {
     pub(crate) number: i32,
     pub(crate) worker: Option<String>,
     pub(crate) code: Option<String>,
+    /// How long it was given.
+    #[serde(default)]
+    pub(crate) timeout_ms: Option<i64>,
+    /// When that was over.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    pub(crate) until: Option<OffsetDateTime>,
 }
 
 /// Whether a worker has been silent for longer than a live one is: its slots are not counted.

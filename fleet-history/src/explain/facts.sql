@@ -1,5 +1,5 @@
 SELECT row_to_json(f)::text FROM (
-    SELECT c.call_id, c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
+    SELECT c.call_id, c.tenant, c.state, c.tool, c.tool_version, c.queue, c.held, c.held_why, c.line, c.cancel_requested, c.attempts,
            CASE WHEN c.held THEN (
                 SELECT count(*) FROM (
                     SELECT FROM toolfleet.calls o
@@ -12,6 +12,13 @@ SELECT row_to_json(f)::text FROM (
                     SELECT o.tenant FROM toolfleet.calls o
                     WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
                     LIMIT 10000) others) END AS others,
+           -- As store/under_way.rs counts them: its own tenant's first, then those of the tenants with the most.
+           CASE WHEN c.held_why = 'slots' THEN (SELECT coalesce(json_agg(u), '[]') FROM (
+                SELECT o.tenant, count(*) AS calls FROM toolfleet.calls o
+                WHERE o.line = c.line AND NOT o.held
+                  AND (o.state = 'running' OR o.state = 'queued' AND o.not_before <= now())
+                GROUP BY o.tenant ORDER BY o.tenant <> c.tenant, count(*) DESC, o.tenant LIMIT 4) u)
+                ELSE '[]' END AS under_way,
            c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
            EXISTS (SELECT FROM toolfleet.tools t
                    WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
@@ -76,7 +83,9 @@ SELECT row_to_json(f)::text FROM (
                                OR reason = 'cancelled' AND to_state = 'cancelled')
                             ORDER BY revision LIMIT 1) t) AS taken_back,
                        (SELECT row_to_json(a) FROM (
-                            SELECT number, worker, error->>'code' AS code FROM toolfleet.attempts
+                            SELECT number, worker, error->>'code' AS code, timeout_ms,
+                                   started_at + make_interval(secs => timeout_ms / 1000.0) AS until
+                            FROM toolfleet.attempts
                             WHERE call_id = $1 AND NOT late ORDER BY number DESC LIMIT 1) a) AS attempt) e)
            END AS ended
     FROM toolfleet.calls c

@@ -76,8 +76,13 @@ pub(super) fn in_doubt(facts: &Facts) -> Explanation {
         );
     }
     let acts = doubt.attempt_until.filter(|until| *until > facts.now);
+    // The command settles calls of the tenant `default` where it is told of no other.
+    let whose = match facts.tenant.as_str() {
+        "default" => String::new(),
+        tenant => format!(" --tenant {tenant}"),
+    };
     let settle = format!(
-        "toolfleet calls settle {} --outcome applied|not_applied --note HOW-YOU-KNOW",
+        "toolfleet calls settle {}{whose} --outcome applied|not_applied --note HOW-YOU-KNOW",
         facts.call_id
     );
     let look = format!("look the effect up in the remote system, then record it: {settle}");

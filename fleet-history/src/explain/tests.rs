@@ -1,13 +1,14 @@
 //! Every reason, and their order.
 
+use fleet::store::server_check::Finding;
 use serde_json::{Value, json};
 
 use super::*;
 
 /// A call that was accepted ten seconds ago and has a free worker, with these changes.
-fn found(change: &Value) -> Explanation {
+fn facts(change: &Value) -> Facts {
     let mut facts = json!({
-        "call_id": "01936c2e-0000-7000-8000-00000000000c", "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "call_id": "01936c2e-0000-7000-8000-00000000000c", "tenant": "default", "state": "queued", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
         "cancel_requested": false, "attempts": 0, "error_code": null,
         "now": "2026-11-20T12:00:10Z", "accepted_at": "2026-11-20T12:00:00Z",
         "not_before": "2026-11-20T12:00:00Z", "deadline_at": "2026-11-20T12:05:00Z", "tool_known": true,
@@ -16,7 +17,11 @@ fn found(change: &Value) -> Explanation {
                  "note": null, "by_time_only": false},
     });
     merge(&mut facts, change);
-    explain(&serde_json::from_value(facts).unwrap())
+    serde_json::from_value(facts).unwrap()
+}
+
+fn found(change: &Value) -> Explanation {
+    explain(&facts(change))
 }
 
 /// A worker with four slots for the queue, three of which are taken.
@@ -176,6 +181,84 @@ fn a_call_that_waits_has_one_reason() {
 }
 
 #[test]
+fn a_call_that_needs_nats_says_when_nats_does_not_answer() {
+    let found = |change: &Value| {
+        let mut facts = facts(change);
+        assert!(facts.waits_for_nats());
+        facts.nats_is_away(Finding {
+            what: "nats-server at 127.0.0.1:4222 (NATS_URL) is away: connection refused".to_owned(),
+            advice: "start it, or correct NATS_URL".to_owned(),
+        });
+        explain(&facts)
+    };
+    let just = json!({"accepted_at": "2026-11-20T12:00:08Z", "not_before": "2026-11-20T12:00:08Z"});
+    let limit =
+        |running: i64| json!({"held": true, "tool_limit": {"at_a_time": 2, "running": running}});
+    for change in [
+        json!({}),
+        just,
+        json!({"held": true}),
+        json!({"held": true, "line": "slots/default", "held_why": "slots"}),
+        limit(1),
+    ] {
+        let found = found(&change);
+        assert_eq!(found.reason, "nats_away", "{change}: {found:?}");
+        assert_eq!(
+            found.because,
+            "a worker gets it through NATS, and nats-server at 127.0.0.1:4222 (NATS_URL) is away: connection refused"
+        );
+        let next = "start it, or correct NATS_URL; the call goes on by itself within seconds of NATS's return, until its deadline at \
+            2026-11-20T12:05:00.000Z.";
+        assert!(found.next.starts_with(next), "{found:?}");
+    }
+    // What keeps it from running first is told first.
+    let busy = json!({"name": "worker-1", "slots": 4, "running": 4, "silent_s": 1.0});
+    for (change, reason) in [
+        (json!({"workers": []}), "no_worker"),
+        (
+            json!({"workers": [busy], "queue_running": 4}),
+            "no_free_slot",
+        ),
+        (json!({"not_before": "2026-11-20T12:00:40Z"}), "postponed"),
+        (limit(2), "tool_limit"),
+    ] {
+        assert_eq!(found(&change).reason, reason, "{change}");
+    }
+    assert!(!facts(&json!({"deadline_at": "2026-11-20T12:00:09Z"})).waits_for_nats());
+    assert!(!facts(&attempt(&json!({}))).waits_for_nats());
+}
+
+#[test]
+fn a_call_that_its_tenants_share_holds_says_whose_calls_are_under_way_and_what_to_change() {
+    let held = |workers: Value| {
+        found(
+            &json!({"held": true, "line": "slots/payments", "held_why": "slots", "tenant": "acme", "ahead": 2, "others": 1,
+            "workers": [workers], "queue_running": 4,
+            "under_way": [{"tenant": "acme", "calls": 3}, {"tenant": "beta", "calls": 40}, {"tenant": "gamma", "calls": 2}]}),
+        )
+    };
+    let room = held(worker("worker-1", 1.0));
+    assert_eq!(
+        room.because,
+        "its tenant acme has 3 calls under way in its queue payments, beside 40 of beta, 2 of gamma, and the live worker of its \
+         queue payments has 4 slots for it, 1 of them free; 2 calls of its tenant are before it in the line slots/payments, which \
+         1 other tenant shares in turn"
+    );
+    assert_eq!(
+        room.next,
+        "wait until one of its tenant's calls ends (toolfleet calls list --tenant acme --state running), or let a tenant have \
+         more under way: DISPATCHER_TENANT_RUNNING of every dispatcher says how many, and never more than three quarters of \
+         the slots (docs/fairness.md)"
+    );
+    let full = held(json!({"name": "worker-1", "slots": 4, "running": 4, "silent_s": 1.0}));
+    assert_eq!(
+        full.next,
+        "wait, or start more workers: toolfleet worker --queues payments. A larger DISPATCHER_TENANT_RUNNING changes nothing \
+         while no slot is free (docs/fairness.md)"
+    );
+}
+
+#[test]
 fn a_call_that_a_newer_dispatcher_holds_says_so_and_no_more() {
     let because = |change: Value| {
         let found = found(&change);
@@ -305,6 +388,11 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
             .contains("that it was applied can be recorded at once");
         assert_eq!(at_once, waits, "{found:?}");
     }
+    let mut of_acme = doubt(&json!({}));
+    of_acme["tenant"] = json!("acme");
+    let settle = "toolfleet calls settle 01936c2e-0000-7000-8000-00000000000c --tenant acme --outcome applied|not_applied --note ";
+    let next = found(&of_acme).next;
+    assert!(next.contains(settle), "{next}");
     let probed = found(&doubt(&json!({"probes": 2, "probe_state": "inconclusive"})));
     assert!(
         probed

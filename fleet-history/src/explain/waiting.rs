@@ -4,6 +4,7 @@ use fleet::{
     hold::{HeldWhy, Line},
     lease::LEASE,
     obstacle::{Lack, Obstacle},
+    store::server_check::Finding,
 };
 use time::Duration;
 
@@ -58,6 +59,9 @@ pub(super) fn queued(facts: &Facts) -> Explanation {
             "wait, or start more workers",
         );
     }
+    if let Some(away) = nats_away(facts) {
+        return away;
+    }
     if facts.now - ready.max(facts.last.at) < PUBLISHED_JUST_NOW {
         // Until a worker takes it, what was lacking when it was put back is the reason still.
         if let Some(obstacle) = &facts.obstacle {
@@ -75,6 +79,24 @@ pub(super) fn queued(facts: &Facts) -> Explanation {
         "look whether NATS is up and at toolfleet_skipped_claims_total of the workers; \
          a dispatcher publishes its pointer again every few seconds, if one runs",
     )
+}
+
+/// Its message is in NATS, or has to go there, and NATS does not answer.
+fn nats_away(facts: &Facts) -> Option<Explanation> {
+    let Finding { what, advice } = facts.nats_away.as_ref()?;
+    let advice = match advice.as_str() {
+        "" => String::new(),
+        advice => format!("{advice}; "),
+    };
+    Some(because(
+        "nats_away",
+        format!("a worker gets it through NATS, and {what}"),
+        format!(
+            "{advice}the call goes on by itself within seconds of NATS's return, until its deadline at {}. Where dispatchers and \
+             workers reach NATS, and only this command does not, their /readyz says so",
+            instant(facts.deadline_at)
+        ),
+    ))
 }
 
 /// The workers of its queue: live ones, and those that have been silent for too long.
@@ -230,6 +252,12 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
             &format!("; it waits in the ledger, and {behind}"),
         );
     }
+    let limit_is_reached = |limit: ToolLimit| limit.running >= limit.at_a_time;
+    if let Some(away) = nats_away(facts)
+        && !facts.tool_limit.is_some_and(limit_is_reached)
+    {
+        return away;
+    }
     if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
         let tool = &facts.tool;
         return because(
@@ -243,13 +271,7 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
         );
     }
     if facts.held_why.as_deref() == Some(HeldWhy::Slots.as_str()) {
-        return because(
-            "tenant_slots",
-            format!(
-                "it waits until fewer calls of its tenant are under way in its queue {queue}, or until the queue has room: {behind}"
-            ),
-            "wait for its turn; a larger DISPATCHER_TENANT_RUNNING lets more of its tenant's calls run at a time (docs/fairness.md)",
-        );
+        return tenant_slots(facts, workers, &behind);
     }
     let (slots, running, silent) = (workers.slots, workers.running, workers.silence());
     let of_workers = workers.in_words();
@@ -270,6 +292,42 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
             counted(slots, "slot")
         ),
         "wait for its turn, or start more workers (docs/fairness.md says whose turn it is)",
+    )
+}
+
+/// Its tenant has as many calls under way as it may have, or its queue has no room: whose calls those are, and which of the two
+/// an operator can change.
+fn tenant_slots(facts: &Facts, workers: &QueueWorkers<'_>, behind: &str) -> Explanation {
+    let (tenant, queue) = (&facts.tenant, &facts.queue);
+    let of = |tenant: &str| facts.under_way.iter().find(|of| of.tenant == tenant);
+    let own = of(tenant).map_or(0, |own| own.calls);
+    let others = facts.under_way.iter().filter(|of| of.tenant != *tenant);
+    let others: Vec<String> = others
+        .map(|of| format!("{} of {}", of.calls, of.tenant))
+        .collect();
+    let beside = match others.as_slice() {
+        [] => String::new(),
+        some => format!(", beside {}", some.join(", ")),
+    };
+    let (calls, slots_free) = (counted(own, "call"), workers.slots_free(queue));
+    let next = if workers.running < workers.slots {
+        format!(
+            "wait until one of its tenant's calls ends (toolfleet calls list --tenant {tenant} --state running), or let a tenant have \
+             more under way: DISPATCHER_TENANT_RUNNING of every dispatcher says how many, and never more than three quarters of \
+             the slots (docs/fairness.md)"
+        )
+    } else {
+        format!(
+            "wait, or start more workers: toolfleet worker --queues {queue}. A larger DISPATCHER_TENANT_RUNNING changes nothing \
+             while no slot is free (docs/fairness.md)"
+        )
+    };
+    because(
+        "tenant_slots",
+        format!(
+            "its tenant {tenant} has {calls} under way in its queue {queue}{beside}, and {slots_free}; {behind}"
+        ),
+        next,
     )
 }
 

@@ -27,6 +27,8 @@ pub struct Bus {
     pub subjects: Subjects,
     /// Counts connects and disconnects; odd: connected now, even: not.
     epoch: watch::Receiver<u64>,
+    /// Why the client has not connected again, as far as it says; `None` while it is connected.
+    trouble: Arc<Mutex<Option<String>>>,
     /// The server's last refusal for lack of a permission.
     denied: Arc<Mutex<Option<String>>>,
 }
@@ -48,6 +50,8 @@ impl Bus {
         let (sender, mut epoch) = watch::channel(0);
         let denied = Arc::<Mutex<Option<String>>>::default();
         let heard = Arc::clone(&denied);
+        let trouble = Arc::<Mutex<Option<String>>>::default();
+        let noted = Arc::clone(&trouble);
         let (address, options) = login::read(args).await?;
         let options = options
             .name(name)
@@ -57,7 +61,7 @@ impl Bus {
             .reconnect_delay_callback(delay::reconnect)
             .event_callback(move |event| {
                 if !is_about_user_info(&event) {
-                    notice(&event, &sender);
+                    notice(&event, &sender, &noted);
                     if let Event::ServerError(error) = &event
                         && let Some(what) = permission(&error.to_string())
                     {
@@ -103,6 +107,7 @@ impl Bus {
             client,
             subjects: Subjects::new(args.prefix.clone()),
             epoch,
+            trouble,
             denied,
         })
     }
@@ -168,6 +173,20 @@ impl Bus {
         self.is_connected() && matches!(answer.await, Ok(Ok(())))
     }
 
+    /// Why the server does not answer, as far as the client says.
+    pub fn trouble(&self) -> String {
+        if self.is_connected() {
+            return format!(
+                "no answer on an open connection within {:?}",
+                Self::ANSWER_MAX
+            );
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble
+            .clone()
+            .unwrap_or_else(|| "the connection was closed".to_owned())
+    }
+
     /// An inbox with an unguessable name. The client's own inboxes are numbered: a program that has seen one knows the next.
     pub fn private_inbox(&self) -> String {
         format!("{}.{}", self.client.new_inbox(), Uuid::new_v4().simple())
@@ -226,14 +245,22 @@ fn is_about_user_info(event: &Event) -> bool {
     matches!(event, Event::ServerError(error) if error.to_string().contains(USER_INFO))
 }
 
-fn notice(event: &Event, epoch: &watch::Sender<u64>) {
+/// Acts on what the client reports. That NATS does not answer is said by the process, once: the client tries again several
+/// times a second.
+fn notice(event: &Event, epoch: &watch::Sender<u64>, trouble: &Mutex<Option<String>>) {
+    let note = |why| *trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
     match event {
         Event::Connected => {
-            tracing::info!("connected to NATS");
+            note(None);
+            if *epoch.borrow() == 0 {
+                tracing::info!("connected to NATS");
+            } else {
+                tracing::debug!("connected to NATS again");
+            }
             epoch.send_modify(|count| *count |= 1);
         }
         Event::Disconnected => {
-            tracing::warn!("disconnected from NATS");
+            tracing::debug!("disconnected from NATS");
             epoch.send_modify(|count| *count += *count & 1);
         }
         Event::SlowConsumer(_) => {
@@ -241,6 +268,10 @@ fn notice(event: &Event, epoch: &watch::Sender<u64>) {
         }
         Event::ServerError(error) => {
             tracing::error!(%error, "NATS server refused something; check its permissions")
+        }
+        Event::ClientError(error) if *epoch.borrow() & 1 == 0 => {
+            tracing::debug!(%error, "NATS client does not reach its server");
+            note(Some(error.to_string()));
         }
         Event::ClientError(error) => tracing::warn!(%error, "NATS client failed"),
         Event::LameDuckMode | Event::Draining | Event::Closed => {

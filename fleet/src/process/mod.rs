@@ -2,6 +2,7 @@
 
 mod exit;
 pub mod join;
+mod outage;
 mod parent;
 pub mod probes;
 pub(crate) mod start_error;

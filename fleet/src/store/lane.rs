@@ -224,7 +224,8 @@ impl<S: Statement> Runner<S> {
                 }
                 Err(error) => {
                     let error = crate::telemetry::report(&error);
-                    tracing::warn!(statement = S::NAME, error, "ledger is not reachable");
+                    // Each lane tries several times a second; the process says once that Postgres does not answer.
+                    tracing::debug!(statement = S::NAME, error, "ledger is not reachable");
                     for answer in answers.into_iter().chain(rivals) {
                         tell(answer, Reply::NotSent);
                     }

@@ -110,6 +110,11 @@ impl StoreError {
         }
     }
 
+    /// Whether the server did not answer, or could not be reached.
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
     /// Whether the server ended a statement because it ran for too long.
     pub fn took_too_long(&self) -> bool {
         let Self::Refused { source, .. } = self else {

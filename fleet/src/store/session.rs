@@ -45,6 +45,8 @@ struct Memory {
     watermark: Option<Watermark>,
     /// Whether the watermark in NATS has been read: only then may this process act on lost writes.
     recalled: bool,
+    /// Whether there was no connection since the process's last look. The look logs it once, if it finds the same.
+    away: bool,
     /// When the refusal was last logged; `None` while the last check of the server found it safe.
     refused: Option<Instant>,
 }
@@ -170,6 +172,16 @@ impl Postgres {
     /// Whether the last check refused the server.
     pub fn refuses(&self) -> bool {
         self.memory().refused.is_some()
+    }
+
+    /// Whether Postgres is known not to answer: the process says so in its log, once.
+    pub fn is_away(&self) -> bool {
+        self.memory().away
+    }
+
+    /// Sets what the process's look found.
+    pub fn set_away(&self, away: bool) {
+        self.memory().away = away;
     }
 
     /// A connection for the ledger. It is checked; its plans do not trust the statistics of an empty table, and are made once
@@ -312,7 +324,9 @@ impl Postgres {
         doing: &'static str,
         options: &PgConnectOptions,
     ) -> Result<PgConnection, StoreError> {
-        let mut connection = within(doing, Self::CONNECT_TIMEOUT, open(doing, options)).await?;
+        let opening = within(doing, Self::CONNECT_TIMEOUT, open(doing, options));
+        // From now on: a log line for each of the many tries would hide that of the process.
+        let mut connection = opening.await.inspect_err(|_none| self.set_away(true))?;
         self.check_connection(&mut connection, OnLoss::DealWithIt)
             .await?;
         Ok(connection)

@@ -2,7 +2,7 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SETTLEMENT, STATE, STATEMENT, TOOL,
+    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SERVER, SETTLEMENT, STATE, STATEMENT, TOOL,
 };
 
 /// One metric, as it is promised.
@@ -96,11 +96,13 @@ definitions! {
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
+    POSTPONED_CALLS = counter("toolfleet.postponed.calls", "{call}", &[TOOL, REASON],
+        "Calls put back because this worker lacks something to run them, each as often as it is put back");
     PROGRAMS = gauge("toolfleet.programs", "{program}", &[],
         "Slots for programs that are taken on this worker");
     EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],
         "How long tools ran, per attempt");
-    ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME],
+    ENDED_ATTEMPTS = counter("toolfleet.ended.attempts", "{attempt}", &[TOOL, OUTCOME, ERROR_TYPE],
         "Attempts whose outcome was recorded");
     RETRIED_ATTEMPTS = counter("toolfleet.retried.attempts", "{attempt}", &[TOOL],
         "Attempts that ended with another attempt being due");
@@ -120,6 +122,8 @@ definitions! {
         "Rows per statement of the ledger");
     LEDGER_DURATION = histogram("toolfleet.ledger.duration", "s", &[STATEMENT],
         "How long statements of the ledger took");
+    READY = gauge("toolfleet.ready", "{server}", &[SERVER],
+        "1 while this server answers this process and is safe to use, 0 while not");
     UNSAFE_GROUND = gauge("toolfleet.unsafe.ground", "{server}", &[],
         "1 while this process refuses to write to its Postgres");
     WAITERS = gauge("toolfleet.waiters", "{caller}", &[],

@@ -44,8 +44,9 @@ impl Exposition {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| TelemetryError::Metrics(Box::new(error)))?;
-        // The SDK folds label sets beyond 2,000 into one; tools times outcomes is a little more than that.
-        let series_max = (TOOLS_MAX + 1) * OutcomeWord::ALL.len();
+        // The SDK folds label sets beyond 2,000 into one; tools times outcomes is more than that. What can be wrong with the
+        // answer of a success are two outcomes more.
+        let series_max = (TOOLS_MAX + 1) * (OutcomeWord::ALL.len() + 2);
         let provider = SdkMeterProvider::builder()
             .with_resource(resource)
             .with_reader(reader)
@@ -89,6 +90,7 @@ mod tests {
         arguments::Rule,
         call::State,
         ids::ToolName,
+        obstacle::Lack,
         telemetry::{definitions as define, figures::LedgerFigures},
         wire::code::Code,
     };
@@ -118,10 +120,12 @@ mod tests {
         metrics.released(Duration::from_millis(40));
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
+        metrics.postponed(&echo, Lack::Secret);
         metrics.programs(3);
         metrics.corrected_permits(2);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
-        metrics.ended(&echo, OutcomeWord::Applied);
+        metrics.ended(&echo, OutcomeWord::Applied, None);
+        metrics.ended(&echo, OutcomeWord::Applied, Some(Code::OutputInvalid));
         metrics.retried(&echo);
         metrics.fenced();
         metrics.integrity_alarm();
@@ -130,6 +134,7 @@ mod tests {
         metrics.swept("republish", 2);
         metrics.wrote("claim", 7, Duration::from_millis(2));
         metrics.lost_answer("claim", true);
+        metrics.ready("nats", false);
         metrics.refuses_server(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
@@ -151,18 +156,21 @@ mod tests {
             r#"toolfleet_rejected_calls_total{error_type="invalid_arguments",tool="echo"} 1"#,
             r#"toolfleet_rejected_calls_total{error_type="malformed_json"} 1"#,
             r#"toolfleet_ended_attempts_total{outcome="applied",tool="echo"} 1"#,
+            r#"toolfleet_ended_attempts_total{error_type="output_invalid",outcome="applied",tool="echo"} 1"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.0025"} 0"#,
             r#"toolfleet_execute_duration_seconds_bucket{outcome="applied",tool="echo",le="0.005"} 1"#,
             r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
             r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
+            r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
             "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
             "toolfleet_lock_waiters 6",
+            r#"toolfleet_ready{server="nats"} 0"#,
             "toolfleet_unsafe_ground 1",
             "toolfleet_waiters 4",
             "toolfleet_malformed_messages_total 7",
@@ -170,6 +178,18 @@ mod tests {
             assert!(text.contains(line), "{line}\n{text}");
         }
         assert!(!text.contains("otel_scope"), "{text}");
+    }
+
+    #[test]
+    fn a_counter_without_labels_stands_at_zero_before_its_first_event() {
+        let text = exposition().text();
+        let is_plain = |define: &&define::Definition| {
+            define.kind == define::MetricKind::Counter && define.labels.is_empty()
+        };
+        for define in define::ALL.iter().filter(is_plain) {
+            let line = format!("\n{} 0\n", define.prometheus_name());
+            assert!(text.contains(&line), "{line}{text}");
+        }
     }
 
     #[test]
@@ -197,9 +217,13 @@ mod tests {
         let exposition = exposition();
         for number in 0..TOOLS_MAX + 1 {
             for outcome in OutcomeWord::ALL {
-                exposition
-                    .metrics
-                    .ended(&tool(&format!("tool_{number}")), *outcome);
+                let tool = tool(&format!("tool_{number}"));
+                exposition.metrics.ended(&tool, *outcome, None);
+            }
+            for useless in [Code::OutputInvalid, Code::OutputTooLarge] {
+                let tool = tool(&format!("tool_{number}"));
+                let (metrics, applied) = (&exposition.metrics, OutcomeWord::Applied);
+                metrics.ended(&tool, applied, Some(useless));
             }
         }
         assert!(!exposition.text().contains("overflow"));

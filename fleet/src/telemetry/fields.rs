@@ -60,6 +60,8 @@ pub const RULE: &str = "rule";
 pub const SETTLEMENT: &str = "settlement";
 /// Metric label: which pass of the sweep.
 pub const PASS: &str = "pass";
+/// Metric label: a server that the process needs, `nats` or `postgres`.
+pub const SERVER: &str = "server";
 /// Metric label: which statement of the ledger.
 pub const STATEMENT: &str = "statement";
 /// Metric label: whether a statement without an answer had been executed.

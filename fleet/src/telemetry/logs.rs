@@ -27,9 +27,18 @@ pub(super) fn check(filter: &str) -> Result<(), TelemetryError> {
     parsed(filter).map(drop)
 }
 
+/// The filter as it is meant. At `info` the client of NATS has lines for each of its tries to connect, several a second; the
+/// process says once that NATS does not answer.
+fn meant(filter: &str) -> String {
+    let is_info = |part: &str| part.trim().eq_ignore_ascii_case("info");
+    let is_silenced = filter.split(',').any(is_info) && !filter.contains("async_nats");
+    let silence = if is_silenced { "async_nats=warn," } else { "" };
+    format!("{silence}{filter}")
+}
+
 fn parsed(filter: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder()
-        .parse(filter)
+        .parse(meant(filter))
         .map_err(TelemetryError::Filter)
 }
 
@@ -214,6 +223,21 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(&json).is_ok(),
             "{json}"
         );
+    }
+
+    #[test]
+    fn the_tries_of_the_client_of_nats_are_no_lines_at_info() {
+        let work = || tracing::info!(target: "async_nats::connector", "try");
+        for (filter, is_logged) in [
+            ("info", false),
+            ("worker=debug,info", false),
+            ("info,async_nats=info", true),
+            ("debug", true),
+            ("off", false),
+        ] {
+            let said = logged(LogFormat::Text, filter, work);
+            assert_eq!(said.contains("try"), is_logged, "{filter}: {said}");
+        }
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::{
     labels::{ToolLabels, word},
     sums::Sum,
 };
-use crate::{arguments::Rule, ids::ToolName, outcome::OutcomeWord, wire::code::Code};
+use crate::{
+    arguments::Rule, ids::ToolName, obstacle::Lack, outcome::OutcomeWord, wire::code::Code,
+};
 
 /// Every instrument, made once.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub struct Metrics {
     corrected_permits: Counter<u64>,
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
+    postponed_calls: Counter<u64>,
     programs: Gauge<u64>,
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
@@ -48,6 +51,7 @@ pub struct Metrics {
     lost_answers: Counter<u64>,
     ledger_batch_rows: Histogram<u64>,
     ledger_duration: Histogram<f64>,
+    ready: Gauge<u64>,
     unsafe_ground: Gauge<u64>,
     waiters: Gauge<u64>,
 }
@@ -114,6 +118,12 @@ impl Metrics {
         self.skipped_claims.add(1, &[word(fields::REASON, reason)]);
     }
 
+    /// This worker puts a call back because it lacks something.
+    pub fn postponed(&self, tool: &ToolName, lack: Lack) {
+        let labels = [self.tools.label(tool), word(fields::REASON, lack.as_str())];
+        self.postponed_calls.add(1, &labels);
+    }
+
     /// This many program slots are taken here.
     pub fn programs(&self, taken: usize) {
         self.programs.record(taken as u64, &[]);
@@ -128,13 +138,14 @@ impl Metrics {
         self.execute_duration.record(ran.as_secs_f64(), &labels);
     }
 
-    /// An attempt's outcome was recorded.
-    pub fn ended(&self, tool: &ToolName, outcome: OutcomeWord) {
-        let labels = [
-            self.tools.label(tool),
-            word(fields::OUTCOME, outcome.as_str()),
-        ];
-        self.ended_attempts.add(1, &labels);
+    /// An attempt's outcome was recorded; of a success, with why its answer cannot be used.
+    pub fn ended(&self, tool: &ToolName, outcome: OutcomeWord, useless: Option<Code>) {
+        let tool = self.tools.label(tool);
+        let outcome = word(fields::OUTCOME, outcome.as_str());
+        match useless.map(|code| word(fields::ERROR_TYPE, code.as_str())) {
+            Some(code) => self.ended_attempts.add(1, &[tool, outcome, code]),
+            None => self.ended_attempts.add(1, &[tool, outcome]),
+        }
     }
 
     /// An attempt ended, and another is due.
@@ -185,6 +196,12 @@ impl Metrics {
         self.ledger_duration.record(took.as_secs_f64(), &labels);
     }
 
+    /// Whether this server answers this process.
+    pub fn ready(&self, server: &'static str, is_ready: bool) {
+        let labels = [word(fields::SERVER, server)];
+        self.ready.record(u64::from(is_ready), &labels);
+    }
+
     /// Whether this process refuses to write to its Postgres.
     pub fn refuses_server(&self, refuses: bool) {
         self.unsafe_ground.record(u64::from(refuses), &[]);
@@ -211,27 +228,29 @@ impl Metrics {
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
-            refused_replies: counter(meter, define::REFUSED_REPLIES),
-            unproven_answers: counter(meter, define::UNPROVEN_ANSWERS),
+            refused_replies: from_zero(meter, define::REFUSED_REPLIES),
+            unproven_answers: from_zero(meter, define::UNPROVEN_ANSWERS),
             malformed_messages,
             publish_lag: seconds(meter, define::PUBLISH_LAG),
-            released_calls: counter(meter, define::RELEASED_CALLS),
+            released_calls: from_zero(meter, define::RELEASED_CALLS),
             held_wait: seconds(meter, define::HELD_WAIT),
-            corrected_permits: counter(meter, define::CORRECTED_PERMITS),
+            corrected_permits: from_zero(meter, define::CORRECTED_PERMITS),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
+            postponed_calls: counter(meter, define::POSTPONED_CALLS),
             programs: gauge(meter, define::PROGRAMS),
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
-            fenced_attempts: counter(meter, define::FENCED_ATTEMPTS),
-            integrity_alarms: counter(meter, define::INTEGRITY_ALARMS),
-            lost_leases: counter(meter, define::LOST_LEASES),
+            fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
+            integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
+            lost_leases: from_zero(meter, define::LOST_LEASES),
             disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),
             lost_answers: counter(meter, define::LOST_ANSWERS),
             ledger_batch_rows: rows(meter, define::LEDGER_BATCH_ROWS),
             ledger_duration: seconds(meter, define::LEDGER_DURATION),
+            ready: gauge(meter, define::READY),
             unsafe_ground: gauge(meter, define::UNSAFE_GROUND),
             waiters: gauge(meter, define::WAITERS),
         }
@@ -255,6 +274,13 @@ fn counter(meter: &Meter, define: Definition) -> Counter<u64> {
         .with_unit(define.unit)
         .with_description(define.help)
         .build()
+}
+
+/// A counter without labels. It stands at zero from the start: where one appears with its first event, Prometheus sees no increase.
+fn from_zero(meter: &Meter, define: Definition) -> Counter<u64> {
+    let counter = counter(meter, define);
+    counter.add(0, &[]);
+    counter
 }
 
 fn gauge(meter: &Meter, define: Definition) -> Gauge<u64> {

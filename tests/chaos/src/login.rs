@@ -93,10 +93,20 @@ impl Who {
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let lines = text.lines().filter_map(|line| line.split_once('='));
         let (_, written) = URL.split_once("://").context("a URL")?;
-        Ok(lines
+        lines
             .filter(|(name, _)| !name.starts_with('#'))
-            .map(|(name, value)| (name.to_owned(), value.replace(written, &here)))
-            .collect())
+            .map(|(name, value)| {
+                // Of a process the address is a file of its own. It names another port.
+                let value = match value.strip_prefix("file:") {
+                    Some(file) => fs::read_to_string(file)
+                        .with_context(|| format!("read {file}"))?
+                        .trim()
+                        .to_owned(),
+                    None => value.to_owned(),
+                };
+                anyhow::Ok((name.to_owned(), value.replace(written, &here)))
+            })
+            .collect()
     }
 
     /// The same for a client of ours.

@@ -42,10 +42,58 @@ fn what_is_shipped_is_what_the_command_writes() {
     let of_dispatchers = &written["dispatcher.env"];
     let replies = format!("DISPATCHER_REPLIES={}\n", Shipped::REPLIES);
     assert!(of_dispatchers.ends_with(&replies), "{of_dispatchers}");
+    let here = fs::canonicalize(folder.path()).unwrap();
     for user in User::ALL {
         let env = &written[&format!("{}.env", user.name())];
         let inbox = format!("NATS_INBOX={}\n", user.inbox());
         assert!(env.contains(&inbox), "{env}");
+        // What only systemd may read is no part of what a process finds in its environment.
+        let is_process = matches!(user, User::Dispatcher | User::Worker | User::Programs);
+        let (file, login) = (
+            format!("{}.url", user.name()),
+            format!("nats://{}:", user.name()),
+        );
+        let named = format!("NATS_URL=file:{}\n", here.join(&file).display());
+        assert_eq!(env.contains(&named), is_process, "{env}");
+        assert_eq!(env.contains(&login), !is_process, "{env}");
+        let has_login = written
+            .get(&file)
+            .is_some_and(|url| url.starts_with(&login));
+        assert_eq!(has_login, is_process, "{file}");
+    }
+}
+
+/// The values of a setting of a unit, in their order.
+fn settings<'a>(unit: &'a str, name: &str) -> Vec<&'a str> {
+    let lines = unit.lines().filter_map(|line| line.split_once('='));
+    let named = lines.filter(|(setting, _)| *setting == name);
+    named.map(|(_, value)| value).collect()
+}
+
+#[test]
+fn the_units_hand_secrets_over_as_credentials_and_set_none() {
+    for (file, process, user) in [
+        (
+            "toolfleet-dispatcher.service",
+            "dispatcher",
+            User::Dispatcher,
+        ),
+        ("toolfleet-worker@.service", "worker", User::Worker),
+    ] {
+        let path = Path::new(DEPLOY).parent().unwrap().join(file);
+        let unit = fs::read_to_string(&path).unwrap();
+        let user = user.name();
+        let credentials = settings(&unit, "LoadCredential");
+        let of_the_ledger = format!("database-url:/etc/toolfleet/{process}-database-url");
+        let of_nats = format!("nats-url:/etc/toolfleet/nats/{user}.url");
+        assert_eq!(credentials, [of_the_ledger, of_nats], "{file}");
+        let start = settings(&unit, "ExecStart");
+        let with = format!("/usr/local/bin/toolfleet {process} --nats-url file:%d/nats-url");
+        assert_eq!(start, [with], "{file}");
+        assert!(settings(&unit, "Environment").contains(&"DATABASE_URL=file:%d/database-url"));
+        // It has the inbox, and of the address only where the file with the password is.
+        let env = format!("-/etc/toolfleet/nats/{user}.env");
+        assert!(settings(&unit, "EnvironmentFile").contains(&env.as_str()));
     }
 }
 

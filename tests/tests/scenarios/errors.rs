@@ -120,6 +120,16 @@ async fn an_answer_that_cannot_be_used_fails_a_read_and_not_a_write() {
         (&write["effect"], &write["result"]),
         (&json!("applied"), &Value::Null)
     );
+    // The alert on tools that fail sees both.
+    for tool in ["read", "write"] {
+        let series = format!(
+            r#"toolfleet_ended_attempts_total{{error_type="output_invalid",outcome="applied",tool="{tool}"}}"#
+        );
+        until_so("the attempt to be counted", async || {
+            (counter(&series) - 1.0).abs() < 0.5
+        })
+        .await;
+    }
     invariants::hold(&fleet, &witness).await;
 }
 

@@ -182,3 +182,47 @@ async fn a_slot_for_a_program_goes_to_a_tenant_that_has_none() {
         "a tenant without a program had the slot that came free in {first} of {ROUNDS} rounds"
     );
 }
+
+#[tokio::test]
+async fn a_lack_is_logged_once_however_many_calls_are_put_back_for_it() {
+    const CALLS: usize = 30;
+    let witness = Witness::start().await;
+    let sealed = witness.tool("sealed", "read").replace(
+        "method: POST",
+        "method: POST, headers: {x-seal: \"secret://NOWHERE\"}",
+    );
+    let fleet = Fleet::start(Spec::with([sealed]).workers(0, &[])).await;
+    let secrets = tempfile::tempdir().expect("a folder");
+    let folder = secrets.path().to_str().expect("a path in UTF-8");
+    let mut worker = fleet.real_worker("lacking", &["--secrets", folder], None);
+    worker.ready().await;
+    let mut calls = Vec::new();
+    for n in 0..CALLS {
+        let call = fleet.submit("sealed", &json!({"what": n.to_string()}));
+        calls.push(call.asynchronous().await.call_id());
+    }
+    let put_back = r#"toolfleet_postponed_calls_total{reason="secret",tool="sealed"}"#;
+    until_so("all calls to be put back", async || {
+        worker.counter(put_back).await >= CALLS as u64
+    })
+    .await;
+    let said = |words: &str| {
+        let log = worker.log();
+        let lines = log.lines().filter(|line| line.contains(words));
+        lines.map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let [lack] = said("cannot run").try_into().expect("one line");
+    for part in ["WARN", "tool=sealed", "version=1", "secret NOWHERE"] {
+        assert!(lack.contains(part), "{lack}");
+    }
+    fs::write(secrets.path().join("NOWHERE"), "seal").expect("write the secret");
+    for call in calls {
+        fleet.until_state(call, "succeeded").await;
+    }
+    until_so("the worker to say that it is over", async || {
+        said("does not put back").len() == 1
+    })
+    .await;
+    assert_eq!(said("cannot run").len(), 1);
+    invariants::hold(&fleet, &witness).await;
+}

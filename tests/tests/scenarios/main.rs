@@ -32,6 +32,7 @@ mod probe;
 mod crash_points;
 mod settle;
 
+mod outages;
 mod silence;
 mod stranded;
 mod stream;

@@ -55,6 +55,9 @@ pub fn parse(arguments: &[OsString]) -> anyhow::Result<Parsed> {
     if let line::Command::Doctor(doctor) = &mut parsed.program.command {
         doctor.servers = Some(parsed.servers.clone());
     }
+    if let line::Command::Calls(calls) = &mut parsed.program.command {
+        calls.lead_to(&parsed.servers);
+    }
     Ok(parsed)
 }
 

@@ -3,11 +3,14 @@
 use std::{
     fs::{self, OpenOptions},
     io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use tokio::time::sleep;
+
+use super::private::open_no_link;
 
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
 const PAUSE: Duration = Duration::from_secs(30);
@@ -29,12 +32,26 @@ fn shorten(folder: &Path, bytes_max: u64) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let is_log = path.extension().is_some_and(|extension| extension == "log");
-        if is_log && fs::metadata(&path)?.len() > bytes_max {
-            fs::copy(&path, path.with_extension("log.1"))?;
-            OpenOptions::new().write(true).open(&path)?.set_len(0)?;
+        // A link may lead to any file of this user, and would be emptied.
+        let metadata = fs::symlink_metadata(&path)?;
+        if is_log && metadata.is_file() && metadata.len() > bytes_max {
+            set_aside(&path)?;
         }
     }
     Ok(())
+}
+
+fn set_aside(log: &Path) -> io::Result<()> {
+    let before = log.with_extension("log.1");
+    match fs::remove_file(&before) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(reason),
+        _ => {}
+    }
+    let mut new = OpenOptions::new();
+    let mut aside = new.write(true).create_new(true).mode(0o600).open(&before)?;
+    let mut open = open_no_link(OpenOptions::new().read(true).write(true), log)?;
+    io::copy(&mut open, &mut aside)?;
+    open.set_len(0)
 }
 
 #[cfg(test)]
@@ -42,6 +59,23 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn a_link_is_neither_emptied_nor_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("victim"), "theirs").unwrap();
+        std::os::unix::fs::symlink(at("victim"), at("planted.log")).unwrap();
+        fs::write(at("worker.log"), "a long line").unwrap();
+        std::os::unix::fs::symlink(at("victim"), at("worker.log.1")).unwrap();
+        shorten(folder.path(), 3).unwrap();
+        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "theirs");
+        assert_eq!(
+            fs::read_to_string(at("worker.log.1")).unwrap(),
+            "a long line"
+        );
+        assert_eq!(fs::read_to_string(at("worker.log")).unwrap(), "");
+    }
 
     #[test]
     fn a_long_log_moves_aside_and_its_writer_goes_on() {

@@ -110,9 +110,9 @@ impl Nats {
             ending: ENDING,
             parent_pipe: false,
         })?;
-        fs::write(store.join(PID), process.pid().to_string()).map_err(ServerError::prepare(
-            format!("write {}", store.join(PID).display()),
-        ))?;
+        let pid = store.join(PID);
+        let written = private(&pid, &process.pid().to_string());
+        written.map_err(ServerError::prepare(format!("write {}", pid.display())))?;
         let program = server.file_name().unwrap_or_default().to_string_lossy();
         let announced = format!("{program}_{}.ports", process.pid());
         greeted(&mut process, &store.join("ports").join(announced), port).await?;
@@ -275,6 +275,17 @@ async fn greets(port: u16) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_in_place_of_a_file_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, planted) = (folder.path().join("victim"), folder.path().join(PID));
+        fs::write(&victim, "theirs").unwrap();
+        std::os::unix::fs::symlink(&victim, &planted).unwrap();
+        private(&planted, "42").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "theirs");
+        assert_eq!(fs::read_to_string(&planted).unwrap(), "42");
+    }
 
     #[test]
     fn a_path_cannot_leave_its_place_in_the_configuration() {

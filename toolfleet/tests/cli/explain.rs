@@ -133,6 +133,39 @@ async fn a_worker_that_was_killed_is_said_to_be_silent_within_its_lease() {
     postgres.stop().await;
 }
 
+#[tokio::test]
+async fn a_call_that_waits_while_nats_is_away_says_so_where_the_address_is_given() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let nats = nats(folder.path()).await;
+    let here = Where {
+        database: postgres.url(),
+        nats: nats.url(),
+    };
+    let ledger = ledger(&here.database);
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    apply(&here, folder.path());
+    let waiting = queued(&mut connection).await.to_string();
+    // Its worker has a slot that is free.
+    running(&mut connection, &["payments"], 2).await;
+    assert_eq!(told(&here.reason(&waiting)).0, "published");
+    let port = here.nats.rsplit_once(':').unwrap().1.to_owned();
+    nats.stop().await;
+    let why = here.reason(&waiting);
+    let (reason, because) = told(&why);
+    assert_eq!(reason, "nats_away", "{why}");
+    let expected = format!(
+        "a worker gets it through NATS, and nats-server at 127.0.0.1:{port} (NATS_URL) is away: connection refused"
+    );
+    assert_eq!(because, expected);
+    // A person who has the address of Postgres alone is told what Postgres knows.
+    let mut alone = here.command(&["calls", "explain", &waiting, "--json"]);
+    alone.env_remove("NATS_URL");
+    assert_ne!(told(&run(alone).json()).0, "nats_away");
+    postgres.stop().await;
+}
+
 /// Ends a running call as the sweep does.
 async fn end(
     connection: &mut PgConnection,

@@ -9,7 +9,7 @@ use super::super::{explain, tests::merge};
 /// A call of one attempt that ended a second after its begin, with these changes.
 fn told(change: &Value) -> String {
     let mut facts = json!({
-        "call_id": "01936c2e-0000-7000-8000-00000000000c", "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
+        "call_id": "01936c2e-0000-7000-8000-00000000000c", "tenant": "default", "state": "failed", "tool": "charge", "tool_version": 2, "queue": "payments", "held": false,
         "cancel_requested": false, "attempts": 1, "error_code": null,
         "now": "2026-11-20T12:01:00Z", "accepted_at": "2026-11-20T12:00:00Z",
         "not_before": null, "deadline_at": "2026-11-20T12:00:05Z", "tool_known": true,
@@ -64,9 +64,32 @@ fn what_ended_says_why_and_what_can_be_done() {
             json!({"error_code": "tool_error", "ended": {"message": "The account is closed.", "attempt": {"code": "tool_error"}}}),
         ),
         (
+            "took longer than its tool allows",
+            json!({"error_code": "timeout", "ended": {
+                "message": "The tool did not answer in time.",
+                "attempt": {"code": "timeout", "timeout_ms": 1500, "until": "2026-11-20T12:00:02Z"}}}),
+        ),
+        (
+            "took longer than its deadline allows",
+            json!({"error_code": "timeout", "ended": {
+                "message": "The tool did not answer in time.",
+                "attempt": {"code": "timeout", "timeout_ms": 4200, "until": "2026-11-20T12:00:04.999Z"}}}),
+        ),
+        (
+            "no time for another attempt",
+            json!({"error_code": "deadline_exceeded", "ended": {
+                "message": "The call's time ran out.",
+                "attempt": {"number": 2, "code": "timeout", "timeout_ms": 1500, "until": "2026-11-20T12:00:02Z"}}}),
+        ),
+        (
+            "answered too much",
+            json!({"error_code": "output_too_large", "ended": {
+                "message": "The answer is too large.", "attempt": {"code": "output_too_large"}}}),
+        ),
+        (
             "every attempt failed",
             json!({"error_code": "retries_exhausted", "ended": {
-                "message": "All 3 attempts failed; the last one: no answer.", "attempt": {"number": 3, "code": "timeout"}}}),
+                "message": "All 3 attempts failed; the last one: no answer.", "attempt": {"number": 3, "code": "timeout", "timeout_ms": 1000, "until": "2026-11-20T12:00:02Z"}}}),
         ),
         (
             "lost its workers",

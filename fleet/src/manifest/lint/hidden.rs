@@ -5,12 +5,15 @@ use serde_json::Value;
 use super::{linted::Linted, warnings::Warnings};
 use crate::invisible::first_invisible;
 
-/// Warns of them in the description, and in every name and text of the input schema.
+/// Warns of them in the description, and in every name and text of the schemas.
 pub(super) fn lint(subject: &Linted<'_>, warnings: &mut Warnings) {
     if let Some(description) = subject.description {
         text(description, "/description", warnings);
     }
     value(subject.input_schema, "/input_schema", warnings);
+    if let Some(schema) = subject.output_schema {
+        value(schema, "/output_schema", warnings);
+    }
 }
 
 fn value(value: &Value, place: &str, warnings: &mut Warnings) {

@@ -27,6 +27,8 @@ pub(super) struct Linted<'a> {
     /// Of a program: what keeps it in.
     pub(super) program: Option<LintedProgram>,
     pub(super) input_schema: &'a Value,
+    /// Clients that show it to a model get it with the definition.
+    pub(super) output_schema: Option<&'a Value>,
 }
 
 /// The parts of a program's manifest that the lint reads.
@@ -56,6 +58,7 @@ impl<'a> Linted<'a> {
                 timeout: Some(manifest.timeout),
             }),
             input_schema: &manifest.input_schema,
+            output_schema: manifest.output_schema.as_ref(),
         }
     }
 
@@ -84,6 +87,7 @@ impl<'a> Linted<'a> {
                 timeout: None,
             }),
             input_schema: value.get("input_schema").unwrap_or(&Value::Null),
+            output_schema: value.get("output_schema"),
         }
     }
 

@@ -268,9 +268,9 @@ static LOOK_AT_KEY: Message = Message::fixed(
     "参数本身没有问题：请先查明占用这个幂等键的调用；只有新的意图才使用新的幂等键。",
 );
 static LOOK_FOR_CALL: Message = Message::fixed(
-    "This does not tell whether anything was run: check the tenant and the id; if a submission was not answered, send it again \
-     with the same idempotency key.",
-    "这并不说明是否执行过：请检查租户和 call_id；如果某次提交没有得到回答，请用同一个幂等键再次发送。",
+    "This does not tell whether anything was run: check the tenant and the id; a submission that was not answered can be sent again \
+     with the same idempotency key, if it had one.",
+    "这并不说明是否执行过：请检查租户和 call_id；没有得到回答的提交，如果带有幂等键，可以用同一个幂等键再次发送。",
 );
 static CORRECT_ID: Message = Message::fixed(
     "Ask again with the call_id of an envelope, as it came.",
@@ -281,20 +281,20 @@ static CHECK_STATE: Message = Message::fixed(
     "请先查明当前状态，再做其他操作。",
 );
 static TRY_ANEW: Message = Message::fixed(
-    "It may work later, with a new idempotency key: the same one repeats this answer.",
-    "稍后换用新的幂等键重试，可能会成功；同一个幂等键只会得到同样的回答。",
+    "It may work later, with a new idempotency key if there was one: the same one repeats this answer.",
+    "稍后重试可能会成功；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static CHANGE_ANEW: Message = Message::fixed(
-    "If other arguments can help, call again with a new idempotency key: the same one repeats this answer. Else tell the user.",
-    "如果换用其他参数可以解决，请用新的幂等键再次调用；同一个幂等键只会得到同样的回答。否则请告知用户。",
+    "If other arguments can help, call again, with a new idempotency key if there was one: the same one repeats this answer. Else tell the user.",
+    "如果换用其他参数可以解决，请再次调用，否则请告知用户；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static ASK_LESS_ANEW: Message = Message::fixed(
-    "Ask for less in one call, with a new idempotency key: the same one repeats this answer.",
-    "请减少单次调用的内容，并使用新的幂等键；同一个幂等键只会得到同样的回答。",
+    "Ask for less in one call, with a new idempotency key if there was one: the same one repeats this answer.",
+    "请减少单次调用的内容；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static ASK_IF_WANTED: Message = Message::fixed(
-    "Ask the user; if it is still wanted, send it with a new idempotency key: the same one repeats this answer.",
-    "请询问用户；如果仍然需要，请用新的幂等键发送；同一个幂等键只会得到同样的回答。",
+    "Ask the user; if it is still wanted, send it again, with a new idempotency key if there was one: the same one repeats this answer.",
+    "请询问用户；如果仍然需要，请再次发送；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。",
 );
 static CHECK_AND_LEAVE: Message = Message::fixed(
     "Check the present state before doing anything else; do not send the call again, not with a new idempotency key either.",

@@ -179,7 +179,7 @@ mod tests {
                     the same one repeats this answer.";
         assert_eq!(body.message, told);
         let body = ErrorBody::failed(&failure, EffectKnown::None, Language::Zh);
-        let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后换用新的幂等键重试，可能会成功；同一个幂等键只会得到同样的回答。";
+        let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后重试可能会成功；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。";
         assert_eq!(body.message, told);
         let doubt = ErrorBody::in_doubt(&failure, Language::En);
         assert_eq!(

@@ -12,6 +12,7 @@ mod tail;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use fleet::explain::Servers;
 
 /// What `calls` can do.
 #[derive(Debug, Subcommand)]
@@ -21,7 +22,7 @@ pub enum Calls {
     /// Show everything about one call: its row, its attempts, its moves
     Show(show::ShowCall),
     /// Say the one reason why a call is not running, or not finished, or how it ended, and what to do
-    Explain(explain::Explain),
+    Explain(Box<explain::Explain>),
     /// Take a call back: one that waits never runs, one that runs is told to stop
     Cancel(cancel::Cancel),
     /// Record what a call in doubt turned out to be
@@ -33,6 +34,13 @@ pub enum Calls {
 }
 
 impl Calls {
+    /// Tells it where the addresses come from.
+    pub(super) fn lead_to(&mut self, servers: &Servers) {
+        if let Self::Explain(explain) = self {
+            explain.servers = Some(servers.clone());
+        }
+    }
+
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::List(list) => list.run().await,

@@ -79,6 +79,7 @@ Writes into DIR:
   users.conf        accounts, users and their rights, without secrets; nats-server.conf includes it, and your own may
   secrets.conf      passwords, or public keys; included by users.conf, so nats-server must be able to read it (mode 0600)
   USER.env          what programs of that user set: NATS_URL, NATS_INBOX, … (mode 0600)
+  USER.url          of dispatchers and workers, the address with the password, which NATS_URL names (mode 0600)
   USER.nk           with --nkeys, the seed of the user's key (mode 0600)
 
 Secrets that are in DIR already stay as they are, so the same command with one more tenant adds a user. Secrets are printed
@@ -120,8 +121,14 @@ impl NatsConfig {
                     &mut written,
                 )?;
             }
+            let mut url = text::url(user, login, self.url.expose_secret());
+            if user.is_process {
+                let file = format!("{name}.url");
+                private_file(&dir, &file, &format!("{url}\n"), &mut written)?;
+                url = format!("file:{}", dir.join(file).display());
+            }
             let key = dir.join(format!("{name}.nk"));
-            let env = text::env(user, login, self.url.expose_secret(), &key);
+            let env = text::env(user, login, &url, &key);
             private_file(&dir, &format!("{name}.env"), &env, &mut written)?;
         }
         private_file(&dir, "secrets.conf", &secrets.text(), &mut written)?;

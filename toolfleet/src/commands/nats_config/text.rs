@@ -197,25 +197,27 @@ fn line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// What programs of a user set.
+/// Where a user connects, with its password where it has one.
+pub(super) fn url(user: &User, login: &UserSecret, url: &str) -> String {
+    match login {
+        UserSecret::Password(password) => {
+            let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
+            format!("{scheme}://{}:{password}@{rest}", user.name)
+        }
+        UserSecret::Nkey { .. } => url.to_owned(),
+    }
+}
+
+/// What programs of a user set. `url`: its URL, or `file:` and the path of the file with that.
 pub(super) fn env(user: &User, login: &UserSecret, url: &str, key: &Path) -> String {
     let mut text = format!("# Written by `toolfleet nats-config`. {}\n", user.about);
     // Writing to a string cannot fail.
     let mut set = |name: &str, value: &dyn std::fmt::Display| {
         writeln!(text, "{name}={value}").unwrap_or_default();
     };
-    match login {
-        UserSecret::Password(password) => {
-            let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
-            set(
-                "NATS_URL",
-                &format!("{scheme}://{}:{password}@{rest}", user.name),
-            );
-        }
-        UserSecret::Nkey { .. } => {
-            set("NATS_URL", &url);
-            set("NATS_NKEY", &key.display());
-        }
+    set("NATS_URL", &url);
+    if let UserSecret::Nkey { .. } = login {
+        set("NATS_NKEY", &key.display());
     }
     set("NATS_INBOX", &user.inbox);
     if user.answers_callers {

@@ -58,6 +58,8 @@ pub(super) struct User {
     pub(super) inbox: String,
     /// Whether it is told where callers are answered.
     pub(super) answers_callers: bool,
+    /// Whether its programs are dispatchers or workers: their URL, with the password, is a file of its own.
+    pub(super) is_process: bool,
     pub(super) rights: Rights,
 }
 
@@ -127,6 +129,7 @@ impl Roster {
             User {
                 rights: role.needs(&subjects, &inbox),
                 answers_callers: matches!(role, NatsRole::Dispatcher { .. }),
+                is_process: matches!(role, NatsRole::Dispatcher { .. } | NatsRole::Worker { .. }),
                 name,
                 about,
                 inbox,

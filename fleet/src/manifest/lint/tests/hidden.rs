@@ -12,7 +12,9 @@ fn what_is_not_seen_is_warned_of_wherever_a_model_reads_it() {
         },
     });
     let described = "The weather\u{202e} of a city for the next days.";
-    let warned = warned(&json!({"description": described, "input_schema": schema}));
+    let answer = json!({"type": "object", "description": "The\u{2066} weather", "properties": {}});
+    let warned =
+        warned(&json!({"description": described, "input_schema": schema, "output_schema": answer}));
     let hidden = warned
         .iter()
         .filter(|(_, message)| message.contains("not seen"));
@@ -22,7 +24,8 @@ fn what_is_not_seen_is_warned_of_wherever_a_model_reads_it() {
         [
             "/description",
             "/input_schema/properties",
-            "/input_schema/properties/to\u{200b}wn/description"
+            "/input_schema/properties/to\u{200b}wn/description",
+            "/output_schema/description"
         ]
     );
 }
