@@ -97,8 +97,12 @@ impl Sweep {
             none => none.insert(release::connect(&self.postgres).await?),
         };
         let looking = release::lines(connection, LINES_MAX);
-        let Holding { lines, unknown } =
-            within("look which lines hold calls", STATEMENT_MAX, looking).await?;
+        let doing = "look which lines hold calls";
+        let Holding {
+            lines,
+            pauses,
+            unknown,
+        } = within(doing, STATEMENT_MAX, looking).await?;
         if let Some(line) = unknown.filter(|_| !releasing.said_unknown) {
             releasing.said_unknown = true;
             tracing::warn!(
@@ -112,6 +116,9 @@ impl Sweep {
         let seem_half_full = self.running.to_be_counted();
         for (of, look, calls) in self.count_running(connection, seem_half_full).await? {
             self.running.seen(&of, look, calls);
+        }
+        for pause in pauses {
+            self.hand_back(connection, pause).await?;
         }
         for line in lines {
             let last = releasing.last.remove(&line);
@@ -135,7 +142,7 @@ impl Sweep {
             let asked = match line {
                 // Those that have all they may have take no part in the turn.
                 Line::Slots(_) => AT_ONCE,
-                Line::Queue(_) | Line::Tool(_) => at_once,
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => at_once,
             };
             let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
@@ -145,7 +152,7 @@ impl Sweep {
                     self.turn_of_slots(connection, queue, tenants, at_once)
                         .await?
                 }
-                Line::Queue(_) | Line::Tool(_) => Turn::of(tenants, at_once),
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => Turn::of(tenants, at_once),
             };
             all_served = turn.shares.is_empty();
             if all_served {
@@ -234,6 +241,8 @@ impl Sweep {
                 }
                 meter.room()
             }
+            // Nobody is released from there: who waits for a pause goes back to another line first.
+            Line::Pause(_) => 0,
             Line::Tool(tool) => {
                 let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;

@@ -12,6 +12,9 @@ SELECT row_to_json(f)::text FROM (
                     SELECT o.tenant FROM toolfleet.calls o
                     WHERE o.held AND o.line = c.line AND o.tenant <> c.tenant
                     LIMIT 10000) others) END AS others,
+           CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT row_to_json(p) FROM (
+                SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
+                WHERE c.line = 'pause/' || k.control_id) p) END AS pause,
            c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
            EXISTS (SELECT FROM toolfleet.tools t
                    WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,
