@@ -4,7 +4,8 @@
 -- `control_problem` and nothing to the tables.
 -- Locks: ACCESS EXCLUSIVE on fleet for a moment; a column with a constant default rewrites nothing.
 -- The release before survives it and does not know it: its dispatchers take and its workers run what is paused. Pause nothing
--- before every dispatcher and worker is upgraded.
+-- before every dispatcher and worker is upgraded; before the release before is taken again, end all pauses and wait until no call
+-- has held_why = 'pause': it leaves their lines alone.
 
 -- Moves with every change: a process that has seen this number has nothing to read.
 ALTER TABLE toolfleet.fleet ADD COLUMN control_rev bigint NOT NULL DEFAULT 0;
@@ -28,6 +29,8 @@ CREATE TABLE toolfleet.live_controls (
     actor text NOT NULL,
     note text NOT NULL,
     role text NOT NULL,
+    -- The tenant under whose subject it was set, whose operators may take it away; null: only those of the fleet may.
+    set_in text,
     set_at timestamptz NOT NULL,
     for_ms bigint,
     expires_at timestamptz,
@@ -204,6 +207,7 @@ BEGIN
     c.note := set_control.note;
     c.for_ms := set_control.for_ms;
     c.role := session_user;
+    c.set_in := set_control.in_tenant;
     wrong := toolfleet.control_problem(c, set_control.in_tenant);
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
@@ -218,6 +222,9 @@ BEGIN
         came := CASE WHEN there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
                       AND there.for_ms IS NOT DISTINCT FROM c.for_ms THEN 'already' ELSE 'conflict' END;
         c := there;
+    ELSIF c.set_in IS NOT NULL AND (SELECT count(*) >= 100 FROM toolfleet.live_controls l WHERE l.set_in = c.set_in) THEN
+        RAISE EXCEPTION 'this tenant has 100 controls, and that is the most on its subject; unset some'
+            USING ERRCODE = 'invalid_parameter_value';
     ELSIF (SELECT count(*) >= 1000 FROM toolfleet.live_controls) THEN
         RAISE EXCEPTION 'there are 1000 controls, and that is the most; unset some' USING ERRCODE = 'invalid_parameter_value';
     ELSE
@@ -230,7 +237,7 @@ BEGIN
     RETURN QUERY SELECT came, toolfleet.shown_control(c);
 END $$;
 
--- Takes a control away, by its id or, without one, by its kind and scope. Verdicts: `unset`, `not_found`. `control` is the one that
+-- Takes a control away, by its id or, without one, by its kind and scope; with `in_tenant` only one that was set so. Verdicts: `unset`, `not_found`. `control` is the one that
 -- was there.
 CREATE FUNCTION toolfleet.unset_control(
     actor text, note text, id bigint DEFAULT NULL, kind text DEFAULT NULL, tool text DEFAULT NULL, queue text DEFAULT NULL,
@@ -251,7 +258,7 @@ BEGIN
     PERFORM FROM toolfleet.fleet FOR UPDATE;
     PERFORM toolfleet.expire_controls();
     SELECT * INTO c FROM toolfleet.live_controls l
-    WHERE (unset_control.in_tenant IS NULL OR l.tenant = unset_control.in_tenant)
+    WHERE (unset_control.in_tenant IS NULL OR l.set_in = unset_control.in_tenant)
       AND CASE WHEN unset_control.id IS NOT NULL THEN l.control_id = unset_control.id
           ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
            AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant

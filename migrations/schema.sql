@@ -160,6 +160,7 @@ CREATE TABLE toolfleet.live_controls (
     actor text NOT NULL,
     note text NOT NULL,
     role text NOT NULL,
+    set_in text,
     set_at timestamp with time zone NOT NULL,
     for_ms bigint,
     expires_at timestamp with time zone,
@@ -849,6 +850,7 @@ BEGIN
     c.note := set_control.note;
     c.for_ms := set_control.for_ms;
     c.role := session_user;
+    c.set_in := set_control.in_tenant;
     wrong := toolfleet.control_problem(c, set_control.in_tenant);
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
@@ -863,6 +865,9 @@ BEGIN
         came := CASE WHEN there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
                       AND there.for_ms IS NOT DISTINCT FROM c.for_ms THEN 'already' ELSE 'conflict' END;
         c := there;
+    ELSIF c.set_in IS NOT NULL AND (SELECT count(*) >= 100 FROM toolfleet.live_controls l WHERE l.set_in = c.set_in) THEN
+        RAISE EXCEPTION 'this tenant has 100 controls, and that is the most on its subject; unset some'
+            USING ERRCODE = 'invalid_parameter_value';
     ELSIF (SELECT count(*) >= 1000 FROM toolfleet.live_controls) THEN
         RAISE EXCEPTION 'there are 1000 controls, and that is the most; unset some' USING ERRCODE = 'invalid_parameter_value';
     ELSE
@@ -1011,7 +1016,7 @@ BEGIN
     PERFORM FROM toolfleet.fleet FOR UPDATE;
     PERFORM toolfleet.expire_controls();
     SELECT * INTO c FROM toolfleet.live_controls l
-    WHERE (unset_control.in_tenant IS NULL OR l.tenant = unset_control.in_tenant)
+    WHERE (unset_control.in_tenant IS NULL OR l.set_in = unset_control.in_tenant)
       AND CASE WHEN unset_control.id IS NOT NULL THEN l.control_id = unset_control.id
           ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
            AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant

@@ -217,11 +217,11 @@ impl Registry {
     }
 
     async fn read_new(&self, pool: &PgPool, control_rev: i64) -> Result<(), StoreError> {
-        self.read_controls(pool, control_rev).await?;
         loop {
             let rows = tools::since(pool, self.read(|tools| tools.rev)).await?;
             if rows.is_empty() {
-                return Ok(());
+                // Last, so that the tools are known whatever becomes of the controls.
+                return self.read_controls(pool, control_rev).await;
             }
             for (rev, change) in rows {
                 match change {

@@ -53,7 +53,10 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
             let program = if rendered.is_program {
-                Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
+                let slot = Box::pin(program_slot(worker, call, pointer.tenant.clone())).await?;
+                // It may have waited for seconds.
+                pause::pass(worker, &pointer, &tool, &args).await?;
+                Some(slot)
             } else {
                 None
             };

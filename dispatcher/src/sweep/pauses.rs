@@ -16,7 +16,7 @@ use fleet::{
     hold::Line,
     ids::ToolName,
     store::{
-        PgConnection, StoreError, controls,
+        StoreError, controls,
         pauses::{self, HeldCall, LineMove, STEP},
         session::within,
     },
@@ -33,7 +33,7 @@ const NOTICE: Duration = Duration::from_millis(100);
 const KNOWN_EVERYWHERE: Duration = Duration::from_secs(3);
 /// How long a statement may take.
 const STATEMENT_MAX: Duration = Duration::from_secs(10);
-/// How many steps a line gets in one round of the release, so that other lines are not kept waiting.
+/// How many steps all pauses together get in one round of the release, so that the lines of others are not kept waiting.
 const STEPS_AT_ONCE: usize = 10;
 
 /// What was done about the controls as they stand.
@@ -107,24 +107,42 @@ impl Sweep {
         }
     }
 
-    /// Hands back calls that wait for a pause that is over: to the line where they would wait without it, or to that of another
-    /// pause. They stay held, and are released in turn.
-    pub(super) async fn hand_back(
-        &self,
-        connection: &mut PgConnection,
-        pause: ControlId,
-    ) -> Result<(), StoreError> {
-        let controls = self.registry.controls();
-        if controls.has(pause, Instant::now()) {
-            return Ok(());
+    /// Hands back calls that wait for these pauses where they are over, beginning after the pause `last`; the next round goes on.
+    pub(super) async fn hand_back(&self, pauses: &[ControlId], last: &mut Option<ControlId>) {
+        let (controls, now) = (self.registry.controls(), Instant::now());
+        let over = pauses.iter().filter(|pause| !controls.has(**pause, now));
+        let is_next = |pause: &&ControlId| last.is_none_or(|last| **pause > last);
+        let (behind, before): (Vec<&ControlId>, Vec<&ControlId>) = over.partition(is_next);
+        let mut steps = STEPS_AT_ONCE;
+        for pause in behind.into_iter().chain(before) {
+            if steps == 0 {
+                return;
+            }
+            *last = Some(*pause);
+            let handed_back = self.hand_back_of(&controls, *pause, &mut steps).await;
+            if handed_back.is_err() {
+                // The lines of others do not wait for it.
+                return warn("handed_back", handed_back);
+            }
         }
+    }
+
+    /// Calls go to the line where they would wait without the pause, or to that of another pause. They stay held, and are
+    /// released in turn.
+    async fn hand_back_of(
+        &self,
+        controls: &Controls,
+        pause: ControlId,
+        steps: &mut usize,
+    ) -> Result<(), StoreError> {
         let looked_into: Vec<&str> = controls.look_into().map(ToolName::as_str).collect();
         let waits_in = Line::Pause(pause);
-        for _ in 0..STEPS_AT_ONCE {
-            let looking = pauses::left_behind(&mut *connection, &waits_in, &looked_into);
+        while *steps > 0 {
+            *steps -= 1;
+            let looking = pauses::left_behind(&self.pool, &waits_in, &looked_into);
             let doing = "look who waits for a pause that is over";
             let step = within(doing, STATEMENT_MAX, looking).await?;
-            let line = |held: &HeldCall| match pause_of(&controls, held) {
+            let line = |held: &HeldCall| match pause_of(controls, held) {
                 Some(other) => Line::Pause(other),
                 None => self.own_line(held),
             };
@@ -135,7 +153,7 @@ impl Sweep {
             if moves.is_empty() {
                 return Ok(());
             }
-            let moving = pauses::move_held(&mut *connection, &moves);
+            let moving = pauses::move_held(&self.pool, &moves);
             let moved = within("hand calls back", STATEMENT_MAX, moving).await?;
             metrics().swept("handed_back", moved);
             reached(Checkpoint::PauseMoved);

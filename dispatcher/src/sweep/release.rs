@@ -5,6 +5,7 @@ use std::{collections::HashMap, future::pending, time::Duration};
 use async_nats::Subscriber;
 use fleet::{
     checkpoint::{Checkpoint, reached},
+    controls::ControlId,
     hold::{self, Line},
     ids::{Label, QueueName},
     store::{
@@ -50,6 +51,8 @@ struct Releasing {
     connection: Option<PgConnection>,
     /// The tenant that was served last in each line.
     last: HashMap<Line, Label>,
+    /// The pause whose calls were handed back last.
+    handed_back: Option<ControlId>,
     /// Whether the log says already that calls wait in a line of an unknown kind.
     said_unknown: bool,
 }
@@ -117,9 +120,7 @@ impl Sweep {
         for (of, look, calls) in self.count_running(connection, seem_half_full).await? {
             self.running.seen(&of, look, calls);
         }
-        for pause in pauses {
-            self.hand_back(connection, pause).await?;
-        }
+        self.hand_back(&pauses, &mut releasing.handed_back).await;
         for line in lines {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;

@@ -320,9 +320,13 @@ async fn a_control_is_set_once_found_again_and_taken_away_once() {
     }
     assert_eq!(count(pool).await, (1, 1, 1));
     // Another scope is another control.
-    let tenant = controls::set(pool, &pause(TENANT)).await.unwrap();
-    assert!(matches!(tenant, ControlSet::Set(_)));
     let (acme, beta) = ("acme".parse().unwrap(), "beta".parse().unwrap());
+    let of_acme = NewControl {
+        in_tenant: Some(&acme),
+        ..pause(TENANT)
+    };
+    let tenant = controls::set(pool, &of_acme).await.unwrap();
+    assert!(matches!(tenant, ControlSet::Set(_)));
     let by_id = WhichControl::Id(fleet::controls::ControlId(2));
     let foreign = Unset {
         in_tenant: Some(&beta),
@@ -439,6 +443,44 @@ async fn the_rows_are_read_only_when_their_number_has_moved() {
     assert!(!registry.controls().are_none());
     may("REVOKE SELECT ON toolfleet.live_controls FROM toolfleet_worker").await;
     registry.refresh(&worker).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tenants_operators_undo_only_what_was_set_on_its_subject_and_set_a_hundred() {
+    let database = with_a_tool().await;
+    let pool = &database.pool;
+    let acme = "acme".parse().unwrap();
+    // The fleet's operators have paused the tenant.
+    controls::set(pool, &pause(TENANT)).await.unwrap();
+    let by_scope = Unset {
+        in_tenant: Some(&acme),
+        ..unset(WhichControl::Scope(ControlKind::Pause, TENANT))
+    };
+    assert_eq!(controls::unset(pool, &by_scope).await.unwrap(), None);
+    let filled = "INSERT INTO toolfleet.live_controls (control_id, kind, tenant, subject, setting, actor, note, role, set_in, set_at) \
+        SELECT n, 'pause', 'acme', n::text, '\"wait\"', 'ada', 'why', 'x', 'acme', now() FROM generate_series(1002, 1100) n";
+    sqlx::query(filled).execute(pool).await.unwrap();
+    let of_acme = |scope| NewControl {
+        in_tenant: Some(&acme),
+        ..pause(scope)
+    };
+    let with_tool = ControlScope {
+        tenant: Some("acme"),
+        ..TOOL
+    };
+    let last = controls::set(pool, &of_acme(with_tool)).await.unwrap();
+    assert!(matches!(last, ControlSet::Set(_)), "{last:?}");
+    let with_place = ControlScope {
+        tenant: Some("acme"),
+        ..PLACE
+    };
+    let why = why_not(pool, &of_acme(with_place)).await;
+    assert!(why.contains("this tenant has 100 controls"), "{why}");
+    let of_the_fleet = controls::set(pool, &pause(with_place)).await.unwrap();
+    assert!(
+        matches!(of_the_fleet, ControlSet::Set(_)),
+        "{of_the_fleet:?}"
+    );
 }
 
 #[tokio::test]

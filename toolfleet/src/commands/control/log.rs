@@ -19,7 +19,7 @@ pub struct ControlLog {
     limit: i64,
     #[command(flatten)]
     store: StoreArgs,
-    /// Print JSON: an array of rows of the view toolfleet.control_log
+    /// Print JSON: an array of rows of the view `toolfleet.control_log`
     #[arg(long)]
     json: bool,
 }

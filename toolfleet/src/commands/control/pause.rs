@@ -22,7 +22,7 @@ use crate::commands::{connect, output, plain::plain, tools::bell, words};
 pub struct PauseCalls {
     #[command(flatten)]
     scope: ScopeFlags,
-    /// Refuse new calls with tool_paused; without it they are accepted and wait
+    /// Refuse new calls with `tool_paused`; without it they are accepted and wait
     #[arg(long)]
     refuse: bool,
     /// What the callers of refused calls are told, models among them; at most 200 characters
