@@ -146,6 +146,56 @@ BEGIN
     END IF;
 END $$;
 
+CREATE TABLE toolfleet.live_controls (
+    control_id bigint NOT NULL,
+    kind text NOT NULL,
+    tool text,
+    queue text,
+    tenant text,
+    pointer text,
+    value text,
+    subject text,
+    setting json NOT NULL,
+    told text,
+    actor text NOT NULL,
+    note text NOT NULL,
+    role text NOT NULL,
+    set_in text,
+    set_at timestamp with time zone NOT NULL,
+    for_ms bigint,
+    expires_at timestamp with time zone,
+    CONSTRAINT live_controls_check CHECK (((pointer IS NULL) = (value IS NULL))),
+    CONSTRAINT live_controls_check1 CHECK (((for_ms IS NULL) = (expires_at IS NULL)))
+);
+
+CREATE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $_$
+BEGIN
+    RETURN CASE
+        WHEN c.kind IS NULL OR c.kind <> 'pause' THEN 'kind must be pause'
+        WHEN coalesce(length(btrim(c.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+            'actor must say who sets it, in 1 to 200 characters'
+        WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
+        WHEN c.told IS NOT NULL AND length(btrim(c.told)) NOT BETWEEN 1 AND 200 THEN 'told may have 1 to 200 characters'
+        WHEN c.told ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'told must not have control characters'
+        WHEN c.for_ms NOT BETWEEN 1 AND 2592000000 THEN 'for_ms must be 1 to 2592000000, which is 30 days'
+        WHEN c.tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN 'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -'
+        WHEN in_tenant IS NOT NULL AND c.tenant IS NULL THEN
+            'tenant must be named: on the subject of a tenant a control holds for that tenant only'
+        WHEN c.tenant <> in_tenant THEN 'tenant is another one: on the subject of a tenant a control holds for that tenant only'
+        WHEN c.tool IS NOT NULL AND NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = c.tool) THEN
+            'there is no such tool'
+        WHEN c.queue IS NOT NULL AND c.queue <> 'default' AND NOT EXISTS (
+            SELECT FROM toolfleet.tool_versions v WHERE v.manifest->>'queue' = c.queue) THEN 'no tool has this queue'
+        WHEN c.tool IS NOT NULL AND c.queue IS NOT NULL AND NOT EXISTS (
+            SELECT FROM toolfleet.tool_versions v
+            WHERE v.tool = c.tool AND coalesce(v.manifest->>'queue', 'default') = c.queue) THEN
+            'no version of the tool has this queue, so no call would be in its scope'
+        ELSE toolfleet.pause_problem(c) END;
+END $_$;
+
 CREATE FUNCTION toolfleet.count_closed() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -245,6 +295,25 @@ BEGIN
         END;
     END LOOP;
     RETURN made;
+END $$;
+
+CREATE FUNCTION toolfleet.expire_controls() RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    c toolfleet.live_controls;
+    ended bigint := 0;
+BEGIN
+    IF NOT EXISTS (SELECT FROM toolfleet.live_controls l WHERE l.expires_at <= clock_timestamp()) THEN
+        RETURN 0;
+    END IF;
+    PERFORM FROM toolfleet.fleet FOR UPDATE;
+    FOR c IN DELETE FROM toolfleet.live_controls l WHERE l.expires_at <= clock_timestamp() RETURNING l.* LOOP
+        PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'expired', c, 'toolfleet', 'its time is over');
+        ended := ended + 1;
+    END LOOP;
+    RETURN ended;
 END $$;
 
 CREATE FUNCTION toolfleet.fence(worker uuid, actor text, note text, proven boolean, lease_ms bigint) RETURNS text
@@ -484,7 +553,8 @@ CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
     SELECT CASE WHEN NOT held THEN NULL
                 WHEN line NOT LIKE '%/%' THEN 'room'
                 WHEN line LIKE 'slots/%' THEN 'slots'
-                WHEN line LIKE 'tool/%' THEN 'limit' END
+                WHEN line LIKE 'tool/%' THEN 'limit'
+                WHEN line LIKE 'pause/%' THEN 'pause' END
 $$;
 
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
@@ -551,6 +621,23 @@ BEGIN
     RETURN 'fenced';
 END $$;
 
+CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_controls, actor text, note text) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    INSERT INTO toolfleet.control_changes (rev, change, control_id, kind, tool, queue, tenant, pointer, value, subject, setting,
+        told, expires_at, actor, note, role)
+    VALUES (log_control.rev, log_control.change, c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value, c.subject,
+        c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
+$$;
+
+CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
+$$;
+
 CREATE FUNCTION toolfleet.open_count(of_tenant text) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
@@ -572,6 +659,32 @@ BEGIN
     END LOOP;
     RETURN total;
 END $$;
+
+CREATE FUNCTION toolfleet.pause_problem(c toolfleet.live_controls) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $_$
+BEGIN
+    RETURN CASE
+        WHEN c.setting IS NULL OR c.setting::text NOT IN ('"wait"', '"refuse"') THEN 'setting must be "wait" or "refuse"'
+        WHEN c.subject IS NOT NULL THEN 'a pause has no subject'
+        WHEN c.told IS NOT NULL AND c.setting::text <> '"refuse"' THEN
+            'told is what refused callers read: it needs the setting "refuse"'
+        WHEN c.tool IS NULL AND c.queue IS NULL AND c.tenant IS NULL THEN
+            'a pause needs a scope: a tool, a queue, a tenant, or several of them'
+        WHEN (c.pointer IS NULL) <> (c.value IS NULL) THEN 'pointer and value belong together'
+        WHEN c.pointer IS NULL THEN NULL
+        WHEN c.tool IS NULL THEN 'a pointer needs a tool: the arguments of others have other places'
+        WHEN octet_length(c.pointer) > 1024 OR c.pointer !~ '^(/([^/~]|~[01])*)+$' THEN
+            'pointer must be a JSON pointer such as /account/id, of at most 1024 bytes'
+        WHEN octet_length(c.value) > 1024 THEN 'value may have 1024 bytes, as JSON'
+        WHEN strpos(c.value, '\u0000') > 0 THEN 'value must not hold the character NUL'
+        WHEN EXISTS (
+            SELECT FROM toolfleet.tool_versions v, json_array_elements_text(v.sensitive->'pointers') s (pointer)
+            WHERE v.tool = c.tool AND toolfleet.touches(s.pointer, c.pointer)) THEN
+            'pointer is sensitive in this tool: the value would stand in the log of controls'
+        END;
+END $_$;
 
 CREATE FUNCTION toolfleet.quarantine(seen integer, next integer, system_identifier text, timeline integer, standing text, errors json) RETURNS TABLE(done boolean, doubted bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -651,6 +764,13 @@ BEGIN
     RETURN righted;
 END $$;
 
+CREATE FUNCTION toolfleet.refuse_change_of_controls() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the log of controls does not change: change %', OLD.rev USING ERRCODE = 'check_violation';
+END $$;
+
 CREATE FUNCTION toolfleet.refuse_change_of_history() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -704,6 +824,60 @@ BEGIN
     FROM pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.application_name LIKE 'toolfleet%'
       AND pg_has_role(a.usesysid, 'MEMBER');
+END $$;
+
+CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, control json)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    c toolfleet.live_controls;
+    there toolfleet.live_controls;
+    wrong text;
+    came text := 'set';
+BEGIN
+    c.kind := set_control.kind;
+    c.tool := set_control.tool;
+    c.queue := set_control.queue;
+    c.tenant := set_control.tenant;
+    c.pointer := set_control.pointer;
+    c.value := set_control.value::text;
+    c.subject := set_control.subject;
+    c.setting := set_control.setting;
+    c.told := set_control.told;
+    c.actor := set_control.actor;
+    c.note := set_control.note;
+    c.for_ms := set_control.for_ms;
+    c.role := session_user;
+    c.set_in := set_control.in_tenant;
+    wrong := toolfleet.control_problem(c, set_control.in_tenant);
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '%', wrong USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM FROM toolfleet.fleet FOR UPDATE;
+    PERFORM toolfleet.expire_controls();
+    SELECT * INTO there FROM toolfleet.live_controls l
+    WHERE l.kind = c.kind AND l.tool IS NOT DISTINCT FROM c.tool AND l.queue IS NOT DISTINCT FROM c.queue
+      AND l.tenant IS NOT DISTINCT FROM c.tenant AND l.pointer IS NOT DISTINCT FROM c.pointer
+      AND l.value IS NOT DISTINCT FROM c.value AND l.subject IS NOT DISTINCT FROM c.subject;
+    IF FOUND THEN
+        came := CASE WHEN there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
+                      AND there.for_ms IS NOT DISTINCT FROM c.for_ms THEN 'already' ELSE 'conflict' END;
+        c := there;
+    ELSIF c.set_in IS NOT NULL AND (SELECT count(*) >= 100 FROM toolfleet.live_controls l WHERE l.set_in = c.set_in) THEN
+        RAISE EXCEPTION 'this tenant has 100 controls, and that is the most on its subject; unset some'
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF (SELECT count(*) >= 1000 FROM toolfleet.live_controls) THEN
+        RAISE EXCEPTION 'there are 1000 controls, and that is the most; unset some' USING ERRCODE = 'invalid_parameter_value';
+    ELSE
+        c.control_id := toolfleet.next_control_rev();
+        c.set_at := clock_timestamp();
+        c.expires_at := c.set_at + c.for_ms * interval '1 millisecond';
+        INSERT INTO toolfleet.live_controls SELECT c.*;
+        PERFORM toolfleet.log_control(c.control_id, 'set', c, c.actor, c.note);
+    END IF;
+    RETURN QUERY SELECT came, toolfleet.shown_control(c);
 END $$;
 
 CREATE FUNCTION toolfleet.settle(call uuid, outcome text, actor text, note text, result json DEFAULT NULL::json, by_time_only boolean DEFAULT false, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, decided_by text, decided_at timestamp with time zone, dispatcher_id uuid)
@@ -798,6 +972,23 @@ CREATE FUNCTION toolfleet.shown(value json, sensitive json) RETURNS json
         CASE WHEN sensitive->>'mode' = 'omit' THEN '[omitted]' ELSE '[masked]' END)
 $$;
 
+CREATE FUNCTION toolfleet.shown_control(c toolfleet.live_controls) RETURNS json
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT row_to_json(shown) FROM (
+        SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value::json AS value, c.subject, c.setting, c.told,
+               c.actor, c.note, c.role, c.set_at, c.expires_at) shown
+$$;
+
+CREATE FUNCTION toolfleet.touches(sensitive text, pointer text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE STRICT
+    AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM unnest(string_to_array(sensitive, '/')) WITH ORDINALITY s (segment, place)
+        JOIN unnest(string_to_array(pointer, '/')) WITH ORDINALITY p (segment, place) USING (place)
+        WHERE place > 1 AND s.segment <> '*' AND s.segment <> p.segment)
+$$;
+
 CREATE FUNCTION toolfleet.unknown_until(call uuid) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
     AS $$
@@ -805,6 +996,40 @@ BEGIN
     RETURN (
         SELECT max(a.started_at + make_interval(secs => a.timeout_ms / 1000.0)) FROM toolfleet.ended_attempts a
         WHERE a.call_id = call AND a.outcome = 'unknown' AND NOT a.late);
+END $$;
+
+CREATE FUNCTION toolfleet.unset_control(actor text, note text, id bigint DEFAULT NULL::bigint, kind text DEFAULT NULL::text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, control json)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    c toolfleet.live_controls;
+BEGIN
+    IF coalesce(length(btrim(unset_control.actor)), 0) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'actor must say who takes it away, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF coalesce(length(btrim(unset_control.note)), 0) NOT BETWEEN 1 AND 2000 THEN
+        RAISE EXCEPTION 'note must say why, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF (unset_control.id IS NULL) = (unset_control.kind IS NULL) THEN
+        RAISE EXCEPTION 'name the control by its id, or by its kind and scope' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    PERFORM FROM toolfleet.fleet FOR UPDATE;
+    PERFORM toolfleet.expire_controls();
+    SELECT * INTO c FROM toolfleet.live_controls l
+    WHERE (unset_control.in_tenant IS NULL OR l.set_in = unset_control.in_tenant)
+      AND CASE WHEN unset_control.id IS NOT NULL THEN l.control_id = unset_control.id
+          ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
+           AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant
+           AND l.pointer IS NOT DISTINCT FROM unset_control.pointer
+           AND l.value IS NOT DISTINCT FROM unset_control.value::text
+           AND l.subject IS NOT DISTINCT FROM unset_control.subject END;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'not_found', NULL::json;
+        RETURN;
+    END IF;
+    DELETE FROM toolfleet.live_controls l WHERE l.control_id = c.control_id;
+    PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', c, unset_control.actor, unset_control.note);
+    RETURN QUERY SELECT 'unset', toolfleet.shown_control(c);
 END $$;
 
 CREATE FUNCTION toolfleet.uuid_floor(at timestamp with time zone) RETURNS uuid
@@ -1266,6 +1491,70 @@ CREATE VIEW toolfleet.calls AS
      LEFT JOIN toolfleet.worker_processes w USING (worker_id))
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = c.tool) AND (v.version = c.tool_version))));
 
+CREATE TABLE toolfleet.control_changes (
+    rev bigint NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    change text NOT NULL,
+    control_id bigint NOT NULL,
+    kind text NOT NULL,
+    tool text,
+    queue text,
+    tenant text,
+    pointer text,
+    value text,
+    subject text,
+    setting json NOT NULL,
+    told text,
+    expires_at timestamp with time zone,
+    actor text NOT NULL,
+    note text NOT NULL,
+    role text NOT NULL
+);
+
+CREATE VIEW toolfleet.control_log AS
+ SELECT control_changes.rev,
+    control_changes.at,
+    control_changes.change,
+    control_changes.control_id,
+    control_changes.kind,
+    control_changes.tool,
+    control_changes.queue,
+    control_changes.tenant,
+    control_changes.pointer,
+    (control_changes.value)::json AS value,
+    control_changes.subject,
+    control_changes.setting,
+    control_changes.told,
+    control_changes.expires_at,
+    control_changes.actor,
+    control_changes.note,
+    control_changes.role
+   FROM toolfleet.control_changes;
+
+CREATE VIEW toolfleet.controls AS
+ SELECT c.control_id,
+    c.kind,
+    c.tool,
+    c.queue,
+    c.tenant,
+    c.pointer,
+    (c.value)::json AS value,
+    c.subject,
+    c.setting,
+    c.told,
+    c.actor,
+    c.note,
+    c.role,
+    c.set_at,
+    c.expires_at,
+    ( SELECT count(*) AS count
+           FROM ( SELECT
+                   FROM toolfleet.open_calls o
+                  WHERE (o.held AND (o.line = ('pause/'::text || c.control_id)))
+                 LIMIT 100000) w) AS waiting
+   FROM toolfleet.live_controls c
+  WHERE ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp()));
+
 CREATE TABLE toolfleet.ended_attempts_default (
     call_id uuid NOT NULL,
     attempt_id uuid NOT NULL,
@@ -1338,6 +1627,7 @@ CREATE TABLE toolfleet.fleet (
     wal_lsn pg_lsn,
     quarantines integer DEFAULT 0 NOT NULL,
     ledger_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    control_rev bigint DEFAULT 0 NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -1482,6 +1772,8 @@ ALTER TABLE ONLY toolfleet.call_notes
     ADD CONSTRAINT call_notes_pkey PRIMARY KEY (call_id, rev);
 ALTER TABLE ONLY toolfleet.call_notes_default
     ADD CONSTRAINT call_notes_default_pkey PRIMARY KEY (call_id, rev);
+ALTER TABLE ONLY toolfleet.control_changes
+    ADD CONSTRAINT control_changes_pkey PRIMARY KEY (rev);
 ALTER TABLE ONLY toolfleet.ended_attempts
     ADD CONSTRAINT ended_attempts_pkey PRIMARY KEY (call_id, attempt_id, late);
 ALTER TABLE ONLY toolfleet.ended_attempts_default
@@ -1496,6 +1788,10 @@ ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_hash, tenant);
+ALTER TABLE ONLY toolfleet.live_controls
+    ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
+ALTER TABLE ONLY toolfleet.live_controls
+    ADD CONSTRAINT live_controls_scope UNIQUE NULLS NOT DISTINCT (kind, tool, queue, tenant, pointer, value, subject);
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
@@ -1553,6 +1849,8 @@ CREATE TRIGGER doubts_are_settled AFTER DELETE ON toolfleet.open_calls FOR EACH 
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.call_notes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
+CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.control_changes FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_controls();
+
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.ended_attempts FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
 
 CREATE TRIGGER insert_only BEFORE DELETE OR UPDATE ON toolfleet.finished_calls FOR EACH ROW EXECUTE FUNCTION toolfleet.refuse_change_of_history();
@@ -1562,6 +1860,8 @@ CREATE TRIGGER legal_moves AFTER UPDATE ON toolfleet.open_calls FOR EACH ROW WHE
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.call_notes_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.control_changes FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 

@@ -98,6 +98,9 @@ BEGIN
         ('worker_processes', NULL, 'DELETE', 'd'),
         ('prefix_takeovers', NULL, 'SELECT, INSERT', 'o'),
         ('prefix_takeovers', 'taken_at', 'UPDATE', 'o'),
+        -- Controls: every process knows those that hold; three functions change them, and nothing else does.
+        ('live_controls',    NULL, 'SELECT', 'dwo'),
+        ('control_changes',  NULL, 'SELECT', 'o'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -105,6 +108,8 @@ BEGIN
         ('in_doubt',         NULL, 'SELECT', 'or'),
         ('slots',            NULL, 'SELECT', 'dor'),
         ('tools',            NULL, 'SELECT', 'or'),
+        ('controls',         NULL, 'SELECT', 'dor'),
+        ('control_log',      NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP
@@ -127,6 +132,9 @@ BEGIN
         ('fence',             'wo'),
         ('leave',             'w'),
         ('quarantine',        'dw'),
+        ('set_control',       'do'),
+        ('unset_control',     'do'),
+        ('expire_controls',   'd'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),
@@ -149,6 +157,13 @@ BEGIN
         ('below',             'or'),
         -- Only functions and triggers call these.
         ('finish',                   '-'),
+        ('next_control_rev',         '-'),
+        ('log_control',              '-'),
+        ('control_problem',          '-'),
+        ('pause_problem',            '-'),
+        ('shown_control',            '-'),
+        ('touches',                  '-'),
+        ('refuse_change_of_controls', '-'),
         ('require_program',          '-'),
         ('count_opened',             '-'),
         ('count_closed',             '-'),

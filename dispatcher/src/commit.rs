@@ -46,8 +46,8 @@ pub(crate) async fn commit(
     submission: Submission,
     checked: &Checked,
 ) -> Result<Answer, Refusal> {
-    let (began, id, manifest) = (Instant::now(), CallId::generate(), &checked.tool.manifest);
-    let admission = match admit(door, &submission.tenant, manifest, id).await {
+    let (began, id) = (Instant::now(), CallId::generate());
+    let admission = match admit(door, &submission.tenant, checked, id).await {
         Ok(admission) => admission,
         Err(refusal) => {
             let key = key_of(&submission, checked);

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use fleet::wire::subjects::Subjects;
 
 use crate::{
-    accept, answer::Answer, batch, cancel, door::Door, get, listing, rates::Sender,
+    accept, answer::Answer, batch, cancel, control, door::Door, get, listing, rates::Sender,
     refusal::Refusal, request::Request, settle, slots::RequestPermit,
 };
 
@@ -36,7 +36,7 @@ enum Handler {
 type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send + 'a>>;
 
 /// All of them.
-pub(crate) static ENDPOINTS: [Endpoint; 6] = [
+pub(crate) static ENDPOINTS: [Endpoint; 8] = [
     Endpoint {
         name: "call",
         subject: Subjects::call_endpoint,
@@ -81,6 +81,20 @@ pub(crate) static ENDPOINTS: [Endpoint; 6] = [
         more_at_once: 0,
         of_operators: true,
         handler: Handler::One(|door, request| Box::pin(settle::settle(door, request))),
+    },
+    Endpoint {
+        name: "admin-control",
+        subject: Subjects::control_endpoint,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(control::of_tenant(door, request))),
+    },
+    Endpoint {
+        name: "admin-control-all",
+        subject: Subjects::control_of_all,
+        more_at_once: 0,
+        of_operators: true,
+        handler: Handler::One(|door, request| Box::pin(control::of_all(door, request))),
     },
 ];
 
@@ -132,7 +146,13 @@ mod tests {
         };
         assert_eq!(
             operators("_INBOX_operator.a.b"),
-            ["get", "cancel", "admin-settle"]
+            [
+                "get",
+                "cancel",
+                "admin-settle",
+                "admin-control",
+                "admin-control-all"
+            ]
         );
         assert_eq!(operators("_INBOX.acme.a.b"), [""; 0]);
         assert_eq!(operators("_INBOX_operators.a"), [""; 0]);

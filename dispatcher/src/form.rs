@@ -18,14 +18,17 @@ pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Value, Refusal> {
 
 /// Reads this value as a request; `form` says how it should look.
 pub(crate) fn of_form<T: DeserializeOwned>(value: Value, form: &Message) -> Result<T, Refusal> {
-    serde_json::from_value(value).map_err(|_mismatch| {
-        let what = said!(
-            "the body must have the form {{{form}}}",
-            "请求体必须采用这样的形式：{{{form}}}",
-            form
-        );
-        Refusal::new(Code::InvalidArguments, what)
-    })
+    serde_json::from_value(value).map_err(|_mismatch| mismatch(form))
+}
+
+/// The refusal of a request that does not have this form.
+pub(crate) fn mismatch(form: &Message) -> Refusal {
+    let what = said!(
+        "the body must have the form {{{form}}}",
+        "请求体必须采用这样的形式：{{{form}}}",
+        form
+    );
+    Refusal::new(Code::InvalidArguments, what)
 }
 
 /// Reads a small request of this form.

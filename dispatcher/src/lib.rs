@@ -9,8 +9,8 @@
 //!   `publish` rings the bell, `replay` answers for calls that exist already;
 //! - `waiters` are the callers that wait, `expiry` knows which calls expire soon, `answer` and `refusal` are what callers get,
 //!   `respond` sends it;
-//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel` and `settle` read a short `form`;
-//!   `news` publishes what they decide;
+//! - the other verbs: `batch` brings many calls to the same door, `get`, `listing`, `cancel`, `settle` and `control` read a short
+//!   `form`; `news` publishes what they decide;
 //! - `sweep` runs beside all of this and finds what was lost.
 
 mod config;
@@ -60,6 +60,7 @@ mod get;
 mod listing;
 
 mod cancel;
+mod control;
 mod settle;
 
 mod news;

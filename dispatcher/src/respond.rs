@@ -77,7 +77,7 @@ const fn service_code(code: Code) -> u16 {
         Code::ToolRetired => 410,
         Code::PayloadTooLarge => 413,
         Code::QuotaExceeded | Code::RateLimited => 429,
-        Code::Overloaded | Code::StoreUnavailable => 503,
+        Code::ToolPaused | Code::Overloaded | Code::StoreUnavailable => 503,
         Code::MalformedJson
         | Code::TruncatedArguments
         | Code::InvalidUnicode

@@ -13,6 +13,7 @@
 //! tools      the versions of tools
 //! slots      the calls that have a place of a limited tool
 //! workers    the workers, alive or gone
+//! controls   the controls that hold, and every change of one
 //! news       moves after a given one, call by call
 //! explain    the one reason why a call is not running, or how it ended
 //! ```
@@ -34,6 +35,8 @@ pub mod tools;
 pub mod slots;
 
 pub mod workers;
+
+pub mod controls;
 
 pub mod news;
 

@@ -8,6 +8,7 @@ use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
 use crate::{
     call::Priority,
+    controls::ControlId,
     ids::{InvalidName, QueueName, ToolName},
 };
 
@@ -23,6 +24,8 @@ pub enum Line {
     Slots(QueueName),
     /// The calls of a tool with a limit.
     Tool(ToolName),
+    /// Calls that wait for the end of a pause. Nothing is released from here: they go back to their own line first.
+    Pause(ControlId),
 }
 
 /// Why a call is held. The words are those of the column `held_why` of the view `calls`, which derives them from the line
@@ -35,11 +38,13 @@ pub enum HeldWhy {
     Slots,
     /// Its tool has a limit of attempts at a time.
     Limit,
+    /// A pause covers it.
+    Pause,
 }
 
 impl HeldWhy {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Room, Self::Slots, Self::Limit];
+    pub const ALL: [Self; 4] = [Self::Room, Self::Slots, Self::Limit, Self::Pause];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -47,6 +52,7 @@ impl HeldWhy {
             Self::Room => "room",
             Self::Slots => "slots",
             Self::Limit => "limit",
+            Self::Pause => "pause",
         }
     }
 }
@@ -55,6 +61,8 @@ impl HeldWhy {
 const TOOL: &str = "tool/";
 /// Precedes the name of a queue whose slots tenants share.
 const SLOTS: &str = "slots/";
+/// Precedes the id of a pause.
+const PAUSE: &str = "pause/";
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,6 +70,7 @@ impl fmt::Display for Line {
             Self::Queue(queue) => queue.fmt(f),
             Self::Slots(queue) => write!(f, "{SLOTS}{queue}"),
             Self::Tool(tool) => write!(f, "{TOOL}{tool}"),
+            Self::Pause(id) => write!(f, "{PAUSE}{id}"),
         }
     }
 }
@@ -74,6 +83,8 @@ impl FromStr for Line {
             tool.parse().map(Self::Tool)
         } else if let Some(queue) = text.strip_prefix(SLOTS) {
             queue.parse().map(Self::Slots)
+        } else if let Some(id) = text.strip_prefix(PAUSE) {
+            id.parse().map(Self::Pause)
         } else {
             text.parse().map(Self::Queue)
         }

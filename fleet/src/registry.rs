@@ -1,4 +1,4 @@
-//! The tools as this process knows them: read at the start, then new versions within a second.
+//! The tools and the controls as this process knows them: read at the start, then what is new within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -9,17 +9,19 @@ use std::{
 use futures_util::StreamExt;
 use serde_json::value::RawValue;
 use sqlx::PgPool;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments::{self, Limits, Schema, SchemaProblem},
     bus::connect::Bus,
     call::Language,
+    controls::Controls,
     ids::{QueueName, ToolName},
     manifest::Manifest,
     outcome::ToolFailure,
     store::{
-        StoreError,
+        StoreError, controls,
         tools::{self, Change},
     },
     telemetry::report,
@@ -69,7 +71,8 @@ impl Tool {
     }
 }
 
-/// Every version of every tool that this process can read, and which are retired. Cheap to clone; clones share the state.
+/// Every version of every tool that this process can read, which are retired, and the controls. Cheap to clone; clones share
+/// the state.
 #[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<RwLock<Tools>>);
 
@@ -79,6 +82,9 @@ struct Tools {
     quarantines: i32,
     rev: i64,
     tools: HashMap<ToolName, Versions>,
+    /// The revision of the controls when they were read.
+    control_rev: i64,
+    controls: Arc<Controls>,
 }
 
 /// The versions of one tool.
@@ -183,6 +189,11 @@ impl Registry {
         })
     }
 
+    /// The controls that hold.
+    pub fn controls(&self) -> Arc<Controls> {
+        self.read(|known| Arc::clone(&known.controls))
+    }
+
     /// Reads what is new. A version that this program cannot read is left out and logged.
     ///
     /// After lost writes everything is read anew: tools may be gone, and revisions are used again.
@@ -191,25 +202,26 @@ impl Registry {
     ///
     /// Postgres does not answer.
     pub async fn refresh(&self, pool: &PgPool) -> Result<(), StoreError> {
-        let quarantines = tools::quarantines(pool).await?;
+        let (quarantines, control_rev) = tools::standing(pool).await?;
         if quarantines == self.read(|tools| tools.quarantines) {
-            return self.read_new(pool).await;
+            return self.read_new(pool, control_rev).await;
         }
         let anew = Self(Arc::new(RwLock::new(Tools {
             quarantines,
             ..Tools::default()
         })));
-        anew.read_new(pool).await?;
+        anew.read_new(pool, control_rev).await?;
         let anew = std::mem::take(&mut *anew.write());
         *self.write() = anew;
         Ok(())
     }
 
-    async fn read_new(&self, pool: &PgPool) -> Result<(), StoreError> {
+    async fn read_new(&self, pool: &PgPool, control_rev: i64) -> Result<(), StoreError> {
         loop {
             let rows = tools::since(pool, self.read(|tools| tools.rev)).await?;
             if rows.is_empty() {
-                return Ok(());
+                // Last, so that the tools are known whatever becomes of the controls.
+                return self.read_controls(pool, control_rev).await;
             }
             for (rev, change) in rows {
                 match change {
@@ -218,6 +230,25 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// Reads the controls where their revision has moved, or where one of those that are known is over.
+    async fn read_controls(&self, pool: &PgPool, rev: i64) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let is_due = |known: &Tools| {
+            known.control_rev != rev || known.controls.next_end().is_some_and(|end| end <= now)
+        };
+        if !self.read(is_due) {
+            return Ok(());
+        }
+        let controls = Arc::new(controls::holding(pool).await?);
+        let mut known = self.write();
+        // Another refresh may have read later ones meanwhile; after lost writes everything starts anew.
+        if known.control_rev <= rev {
+            known.control_rev = rev;
+            known.controls = controls;
+        }
+        Ok(())
     }
 
     fn add(&self, rev: i64, manifest: &str) {
@@ -253,7 +284,7 @@ impl Registry {
         let mut bell = match bus.client.subscribe(bus.subjects.control_changed()).await {
             Ok(bell) => Some(bell),
             Err(error) => {
-                tracing::warn!(%error, "cannot listen for changed tools; looking once a second instead");
+                tracing::warn!(%error, "cannot listen for changed tools and controls; looking once a second instead");
                 None
             }
         };
@@ -276,7 +307,7 @@ impl Registry {
             if let Err(error) = self.refresh(&pool).await {
                 tracing::debug!(
                     error = report(&error),
-                    "tools were not refreshed; going on with the ones known"
+                    "tools and controls were not refreshed; going on with the ones known"
                 );
             }
         }

@@ -166,6 +166,11 @@ fn envelope(code: Code, language: Language) -> Envelope {
             "这个幂等键已经用于另一个工具或另一组参数的调用",
             &[],
         )),
+        Code::ToolPaused => refused(elsewhere(
+            "calls like this one are paused for the moment",
+            "这类调用目前已暂停",
+            &[],
+        )),
         Code::QuotaExceeded => refused(elsewhere(
             "this tenant has as many open calls as it may have at a time ({quota})",
             "这个租户未结束的调用已达到上限（{quota} 个）",

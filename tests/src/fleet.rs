@@ -333,8 +333,12 @@ impl Fleet {
         self.ring().await;
     }
 
-    /// Tells every process to look at the tools now.
-    async fn ring(&self) {
+    /// Tells every process to look at the tools and controls now.
+    ///
+    /// # Panics
+    ///
+    /// NATS is not there.
+    pub async fn ring(&self) {
         let bell = Subjects::new("toolfleet".parse().expect("a prefix")).control_changed();
         self.client
             .publish(bell, bytes::Bytes::new())

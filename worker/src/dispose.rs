@@ -22,6 +22,8 @@ pub(crate) enum Skip {
     NotYet,
     /// The call's deadline has passed; the sweep ends it.
     Overdue,
+    /// A pause covers the call; it is held in the line of that pause.
+    Paused,
     /// The tool's limit of attempts at a time is reached; the call is held in its tool's line.
     Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
@@ -56,6 +58,7 @@ impl Skip {
             | Self::Refused
             | Self::Overdue
             | Self::Held
+            | Self::Paused
             | Self::Limited
             | Self::CannotRun
             | Self::NoProgramSlot => Disposal::Ack,
@@ -72,6 +75,7 @@ impl Skip {
             Self::NotQueued(State::Running) => "running",
             Self::NotQueued(_) => "not_queued",
             Self::Held => "held",
+            Self::Paused => "paused",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
             Self::Limited => "limited",

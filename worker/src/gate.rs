@@ -1,6 +1,6 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, renders the request and resolves secrets.
+//! It finds the tool's version, reads the arguments, looks for a pause, renders the request and resolves secrets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +25,7 @@ use fleet::{
 
 use crate::{
     dispose::Skip,
+    pause,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
     stage::{Gated, Rendered},
@@ -49,10 +50,14 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         Some(args) => args.get().to_owned(),
         None => Box::pin(read_args(worker, call)).await?,
     };
+    pause::pass(worker, &pointer, &tool, &args).await?;
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
             let program = if rendered.is_program {
-                Some(Box::pin(program_slot(worker, call, pointer.tenant)).await?)
+                let slot = Box::pin(program_slot(worker, call, pointer.tenant.clone())).await?;
+                // It may have waited for seconds.
+                pause::pass(worker, &pointer, &tool, &args).await?;
+                Some(slot)
             } else {
                 None
             };

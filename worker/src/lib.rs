@@ -68,6 +68,7 @@ mod attempt;
 mod stage;
 
 mod gate;
+mod pause;
 
 mod programs;
 

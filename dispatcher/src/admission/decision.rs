@@ -11,6 +11,7 @@ use fleet::{
     wire::{code::Code, message::Message},
 };
 
+use super::pause::Paused;
 use crate::{
     quota::NoQuota,
     rates::{Counted, TooFast},
@@ -27,6 +28,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) no_slot: Option<NoSlot>,
     /// Commits are so far behind that it would only join a queue.
     pub(crate) is_behind: bool,
+    /// A pause covers it.
+    pub(crate) pause: Option<&'a Paused>,
     /// Its tenant's quota is used up.
     pub(crate) no_quota: Option<NoQuota>,
     /// The tool that it names.
@@ -70,6 +73,9 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     if facts.is_behind {
         return refuse(Code::Overloaded, BEHIND);
     }
+    if let Some(refusal) = facts.pause.and_then(Paused::refusal) {
+        return Decision::Refuse(refusal);
+    }
     match facts.no_quota {
         Some(NoQuota::Full(quota)) => {
             let what = said!(
@@ -80,6 +86,10 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
         }
         Some(NoQuota::Unreadable) => return refuse(Code::StoreUnavailable, QUOTA_UNREADABLE),
         None => {}
+    }
+    if let Some(pause) = facts.pause {
+        let line = Line::Pause(pause.id);
+        return Decision::Hold(why_of(&line), line);
     }
     match facts.tool {
         // Of a limited tool, only a release counts the free places, over the whole fleet.
@@ -106,6 +116,7 @@ const fn why_of(line: &Line) -> HeldWhy {
         Line::Queue(_) => HeldWhy::Room,
         Line::Slots(_) => HeldWhy::Slots,
         Line::Tool(_) => HeldWhy::Limit,
+        Line::Pause(_) => HeldWhy::Pause,
     }
 }
 
@@ -169,7 +180,7 @@ const QUOTA_UNREADABLE: Message = Message::fixed(
 mod tests {
     use std::time::Duration;
 
-    use fleet::{call::Language, manifest};
+    use fleet::{call::Language, controls::PauseMode, manifest};
     use serde_json::json;
 
     use super::*;
@@ -228,6 +239,17 @@ mod tests {
             no_room,
             ..Facts::default()
         };
+        let waits = Paused::with(PauseMode::Wait, None, None);
+        let closed = Some("the bank is closed until 14:00");
+        let refuses = Paused::with(
+            PauseMode::Refuse,
+            closed,
+            Some(Duration::from_millis(1_500)),
+        );
+        let paused = |pause, tool| Facts {
+            pause: Some(pause),
+            ..of(tool, false)
+        };
         let shared = |tool, no_room| Facts {
             shares_slots: true,
             ..of(tool, no_room)
@@ -284,6 +306,12 @@ mod tests {
             (shared(&limited, true), "hold limit in tool/charge"),
             (of(&limited, false), "hold limit in tool/charge"),
             (of(&limited, true), "hold limit in tool/charge"),
+            (paused(&waits, &plain), "hold pause in pause/7"),
+            (paused(&waits, &limited), "hold pause in pause/7"),
+            (
+                paused(&refuses, &plain),
+                "refuse tool_paused: Calls like this one are paused for the moment: the bank is closed until 14:00",
+            ),
             // With several facts: the rate, slots, the ledger, the quota, the line.
             (
                 Facts {
@@ -312,6 +340,20 @@ mod tests {
             (
                 Facts {
                     no_quota: Some(NoQuota::Full(7)),
+                    ..paused(&refuses, &plain)
+                },
+                "refuse tool_paused: Calls like this one are paused for the moment: the bank is closed until 14:00",
+            ),
+            (
+                Facts {
+                    no_quota: Some(NoQuota::Full(7)),
+                    ..paused(&waits, &plain)
+                },
+                "refuse quota_exceeded: This tenant has as many open calls as it may have at a time (7)",
+            ),
+            (
+                Facts {
+                    no_quota: Some(NoQuota::Full(7)),
                     ..of(&plain, true)
                 },
                 "refuse quota_exceeded: This tenant has as many open calls as it may have at a time (7)",
@@ -319,6 +361,19 @@ mod tests {
         ] {
             assert_eq!(told(&facts), expected, "{facts:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_caller_is_told_when_the_pause_is_over() {
+        let after = |left: Option<Duration>| {
+            let paused = Paused::with(PauseMode::Refuse, None, left);
+            let error = paused.refusal().unwrap().error(Language::En);
+            assert!(error.retryable, "{error:?}");
+            error.retry_after_ms.unwrap()
+        };
+        assert_eq!(after(Some(Duration::from_millis(1_500))), 1_500);
+        assert_eq!(after(Some(Duration::ZERO)), 1);
+        assert_eq!(after(None), 60_000);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Admission: whether a call comes in, and if so, whether it is published at once or held.
 //!
-//! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: the
-//! tenant's quota first, then its calls under way, then the room, so that a refused call has taken none from others.
+//! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: a
+//! pause first, then the tenant's quota, then its calls under way, then the room, so that a refused call has taken none from
+//! others.
 
 mod decision;
+mod pause;
 
 use fleet::{
     hold::{HeldWhy, Line},
@@ -11,9 +13,13 @@ use fleet::{
     manifest::Manifest,
 };
 
-use self::decision::{Decision, decide, line_of};
-pub(crate) use self::decision::{Facts, NoSlot};
+pub(crate) use self::decision::{Facts, NoSlot, line_of};
+use self::{
+    decision::{Decision, decide},
+    pause::Paused,
+};
 use crate::{
+    check::Checked,
     door::Door,
     meter::Permit,
     quota::{Admitted, NoQuota},
@@ -39,21 +45,30 @@ pub(crate) struct Admission {
 pub(crate) async fn admit(
     door: &Door,
     tenant: &Label,
-    tool: &Manifest,
+    checked: &Checked,
     call: CallId,
 ) -> Result<Admission, Refusal> {
+    let tool = &checked.tool.manifest;
+    let pause = Paused::of(door, tenant, checked).await?;
+    if pause.is_some() {
+        comes_in(&Facts {
+            pause: pause.as_ref(),
+            ..Facts::default()
+        })?;
+    }
     let (quota, no_quota) = match door.quota.admit(tenant, call).await {
         Ok(admitted) => (admitted, None),
         Err(none) => (Admitted::default(), Some(none)),
     };
     let shares_slots = door.running.most().is_some();
-    let goes_on = asks_for_room(tool, no_quota)
+    let goes_on = (pause.is_none() && asks_for_room(tool, no_quota))
         .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
     let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
     let (running, permit) = running_share.unzip();
     let facts = Facts {
         no_quota,
+        pause: pause.as_ref(),
         tool: Some(tool),
         no_room: permit.is_none(),
         shares_slots,

@@ -189,8 +189,8 @@ impl<'a> Batch<'a> {
         } = item;
         match check::check(&self.door.registry, &mut submission).await {
             Ok(checked) => {
-                let (id, manifest) = (CallId::generate(), &checked.tool.manifest);
-                match admit(self.door, &submission.tenant, manifest, id).await {
+                let id = CallId::generate();
+                match admit(self.door, &submission.tenant, &checked, id).await {
                     Ok(admission) => {
                         let dispatcher = self.door.dispatcher;
                         let mut call = new_call(dispatcher, &submission, &checked, id, &admission);

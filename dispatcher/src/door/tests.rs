@@ -199,6 +199,12 @@ async fn what_the_other_verbs_are_sent_must_have_their_form() {
         ("cancel", r#"{"call_id":"7"}"#, Code::InvalidId),
         ("cancel", "[]", Code::InvalidArguments),
         ("admin-settle", r#"{"call_id":"7"}"#, Code::InvalidArguments),
+        (
+            "admin-control",
+            r#"{"do":"stop","actor":"a","note":"n"}"#,
+            Code::InvalidArguments,
+        ),
+        ("admin-control", r#"{"do":"list""#, Code::TruncatedArguments),
         ("batch", r#"{"calls":[]}"#, Code::InvalidArguments),
     ] {
         let answer = ask(&door, verb, &request("", body)).await;

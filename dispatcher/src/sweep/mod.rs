@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `due` | queued calls whose pause is over | publishes them, under a new number; holds those for which there is no room |
 //! | `release` | held calls whose turn it is | publishes them, under a new number |
+//! | `put_aside`, `handed_back` | held calls that a pause covers, or no pause any more | moves them to the line of the pause, or back to their own |
 //! | `lost_pointer` | queued calls older than a pointer takes, seldom; all of them when pointers may have been lost | publishes them again, under the same number: refused while the message is there |
 //! | `expired_waited`, `expired_soon` | queued calls whose time is over, when their waiter's timer or their dispatcher's memory says so | ends them |
 //! | `expired` | queued calls whose time is over, all others | ends them |
@@ -25,6 +26,7 @@ mod expiry;
 mod ledger;
 mod orphans;
 mod pace;
+mod pauses;
 mod probe;
 mod release;
 mod route;
@@ -97,6 +99,7 @@ impl Sweep {
         let (doubted, doubtful) = mpsc::channel(stranded::ASKED_MAX);
         spawn(tasks, stop, self.clone().sweep_due());
         spawn(tasks, stop, self.clone().release_held());
+        spawn(tasks, stop, self.clone().keep_pauses());
         spawn(tasks, stop, self.clone().keep_meters());
         spawn(tasks, stop, self.clone().expire_waited(asked));
         spawn(tasks, stop, self.clone().expire_soon());

@@ -17,6 +17,7 @@ use fleet::{
     call::{CallOutcome, Effect, State},
     canonical,
     checkpoint::{Checkpoint, reached},
+    controls::{LazyArguments, PausedBy},
     ids::CallId,
     manifest::ProbeSpec,
     probe::{self, PROBES_MAX, ProbeFinding, Said, Subject},
@@ -31,7 +32,10 @@ use fleet::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use time::OffsetDateTime;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 
 use super::{Sweep, every};
 use crate::{check::Arguments, news};
@@ -134,6 +138,10 @@ impl Sweep {
                 return asked::remark(&self.pool, doubted, &remark).await.map(drop);
             }
         };
+        if self.is_paused(&tool, doubted, &arguments.text) {
+            // It is due again soon, and is not counted as asked.
+            return Ok(());
+        }
         let probe = NewProbe {
             call_id: CallId::generate(),
             tool: tool.manifest.name.clone(),
@@ -158,6 +166,18 @@ impl Sweep {
             self.publish(vec![call]).await;
         }
         Ok(())
+    }
+
+    /// Whether a pause covers the probe: it would only wait, and count as one that found nothing out.
+    fn is_paused(&self, tool: &Tool, doubted: &Doubted, arguments: &str) -> bool {
+        let probe = PausedBy {
+            tool: &tool.manifest.name,
+            queue: &tool.manifest.queue,
+            tenant: &doubted.tenant,
+            arguments: &LazyArguments::new(arguments),
+        };
+        let controls = self.registry.controls();
+        controls.pause_of_accepted(&probe, Instant::now()).is_some()
     }
 
     /// The current version of the tool that is asked, what the template made, and the arguments that this becomes.

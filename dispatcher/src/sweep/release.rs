@@ -5,6 +5,7 @@ use std::{collections::HashMap, future::pending, time::Duration};
 use async_nats::Subscriber;
 use fleet::{
     checkpoint::{Checkpoint, reached},
+    controls::ControlId,
     hold::{self, Line},
     ids::{Label, QueueName},
     store::{
@@ -50,6 +51,8 @@ struct Releasing {
     connection: Option<PgConnection>,
     /// The tenant that was served last in each line.
     last: HashMap<Line, Label>,
+    /// The pause whose calls were handed back last.
+    handed_back: Option<ControlId>,
     /// Whether the log says already that calls wait in a line of an unknown kind.
     said_unknown: bool,
 }
@@ -97,8 +100,12 @@ impl Sweep {
             none => none.insert(release::connect(&self.postgres).await?),
         };
         let looking = release::lines(connection, LINES_MAX);
-        let Holding { lines, unknown } =
-            within("look which lines hold calls", STATEMENT_MAX, looking).await?;
+        let doing = "look which lines hold calls";
+        let Holding {
+            lines,
+            pauses,
+            unknown,
+        } = within(doing, STATEMENT_MAX, looking).await?;
         if let Some(line) = unknown.filter(|_| !releasing.said_unknown) {
             releasing.said_unknown = true;
             tracing::warn!(
@@ -113,6 +120,7 @@ impl Sweep {
         for (of, look, calls) in self.count_running(connection, seem_half_full).await? {
             self.running.seen(&of, look, calls);
         }
+        self.hand_back(&pauses, &mut releasing.handed_back).await;
         for line in lines {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;
@@ -135,7 +143,7 @@ impl Sweep {
             let asked = match line {
                 // Those that have all they may have take no part in the turn.
                 Line::Slots(_) => AT_ONCE,
-                Line::Queue(_) | Line::Tool(_) => at_once,
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => at_once,
             };
             let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
@@ -145,7 +153,7 @@ impl Sweep {
                     self.turn_of_slots(connection, queue, tenants, at_once)
                         .await?
                 }
-                Line::Queue(_) | Line::Tool(_) => Turn::of(tenants, at_once),
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => Turn::of(tenants, at_once),
             };
             all_served = turn.shares.is_empty();
             if all_served {
@@ -234,6 +242,8 @@ impl Sweep {
                 }
                 meter.room()
             }
+            // Nobody is released from there: who waits for a pause goes back to another line first.
+            Line::Pause(_) => 0,
             Line::Tool(tool) => {
                 let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;

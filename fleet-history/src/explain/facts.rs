@@ -27,6 +27,9 @@ pub struct Facts {
     /// The line in which it is held.
     #[serde(default)]
     pub(crate) line: Option<String>,
+    /// The pause for whose end it waits, while that lasts.
+    #[serde(default)]
+    pub(crate) pause: Option<PauseFacts>,
     /// Calls of its tenant that are before it in the line, up to 10,000.
     #[serde(default)]
     pub(crate) ahead: Option<i64>,
@@ -90,6 +93,18 @@ impl Facts {
 pub(crate) struct TenantCalls {
     pub(crate) tenant: String,
     pub(crate) calls: i64,
+}
+
+/// Who paused it, why and until when.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct PauseFacts {
+    pub(crate) control_id: i64,
+    pub(crate) actor: String,
+    pub(crate) note: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub(crate) set_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) expires_at: Option<OffsetDateTime>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

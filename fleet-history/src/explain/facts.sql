@@ -19,6 +19,9 @@ SELECT row_to_json(f)::text FROM (
                   AND (o.state = 'running' OR o.state = 'queued' AND o.not_before <= now())
                 GROUP BY o.tenant ORDER BY o.tenant <> c.tenant, count(*) DESC, o.tenant LIMIT 4) u)
                 ELSE '[]' END AS under_way,
+           CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT row_to_json(p) FROM (
+                SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
+                WHERE c.line = 'pause/' || k.control_id) p) END AS pause,
            c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
            EXISTS (SELECT FROM toolfleet.tools t
                    WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,

@@ -266,8 +266,8 @@ fn a_call_that_a_newer_dispatcher_holds_says_so_and_no_more() {
         found.because
     };
     assert_eq!(
-        because(json!({"held": true, "line": "pause/7", "workers": []})),
-        "it waits in the ledger, in the line pause/7, which this program does not know"
+        because(json!({"held": true, "line": "after/7", "workers": []})),
+        "it waits in the ledger, in the line after/7, which this program does not know"
     );
     assert_eq!(
         because(
@@ -279,6 +279,35 @@ fn a_call_that_a_newer_dispatcher_holds_says_so_and_no_more() {
     let known = json!({"held": true, "line": "tool/charge", "held_why": "limit",
                        "tool_limit": {"at_a_time": 2, "running": 2}});
     assert_eq!(found(&known).reason, "tool_limit");
+}
+
+#[test]
+fn a_paused_call_says_who_paused_it_and_why_and_until_when() {
+    let paused = |expires_at: Value| {
+        found(
+            &json!({"held": true, "line": "pause/7", "held_why": "pause", "workers": [],
+            "pause": {"control_id": 7, "actor": "ada", "note": "the bank migrates", "set_at": "2026-11-20T11:00:00Z",
+                      "expires_at": expires_at}}),
+        )
+    };
+    let lasts = paused(json!(null));
+    assert_eq!(
+        (lasts.reason, lasts.because.as_str(), lasts.next.as_str()),
+        (
+            "paused",
+            "it is paused since 2026-11-20T11:00:00.000Z by ada, until somebody ends it (control 7): the bank migrates",
+            "ask ada, or end it: toolfleet control resume 7 --note WHY; its deadline goes on"
+        )
+    );
+    let ends = paused(json!("2026-11-20T13:00:00Z"));
+    assert!(
+        ends.because
+            .contains("by ada, until 2026-11-20T13:00:00.000Z (control 7)"),
+        "{ends:?}"
+    );
+    let over = found(&json!({"held": true, "line": "pause/7", "held_why": "pause", "workers": []}));
+    assert_eq!(over.reason, "held");
+    assert!(over.because.contains("a pause that is over"), "{over:?}");
 }
 
 #[test]

@@ -244,6 +244,9 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
     if let Some(unknown) = held_for_something_else(facts) {
         return unknown;
     }
+    if facts.held_why.as_deref() == Some(HeldWhy::Pause.as_str()) {
+        return paused(facts);
+    }
     let behind = behind(facts);
     if workers.awake == 0 {
         return no_worker(
@@ -328,6 +331,36 @@ fn tenant_slots(facts: &Facts, workers: &QueueWorkers<'_>, behind: &str) -> Expl
             "its tenant {tenant} has {calls} under way in its queue {queue}{beside}, and {slots_free}; {behind}"
         ),
         next,
+    )
+}
+
+/// It waits for the end of a pause, or for a dispatcher to notice that it is over.
+fn paused(facts: &Facts) -> Explanation {
+    let Some(pause) = &facts.pause else {
+        return because(
+            "held",
+            "it waited for a pause that is over, and goes back to its line",
+            "wait a moment; if it stays so, no dispatcher runs (toolfleet doctor)",
+        );
+    };
+    let (id, actor, since) = (pause.control_id, &pause.actor, instant(pause.set_at));
+    let (until, next) = match pause.expires_at {
+        Some(at) => (
+            format!("until {}", instant(at)),
+            format!("wait, or end it: toolfleet control resume {id} --note WHY"),
+        ),
+        None => (
+            "until somebody ends it".to_owned(),
+            format!("ask {actor}, or end it: toolfleet control resume {id} --note WHY"),
+        ),
+    };
+    because(
+        "paused",
+        format!(
+            "it is paused since {since} by {actor}, {until} (control {id}): {}",
+            pause.note
+        ),
+        format!("{next}; its deadline goes on"),
     )
 }
 

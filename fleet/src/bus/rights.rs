@@ -136,6 +136,8 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.every_cancel(),
         subjects.events(),
         subjects.watermark(),
+        // Controls that are over, and those that an operator changes over NATS.
+        subjects.control_changed(),
         subjects.counted(),
     ];
     for stream in streams {
@@ -162,6 +164,8 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.tools_endpoint(),
         subjects.cancel_endpoint(),
         subjects.settle_endpoint(),
+        subjects.control_endpoint(),
+        subjects.control_of_all(),
         subjects.every_done(),
         subjects.control_changed(),
         subjects.room(),
@@ -216,6 +220,8 @@ fn operator(subjects: &Subjects) -> Rights {
             subjects.tools_endpoint(),
             subjects.cancel_endpoint(),
             subjects.settle_endpoint(),
+            subjects.control_endpoint(),
+            subjects.control_of_all(),
             subjects.control_changed(),
             subjects.watermark(),
             subjects.jobs(),

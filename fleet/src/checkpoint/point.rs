@@ -48,6 +48,8 @@ words! {
         DueTaken = "due_taken",
         /// Held calls were released; they are not published.
         Released = "released",
+        /// Held calls were moved into the line of a pause, or out of it; others are still where they were.
+        PauseMoved = "pause_moved",
         /// Calls whose pointer may be lost were found; they are not published.
         LostPointerFound = "lost_pointer_found",
         /// Calls whose deadline has passed were found; they are not ended.
@@ -102,6 +104,7 @@ impl Checkpoint {
             | Self::Replied => Role::Worker,
             Self::DueTaken
             | Self::Released
+            | Self::PauseMoved
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared
@@ -132,6 +135,7 @@ impl Checkpoint {
             | Self::Replied
             | Self::DueTaken
             | Self::Released
+            | Self::PauseMoved
             | Self::LostPointerFound
             | Self::ExpiredFound
             | Self::DeathDeclared

@@ -11,11 +11,15 @@ fn a_tools_line_is_never_a_queues() {
     assert_ne!(queue, tool);
     let slots: Line = "slots/tool".parse().unwrap();
     assert!(slots != queue && slots != tool);
-    for line in [queue, tool, slots] {
+    let pause: Line = "pause/7".parse().unwrap();
+    assert_eq!(pause, Line::Pause(ControlId(7)));
+    for line in [queue, tool, slots, pause] {
         assert_eq!(line.to_string().parse::<Line>().unwrap(), line);
     }
     assert!("tool/".parse::<Line>().is_err());
     assert!("slots/".parse::<Line>().is_err());
+    assert!("pause/".parse::<Line>().is_err());
+    assert!("pause/x".parse::<Line>().is_err());
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Decisions about a call that the database makes in one function each: asks for one and reads the answer.
+//! Decisions that the database makes in one function each: asks for one and reads the answer.
 
 use std::time::Duration;
 
 use sqlx::{
-    PgPool, Postgres,
+    PgExecutor, Postgres,
     postgres::{PgArguments, PgRow},
     query::Query,
 };
@@ -44,11 +44,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Asks for a decision, and reads the one row that it is told in.
 pub(super) async fn decide<T>(
     doing: &'static str,
-    pool: &PgPool,
+    ledger: impl PgExecutor<'_>,
     question: Query<'_, Postgres, PgArguments>,
     read: impl FnOnce(&PgRow) -> Result<T, sqlx::Error>,
 ) -> Result<T, DecisionError> {
-    let asking = async { Ok(question.fetch_one(pool).await) };
+    let asking = async { Ok(question.fetch_one(ledger).await) };
     let row = within(doing, ANSWER_MAX, asking)
         .await?
         .map_err(|error| DecisionError::from_sqlx(doing, error))?;

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     call::Priority,
+    controls::ControlId,
     hold::{Line, penalty},
     ids::{Label, QueueName},
     wire::pointer::Pointer,
@@ -50,12 +51,16 @@ pub async fn connect(postgres: &Postgres) -> Result<PgConnection, StoreError> {
 pub struct Holding {
     /// The lines from which this program releases calls.
     pub lines: Vec<Line>,
+    /// The pauses for whose end calls wait.
+    pub pauses: Vec<ControlId>,
     /// One of the lines that it does not know, if there are any: a newer dispatcher has written it, and releases its calls.
     pub unknown: Option<String>,
 }
 
-/// The pattern of a line that parses; see [`Line`]. Lines of other forms are skipped.
+/// The pattern of a line that parses, other than those of pauses; see [`Line`]. Lines of other forms are skipped.
 const KNOWN: &str = "^(tool/|slots/)?[^/]+$";
+/// The pattern of the line of a pause. There are not many more than the ledger takes controls.
+const PAUSED: &str = "^pause/[0-9]+$";
 /// The most lines of other forms that one look skips.
 const UNKNOWN_MAX: i64 = 10_000;
 
@@ -73,20 +78,22 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
               FROM toolfleet.open_calls WHERE held ORDER BY line LIMIT 1) \
              UNION ALL \
              SELECT (SELECT o.line FROM toolfleet.open_calls o WHERE o.held AND o.line > h.line ORDER BY o.line LIMIT 1), \
-                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2)::int \
+                    h.known + (h.line ~ $2)::int, h.others + (h.line !~ $2 AND h.line !~ $4)::int \
              FROM holding h WHERE h.line IS NOT NULL AND h.known < $1 AND h.others < $3) \
          SELECT line FROM holding \
-         WHERE line ~ $2 AND known < $1 OR line !~ $2 AND others = 0",
+         WHERE line ~ $2 AND known < $1 OR line ~ $4 OR line !~ $2 AND line !~ $4 AND others = 0",
     )
     .bind(i64::from(limit))
     .bind(KNOWN)
     .bind(UNKNOWN_MAX)
+    .bind(PAUSED)
     .fetch_all(connection)
     .await;
     let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let mut holding = Holding::default();
     for line in found {
         match line.parse() {
+            Ok(Line::Pause(pause)) => holding.pauses.push(pause),
             Ok(line) => holding.lines.push(line),
             Err(_of_a_newer_release) => holding.unknown = Some(line),
         }

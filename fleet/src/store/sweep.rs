@@ -201,7 +201,8 @@ pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreEr
 /// Numbers of the ledger for gauges.
 ///
 /// A call whose pause before its next attempt is not over does not count as waiting; one that
-/// workers put back, because they lack something, has waited since it was accepted.
+/// workers put back, because they lack something, has waited since it was accepted. One that a pause holds waits for a person
+/// and has no age.
 ///
 /// # Errors
 ///
@@ -212,7 +213,8 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
                 (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
                                                      ELSE greatest(accepted_at, not_before) END) \
-                    FILTER (WHERE not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL)))::float8 \
+                    FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
+                              AND NOT (held AND line LIKE 'pause/%'))))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
     );
     let rows: Vec<(String, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))

@@ -96,13 +96,14 @@ async fn stored(
         .map_err(|error| StoreError::from_sqlx("apply a tool", error))
 }
 
-/// The number of quarantines: lost writes may have lost tools.
+/// The number of quarantines, for lost writes may have lost tools, and the revision of the controls.
 ///
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn quarantines(pool: &PgPool) -> Result<i32, StoreError> {
-    listen(sqlx::query_scalar("SELECT quarantines FROM toolfleet.fleet").fetch_one(pool))
+pub async fn standing(pool: &PgPool) -> Result<(i32, i64), StoreError> {
+    let sql = "SELECT quarantines, control_rev FROM toolfleet.fleet";
+    listen(sqlx::query_as(sql).fetch_one(pool))
         .await
         .map_err(|error| StoreError::from_sqlx("read tools", error))
 }

@@ -38,6 +38,8 @@ words! {
         UnknownToolVersion = "unknown_tool_version",
         /// The tool takes no new calls any more.
         ToolRetired = "tool_retired",
+        /// Calls like this one are paused.
+        ToolPaused = "tool_paused",
         /// Not a name a tool can have.
         InvalidToolName = "invalid_tool_name",
         /// Not a name a tenant can have.

@@ -8,10 +8,15 @@ pub struct Subjects {
     prefix: Prefix,
 }
 
+/// What of a fleet's subjects is for all tenants.
+const ADMIN: &str = ".admin.";
 /// In the place of a call's id.
 const TOGETHER: &str = "together";
 
 impl Subjects {
+    /// In the place of a tenant in a request that is for all of them. No tenant has this name.
+    pub const EVERY_TENANT: &'static str = "*";
+
     /// The subjects under this prefix.
     pub const fn new(prefix: Prefix) -> Self {
         Self { prefix }
@@ -67,6 +72,21 @@ impl Subjects {
         format!("{}.v1.*.admin.settle", self.prefix)
     }
 
+    /// Where operators change what may run of a tenant.
+    pub fn control_endpoint(&self) -> String {
+        format!("{}.v1.*.admin.control", self.prefix)
+    }
+
+    /// Where operators change what may run of one tenant.
+    pub fn control(&self, tenant: &Label) -> String {
+        format!("{}.v1.{tenant}.admin.control", self.prefix)
+    }
+
+    /// Where operators change what may run, of all tenants. No tenant's subject: whoever may publish there reaches everybody.
+    pub fn control_of_all(&self) -> String {
+        format!("{}.admin.control", self.prefix)
+    }
+
     /// Where one tenant's calls are cancelled.
     pub fn cancel(&self, tenant: &Label) -> String {
         format!("{}.v1.{tenant}.cancel", self.prefix)
@@ -91,9 +111,11 @@ impl Subjects {
     ///
     /// Both as the subject has them. `None`: no request comes on such a subject.
     pub fn request<'a>(&self, subject: &'a str) -> Option<(&'a str, &'a str)> {
-        let rest = subject
-            .strip_prefix(self.prefix.as_str())?
-            .strip_prefix(".v1.")?;
+        let rest = subject.strip_prefix(self.prefix.as_str())?;
+        if rest.starts_with(ADMIN) {
+            return Some((Self::EVERY_TENANT, ""));
+        }
+        let rest = rest.strip_prefix(".v1.")?;
         let (tenant, verb) = rest.split_once('.')?;
         Some((tenant, verb.strip_prefix("call.").unwrap_or_default()))
     }
@@ -300,6 +322,8 @@ mod tests {
             ),
             ("toolfleet.v1.acme.batch", Some(("acme", ""))),
             ("toolfleet.v1.acme.admin.settle", Some(("acme", ""))),
+            ("toolfleet.v1.acme.admin.control", Some(("acme", ""))),
+            ("toolfleet.admin.control", Some(("*", ""))),
             ("toolfleet.v1.acme", None),
             ("toolfleet2.v1.acme.get", None),
         ] {

@@ -21,6 +21,7 @@ mod transaction;
 mod views;
 
 mod cancel;
+mod controls;
 mod settle;
 
 mod fence;
@@ -28,6 +29,7 @@ mod held_snapshot;
 mod lane;
 mod open_counts;
 mod outage;
+mod pauses;
 mod plans;
 mod quarantine;
 mod release;

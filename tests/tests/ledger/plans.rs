@@ -3,8 +3,11 @@
 
 use fleet::{
     call::Priority,
+    hold::Line,
     store::{
-        expiry, probe, release, renumber, sweep,
+        expiry,
+        pauses::{self, LineMove},
+        probe, release, renumber, sweep,
         walk::{self, Worth},
         workers,
     },
@@ -130,6 +133,33 @@ async fn a_new_number_is_given_to_certain_calls() {
         "{}",
         plans[0]
     );
+}
+
+#[tokio::test]
+async fn a_walk_for_pauses_reads_and_moves_calls_by_their_ids() {
+    let ledger = refilled().await;
+    let pool = ledger.database.postgres.pool(1);
+    let held = pauses::held_behind(&pool, None, &[]).await.unwrap();
+    let to: Line = "elsewhere".parse().unwrap();
+    let moves = held.iter().map(|held| LineMove {
+        call: held.call,
+        from: held.line.clone(),
+        to: to.clone(),
+    });
+    let moves: Vec<LineMove> = moves.collect();
+    assert_eq!(pauses::move_held(&pool, &moves).await.unwrap(), 300);
+    let mut session = pool.acquire().await.unwrap();
+    let mut plans = plans(&mut session, "becomes").await;
+    plans.extend(self::plans(&mut session, "coalesce(held, false)").await);
+    assert_eq!(plans.len(), 2);
+    for plan in &plans {
+        assert!(
+            plan.contains("Index Scan using open_calls_pkey on open_calls")
+                && !plan.contains("open_calls_held")
+                && !plan.contains("Seq Scan on open_calls"),
+            "{plan}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use fleet::{
     call::Priority,
+    controls::ControlId,
     hold::{HeldWhy, Line},
     ids::{CallId, Label, ToolName},
     obstacle::{Lack, Obstacle},
@@ -153,15 +154,19 @@ async fn lines_of_a_newer_release_are_skipped_and_are_in_no_others_way() {
     let unknown = [
         "after/0198c0de-0000-7000-8000-000000000001",
         "after/0198c0de-0000-7000-8000-000000000002",
-        "pause/7",
+        "nap/7",
         "tool/x/key",
     ];
     for line in unknown {
         let call = ledger.accepted(held("a", Priority::Normal)).await;
         put_in_line(&ledger, call, line).await;
     }
+    let paused = ledger.accepted(held("a", Priority::Normal)).await;
+    put_in_line(&ledger, paused, "pause/7").await;
     let connection = &mut connect(&ledger).await;
     let alone = release::lines(connection, 10).await.unwrap();
+    // Of a pause nothing is released, and it is known.
+    assert_eq!(alone.pauses, [ControlId(7)]);
     assert_eq!(alone.lines, []);
     assert_eq!(alone.unknown.as_deref(), Some(unknown[0]));
     for line in ["default", "tool/x", "zebra"] {
@@ -241,6 +246,8 @@ async fn the_view_says_why_a_call_is_held() {
     put_in_line(&ledger, of_tool, "slots/default").await;
     assert_eq!(why(of_tool).await.as_deref(), Some(HeldWhy::Slots.as_str()));
     put_in_line(&ledger, of_tool, "pause/7").await;
+    assert_eq!(why(of_tool).await.as_deref(), Some(HeldWhy::Pause.as_str()));
+    put_in_line(&ledger, of_tool, "nap/7").await;
     assert_eq!(why(of_tool).await, None);
     let published = ledger.queued().await;
     assert_eq!(why(published).await, None);

@@ -155,6 +155,30 @@ const MATRIX: &[(&str, &str)] = &[
         "UPDATE toolfleet.fleet SET registry_rev = registry_rev + 1",
     ),
     ("mdwo", "SELECT tool FROM toolfleet.tool_versions"),
+    // Controls: decided in functions, and the log of them does not change.
+    (
+        "mdo",
+        "SELECT toolfleet.set_control('pause', '\"wait\"', 'me', 'why', tenant => 'acme')",
+    ),
+    ("mdo", "SELECT toolfleet.unset_control('me', 'why', 7)"),
+    ("md", "SELECT toolfleet.expire_controls()"),
+    ("mdwo", "SELECT setting FROM toolfleet.live_controls"),
+    ("m", "DELETE FROM toolfleet.live_controls"),
+    ("m", "UPDATE toolfleet.live_controls SET expires_at = NULL"),
+    (
+        "m",
+        "INSERT INTO toolfleet.live_controls (control_id, kind, setting, actor, note, role, set_at) \
+            VALUES (9, 'pause', '\"wait\"', 'me', 'why', 'me', now())",
+    ),
+    ("mo", "SELECT note FROM toolfleet.control_changes"),
+    (
+        "m",
+        "INSERT INTO toolfleet.control_changes (rev, change, control_id, kind, setting, actor, note, role) \
+            VALUES (9, 'set', 9, 'pause', '\"wait\"', 'me', 'why', 'me')",
+    ),
+    ("", "TRUNCATE toolfleet.control_changes"),
+    ("m", "UPDATE toolfleet.fleet SET control_rev = 7"),
+    ("m", "SELECT toolfleet.next_control_rev()"),
     // Workers.
     (
         "mw",
@@ -215,6 +239,8 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdor", "SELECT * FROM toolfleet.slots"),
     ("mor", "SELECT * FROM toolfleet.tools"),
     ("mor", "SELECT * FROM toolfleet.workers"),
+    ("mdor", "SELECT * FROM toolfleet.controls"),
+    ("mor", "SELECT * FROM toolfleet.control_log"),
     // The server.
     ("m", "SET ROLE toolfleet_migrate"),
     ("do", "SET ROLE pg_read_all_stats"),

@@ -194,7 +194,7 @@ async fn workers_stop_at(point: Checkpoint) {
     invariants::hold(&fleet, &witness).await;
 }
 
-/// One dispatcher, whose sweep finds all there is to find: a pause that is over, a held call, a lost pointer, a deadline that
+/// One dispatcher, whose sweep finds all there is to find: a pause before an attempt that is over, held calls, a lost pointer, a deadline that
 /// has passed, a silent worker and what that one ran. It dies; then another.
 async fn a_sweep_stops_at(point: Checkpoint) {
     let world = World::start(Spec::with([]).dispatchers(0)).await;
@@ -224,8 +224,10 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         call(&fleet, "asked", "asked"),
     ];
     let doomed_too = fleet.workers.remove(1);
-    let late = call(&fleet, "late", "late").header("Prefer", "respond-async");
-    insist(&late).await;
+    for what in ["late", "aside"] {
+        let late = call(&fleet, what, what).header("Prefer", "respond-async");
+        insist(&late).await;
+    }
     let ledger = fleet.database.pool.clone();
     let ((), answers, later, ()) = tokio::join!(
         async {
@@ -269,7 +271,9 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         assert_eq!(states(&fleet, what).await, [state], "{what}, {point}");
         assert_eq!(answer["state"], state, "{what}, {point}");
     }
-    assert_eq!(states(&fleet, "late").await, ["succeeded"], "{point}");
+    for what in ["late", "aside"] {
+        assert_eq!(states(&fleet, what).await, ["succeeded"], "{what}, {point}");
+    }
     until_so("the probe to settle its call", async || {
         states(&fleet, "asked").await == ["succeeded"]
     })
@@ -279,6 +283,7 @@ async fn a_sweep_stops_at(point: Checkpoint) {
         ("charge", 1),
         ("nobody", 0),
         ("late", 1),
+        ("aside", 1),
         ("asked", 1),
     ] {
         assert_eq!(witness.asked(what), times, "{what}, {point}");
@@ -289,8 +294,10 @@ async fn a_sweep_stops_at(point: Checkpoint) {
 const DOOMED_IS_DEAD: &str = "UPDATE toolfleet.worker_processes \
     SET state = 'dead', ended_at = now(), ended_by = 'test' WHERE name = 'worker-2' AND state = 'live'";
 
-const LATE_IS_HELD: &str =
-    "UPDATE toolfleet.open_calls SET held = true WHERE tool = 'late' AND state = 'queued'";
+/// One for lack of room, and one by a pause that is over.
+const LATE_IS_HELD: &str = "UPDATE toolfleet.open_calls \
+    SET held = true, line = CASE tool WHEN 'aside' THEN 'pause/99' ELSE line END \
+    WHERE tool IN ('late', 'aside') AND state = 'queued'";
 
 /// A fleet, and the world outside.
 struct World {
@@ -314,6 +321,7 @@ impl World {
             witness.tool("doomed_look", "read") + "queue: doomed\n",
             witness.tool("nobody", "once") + "queue: nobody\n",
             witness.tool("late", "once") + "queue: late\n",
+            witness.tool("aside", "once") + "queue: late\n",
             witness.tool("asked", "once")
                 + "timeout: 1s\nprobe: {tool: look, args: {what: \"was {{ args.what }}\"}, applied_when: result.found}\n",
         ];

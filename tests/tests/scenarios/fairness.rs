@@ -148,7 +148,7 @@ async fn a_line_of_a_newer_dispatcher_holds_up_no_other() {
     flood(&fleet, "paused", "look", "flood", 200).await;
     let held = fleet.count(HELD).await;
     assert!(held > 2, "{held} held");
-    move_held(&fleet, "default", "pause/7", 2).await;
+    move_held(&fleet, "default", "nap/7", 2).await;
     fleet.add_worker(&["--concurrency", "8"]).await;
     until_within(PATIENCE, "all others to have run", async || {
         (fleet.count(OPEN).await == 2).then_some(())
@@ -156,7 +156,7 @@ async fn a_line_of_a_newer_dispatcher_holds_up_no_other() {
     .await;
     assert_eq!(fleet.count(HELD).await, 2);
     // Back in a line that is known, they go like all others.
-    move_held(&fleet, "pause/7", "default", 2).await;
+    move_held(&fleet, "nap/7", "default", 2).await;
     until_nothing_is_open(&fleet).await;
     invariants::hold_for(&fleet, &witness, &[]).await;
 }

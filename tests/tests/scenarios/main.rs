@@ -40,6 +40,9 @@ mod sweep;
 
 mod concurrency;
 mod fairness;
+mod pauses;
+
+mod control;
 mod fencing;
 mod lacking;
 

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use super::{
-    bench, call, calls, dev, dispatcher, doctor, migrate, nats_config, tools, worker, workers,
+    bench, call, calls, control, dev, dispatcher, doctor, migrate, nats_config, tools, worker,
+    workers,
 };
 use crate::dev::DevOptions;
 
@@ -49,6 +50,9 @@ pub enum Command {
     /// See who is alive, and declare who is gone
     #[command(subcommand)]
     Workers(workers::Workers),
+    /// Say what may run now, over the whole fleet: pause calls, resume them, see who did so and why
+    #[command(subcommand)]
+    Control(control::Control),
     /// Load a fleet and measure it: calls a second, latencies, CPU and memory, lost and doubled effects
     Bench(Box<bench::BenchArgs>),
     /// A worker with the tools of `bench`
@@ -82,6 +86,7 @@ impl Command {
             Self::Call(call) => Box::pin(call.run()).await,
             Self::Calls(calls) => Box::pin(calls.run()).await,
             Self::Workers(workers) => Box::pin(workers.run()).await,
+            Self::Control(control) => Box::pin(control.run()).await,
             Self::Bench(bench) => Box::pin(bench.run()).await,
             Self::BenchWorker(worker) => Box::pin(worker.run()).await,
         }

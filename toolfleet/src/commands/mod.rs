@@ -31,6 +31,8 @@ mod calls;
 
 mod workers;
 
+mod control;
+
 mod bench;
 
 mod ask;

@@ -4,6 +4,7 @@
 
 mod bench;
 mod calls;
+mod control;
 mod decisions;
 mod doctor;
 mod exits;

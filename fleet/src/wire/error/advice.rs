@@ -109,9 +109,11 @@ impl Advice {
             | Code::HeaderInvalid => Self::CorrectProgram,
             Code::MissingIdempotencyKey => Self::SendKey,
             Code::IdempotencyKeyReused => Self::LookAtKey,
-            Code::QuotaExceeded | Code::RateLimited | Code::Overloaded | Code::StoreUnavailable => {
-                Self::SendLater
-            }
+            Code::ToolPaused
+            | Code::QuotaExceeded
+            | Code::RateLimited
+            | Code::Overloaded
+            | Code::StoreUnavailable => Self::SendLater,
             Code::NotFound => Self::LookForCall,
             Code::InvalidId => Self::CorrectId,
             Code::Conflict => Self::CheckState,

@@ -1,4 +1,4 @@
-//! Tells the fleet that its tools changed, and waits until a dispatcher offers a version.
+//! Tells the fleet that its tools or controls changed, and waits until a dispatcher offers a version.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const OFFERED_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Tells the fleet to look now, within [`BELL_MAX`]. On failure says so: dispatchers look by themselves.
-pub(super) async fn ring(args: &BusArgs) {
+pub(crate) async fn ring(args: &BusArgs) {
     let rung = timeout(BELL_MAX, async {
         let bus = connect::bus(args).await?;
         publish(&bus).await

@@ -25,6 +25,15 @@ pub(super) fn all() -> Vec<Mistake> {
             .with("DATABASE_URL", NO_DATABASE),
         Mistake::of("days for a duration", "calls list --until 2d")
             .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of(
+            "a pause of a place that is no pointer",
+            "control pause --tool look_up --where id=7 --note x",
+        )
+        .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a pause without a reason", "control pause --tool look_up")
+            .with("DATABASE_URL", NO_DATABASE),
+        Mistake::of("a resume of nothing", "control resume --note done")
+            .with("DATABASE_URL", NO_DATABASE),
         Mistake::of("an argument twice", "call look_up a=1 a=2"),
         Mistake::of("a tool's name with capitals", "call LookUp"),
         Mistake::of(

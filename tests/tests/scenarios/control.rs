@@ -1,0 +1,135 @@
+//! `admin.control`: a tenant's subject reaches its own controls and no others, the fleet's reaches all.
+
+use fleet_tests::{
+    fleet::{Fleet, Spec},
+    invariants,
+    wait::until_so,
+    witness::Witness,
+};
+use serde_json::{Value, json};
+
+const ACME: &str = "toolfleet.v1.acme.admin.control";
+const BETA: &str = "toolfleet.v1.beta.admin.control";
+const ALL: &str = "toolfleet.admin.control";
+
+fn with(body: &Value, more: &Value) -> Value {
+    let mut body = body.clone();
+    let more = more.as_object().unwrap().clone();
+    body.as_object_mut().unwrap().extend(more);
+    body
+}
+
+async fn ids(fleet: &Fleet, subject: &'static str) -> Vec<i64> {
+    let listed = fleet.ask(subject, &json!({"do": "list"})).await;
+    let controls = listed["controls"].as_array().unwrap().iter();
+    controls
+        .map(|control| control["control_id"].as_i64().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_tenants_subject_pauses_its_own_calls_and_the_fleets_those_of_all() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")]).roles()).await;
+    let who = json!({"actor": "ada", "note": "why"});
+    let pause = with(
+        &json!({"do": "pause", "tool": "look", "tenant": "acme"}),
+        &who,
+    );
+    let set = fleet.ask(ACME, &pause).await;
+    assert_eq!(
+        (&set["result"], &set["control"]["setting"]),
+        (&json!("set"), &json!("wait")),
+        "{}",
+        *set
+    );
+    assert_eq!(set["control"]["actor"], "ada (_INBOX)");
+    let id = set["control"]["control_id"].clone();
+    assert_eq!(fleet.ask(ACME, &pause).await["result"], "already_set");
+    let conflict = fleet
+        .ask(ACME, &with(&pause, &json!({"setting": "refuse"})))
+        .await;
+    assert_eq!(conflict.code(), "conflict");
+    assert_eq!(conflict["error"]["details"]["control"]["control_id"], id);
+
+    for (subject, more, why) in [
+        (BETA, json!({}), "tenant is another one"),
+        (BETA, json!({"tenant": null}), "tenant must be named"),
+        (ALL, json!({"tool": "absent"}), "there is no such tool"),
+        (ALL, json!({"queue": "absent"}), "no tool has this queue"),
+        (
+            ALL,
+            json!({"tool": null, "tenant": null}),
+            "a pause needs a scope",
+        ),
+        (
+            ALL,
+            json!({"pointer": "what", "value": 1}),
+            "pointer must be a JSON pointer",
+        ),
+        (
+            ALL,
+            json!({"pointer": "/what", "value": "x".repeat(1_023)}),
+            "value may have 1024 bytes",
+        ),
+        (ALL, json!({"for_ms": 0}), "for_ms must be"),
+        (ALL, json!({"for_ms": 2_592_000_001_u64}), "for_ms must be"),
+        (ALL, json!({"actor": ""}), "actor must say"),
+        (ALL, json!({"note": null}), "note must say why"),
+        (
+            ALL,
+            json!({"setting": "refuse", "told": "x".repeat(201)}),
+            "told may have 1 to 200",
+        ),
+        (ALL, json!({"do": "stop"}), "do must be"),
+        (ALL, json!({"forever": true}), "the body must have the form"),
+    ] {
+        let refused = fleet.ask(subject, &with(&pause, &more)).await;
+        assert_eq!(refused.code(), "invalid_arguments", "{more}: {}", *refused);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(
+            message.to_lowercase().contains(&why.to_lowercase()),
+            "{more}: {message}"
+        );
+    }
+    assert_eq!(
+        fleet
+            .count("SELECT count(*) FROM toolfleet.control_log")
+            .await,
+        1
+    );
+
+    until_so("calls of acme to wait", async || {
+        let call = fleet.submit("look", &json!({"what": "a"})).tenant("acme");
+        let call = call.asynchronous().await.call_id();
+        fleet.call(call).await["held_why"] == "pause"
+    })
+    .await;
+    // What the other tenant asks for does not reach it.
+    let resume = with(&json!({"do": "resume", "control_id": id}), &who);
+    assert_eq!(fleet.ask(BETA, &resume).await["result"], "not_found");
+    assert_eq!(
+        (ids(&fleet, ACME).await.len(), ids(&fleet, BETA).await.len()),
+        (1, 0)
+    );
+    let refuse = json!({"do": "pause", "tool": "look", "tenant": "beta", "setting": "refuse", "told": "ask later"});
+    assert_eq!(fleet.ask(ALL, &with(&refuse, &who)).await["result"], "set");
+    assert_eq!(
+        (ids(&fleet, ALL).await.len(), ids(&fleet, BETA).await.len()),
+        (2, 1)
+    );
+    let by_scope = json!({"do": "resume", "tool": "look", "tenant": "beta"});
+    assert_eq!(
+        fleet.ask(ALL, &with(&by_scope, &who)).await["result"],
+        "unset"
+    );
+    assert_eq!(fleet.ask(ALL, &resume).await["result"], "unset");
+    until_so("every call to be over", async || {
+        fleet
+            .count("SELECT count(*) FROM toolfleet.open_calls")
+            .await
+            == 0
+    })
+    .await;
+    invariants::hold(&fleet, &witness).await;
+}

@@ -1,0 +1,47 @@
+//! `toolfleet control list`.
+
+use std::process::ExitCode;
+
+use fleet::config::StoreArgs;
+use fleet_history::{
+    controls::{self, ListedControl},
+    instant,
+};
+
+use super::scope;
+use crate::commands::{connect, output};
+
+/// What `control list` is told.
+#[derive(Debug, clap::Args)]
+pub struct ListControls {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Print JSON: an array of rows of the view toolfleet.controls
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListControls {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let pool = connect::reader(&self.store).await?;
+        let rows = controls::controls(&pool).await?;
+        let headings = [
+            "ID", "KIND", "SETTING", "SCOPE", "WAITING", "UNTIL", "BY", "SINCE", "NOTE",
+        ];
+        output::print_rows(&rows, self.json, &headings, cells)
+    }
+}
+
+fn cells(control: ListedControl) -> Vec<String> {
+    vec![
+        control.control_id.to_string(),
+        control.scope.kind.clone(),
+        scope::setting(&control.scope),
+        scope::told(&control.scope),
+        control.waiting.to_string(),
+        control.expires_at.map_or_else(|| "-".to_owned(), instant),
+        control.actor,
+        instant(control.set_at),
+        control.note,
+    ]
+}

@@ -1,0 +1,44 @@
+//! `toolfleet control`: what may run now, over the whole fleet. It asks Postgres, so it works without NATS.
+
+mod list;
+mod log;
+mod pause;
+mod resume;
+mod scope;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use fleet::store::DecisionError;
+
+/// What `control` can do.
+#[derive(Debug, Subcommand)]
+pub enum Control {
+    /// List the controls that hold now: who set them, why, until when, and how many calls wait
+    List(list::ListControls),
+    /// Show every change of a control that was ever made, the newest first
+    Log(log::ControlLog),
+    /// Pause calls: those of a tool, a queue, a tenant, or of a tool with a value in their arguments; what runs goes on
+    Pause(Box<pause::PauseCalls>),
+    /// End a pause, by its id or by its scope: what waits runs in its turn
+    Resume(Box<resume::Resume>),
+}
+
+impl Control {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Log(log) => log.run().await,
+            Self::Pause(pause) => Box::pin(pause.run()).await,
+            Self::Resume(resume) => Box::pin(resume.run()).await,
+        }
+    }
+}
+
+/// The answer of the ledger; an error of the server keeps its exit code.
+fn answered<T>(asked: Result<T, DecisionError>) -> anyhow::Result<T> {
+    asked.map_err(|error| match error {
+        DecisionError::Invalid(why) => anyhow::Error::msg(why),
+        DecisionError::Store(error) => error.into(),
+    })
+}

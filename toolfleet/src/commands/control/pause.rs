@@ -1,0 +1,118 @@
+//! `toolfleet control pause`.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::bail;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    manifest::parse_duration,
+    store::controls::{self, ControlKind, ControlSet, NewControl},
+};
+use fleet_history::{Row, controls::ListedControl, instant};
+use serde_json::{json, value::RawValue};
+
+use super::{
+    answered,
+    scope::{self, ScopeFlags},
+};
+use crate::commands::{connect, output, plain::plain, tools::bell, words};
+
+/// What `control pause` is told.
+#[derive(Debug, clap::Args)]
+pub struct PauseCalls {
+    #[command(flatten)]
+    scope: ScopeFlags,
+    /// Refuse new calls with `tool_paused`; without it they are accepted and wait
+    #[arg(long)]
+    refuse: bool,
+    /// What the callers of refused calls are told, models among them; at most 200 characters
+    #[arg(long, value_name = "TEXT", requires = "refuse")]
+    tell: Option<String>,
+    /// How long, such as 10m or 24h, at most 720h; without it, until somebody resumes it
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    lasts: Option<Duration>,
+    /// Why, for who asks later; callers are never told
+    #[arg(long, value_name = "TEXT", value_parser = words::note)]
+    note: String,
+    /// Who says so, as the log will say
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    actor: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: an object with the result, the control, and how many queued calls it covers
+    #[arg(long)]
+    json: bool,
+}
+
+impl PauseCalls {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let for_ms = |lasts: Duration| i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
+        let control = NewControl {
+            kind: ControlKind::Pause,
+            scope: self.scope.scope(),
+            setting: if self.refuse {
+                "\"refuse\""
+            } else {
+                "\"wait\""
+            },
+            told: self.tell.as_deref(),
+            actor: &self.actor,
+            note: &self.note,
+            for_ms: self.lasts.map(for_ms),
+            in_tenant: None,
+        };
+        let set = answered(controls::set(&mut connection, &control).await)?;
+        let (word, row) = match set {
+            ControlSet::Set(row) => ("set", row),
+            ControlSet::Already(row) => ("already_set", row),
+            ControlSet::Conflict(row) => {
+                let there: ListedControl = Row::from(row).read()?;
+                bail!(
+                    "pause {} has this scope already, and is another one: {} since {}, by {}; resume it first, with \
+                     `toolfleet control resume {}`",
+                    there.control_id,
+                    scope::setting(&there.scope),
+                    instant(there.set_at),
+                    plain(&there.actor),
+                    there.control_id
+                )
+            }
+        };
+        if word == "set" {
+            bell::ring(&self.bus).await;
+        }
+        let covers = controls::covered(&mut connection, &control.scope).await?;
+        if self.json {
+            let control: Box<RawValue> = RawValue::from_string(row)?;
+            output::print_json(&json!({"result": word, "control": control, "covers": covers}))?;
+        } else {
+            let there: ListedControl = Row::from(row).read()?;
+            output::print(&sentence(&there, word, covers))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
+    let id = control.control_id;
+    let about = plain(&scope::told(&control.scope));
+    let until = control.expires_at.map_or_else(
+        || format!("until `toolfleet control resume {id}`"),
+        |until| format!("until {}", instant(until)),
+    );
+    let new = match scope::setting(&control.scope).as_str() {
+        "refuse" => "new calls are refused",
+        _waiting => "new calls wait",
+    };
+    let had = if word == "set" {
+        "is set"
+    } else {
+        "was set before"
+    };
+    format!(
+        "pause {id} {had}: {about}, {until}; within seconds {new}, and the {covers} queued calls that it covers wait; what runs goes on"
+    )
+}

@@ -1,0 +1,131 @@
+//! What a control is about: read from the command line, and shown.
+
+use std::fmt::Write as _;
+
+use fleet::{
+    call::Language,
+    controls::ArgumentEquals,
+    ids::{Label, QueueName, ToolName},
+    store::controls::ControlScope,
+};
+use fleet_history::controls::ListedScope;
+use serde_json::Value;
+
+/// What calls a pause covers: all that its flags say.
+#[derive(Debug, clap::Args)]
+pub(super) struct ScopeFlags {
+    /// Calls of this tool
+    #[arg(long)]
+    pub(super) tool: Option<ToolName>,
+    /// Calls of this queue
+    #[arg(long)]
+    pub(super) queue: Option<QueueName>,
+    /// Calls of this tenant
+    #[arg(long)]
+    pub(super) tenant: Option<Label>,
+    /// Calls of the tool with this value in their arguments: JSON pointer, =, and the value as JSON, else as text
+    #[arg(long = "where", value_name = "/POINTER=VALUE", requires = "tool")]
+    pub(super) holds: Option<Holds>,
+}
+
+impl ScopeFlags {
+    /// As the ledger is asked.
+    pub(super) fn scope(&self) -> ControlScope<'_> {
+        ControlScope {
+            tool: self.tool.as_ref().map(ToolName::as_str),
+            queue: self.queue.as_ref().map(QueueName::as_str),
+            tenant: self.tenant.as_ref().map(Label::as_str),
+            pointer: self.holds.as_ref().map(|holds| holds.pointer.as_str()),
+            value: self.holds.as_ref().map(|holds| holds.value.as_str()),
+            subject: None,
+        }
+    }
+
+    /// Whether it names nothing.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.tool.is_none() && self.queue.is_none() && self.tenant.is_none()
+    }
+}
+
+/// A value at a place of the arguments.
+#[derive(Debug, Clone)]
+pub(super) struct Holds {
+    pointer: String,
+    /// Canonical JSON.
+    value: String,
+}
+
+impl std::str::FromStr for Holds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = text.split_once('=');
+        let Some((pointer, value)) = split.filter(|(pointer, _)| pointer.starts_with('/')) else {
+            return Err(
+                "write /pointer=value; a value that is JSON is compared as JSON, else as text"
+                    .to_owned(),
+            );
+        };
+        let value = if serde_json::from_str::<Value>(value).is_ok() {
+            ArgumentEquals::canonical(value)
+        } else {
+            ArgumentEquals::canonical(&Value::from(value).to_string())
+        };
+        Ok(Self {
+            pointer: pointer.to_owned(),
+            value: value.map_err(|problem| problem.told(Language::En).to_owned())?,
+        })
+    }
+}
+
+/// What a control is about, in a few words.
+pub(super) fn told(scope: &ListedScope) -> String {
+    let named = [
+        ("tool", &scope.tool),
+        ("queue", &scope.queue),
+        ("tenant", &scope.tenant),
+        ("subject", &scope.subject),
+    ];
+    let named = named
+        .iter()
+        .filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
+    let mut told = named.collect::<Vec<_>>().join(", ");
+    if let (Some(pointer), Some(value)) = (&scope.pointer, &scope.value) {
+        write!(told, ", {pointer} = {value}").expect("a String takes everything");
+    }
+    told
+}
+
+/// What it does there, in a word.
+pub(super) fn setting(scope: &ListedScope) -> String {
+    match &scope.setting {
+        Value::String(word) => word.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_json_if_it_can_be_and_text_otherwise() {
+        let read = |text: &str| {
+            let holds: Holds = text.parse().unwrap();
+            (holds.pointer, holds.value)
+        };
+        let pair = |pointer: &str, value: &str| (pointer.to_owned(), value.to_owned());
+        assert_eq!(read("/account=DE-001"), pair("/account", "\"DE-001\""));
+        assert_eq!(read("/a/b=17"), pair("/a/b", "17"));
+        assert_eq!(read("/a=\"17\""), pair("/a", "\"17\""));
+        assert_eq!(read("/a=x=y"), pair("/a", "\"x=y\""));
+        assert_eq!(
+            read("/a={\"c\": 1, \"b\": 2}"),
+            pair("/a", "{\"b\":2,\"c\":1}")
+        );
+        assert_eq!(read("/a="), pair("/a", "\"\""));
+        for wrong in ["", "a=1", "/a", "/a={\"b\":1,\"b\":2}"] {
+            assert!(wrong.parse::<Holds>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Pauses from the command line, while NATS is away.
+
+use fleet::store::{migrate::migrate, tools};
+use serde_json::{Value, json};
+
+use crate::support::{Ran, folder, ledger, postgres, program, run};
+
+const TOOL: &str = "name: charge\nversion: 1\ndescription: Charges an account.\neffect: once\nqueue: payments\n\
+    input_schema: {type: object}\nexecutor: {process: {command: [\"true\"]}}\n";
+const NOTE: [&str; 4] = ["--note", "the bank\u{1b}[2J migrates", "--actor", "ada"];
+
+#[tokio::test]
+async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    let manifest = fleet::manifest::parse(TOOL).unwrap();
+    tools::apply(&mut connection, &manifest, "test")
+        .await
+        .unwrap();
+    let control = |code: i32, arguments: &[&str]| -> Ran {
+        let mut command = program(&[&["control"], arguments].concat());
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        let ran = run(command);
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran
+    };
+    let pause =
+        |code: i32, arguments: &[&str]| control(code, &[&["pause"], arguments, &NOTE[..]].concat());
+
+    let set = pause(
+        0,
+        &[
+            "--tool",
+            "charge",
+            "--where",
+            "/account=DE-001",
+            "--for",
+            "1h",
+            "--json",
+        ],
+    );
+    assert!(
+        set.err.contains("will see it within a few seconds"),
+        "{}",
+        set.err
+    );
+    let set = set.json();
+    assert_eq!((&set["result"], &set["covers"]), (&json!("set"), &json!(0)));
+    let there = &set["control"];
+    assert_eq!(
+        (&there["value"], &there["setting"]),
+        (&json!("DE-001"), &json!("wait"))
+    );
+    let again = [
+        "--tool",
+        "charge",
+        "--where",
+        "/account=DE-001",
+        "--for",
+        "1h",
+    ];
+    let said = pause(0, &again).out;
+    assert!(
+        said.starts_with("pause 1 was set before: tool charge, /account = \"DE-001\", until "),
+        "{said}"
+    );
+    let conflict = pause(1, &[&again[..], &["--refuse"]].concat());
+    assert!(
+        conflict
+            .err
+            .contains("pause 1 has this scope already, and is another one: wait since"),
+        "{}",
+        conflict.err
+    );
+    let refuses = [
+        "--queue",
+        "payments",
+        "--tenant",
+        "acme",
+        "--refuse",
+        "--tell",
+        "ask again tomorrow",
+    ];
+    let said = pause(0, &refuses).out;
+    assert!(
+        said.contains("until `toolfleet control resume 2`"),
+        "{said}"
+    );
+    assert!(said.contains("new calls are refused"), "{said}");
+
+    for (arguments, why) in [
+        (&["--tool", "absent"][..], "there is no such tool"),
+        (
+            &["--queue", "default", "--tool", "charge"],
+            "no version of the tool has this queue",
+        ),
+        (&[], "a pause needs a scope"),
+        (
+            &["--tenant", "beta", "--for", "721h"],
+            "for_ms must be 1 to 2592000000",
+        ),
+        (
+            &["--tenant", "beta", "--refuse", "--tell", "a\u{7}b"],
+            "told must not have control characters",
+        ),
+    ] {
+        let refused = pause(1, arguments);
+        assert!(refused.err.contains(why), "{arguments:?}: {}", refused.err);
+    }
+
+    let listed = control(0, &["list", "--json"]).json();
+    let ids = |listed: &Value| -> Vec<i64> {
+        let rows = listed.as_array().unwrap().iter();
+        rows.map(|row| row["control_id"].as_i64().unwrap())
+            .collect()
+    };
+    assert_eq!(ids(&listed), [1, 2]);
+    assert_eq!(listed[1]["told"], "ask again tomorrow");
+    let table = control(0, &["list"]).out;
+    assert!(table.contains("queue payments, tenant acme"), "{table}");
+    assert!(table.contains("the bank\\u{1b}[2J migrates"), "{table}");
+
+    let resume = |code: i32, arguments: &[&str]| {
+        control(code, &[&["resume"], arguments, &NOTE[..]].concat())
+    };
+    let said = resume(0, &["2"]).out;
+    assert!(
+        said.contains("pause 2 of queue payments, tenant acme is over"),
+        "{said}"
+    );
+    let gone = resume(1, &["2"]);
+    assert!(gone.err.contains("there is no such pause"), "{}", gone.err);
+    let by_scope = [
+        "--tool",
+        "charge",
+        "--where",
+        "/account=\"DE-001\"",
+        "--json",
+    ];
+    assert_eq!(resume(0, &by_scope).json()["control"]["control_id"], 1);
+    assert_eq!(ids(&control(0, &["list", "--json"]).json()), [0_i64; 0]);
+    let log = control(0, &["log", "--json"]).json();
+    let changes: Vec<_> = log
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (&row["change"], &row["control_id"]))
+        .collect();
+    let (set, unset) = (&json!("set"), &json!("unset"));
+    assert_eq!(
+        changes,
+        [
+            (unset, &json!(1)),
+            (unset, &json!(2)),
+            (set, &json!(2)),
+            (set, &json!(1))
+        ]
+    );
+    assert_eq!(log[0]["actor"], "ada");
+    let table = control(0, &["log", "--limit", "1"]).out;
+    assert_eq!(table.lines().count(), 2, "{table}");
+    postgres.stop().await;
+}
+
+#[test]
+fn a_pause_that_says_too_little_is_refused() {
+    let url = ["--database-url", "postgres://127.0.0.1:1/none"];
+    for (arguments, code, hint) in [
+        (&["pause", "--tool", "charge"][..], 2, "--note"),
+        (
+            &["pause", "--tool", "charge", "--note", " "],
+            2,
+            "a note has 1 to 2000 characters",
+        ),
+        (&["pause", "--where", "/a=1", "--note", "x"], 2, "--tool"),
+        (
+            &["pause", "--tool", "a", "--tell", "x", "--note", "x"],
+            2,
+            "--refuse",
+        ),
+        (
+            &["pause", "--tool", "a", "--for", "soon", "--note", "x"],
+            2,
+            "is not a duration",
+        ),
+        (&["resume", "--note", "x"], 1, "which pause?"),
+        (
+            &["resume", "x", "--note", "x"],
+            2,
+            "control id must be a whole number",
+        ),
+        (
+            &["resume", "1", "--tool", "a", "--note", "x"],
+            2,
+            "cannot be used with",
+        ),
+        (&["resume", "1", "--note", "x"], 69, ""),
+    ] {
+        let ran = run(program(&[&["control"], arguments, &url[..]].concat()));
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(hint), "{arguments:?}: {}", ran.err);
+    }
+}
