@@ -175,8 +175,8 @@ mod tests {
             ),
         );
         let body = ErrorBody::failed(&failure, EffectKnown::None, Language::En);
-        let told = "The tool did not answer within 1000 ms. Nothing was changed. It may work later, with a new idempotency key: \
-                    the same one repeats this answer.";
+        let told = "The tool did not answer within 1000 ms. Nothing was changed. It may work later, with a new idempotency key if there was \
+                    one: the same one repeats this answer.";
         assert_eq!(body.message, told);
         let body = ErrorBody::failed(&failure, EffectKnown::None, Language::Zh);
         let told = "工具在 1000 ms 内没有回答。没有做任何更改。稍后重试可能会成功；如果带有幂等键，请换用新的幂等键，同一个幂等键只会得到同样的回答。";
