@@ -211,18 +211,20 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
     let doing = "count open calls";
     let counting = sqlx::query_as(
         "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
+                count(*) FILTER (WHERE held AND line LIKE 'pause/%'), \
                 (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
                                                      ELSE greatest(accepted_at, not_before) END) \
                     FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
                               AND NOT (held AND line LIKE 'pause/%'))))::float8 \
          FROM toolfleet.open_calls GROUP BY state",
     );
-    let rows: Vec<(String, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))
+    let rows: Vec<(String, i64, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))
         .await
         .map_err(|error| StoreError::from_sqlx(doing, error))?;
     let mut figures = LedgerFigures::default();
-    for (state, calls, held, oldest) in rows {
+    for (state, calls, held, paused, oldest) in rows {
         figures.held += u64::try_from(held).unwrap_or(0);
+        figures.paused += u64::try_from(paused).unwrap_or(0);
         let state: State = state
             .parse()
             .map_err(|error| StoreError::unreadable(doing, error))?;

@@ -132,8 +132,10 @@ definitions! {
         "Open calls, from Postgres");
     HELD = gauge("toolfleet.held", "{call}", &[],
         "Calls that wait in the ledger for their turn, from Postgres");
+    PAUSED = gauge("toolfleet.paused", "{call}", &[],
+        "Calls that wait for the end of a pause, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
-        "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack");
+        "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls of a pause have none");
     IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],
         "Calls in doubt, from Postgres");
     QUARANTINES = gauge("toolfleet.quarantines", "{loss}", &[],

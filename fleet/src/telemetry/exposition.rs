@@ -139,6 +139,7 @@ mod tests {
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
             held: 4,
+            paused: 3,
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
@@ -167,6 +168,7 @@ mod tests {
             "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
+            "toolfleet_paused 3",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
             "toolfleet_lock_waiters 6",

@@ -29,6 +29,8 @@ pub struct LedgerFigures {
     pub oldest_age: Vec<(State, Duration)>,
     /// Calls that are held in the ledger.
     pub held: u64,
+    /// Those of them that wait for the end of a pause.
+    pub paused: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
     /// How often lost writes were found and acted on.
@@ -70,6 +72,9 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     });
     count(define::HELD, |figures, gauge| {
         gauge.observe(figures.held, &[])
+    });
+    count(define::PAUSED, |figures, gauge| {
+        gauge.observe(figures.paused, &[]);
     });
     count(define::IN_DOUBT, |figures, gauge| {
         gauge.observe(figures.in_doubt, &[]);

@@ -9,6 +9,7 @@ use fleet::{
         accept::NewCall,
         controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
         pauses::{self, LineMove, held_behind, left_behind, move_held, put_aside},
+        sweep,
     },
 };
 
@@ -97,6 +98,20 @@ async fn only_a_published_call_is_put_aside_and_no_pointer_claims_it_then() {
         "its pause before the next attempt is not over"
     );
     assert!(!put(CallId::generate()).await);
+}
+
+#[tokio::test]
+async fn paused_calls_are_counted_and_have_no_age() {
+    let ledger = Ledger::fresh().await;
+    let line = paused(&ledger).await;
+    let call = ledger.queued().await;
+    let figures = async || {
+        let figures = sweep::figures(&ledger.database.pool).await.unwrap();
+        (figures.held, figures.paused, figures.oldest_age.len())
+    };
+    assert_eq!(figures().await, (0, 0, 1));
+    assert!(put_aside(&ledger.database.pool, call, &line).await.unwrap());
+    assert_eq!(figures().await, (1, 1, 0));
 }
 
 #[tokio::test]
