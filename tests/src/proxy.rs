@@ -179,10 +179,12 @@ async fn carry(client: TcpStream, port: u16, wire: Arc<Wire>) {
     let spoils = |bytes: &[u8]| wire.commits.spoil(bytes, &answer_is_lost);
     let loses = |_: &[u8]| wire.commits.lose(&answer_is_lost);
     // Whichever ends first ends the connection: both halves are dropped.
+    // A cut first: what comes after it is not carried.
     tokio::select! {
+        biased;
+        _cut = cuts.changed() => {}
         _ended = copy(from_client, to_server, &wire.to_server, spoils) => {}
         _ended = copy(from_server, to_client, &wire.to_client, loses) => {}
-        _cut = cuts.changed() => {}
     }
 }
 

@@ -10,7 +10,7 @@ use fleet_tests::{
     caller::Answer,
     fleet::{Fleet, Spec, counter},
     invariants,
-    wait::{until_so, until_within},
+    wait::{until, until_so, until_within},
     witness::{Reply, Witness},
 };
 use serde_json::{Value, json};
@@ -226,14 +226,15 @@ async fn a_backlog_without_workers_waits_in_the_ledger_and_nothing_is_published_
     let tool = look(&witness, "a", Duration::ZERO);
     let mut fleet = Fleet::start(Spec::with([tool]).workers(0, &[])).await;
     flood(&fleet, "default", "look", "a", 3_000).await;
-    until_so("the allowance to be published", async || {
-        fleet.pointers().await == Some(ALLOWANCE)
+    // Nothing waits for the stream's answers, so a look at it may not see what is on its way: once more that, at most.
+    let published = until("the allowance to be published", async || {
+        let pointers = fleet.pointers().await?;
+        let held = fleet.count(HELD).await;
+        let is_all = i64::try_from(pointers).unwrap() + held == 3_000;
+        (pointers >= ALLOWANCE && is_all).then_some(pointers)
     })
     .await;
-    assert_eq!(
-        fleet.count(HELD).await,
-        3_000 - i64::try_from(ALLOWANCE).unwrap()
-    );
+    assert!(published <= 2 * ALLOWANCE, "{published}");
     let lost_pointers = r#"toolfleet_swept_calls_total{pass="lost_pointer"}"#;
     let before = counter(lost_pointers);
     let began = Instant::now();
@@ -244,8 +245,8 @@ async fn a_backlog_without_workers_waits_in_the_ledger_and_nothing_is_published_
     .await;
     let again = counter(lost_pointers) - before;
     println!("3,000 calls waited for 14 s: {again} pointers were published again");
-    assert!(again <= 2.0 * ALLOWANCE as f64 + 8.0, "{again}");
-    assert_eq!(fleet.pointers().await, Some(ALLOWANCE));
+    assert!(again <= 2.0 * published as f64 + 8.0, "{again}");
+    assert_eq!(fleet.pointers().await, Some(published));
     fleet.add_worker(&[]).await;
     until_nothing_is_open(&fleet).await;
     assert_eq!(witness.asked("a"), 3_000);
