@@ -32,6 +32,7 @@ PROOFS = [
     "definitions",
     "one_key",
     "nothing_left",
+    "pauses",
     "once_killed",
     "kill_each",
     "restart_all",
@@ -42,8 +43,8 @@ PROOFS = [
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
-# The one is about `toolfleet dev` itself, the other connects without a user and sets what a dispatcher starts with.
-NOT_DEPLOYED = ["dev_lifecycle", "wallet"]
+# The first is about `toolfleet dev` itself; the others connect without a user, the last sets what a dispatcher starts with.
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "wallet"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 

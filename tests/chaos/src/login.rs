@@ -1,6 +1,6 @@
 //! Who a program of the run is at NATS, and who may be what: the users that `toolfleet nats-config` writes, or none.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use async_nats::ConnectOptions;
@@ -42,6 +42,29 @@ impl Login {
                 .user_and_password(user.name, user.password)
                 .custom_inbox_prefix(user.inbox),
         }
+    }
+}
+
+/// How often servers are asked whether they are still there, and soon after a broken connection a new one is tried.
+const PING: Duration = Duration::from_secs(5);
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+const RECONNECT: Duration = Duration::from_millis(100);
+
+impl Login {
+    /// A connection as any program makes one, but with less patience than a day of production has.
+    ///
+    /// # Errors
+    ///
+    /// There is no such address.
+    pub async fn connect(&self) -> Result<async_nats::Client> {
+        let options = self
+            .options()
+            .retry_on_initial_connect()
+            .ping_interval(PING)
+            .connection_timeout(CONNECT_MAX)
+            .reconnect_delay_callback(|_tries| RECONNECT);
+        let connecting = options.connect(&self.url).await;
+        connecting.with_context(|| format!("a client cannot connect to {}", self.url))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     login::Who,
     moment::{Moment, moment},
     mutants::Mutant,
+    operator,
     oracle::{self, Breach, Verdict},
     plan::{Kind, Plan, What, When},
     world::{Deaths, World},
@@ -111,6 +112,13 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
         pace: None,
     };
     let clients_began = moment();
+    let mut operating = JoinSet::new();
+    operating.spawn(operator::work(
+        plan.seed,
+        clients.operator.clone(),
+        clients.asked.subscribe(),
+        stop.clone(),
+    ));
     let mut working = JoinSet::new();
     working.spawn(clients::run(clients));
     let healed_at = stage(&mut world, plan, &asked_so_far).await?;
@@ -123,7 +131,11 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
         world.look_after().await?;
         sleep(TICK).await;
     };
+    while let Some(ended) = operating.join_next().await {
+        ended.context("the operator does not panic")??;
+    }
     world.heal().await?;
+    operator::end_all(&world.servers.login(Who::Operator)?).await?;
     let quiet_from = Instant::now();
     let quiet = until_quiet(&mut world).await?;
     let quiet_after_ms = quiet.then(|| as_ms(quiet_from.elapsed()));

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     call::{Call, HOSTILE_KEY},
-    desk::{Desk, Question, connect},
+    desk::{Desk, Question},
     submit::{AT_ONCE, Client, Line, SLACK, code, sent_away},
     summary::Summary,
 };
@@ -56,14 +56,14 @@ pub async fn settle_accounts(accounts: Accounts) -> anyhow::Result<Summary> {
     let first_op = entries.iter().map(|entry| entry.op_id + 1).max();
     let last = entries.last().map_or(0, |entry| entry.at_ms);
     let writer = Writer::resume(&accounts.history, Duration::from_millis(last))?;
-    let connection = connect(&accounts.agent).await?;
+    let connection = accounts.agent.connect().await?;
     let desk = Arc::new(Desk::new(
         accounts.seed,
         writer,
         first_op.unwrap_or(0),
         watch::Sender::new(0),
         CancellationToken::new(),
-        (vec![connection], connect(&accounts.operator).await?),
+        (vec![connection], accounts.operator.connect().await?),
     ));
     let client = Client {
         id: entries

@@ -27,7 +27,6 @@ use super::{
 use crate::{
     effects::Mode,
     history::{Entry, Op, Phase, Writer},
-    login::Login,
 };
 
 /// What all clients share.
@@ -97,23 +96,6 @@ impl Request {
             patience,
         }
     }
-}
-
-/// How often servers are asked whether they are still there, and soon after a broken connection a new one is tried.
-const PING: Duration = Duration::from_secs(5);
-const CONNECT_MAX: Duration = Duration::from_secs(3);
-const RECONNECT: Duration = Duration::from_millis(100);
-
-/// A connection as any program makes one, but with less patience than a day of production has.
-pub(super) async fn connect(login: &Login) -> anyhow::Result<async_nats::Client> {
-    let options = login
-        .options()
-        .retry_on_initial_connect()
-        .ping_interval(PING)
-        .connection_timeout(CONNECT_MAX)
-        .reconnect_delay_callback(|_tries| RECONNECT);
-    let connecting = options.connect(&login.url).await;
-    connecting.with_context(|| format!("a client cannot connect to {}", login.url))
 }
 
 impl Desk {

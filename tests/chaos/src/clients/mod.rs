@@ -77,7 +77,7 @@ pub struct Clients {
 pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
     let making = || format!("make the history {}", clients.history.display());
     let writer = Writer::create(&clients.history).with_context(making)?;
-    let connecting = (0..clients.clients).map(|_| desk::connect(&clients.agent));
+    let connecting = (0..clients.clients).map(|_| clients.agent.connect());
     let connections = future::try_join_all(connecting).await?;
     // Clients stop by themselves when nothing can be written down any more.
     let stop = clients.stop.child_token();
@@ -87,7 +87,7 @@ pub async fn run(clients: Clients) -> anyhow::Result<Summary> {
         0,
         clients.asked,
         stop,
-        (connections, desk::connect(&clients.operator).await?),
+        (connections, clients.operator.connect().await?),
     ));
     let marks = Arc::new(Marks::of(clients.effects_file));
     let next = Arc::new(Numbers::default());

@@ -172,5 +172,9 @@ pub(super) fn code(answer: &Value) -> &str {
 
 /// Whether the fleet could not just now: the same question may be asked again.
 pub(super) fn sent_away(answer: &Value) -> bool {
-    is_refused(answer) && matches!(code(answer), "overloaded" | "store_unavailable")
+    is_refused(answer)
+        && matches!(
+            code(answer),
+            "overloaded" | "store_unavailable" | "tool_paused"
+        )
 }

@@ -171,6 +171,35 @@ pub static ALL: &[Mutant] = &[
         ],
         ..NONE
     },
+    Mutant {
+        name: "pause_not_seen_at_gate",
+        mistake: "a worker runs what was published before a pause came",
+        rule: "nothing_starts_while_paused",
+        needs: "calls whose pointers are found again, or whose next attempt is due, seconds after a pause was set",
+        sight: Rare,
+        sources: &[
+            Source {
+                file: "worker/src/pause.rs",
+                find: "    if controls.are_none() {\n",
+                replace: "    if controls.are_none() || fleet::mutant::on(\"pause_not_seen_at_gate\") {\n",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "paused_calls_forgotten",
+        mistake: "calls that were put aside are never handed back",
+        rule: "nothing_is_stuck",
+        needs: "a pause that waits",
+        sources: &[
+            Source {
+                file: "dispatcher/src/sweep/pauses.rs",
+                find: "    pub(super) async fn hand_back(&self, pauses: &[ControlId], last: &mut Option<ControlId>) {\n",
+                replace: "    pub(super) async fn hand_back(&self, pauses: &[ControlId], last: &mut Option<ControlId>) {\n        if fleet::mutant::on(\"paused_calls_forgotten\") { return; }\n",
+            },
+        ],
+        ..NONE
+    },
     // The tool runs.
     Mutant {
         name: "key_per_attempt",

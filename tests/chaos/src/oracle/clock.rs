@@ -53,6 +53,15 @@ impl Clock {
         Self { stretches }
     }
 
+    /// By how many milliseconds it ran back at most: so far before and after such a move, one time that it showed is two moments.
+    pub(super) fn ran_back(&self) -> i64 {
+        let pairs = self.stretches.windows(2);
+        let back = pairs.filter(|pair| pair[0].ahead > pair[1].ahead);
+        // A move takes effect somewhere between two looks.
+        let times = back.map(|pair| pair[0].ahead - pair[1].ahead + pair[0].until - pair[1].from);
+        times.max().unwrap_or(0)
+    }
+
     /// The moment at which it showed this; where it showed it twice, the first of them. What it never showed, because it
     /// was moved past it, is the moment of that move.
     pub(super) fn moment(&self, shown: i64) -> Moment {
@@ -91,6 +100,7 @@ mod tests {
         assert_eq!(clock.moment(510 + 101), 101);
         assert_eq!(clock.moment(510 + 195), 195, "it showed this twice");
         assert_eq!(clock.moment(500 + 300), 300);
+        assert_eq!((clock.ran_back(), Clock::new(500, &[]).ran_back()), (10, 0));
     }
 
     #[test]

@@ -62,6 +62,25 @@ pub struct Ledger {
     pub workers: Vec<WorkerRow>,
     /// View `tools`.
     pub tools: Vec<ToolRow>,
+    /// View `control_log`.
+    pub pauses: Vec<Pause>,
+}
+
+/// A pause, from when it was set to its end.
+///
+/// Where Postgres's time of day ran back in the run, both are taken inwards by as much: some moments cannot be told apart then.
+#[derive(Debug, Clone)]
+pub struct Pause {
+    /// Its id.
+    pub control_id: i64,
+    /// The tool; none where it covers a whole queue, of which there is one.
+    pub tool: Option<String>,
+    /// Whether it covers calls with a value in their arguments only.
+    pub has_value: bool,
+    /// When it was set.
+    pub set_at: Moment,
+    /// When it ended.
+    pub ended_at: Moment,
 }
 
 /// A call.

@@ -14,8 +14,8 @@ use sqlx::PgPool;
 use super::{
     clock::{Clock, ClockMove},
     facts::{
-        Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Session, ToolRow,
-        WorkerRow,
+        Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Pause, Session,
+        ToolRow, WorkerRow,
     },
 };
 use crate::{effects::Mark, history::Entry};
@@ -227,7 +227,31 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             attempts_max: retry.attempts_max(),
         });
     }
+    ledger.pauses = pauses(pool, clock).await?;
     Ok(ledger)
+}
+
+/// Every pause that was set.
+async fn pauses(pool: &PgPool, clock: &Clock) -> Result<Vec<Pause>> {
+    let sql = "SELECT json_build_object('control_id', s.control_id, 'tool', s.tool, 'has_value', s.pointer IS NOT NULL, \
+               'set_at', (extract(epoch FROM s.at) * 1000)::bigint, \
+               'ended_at', (extract(epoch FROM least(s.expires_at, e.at)) * 1000)::bigint) \
+               FROM toolfleet.control_log s \
+               LEFT JOIN toolfleet.control_log e ON e.control_id = s.control_id AND e.change <> 'set' \
+               WHERE s.kind = 'pause' AND s.change = 'set'";
+    let mut pauses = Vec::new();
+    let inwards = clock.ran_back();
+    for row in rows(pool, "view control_log", sql).await? {
+        let row = Row { row, clock };
+        pauses.push(Pause {
+            control_id: row.row["control_id"].as_i64().context("control_id")?,
+            tool: row.text("tool"),
+            has_value: row.row["has_value"].as_bool().context("has_value")?,
+            set_at: row.moment("set_at").context("set_at")? + inwards,
+            ended_at: row.moment("ended_at").unwrap_or(Moment::MAX) - inwards,
+        });
+    }
+    Ok(pauses)
 }
 
 async fn sessions(pool: &PgPool) -> Result<Vec<Session>> {

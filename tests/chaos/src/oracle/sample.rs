@@ -296,6 +296,7 @@ pub(crate) fn everything_happened() -> Facts {
     tell(&mut facts, 2, Op::Settle, refused("worker_not_fenced"));
     tell(&mut facts, 2, Op::Get, refused("overloaded"));
     tell(&mut facts, 2, Op::Get, refused("store_unavailable"));
+    tell(&mut facts, 2, Op::Batch, refused("tool_paused"));
     for (revision, reason) in [
         "claim_given_up",
         "worker_lost",
@@ -389,6 +390,9 @@ pub(crate) fn everything_happened() -> Facts {
         one(r#"toolfleet_skipped_claims_total{reason="running"}"#),
         one(r#"toolfleet_swept_calls_total{pass="dead_worker"}"#),
         one(r#"toolfleet_swept_calls_total{pass="lost_pointer"}"#),
+        one(r#"toolfleet_swept_calls_total{pass="put_aside"}"#),
+        one(r#"toolfleet_swept_calls_total{pass="handed_back"}"#),
+        one(r#"toolfleet_skipped_claims_total{reason="paused"}"#),
     ]);
     for statement in ["claim", "complete", "transaction"] {
         for found in ["done", "not_done"] {

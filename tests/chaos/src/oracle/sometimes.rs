@@ -53,7 +53,7 @@ counters! {
     commit_unknown_was_not_committed: "a transaction was not answered, and had not committed", "metric lost_answers",
         |case| lost_answer(case, "transaction", "not_done");
     worker_declared_dead: "a worker was silent for a lease", "metric swept_calls",
-        |case| case.metric("toolfleet_swept_calls_total", &[("pass", "dead_worker")]);
+        |case| swept(case, "dead_worker");
     worker_fenced: "a worker was proven gone", "view workers",
         |case| len(case.facts.ledger.workers.iter().filter(|worker| worker.fenced_at.is_some()));
     lease_lost: "a worker could not renew its lease", "metric lost_leases",
@@ -99,7 +99,7 @@ counters! {
     published_again_after_a_wipe: "the stream was wiped, and the sweep published what had been in it", "metric swept_calls; what was injected",
         |case| {
             let wiped = case.facts.injected.struck.iter().any(|struck| struck.how == How::Stream);
-            if wiped { case.metric("toolfleet_swept_calls_total", &[("pass", "lost_pointer")]) } else { 0 }
+            if wiped { swept(case, "lost_pointer") } else { 0 }
         };
     stream_made_again: "the stream was gone and was made again", "logs",
         |case| {
@@ -116,6 +116,14 @@ counters! {
         |case| answers(case, |told| told.entry.op == Op::Misuse && told.code == Some("idempotency_key_reused"));
     answered_by_another_dispatcher: "a dispatcher was killed while a client waited, and the client got its answer later", "history; what was injected",
         answered_by_another_dispatcher;
+    paused_at_the_gate: "a call had been published when its pause came, and a worker put it aside", "metric skipped_claims",
+        |case| skipped(case, "paused");
+    paused_while_held: "a call was held when its pause came, and a dispatcher moved it aside", "metric swept_calls",
+        |case| swept(case, "put_aside");
+    handed_back_after_a_pause: "a call that was put aside went back to its line", "metric swept_calls",
+        |case| swept(case, "handed_back");
+    refused_by_a_pause: "a pause that refuses met a new call", "history",
+        |case| answers(case, |told| told.code == Some("tool_paused"));
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -136,6 +144,10 @@ fn len<T>(items: impl Iterator<Item = T>) -> u64 {
 
 fn skipped(case: &Case<'_>, reason: &str) -> u64 {
     case.metric("toolfleet_skipped_claims_total", &[("reason", reason)])
+}
+
+fn swept(case: &Case<'_>, pass: &str) -> u64 {
+    case.metric("toolfleet_swept_calls_total", &[("pass", pass)])
 }
 
 fn lost_answer(case: &Case<'_>, statement: &str, found: &str) -> u64 {

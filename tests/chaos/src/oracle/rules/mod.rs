@@ -6,6 +6,7 @@ mod accepted;
 mod attempts;
 mod effects;
 mod moves;
+mod paused;
 mod processes;
 mod told;
 
@@ -35,6 +36,7 @@ pub const ALL: &[(&str, Rule)] = &[
     (attempts::GAPS, attempts::attempts_are_numbered_without_gaps),
     (attempts::POLICY, attempts::attempts_keep_the_policy),
     (attempts::DEADLINE, attempts::nothing_is_claimed_too_late),
+    (paused::PAUSED, paused::nothing_starts_while_paused),
     (moves::LEGAL, moves::moves_are_legal),
     (moves::CLASS, moves::states_fit_the_effect_class),
     (moves::STUCK, moves::nothing_is_stuck),

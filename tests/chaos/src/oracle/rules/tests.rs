@@ -11,7 +11,7 @@ use crate::{
     history::{Op, Phase},
     oracle::{
         clock::{Clock, ClockMove},
-        facts::{Exit, Facts, How, Moment, Session},
+        facts::{Exit, Facts, How, Moment, Pause, Session},
         judge,
         sample::{
             at, attempt, call, clean, doubt, event, id, late_after_settlement, mark, say, set_mode,
@@ -32,6 +32,17 @@ fn exit(code: Option<i32>, was_ready: bool) -> Exit {
         was_ready,
         was_told: false,
     }
+}
+
+/// A pause that was set long enough before the first calls began.
+fn pause(facts: &mut Facts, tool: Option<&str>, has_value: bool) {
+    facts.ledger.pauses.push(Pause {
+        control_id: 1,
+        tool: tool.map(str::to_owned),
+        has_value,
+        set_at: at(0) - 2_000,
+        ended_at: at(5),
+    });
 }
 
 /// Breaks one rule.
@@ -172,6 +183,8 @@ const BROKEN: &[(&str, Break)] = &[
     (attempts::POLICY, |facts| {
         facts.ledger.tools[3].attempts_max = 0
     }),
+    (paused::PAUSED, |facts| pause(facts, None, false)),
+    (paused::PAUSED, |facts| pause(facts, Some("look"), true)),
     (attempts::DEADLINE, |facts| {
         call(facts, 3).deadline_at = at(3) + 5
     }),
@@ -365,6 +378,34 @@ fn every_rule_has_facts_that_break_it() {
     let tried: BTreeSet<&str> = BROKEN.iter().map(|(rule, _)| *rule).collect();
     let rules: BTreeSet<&str> = ALL.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(rules, tried);
+}
+
+#[test]
+fn what_starts_beside_a_pause_breaks_no_rule() {
+    let breaks: [Break; 4] = [
+        // Not every process knew of it yet.
+        |facts| {
+            pause(facts, None, false);
+            facts.ledger.pauses[0].set_at += 1_000;
+        },
+        |facts| pause(facts, Some("another"), false),
+        // Its tool was told to behave in another way.
+        |facts| {
+            pause(facts, Some("look"), true);
+            set_mode(facts, 3, Mode::Slow);
+        },
+        // Its worker could not hear of it.
+        |facts| {
+            pause(facts, None, false);
+            strike(facts, 0, How::Ledger, None);
+            facts.injected.struck[0].from = at(0) - 3_000;
+        },
+    ];
+    for break_it in breaks {
+        let mut facts = clean();
+        break_it(&mut facts);
+        assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    }
 }
 
 #[test]

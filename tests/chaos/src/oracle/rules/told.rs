@@ -199,6 +199,8 @@ impl Refused {
     fn with(&self, code: Code) -> bool {
         match code {
             Code::Overloaded | Code::StoreUnavailable => true,
+            // A pause that refuses; a known key is answered before it.
+            Code::ToolPaused => submits(self.op),
             // Where its misuse came first, the key is another call's.
             Code::IdempotencyKeyReused => self.op == Op::Misuse || self.misused,
             Code::Conflict | Code::WorkerNotFenced => self.op == Op::Settle,
