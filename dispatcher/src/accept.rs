@@ -18,7 +18,7 @@ use crate::{
     commit,
     door::Door,
     refusal::Refusal,
-    replay,
+    repetition, replay,
     request::Request,
 };
 
@@ -71,7 +71,12 @@ async fn answer(door: &Door, mut submission: Submission) -> Result<Answer, Refus
     match checked {
         Ok(checked) => commit::commit(door, submission, &checked).await,
         Err(TurnedAway { refusal, key }) => {
-            Box::pin(replay::known_or(door, &submission, key, refusal)).await
+            match Box::pin(replay::known_or(door, &submission, key, refusal)).await {
+                Err(refusal) => {
+                    Err(Box::pin(repetition::refused(door, &submission, refusal)).await)
+                }
+                known => known,
+            }
         }
     }
 }

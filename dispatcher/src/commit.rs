@@ -33,7 +33,7 @@ use crate::{
     pending::{Holder, PendingAccept, Told},
     publish::publish,
     refusal::Refusal,
-    replay,
+    repetition, replay,
     waiters::Waiting,
 };
 
@@ -47,7 +47,7 @@ pub(crate) async fn commit(
     checked: &Checked,
 ) -> Result<Answer, Refusal> {
     let (began, id) = (Instant::now(), CallId::generate());
-    let admission = match admit(door, &submission.tenant, checked, id).await {
+    let admission = match admit(door, &submission, checked, id).await {
         Ok(admission) => admission,
         Err(refusal) => {
             let key = key_of(&submission, checked);
@@ -123,6 +123,7 @@ async fn committed(
         let wait = until.saturating_duration_since(Instant::now());
         if let Some(envelope) = waiting.decided(wait, left, None).await {
             reached(Checkpoint::Decided);
+            repetition::ended(door, call, &envelope).await;
             return Answer::told(envelope, bytes_max(&door.bus), call.language);
         }
         let standing = Box::pin(replay::as_it_stands(

@@ -8,8 +8,8 @@ use fleet::{
 };
 
 use crate::{
-    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, replies::Replies, running::Running,
-    waiters::Waiters,
+    expiry::Expiry, meter::Meter, quota::Quota, rates::Rates, repeats::Repeats, replies::Replies,
+    running::Running, waiters::Waiters,
 };
 
 /// Everything that a request may need.
@@ -27,6 +27,7 @@ pub(crate) struct Door {
     pub(crate) waiters: Waiters,
     pub(crate) meter: Meter,
     pub(crate) running: Running,
+    pub(crate) repeats: Repeats,
     pub(crate) expiry: Expiry,
     pub(crate) dispatcher: DispatcherId,
 }

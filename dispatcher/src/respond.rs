@@ -76,7 +76,7 @@ const fn service_code(code: Code) -> u16 {
         Code::IdempotencyKeyReused | Code::Conflict | Code::WorkerNotFenced => 409,
         Code::ToolRetired => 410,
         Code::PayloadTooLarge => 413,
-        Code::QuotaExceeded | Code::RateLimited => 429,
+        Code::QuotaExceeded | Code::RateLimited | Code::RepeatedFailure => 429,
         Code::ToolPaused | Code::Overloaded | Code::StoreUnavailable => 503,
         Code::MalformedJson
         | Code::TruncatedArguments

@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config, door::Door, error::RunError, expiry::Expiry, gauges::gauges, meter::Meter,
-    quota::Quota, rates::Rates, running::Running, service::Endpoints, slots::Slots, sweep::Sweep,
-    waiters::Waiters,
+    quota::Quota, rates::Rates, repeats::Repeats, running::Running, service::Endpoints,
+    slots::Slots, sweep::Sweep, waiters::Waiters,
 };
 
 /// How long requests in hand may take after `shutdown`. A caller that still waits then asks again with its key.
@@ -131,6 +131,7 @@ impl Started {
             waiters: Waiters::new(expiry.clone()),
             meter,
             running,
+            repeats: Repeats::default(),
             dispatcher: started.dispatcher,
             bus,
             pool,
@@ -188,6 +189,9 @@ impl Started {
         );
         self.tasks
             .spawn(door.waiters.clone().poll(door.pool.clone(), stop.clone()));
+        let repeats = door.repeats.clone();
+        let hearing = repeats.listen(&door.bus, door.dispatcher, stop.clone());
+        self.tasks.spawn(hearing.await?);
         self.spawn_until_stop(door.quota.clone().keep());
         Ok(())
     }

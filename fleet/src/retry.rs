@@ -15,6 +15,9 @@
 //! A `transaction` leaves nothing unknown. Every move of its call locks the row that its COMMIT needs, so a move proves that
 //! there is no effect and never will be (see [`Effect::may_doubt`]).
 //!
+//! A tool with a retry budget that has no token left ([`Tries::is_suppressed`]) is not tried again, with its own error; a write
+//! whose effect is unknown is, after the longest pause of its policy.
+//!
 //! Only attempts that the tool has spent are counted. An attempt that the platform took back ([`crate::taken_back`]) is tried
 //! again whatever the policy says; an attempt that was lost with its worker has a table of its own ([`after_loss`]), and so has
 //! a call that was cancelled while it ran:
@@ -84,6 +87,8 @@ pub struct Tries<'a> {
     pub remaining: Duration,
     /// How long the tool still honours its downstream key; `None` where it has none.
     pub key_remaining: Option<Duration>,
+    /// Whether the tool's retry budget has no token left for another attempt.
+    pub is_suppressed: bool,
 }
 
 /// What follows an attempt.
@@ -95,6 +100,8 @@ pub enum RetryDecision {
     Again(Duration),
     /// The call failed with this attempt's own error.
     Fail,
+    /// The call failed with this attempt's own error: the tool's retry budget had no token left for another attempt.
+    Suppressed,
     /// The call failed because every attempt did.
     Exhausted,
     /// The call failed because its time ran out.
@@ -202,8 +209,17 @@ fn again(
     if pause >= tries.remaining {
         return give_up(RetryDecision::OutOfTime);
     }
-    if unknown_write && tries.key_remaining.is_some_and(|left| pause >= left) {
+    let forgotten_after = |pause| tries.key_remaining.is_some_and(|left| pause >= left);
+    if unknown_write && forgotten_after(pause) {
         return RetryDecision::Doubt;
+    }
+    if tries.is_suppressed && !unknown_write {
+        return RetryDecision::Suppressed;
+    }
+    // To give up here would make a doubt: it only waits as long as it may.
+    let longest = pause.max(tries.policy.cap);
+    if tries.is_suppressed && longest < tries.remaining && !forgotten_after(longest) {
+        return RetryDecision::Again(longest);
     }
     RetryDecision::Again(pause)
 }
@@ -288,6 +304,17 @@ pub fn exhausted(attempts: u32, last: &ToolFailure, language: Language) -> ToolF
         message
     );
     around(Code::RetriesExhausted, what, last, language)
+}
+
+/// The failure of a call that the retry budget of its tool keeps from another attempt: the last attempt's own, marked.
+pub fn suppressed(last: &ToolFailure) -> ToolFailure {
+    let mut details = match last.details.clone() {
+        Some(serde_json::Value::Object(details)) => details,
+        Some(other) => serde_json::Map::from_iter([("tool".to_owned(), other)]),
+        None => serde_json::Map::new(),
+    };
+    details.insert("retry".to_owned(), "suppressed".into());
+    last.clone().with_details(details.into())
 }
 
 /// The failure of a call without time for another attempt; it contains the last attempt's.

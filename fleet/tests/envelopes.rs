@@ -171,6 +171,11 @@ fn envelope(code: Code, language: Language) -> Envelope {
             "这类调用目前已暂停",
             &[],
         )),
+        Code::RepeatedFailure => refused(elsewhere(
+            "this call has failed {failures} times with the same arguments in this run or session, the last time with {last}",
+            "这次调用在本次 run 或 session 中以同样的参数失败了 {failures} 次，最后一次的错误是 {last}",
+            &[("{failures}", "10"), ("{last}", "unavailable")],
+        )),
         Code::QuotaExceeded => refused(elsewhere(
             "this tenant has as many open calls as it may have at a time ({quota})",
             "这个租户未结束的调用已达到上限（{quota} 个）",

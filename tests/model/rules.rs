@@ -163,6 +163,7 @@ impl Decisions {
                         pause: Duration::ZERO,
                         remaining: Duration::from_secs(60),
                         key_remaining: None,
+                        is_suppressed: false,
                     };
                     let known = Known {
                         effect,

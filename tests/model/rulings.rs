@@ -52,6 +52,7 @@ impl Protocol {
             RetryDecision::Doubt => Ending::Doubt { suspect: true },
             RetryDecision::Cancelled | RetryDecision::FailCancelled => over(Move::Cancel),
             RetryDecision::Fail
+            | RetryDecision::Suppressed
             | RetryDecision::Exhausted
             | RetryDecision::OutOfTime
             | RetryDecision::Succeed => over(Move::Fail),

@@ -286,6 +286,7 @@ impl Protocol {
             RetryDecision::Cancelled => over(Move::Cancel),
             RetryDecision::Fail
             | RetryDecision::FailCancelled
+            | RetryDecision::Suppressed
             | RetryDecision::Exhausted
             | RetryDecision::OutOfTime => over(Move::Fail),
         }

@@ -7,7 +7,7 @@ use fleet::{
     call::{Effect, State},
     checkpoint::{Checkpoint, reached},
     delay::{Reconnect, SOON},
-    ending::{Ending, Known, Moved},
+    ending::{Ending, EndingKind, Known, Moved},
     ids::{AttemptId, CallId},
     outcome::{Outcome, OutcomeWord},
     store::{
@@ -116,9 +116,16 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
         earlier_unknown: claimed.effect_unknown,
         applied_late: false,
     };
+    let unbudgeted = conclude(executed, &known, false, worker.actor());
+    // Asked once for an attempt, and only where there would be another one.
+    let is_suppressed = is_suppressed(worker, executed, &unbudgeted);
     // Decided anew each time: while a row is locked, the call's time goes on.
-    let concluded = |known: &Known| conclude(executed, known, worker.actor());
-    let mut ending = concluded(&known);
+    let concluded = |known: &Known| conclude(executed, known, is_suppressed, worker.actor());
+    let mut ending = if is_suppressed {
+        concluded(&known)
+    } else {
+        unbudgeted
+    };
     if let Execution::Committed(_, moved) = execution {
         return Ok(Recorded::Moved(Box::new((Moved::clone(moved), ending))));
     }
@@ -156,6 +163,27 @@ async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded,
         }
         reconnect.pause().await;
     }
+}
+
+/// Whether the tool's retry budget keeps its call from another attempt, or from an early one. A first attempt adds to it.
+fn is_suppressed(worker: &WorkerProcess, executed: &Executed, ending: &Ending) -> bool {
+    let attempt = &executed.attempt;
+    let manifest = &attempt.tool.manifest;
+    let Some(budget) = manifest.retry.budget else {
+        return false;
+    };
+    if executed.why_taken_back().is_some() {
+        return false;
+    }
+    if attempt.spent() == 1 {
+        worker.retry_budgets.earn(&manifest.name, budget);
+    }
+    let is_again = matches!(ending.kind, EndingKind::Again { .. });
+    let suppressed = is_again && !worker.retry_budgets.take(&manifest.name);
+    if suppressed {
+        metrics().suppressed(&manifest.name);
+    }
+    suppressed
 }
 
 /// Where a call stands, read by an attempt whose ending moved nothing.

@@ -10,13 +10,24 @@ use fleet::{
 
 use crate::stage::{Executed, Execution};
 
-/// The call's ending, if it is recorded now.
-pub(crate) fn conclude(executed: &Executed, known: &Known, actor: String) -> Ending {
+/// The call's ending, if it is recorded now. `is_suppressed`: the retry budget of its tool has no token left.
+pub(crate) fn conclude(
+    executed: &Executed,
+    known: &Known,
+    is_suppressed: bool,
+    actor: String,
+) -> Ending {
     let attempt = &executed.attempt;
     let fact = match &executed.execution {
         Execution::Ran(outcome)
         | Execution::Committed(outcome, _)
-        | Execution::Abandoned(outcome) => Fact::Ran(outcome, tries(executed, outcome)),
+        | Execution::Abandoned(outcome) => Fact::Ran(
+            outcome,
+            Tries {
+                is_suppressed,
+                ..tries(executed, outcome)
+            },
+        ),
         Execution::TakenBack(why, failure) => Fact::TakenBack {
             why: *why,
             failure,
@@ -32,10 +43,7 @@ fn tries<'a>(executed: &'a Executed, outcome: &Outcome) -> Tries<'a> {
     let attempt = &executed.attempt;
     let (claimed, policy) = (&attempt.claimed, &attempt.tool.manifest.retry);
     let taken_back = executed.why_taken_back();
-    let spent = claimed
-        .attempt
-        .saturating_sub(claimed.unspent_attempts)
-        .max(1);
+    let spent = attempt.spent();
     Tries {
         policy,
         spent,
@@ -48,6 +56,7 @@ fn tries<'a>(executed: &'a Executed, outcome: &Outcome) -> Tries<'a> {
         },
         remaining: attempt.remaining(),
         key_remaining: attempt.key_remaining(),
+        is_suppressed: false,
     }
 }
 

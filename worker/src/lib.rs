@@ -57,7 +57,8 @@
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
 //!
 //! - `stage` has the values that go from step to step; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
-//!   `complete` and `dispose` are its parts. `redact` masks sensitive values, `late` records outcomes that came too late.
+//!   `complete` and `dispose` are its parts. `retry_budgets` bounds how often a tool that fails is tried again. `redact` masks
+//!   sensitive values, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` says how far a tool is. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
@@ -91,6 +92,7 @@ mod redact;
 mod conclude;
 
 mod complete;
+mod retry_budgets;
 
 mod dispose;
 mod late;

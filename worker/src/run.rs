@@ -59,6 +59,7 @@ use crate::{
     programs::Programs,
     put_back::PuttingBack,
     reply::Replies,
+    retry_budgets::RetryBudgets,
     running::Attempts,
     worker::WorkerProcess,
 };
@@ -184,6 +185,7 @@ impl Started {
             programs: Programs::new(config.programs(), config.concurrency),
             putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
             lacks: SaidLacks::default(),
+            retry_budgets: RetryBudgets::new(),
             attempts: Attempts::default(),
             given_up: Mutex::new(HashMap::new()),
             bus,

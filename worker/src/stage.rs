@@ -126,6 +126,13 @@ impl Execution {
 }
 
 impl Attempt {
+    /// How many attempts count against the tool's limit, this one included.
+    pub(crate) fn spent(&self) -> u32 {
+        let claimed = &self.claimed;
+        let spent = claimed.attempt.saturating_sub(claimed.unspent_attempts);
+        spent.max(1)
+    }
+
     /// How much time is left to its call, by the claim's answer and this process's clock.
     pub(crate) fn remaining(&self) -> Duration {
         millis(self.claimed.remaining_ms).saturating_sub(self.claim_sent.elapsed())

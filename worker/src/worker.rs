@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     executors::registry::Executors, lacks::SaidLacks, programs::Programs, put_back::PuttingBack,
-    reply::Replies, running::Attempts,
+    reply::Replies, retry_budgets::RetryBudgets, running::Attempts,
 };
 
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
@@ -52,6 +52,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) programs: Programs,
     /// Takes calls that find no program slot.
     pub(crate) putting_back: PuttingBack,
+    /// How many further attempts it may ask of tools.
+    pub(crate) retry_budgets: RetryBudgets,
     /// What it lacks for the tools of its queues, as far as its log says so.
     pub(crate) lacks: SaidLacks,
     /// The attempts that run now.

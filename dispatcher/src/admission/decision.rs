@@ -10,12 +10,14 @@ use fleet::{
     said,
     wire::{code::Code, message::Message},
 };
+use serde_json::json;
 
 use super::pause::Paused;
 use crate::{
     quota::NoQuota,
     rates::{Counted, TooFast},
     refusal::Refusal,
+    repeats::Repeated,
     slots::Full,
 };
 
@@ -30,6 +32,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) is_behind: bool,
     /// A pause covers it.
     pub(crate) pause: Option<&'a Paused>,
+    /// It has failed as often in its run as its tool allows.
+    pub(crate) repeated: Option<Repeated>,
     /// Its tenant's quota is used up.
     pub(crate) no_quota: Option<NoQuota>,
     /// The tool that it names.
@@ -75,6 +79,9 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     }
     if let Some(refusal) = facts.pause.and_then(Paused::refusal) {
         return Decision::Refuse(refusal);
+    }
+    if let Some(repeated) = facts.repeated {
+        return Decision::Refuse(repeated.refusal());
     }
     match facts.no_quota {
         Some(NoQuota::Full(quota)) => {
@@ -136,6 +143,19 @@ impl TooFast {
         };
         let wait_ms = u64::try_from(self.wait.as_millis()).unwrap_or(u64::MAX);
         Refusal::too_early(Code::RateLimited, what, wait_ms)
+    }
+}
+
+impl Repeated {
+    /// As the caller reads it.
+    fn refusal(self) -> Refusal {
+        let (failures, last) = (self.failures, self.last);
+        let what = said!(
+            "this call has failed {failures} times with the same arguments in this run or session, the last time with {last}",
+            "这次调用在本次 run 或 session 中以同样的参数失败了 {failures} 次，最后一次的错误是 {last}"
+        );
+        let details = json!({"failures": failures, "last": last});
+        Refusal::new(Code::RepeatedFailure, what).with_details(|_language| details.clone())
     }
 }
 
@@ -250,6 +270,13 @@ mod tests {
             pause: Some(pause),
             ..of(tool, false)
         };
+        let repeated = |tool| Facts {
+            repeated: Some(Repeated {
+                failures: 10,
+                last: Code::Timeout,
+            }),
+            ..of(tool, false)
+        };
         let shared = |tool, no_room| Facts {
             shares_slots: true,
             ..of(tool, no_room)
@@ -298,6 +325,25 @@ mod tests {
             (
                 quota(NoQuota::Unreadable),
                 "refuse store_unavailable: This tenant seems to have as many open calls as it may have, and the ledger cannot be asked",
+            ),
+            (
+                repeated(&plain),
+                "refuse repeated_failure: This call has failed 10 times with the same arguments in this run or session, the last time with timeout",
+            ),
+            (
+                Facts {
+                    pause: Some(&refuses),
+                    ..repeated(&plain)
+                },
+                "refuse tool_paused: Calls like this one are paused for the moment: the bank is closed until 14:00",
+            ),
+            (
+                Facts {
+                    no_quota: Some(NoQuota::Full(7)),
+                    pause: Some(&waits),
+                    ..repeated(&plain)
+                },
+                "refuse repeated_failure: This call has failed 10 times with the same arguments in this run or session, the last time with timeout",
             ),
             (of(&plain, false), "now"),
             (of(&plain, true), "hold room in payments"),

@@ -1,7 +1,7 @@
 //! Admission: whether a call comes in, and if so, whether it is published at once or held.
 //!
 //! `decision` decides. This file gathers its facts and takes what the call needs. One order, for single calls and batches: a
-//! pause first, then the tenant's quota, then its calls under way, then the room, so that a refused call has taken none from
+//! pause first, then what has failed too often, then the tenant's quota, then its calls under way, then the room, so that a refused call has taken none from
 //! others.
 
 mod decision;
@@ -9,7 +9,7 @@ mod pause;
 
 use fleet::{
     hold::{HeldWhy, Line},
-    ids::{CallId, Label},
+    ids::CallId,
     manifest::Manifest,
 };
 
@@ -19,7 +19,7 @@ use self::{
     pause::Paused,
 };
 use crate::{
-    check::Checked,
+    check::{Checked, Submission},
     door::Door,
     meter::Permit,
     quota::{Admitted, NoQuota},
@@ -44,15 +44,17 @@ pub(crate) struct Admission {
 /// Admits a call, now or held.
 pub(crate) async fn admit(
     door: &Door,
-    tenant: &Label,
+    submission: &Submission,
     checked: &Checked,
     call: CallId,
 ) -> Result<Admission, Refusal> {
-    let tool = &checked.tool.manifest;
+    let (tenant, tool) = (&submission.tenant, &checked.tool.manifest);
     let pause = Paused::of(door, tenant, checked).await?;
-    if pause.is_some() {
+    let repeated = door.repeats.of(submission, checked);
+    if pause.is_some() || repeated.is_some() {
         comes_in(&Facts {
             pause: pause.as_ref(),
+            repeated,
             ..Facts::default()
         })?;
     }

@@ -44,7 +44,7 @@ use crate::{
     pending::{Holder, PendingAccept, Told},
     publish::{Committed, publish_together},
     refusal::{self, Refusal},
-    replay,
+    repetition, replay,
     request::Request,
     slots::RequestPermit,
 };
@@ -190,7 +190,7 @@ impl<'a> Batch<'a> {
         match check::check(&self.door.registry, &mut submission).await {
             Ok(checked) => {
                 let id = CallId::generate();
-                match admit(self.door, &submission.tenant, &checked, id).await {
+                match admit(self.door, &submission, &checked, id).await {
                     Ok(admission) => {
                         let dispatcher = self.door.dispatcher;
                         let mut call = new_call(dispatcher, &submission, &checked, id, &admission);
@@ -208,7 +208,11 @@ impl<'a> Batch<'a> {
             }
             Err(TurnedAway { refusal, key }) => match key {
                 Some(key) => self.old.push((place, submission, key, refusal)),
-                None => self.refuse(place, named(&submission), refusal),
+                None => {
+                    let refusal =
+                        Box::pin(repetition::refused(self.door, &submission, refusal)).await;
+                    self.refuse(place, named(&submission), refusal);
+                }
             },
         }
     }
@@ -223,7 +227,11 @@ impl<'a> Batch<'a> {
             match &mut found {
                 Ok(found) => match found.get(&hash) {
                     Some(key) if !key.lapsed => self.meet(place, submission, key).await,
-                    Some(_) | None => self.refuse(place, named, refusal),
+                    Some(_) | None => {
+                        let refusal =
+                            Box::pin(repetition::refused(self.door, &submission, refusal)).await;
+                        self.refuse(place, named, refusal);
+                    }
                 },
                 Err(unreadable) => {
                     let unreadable = unreadable.clone();

@@ -78,6 +78,7 @@ async fn door_and_server() -> (Door, JoinSet<()>, JoinSet<()>) {
         waiters: Waiters::new(expiry.clone()),
         meter: Meter::default(),
         running: Running::new(0, Meter::default()),
+        repeats: Repeats::default(),
         expiry,
         dispatcher: DispatcherId::generate(),
         bus,

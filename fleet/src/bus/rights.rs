@@ -138,6 +138,7 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.watermark(),
         // Controls that are over, and those that an operator changes over NATS.
         subjects.control_changed(),
+        subjects.repeats(),
         subjects.counted(),
     ];
     for stream in streams {
@@ -169,6 +170,7 @@ fn dispatcher(subjects: &Subjects, tenants: Option<&[Label]>) -> Rights {
         subjects.every_done(),
         subjects.control_changed(),
         subjects.room(),
+        subjects.repeats(),
         // As every NATS service shows itself.
         "$SRV.*".to_owned(),
         "$SRV.*.toolfleet".to_owned(),

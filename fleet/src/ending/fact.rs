@@ -171,6 +171,7 @@ fn after_run(outcome: &Outcome, tries: &Tries<'_>, known: &Known) -> (EndingKind
             (again, taken_back.map_or(own, TakenBack::as_str))
         }
         RetryDecision::Fail => (failed(&failure()), own),
+        RetryDecision::Suppressed => (failed(&retry::suppressed(&failure())), own),
         RetryDecision::Exhausted => {
             let exhausted = retry::exhausted(tries.spent, &failure(), language);
             (failed(&exhausted), own)
@@ -224,6 +225,7 @@ fn never_started(failure: &ToolFailure, known: &Known) -> EndingKind {
         RetryDecision::Cancelled => EndingKind::cancelled(failure, untouched, language),
         RetryDecision::FailCancelled
         | RetryDecision::Fail
+        | RetryDecision::Suppressed
         | RetryDecision::Exhausted
         | RetryDecision::OutOfTime
         | RetryDecision::Again(_)

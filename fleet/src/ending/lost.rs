@@ -60,6 +60,7 @@ impl LostAttempt {
             }
             RetryDecision::Fail
             | RetryDecision::FailCancelled
+            | RetryDecision::Suppressed
             | RetryDecision::Exhausted
             | RetryDecision::OutOfTime
             | RetryDecision::Succeed => {

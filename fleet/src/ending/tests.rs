@@ -75,6 +75,7 @@ fn with_all_facts(mut look: impl FnMut(&str, &Fact<'_>)) {
                             pause: Duration::from_secs(1),
                             remaining,
                             key_remaining: Some(Duration::from_secs(30)),
+                            is_suppressed: false,
                         };
                         look(
                             &format!("ran, {word}, {code}"),
@@ -185,6 +186,7 @@ fn what_happened_has_the_words_of_the_contract() {
         pause: Duration::ZERO,
         remaining: Duration::ZERO,
         key_remaining: None,
+        is_suppressed: false,
     };
     let expired = Fact::Expired {
         obstacle: None,
@@ -277,6 +279,7 @@ fn a_denied_effect_that_was_reported_before_is_a_doubt() {
         pause: Duration::ZERO,
         remaining: Duration::ZERO,
         key_remaining: None,
+        is_suppressed: false,
     };
     for effect in Effect::ALL {
         let known = Known {

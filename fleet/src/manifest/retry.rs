@@ -40,6 +40,9 @@ pub struct RetryPolicy {
     /// Which failures are tried again. `None`: `timeout`, `unavailable`, `tool_crashed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<Vec<Code>>,
+    /// How many further attempts there may be for each first attempt, 0 to 1, in each worker. `None`: as many as the rest says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
 }
 
 impl Default for RetryPolicy {
@@ -51,6 +54,7 @@ impl Default for RetryPolicy {
             factor: 2.0,
             cap: Duration::from_secs(30),
             on: None,
+            budget: None,
         }
     }
 }

@@ -74,6 +74,13 @@ pub struct Manifest {
         skip_serializing_if = "Manifest::are_default_losses"
     )]
     pub losses: u32,
+    /// How often the same arguments may fail in a run, or without one in a session, within 15 minutes, before they are refused;
+    /// 0: as often as they are sent.
+    #[serde(
+        default = "Manifest::default_repeat_cap",
+        skip_serializing_if = "Manifest::is_default_repeat_cap"
+    )]
+    pub repeat_cap: u32,
     /// How a call in doubt is looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<ProbeSpec>,
@@ -131,6 +138,8 @@ impl Manifest {
 
     /// How often a call may lose its worker, unless the manifest says otherwise.
     pub const LOSSES: u32 = 5;
+    /// How often the same arguments may fail in a run where the manifest says nothing else.
+    pub const REPEAT_CAP: u32 = 10;
 
     fn default_queue() -> QueueName {
         "default"
@@ -160,6 +169,18 @@ impl Manifest {
     )]
     const fn are_default_losses(losses: &u32) -> bool {
         *losses == Self::LOSSES
+    }
+
+    const fn default_repeat_cap() -> u32 {
+        Self::REPEAT_CAP
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde asks with a reference"
+    )]
+    const fn is_default_repeat_cap(cap: &u32) -> bool {
+        *cap == Self::REPEAT_CAP
     }
 
     pub(super) fn default_business_statuses() -> Vec<u16> {

@@ -3,6 +3,8 @@ use serde_json::value::RawValue;
 use super::*;
 use crate::wire::{code::Code, message::Message};
 
+mod budget;
+
 fn outcome(word: OutcomeWord, code: Code) -> Outcome {
     let failure = ToolFailure::new(code, Message::verbatim("x"));
     match word {
@@ -37,6 +39,7 @@ const fn first(policy: &RetryPolicy) -> Tries<'_> {
         pause: Duration::from_secs(1),
         remaining: Duration::from_secs(60),
         key_remaining: None,
+        is_suppressed: false,
     }
 }
 

@@ -106,6 +106,8 @@ definitions! {
         "Attempts whose outcome was recorded");
     RETRIED_ATTEMPTS = counter("toolfleet.retried.attempts", "{attempt}", &[TOOL],
         "Attempts that ended with another attempt being due");
+    SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
+        "Attempts that a tool's retry budget did not allow, or not yet");
     FENCED_ATTEMPTS = counter("toolfleet.fenced.attempts", "{attempt}", &[],
         "Attempts whose outcome came too late to decide the call");
     INTEGRITY_ALARMS = counter("toolfleet.integrity.alarms", "{alarm}", &[],

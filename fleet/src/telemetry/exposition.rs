@@ -127,6 +127,7 @@ mod tests {
         metrics.ended(&echo, OutcomeWord::Applied, None);
         metrics.ended(&echo, OutcomeWord::Applied, Some(Code::OutputInvalid));
         metrics.retried(&echo);
+        metrics.suppressed(&echo);
         metrics.fenced();
         metrics.integrity_alarm();
         metrics.lost_lease();

@@ -43,6 +43,7 @@ pub struct Metrics {
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
+    suppressed_retries: Counter<u64>,
     fenced_attempts: Counter<u64>,
     integrity_alarms: Counter<u64>,
     lost_leases: Counter<u64>,
@@ -153,6 +154,11 @@ impl Metrics {
         self.retried_attempts.add(1, &[self.tools.label(tool)]);
     }
 
+    /// A tool's retry budget had no token for another attempt.
+    pub fn suppressed(&self, tool: &ToolName) {
+        self.suppressed_retries.add(1, &[self.tools.label(tool)]);
+    }
+
     /// An attempt's outcome came too late to decide the call.
     pub fn fenced(&self) {
         self.fenced_attempts.add(1, &[]);
@@ -242,6 +248,7 @@ impl Metrics {
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
+            suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
             fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
             lost_leases: from_zero(meter, define::LOST_LEASES),

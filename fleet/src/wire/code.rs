@@ -40,6 +40,8 @@ words! {
         ToolRetired = "tool_retired",
         /// Calls like this one are paused.
         ToolPaused = "tool_paused",
+        /// The same arguments have failed too often in this run or session.
+        RepeatedFailure = "repeated_failure",
         /// Not a name a tool can have.
         InvalidToolName = "invalid_tool_name",
         /// Not a name a tenant can have.

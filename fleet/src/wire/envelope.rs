@@ -174,6 +174,15 @@ impl EncodedEnvelope {
     ///
     /// The bytes began like an envelope and are none.
     pub fn decode(&self) -> Result<Envelope, serde_json::Error> {
+        self.members()
+    }
+
+    /// The members of the envelope that this type names.
+    ///
+    /// # Errors
+    ///
+    /// The bytes began like an envelope and are none.
+    pub fn members<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.bytes)
     }
 }

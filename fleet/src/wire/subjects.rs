@@ -265,6 +265,11 @@ impl Subjects {
         format!("{}.control.room", self.prefix)
     }
 
+    /// Where dispatchers tell each other which calls fail again and again.
+    pub fn repeats(&self) -> String {
+        format!("{}.control.repeats", self.prefix)
+    }
+
     /// No subscriber listens here: the dispatcher's `service` publishes answers that must only be counted.
     pub fn counted(&self) -> String {
         format!("{}.control.counted", self.prefix)

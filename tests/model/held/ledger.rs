@@ -82,6 +82,7 @@ impl HeldModel {
             RetryDecision::Cancelled => self.advance(s, at, Move::Cancel, row),
             RetryDecision::Fail
             | RetryDecision::FailCancelled
+            | RetryDecision::Suppressed
             | RetryDecision::Exhausted
             | RetryDecision::OutOfTime => self.advance(s, at, Move::Fail, row),
         }

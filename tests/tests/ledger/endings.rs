@@ -280,6 +280,7 @@ const fn last_try(policy: &RetryPolicy) -> Tries<'_> {
         pause: std::time::Duration::ZERO,
         remaining: std::time::Duration::ZERO,
         key_remaining: None,
+        is_suppressed: false,
     }
 }
 

@@ -145,6 +145,7 @@ fn made() -> Vec<(&'static str, String)> {
         ("tool_cancel", subjects.tool_cancel(call)),
         ("control_changed", subjects.control_changed()),
         ("room", subjects.room()),
+        ("repeats", subjects.repeats()),
         ("counted", subjects.counted()),
     ]
 }

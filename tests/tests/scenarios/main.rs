@@ -22,6 +22,7 @@ mod sensitive;
 mod idempotency;
 mod key_race;
 
+mod repeats;
 mod retry;
 mod roles;
 mod running;

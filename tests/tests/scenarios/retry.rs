@@ -8,6 +8,7 @@ use fleet_tests::{
     invariants,
     witness::{Reply, Witness},
 };
+use futures_util::future::join_all;
 use serde_json::json;
 use toolfleet::servers::free_ports;
 
@@ -212,5 +213,47 @@ async fn an_idempotent_write_is_repeated_under_one_key_while_nobody_knows() {
         (&answer["state"], &answer["attempts"]),
         (&json!("in_doubt"), &json!(2))
     );
+    invariants::hold(&fleet, &witness).await;
+}
+
+/// What fails for every call is asked a fifth more often than it is called, and ten times by each worker: not four times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_bounds_how_often_a_tool_that_is_down_is_asked() {
+    const CALLS: usize = 200;
+    const WRITES: usize = 60;
+    let witness = Witness::start().await;
+    let retry = "retry: {max_attempts: 4, strategy: fixed, base: 10ms, cap: 20ms, budget: 0.2}\n";
+    let tools = [
+        witness.tool("look", "read") + retry,
+        witness.tool("put", "idempotent") + retry,
+    ];
+    let fleet = Fleet::start(Spec::with(tools).workers(2, &[])).await;
+    witness.always("down", Reply::Status(503));
+    let calls = (0..CALLS).map(|_| fleet.submit("look", &json!({"what": "down"})).wait());
+    let answers = join_all(calls).await;
+    let suppressed = answers.iter().filter(|answer| {
+        answer["error"]["details"]["retry"] == "suppressed" && answer.code() == "unavailable"
+    });
+    let (suppressed, asked) = (suppressed.count(), witness.asked("down"));
+    println!("{CALLS} calls, asked {asked} times, {suppressed} given up for the budget");
+    assert!(asked <= CALLS + CALLS / 5 + 2 * 10, "{asked}");
+    assert!(suppressed > 0 && answers.iter().all(|answer| answer["state"] == "failed"));
+
+    // A write whose effect is unknown is no doubt for that: it waits for the longest pause.
+    let calls = (0..WRITES).map(|n| {
+        let what = format!("write {n}");
+        witness.first(&what, [Reply::DoneThenClose]);
+        let key = format!("put-{n}");
+        let call = fleet.submit("put", &json!({"what": what}));
+        async move { call.key(&key).wait().await }
+    });
+    let answers = join_all(calls).await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    let mut longest = 0;
+    for answer in &answers {
+        longest += usize::from(pauses(&fleet, answer.call_id()).await == [20]);
+    }
+    println!("{WRITES} writes, {longest} waited for the longest pause");
+    assert!(longest >= WRITES - WRITES / 5 - 2 * 10, "{longest}");
     invariants::hold(&fleet, &witness).await;
 }

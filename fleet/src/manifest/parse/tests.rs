@@ -342,6 +342,12 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         ),
         (json!({"retry": {"factor": 11}}), "/retry/factor", "1 to 10"),
         (
+            json!({"retry": {"budget": -0.1}}),
+            "/retry/budget",
+            "0 to 1",
+        ),
+        (json!({"retry": {"budget": 1.1}}), "/retry/budget", "0 to 1"),
+        (
             json!({"retry": {"base": "31s"}}),
             "/retry/base",
             "base <= cap",
@@ -796,6 +802,25 @@ fn a_limit_is_a_number_that_a_fleet_can_have() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0].path, "/concurrency");
         assert!(problems[0].message.contains("; write "), "{problems:?}");
+    }
+}
+
+#[test]
+fn a_repeat_cap_is_a_number_and_the_default_is_not_written_down() {
+    let manifest = parse(&with(&json!({}))).unwrap();
+    assert_eq!(manifest.repeat_cap, Manifest::REPEAT_CAP);
+    let written = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(written.get("repeat_cap"), None);
+    for cap in [0, 1, 1_000] {
+        let manifest = parse(&with(&json!({"repeat_cap": cap}))).unwrap();
+        assert_eq!(serde_json::to_value(&manifest).unwrap()["repeat_cap"], cap);
+    }
+    for refused in [json!(-1), json!(1_001), json!(1.5), json!("5")] {
+        let problems = parse(&with(&json!({"repeat_cap": refused}))).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{problems:?}");
+        };
+        assert_eq!(problem.path, "/repeat_cap");
     }
 }
 

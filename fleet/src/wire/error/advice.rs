@@ -73,6 +73,8 @@ pub enum Advice {
     UseAnswer,
     /// Whether it happened is unknown.
     DoNotRepeat,
+    /// The same has failed again and again.
+    StopRepeating,
     /// No repetition helps.
     TellUser,
 }
@@ -109,6 +111,7 @@ impl Advice {
             | Code::HeaderInvalid => Self::CorrectProgram,
             Code::MissingIdempotencyKey => Self::SendKey,
             Code::IdempotencyKeyReused => Self::LookAtKey,
+            Code::RepeatedFailure => Self::StopRepeating,
             Code::ToolPaused
             | Code::QuotaExceeded
             | Code::RateLimited
@@ -175,7 +178,7 @@ impl Advice {
             Self::CorrectProgram | Self::SendKey | Self::AskIfWanted | Self::TellUser => {
                 Suggestion::AskUser
             }
-            Self::DoNotRepeat => Suggestion::DoNotRepeat,
+            Self::DoNotRepeat | Self::StopRepeating => Suggestion::DoNotRepeat,
         }
     }
 
@@ -200,6 +203,7 @@ impl Advice {
             | Self::CorrectId
             | Self::CheckState
             | Self::UseAnswer
+            | Self::StopRepeating
             | Self::TellUser => Key::Unsaid,
         }
     }
@@ -226,6 +230,7 @@ impl Advice {
             Self::CheckAndLeave => &CHECK_AND_LEAVE,
             Self::UseAnswer => &USE_ANSWER,
             Self::DoNotRepeat => &DO_NOT_REPEAT,
+            Self::StopRepeating => &STOP_REPEATING,
             Self::TellUser => &TELL_USER,
         }
     }
@@ -309,6 +314,10 @@ static USE_ANSWER: Message = Message::fixed(
 static DO_NOT_REPEAT: Message = Message::fixed(
     "Do not repeat the call, not with a new idempotency key either; ask a person to find out.",
     "不要重复这次调用，换用新的幂等键也不行；请交由人工查明结果。",
+);
+static STOP_REPEATING: Message = Message::fixed(
+    "Do not send it again: change the arguments, do it another way, or tell the user what keeps failing.",
+    "不要再发送同样的调用：请修改参数、换一种做法，或告知用户一直失败的是什么。",
 );
 static TELL_USER: Message = Message::fixed(
     "Tell the user; this cannot be solved by calling again.",

@@ -156,7 +156,11 @@ impl ErrorBody {
     pub const fn is_callers_to_mend(&self) -> bool {
         !matches!(
             Advice::of(self.code, RequestStage::Refused),
-            Advice::SendLater | Advice::SendAgain | Advice::CheckState | Advice::TellUser
+            Advice::SendLater
+                | Advice::SendAgain
+                | Advice::CheckState
+                | Advice::StopRepeating
+                | Advice::TellUser
         )
     }
 }

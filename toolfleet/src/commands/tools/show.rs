@@ -79,6 +79,7 @@ fn with_defaults(stored: &str) -> anyhow::Result<String> {
         ("coercion", to_raw_value(manifest.coercion.as_str())),
         ("key", to_raw_value(manifest.key_policy().as_str())),
         ("losses", to_raw_value(&manifest.losses)),
+        ("repeat_cap", to_raw_value(&manifest.repeat_cap)),
     ];
     for (field, value) in defaults {
         let value = value.context("write a default")?;
