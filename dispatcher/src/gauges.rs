@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     http,
     store::{
-        PgPool, StoreError,
+        PgPool, StoreError, figures as ledger_figures,
         snapshot::{self, SnapshotWatch},
-        sweep,
     },
     telemetry::{LedgerFigures, metrics, report},
 };
@@ -44,7 +43,7 @@ async fn figures(pool: &PgPool, watch: &mut SnapshotWatch) -> Result<LedgerFigur
     let holder = snapshot::oldest(pool).await?;
     Ok(LedgerFigures {
         oldest_snapshot: watch.age(holder.as_ref(), Instant::now()),
-        ..sweep::figures(pool).await?
+        ..ledger_figures::figures(pool).await?
     })
 }
 

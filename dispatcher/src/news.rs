@@ -23,10 +23,13 @@ pub(crate) async fn tell_waiters(door: &Door, dispatcher: DispatcherId, call: Ca
     tell_decided(&door.events, &door.pool, call).await;
 }
 
-/// Tells the followers of a call's session how the call was decided, by its row: the ledger itself has moved it.
+/// Counts a call that the ledger itself has moved, and tells the followers of its session how it was decided, by its row.
 pub(crate) async fn tell_decided(events: &Events, pool: &PgPool, call: CallId) {
     match read::find(pool, call).await {
-        Ok(Some(row)) => events.tell(&row.tenant, row.session.as_ref(), || row.finished()),
+        Ok(Some(row)) => {
+            row.count();
+            events.tell(&row.tenant, row.session.as_ref(), || row.finished());
+        }
         Ok(None) => {}
         Err(error) => tracing::debug!(error = report(&error), "an event was left out"),
     }

@@ -10,6 +10,7 @@ use fleet::{
         keys::{self, KeyRow},
         read::{self, CallRow},
     },
+    telemetry::metrics,
     wire::{code::Code, envelope::Envelope, headers::Prefer, message::Message},
 };
 use tokio::time::Instant;
@@ -85,11 +86,17 @@ pub(crate) async fn replay(
     found: &KeyRow,
 ) -> Result<Answer, Refusal> {
     is_call_of(door, submission, found).await?;
+    count(submission);
     let (call, tenant) = (found.call_id, &submission.tenant);
     match submission.headers.prefer {
         Prefer::RespondAsync => as_it_stands(door, call, tenant, true).await,
         Prefer::Wait(wait) => wait_for(door, call, tenant, wait, true).await,
     }
+}
+
+/// Counts a repetition that does not run.
+pub(crate) fn count(submission: &Submission) {
+    metrics().replayed(&submission.tool, submission.headers.key.is_some());
 }
 
 /// Waits for a call that another submission made, perhaps at another dispatcher: subscribe, flush, read, then wait.

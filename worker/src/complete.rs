@@ -78,6 +78,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
             metrics().ended(name, word, executed.execution.useless());
             metrics().lost_answer(if committed { "transaction" } else { "complete" }, true);
             // The dispatcher has not been told yet: the answer to the earlier write was lost.
+            row.count();
             let event = || row.finished();
             worker
                 .events

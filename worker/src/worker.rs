@@ -110,6 +110,7 @@ impl WorkerProcess {
         if !moved.state.answers_waiters() {
             return;
         }
+        moved.count(&ending.kind);
         let event = || moved.finished(call, &ending.kind);
         self.events
             .tell(&moved.tenant, moved.session.as_ref(), event);

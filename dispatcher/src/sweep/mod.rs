@@ -124,6 +124,7 @@ impl Sweep {
                 reached(Checkpoint::SweepEnded);
                 metrics().swept(pass, 1);
                 if ended.state.answers_waiters() {
+                    ended.count(&ending.kind);
                     let event = || ended.finished(ending.call_id, &ending.kind);
                     self.events
                         .tell(&ended.tenant, ended.session.as_ref(), event);

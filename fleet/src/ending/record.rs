@@ -14,6 +14,7 @@ use crate::{
     retry,
     state::{Move, next},
     taken_back::AttemptCost,
+    telemetry::metrics,
     wire::{
         code::Code,
         envelope::{DecidedCall, Envelope, Timing},
@@ -228,6 +229,15 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// Counts the call, if the move has ended it.
+    pub fn count(&self, kind: &EndingKind) {
+        if let EndingKind::End(decision) = kind {
+            let took = self.timing.queued_ms + self.timing.run_ms;
+            let took = Duration::from_millis(u64::try_from(took).unwrap_or(0));
+            metrics().finished(&self.tool, decision.outcome, decision.source, took);
+        }
+    }
+
     /// The event about it, if the call is decided by the move.
     pub fn finished(&self, call: CallId, kind: &EndingKind) -> Option<Event> {
         let decision = kind.decision()?;

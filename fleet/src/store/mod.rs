@@ -19,6 +19,7 @@ pub mod complete;
 pub mod controls;
 mod decision;
 pub mod expiry;
+pub mod figures;
 pub mod health;
 mod history_indexes;
 pub mod keys;

@@ -17,6 +17,7 @@ use crate::{
     call::{Language, State},
     ending::Decision,
     ids::{AttemptId, CallId, Label},
+    telemetry::metrics,
     wire::{
         envelope::{Accepted, DecidedCall, Envelope, Timing},
         event::{Event, Happening},
@@ -343,6 +344,15 @@ impl CallRow {
             state: self.state(),
             replayed,
             accepted_at: self.accepted_at,
+        }
+    }
+
+    /// Counts the call, if it has ended.
+    pub fn count(&self) {
+        if let CallState::Ended(ended) = &self.state {
+            let took = Duration::try_from(ended.at - self.accepted_at).unwrap_or_default();
+            let decision = &ended.decision;
+            metrics().finished(&self.tool, decision.outcome, decision.source, took);
         }
     }
 

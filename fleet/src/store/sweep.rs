@@ -1,19 +1,16 @@
 //! What the sweep reads: calls that are due, calls that have waited too long, calls that run without a worker. It decides
 //! nothing here.
 
-use std::time::Duration;
-
 use sqlx::{PgConnection, PgPool, Row as _, postgres::PgRow};
 
 pub use super::look::STEP_ROWS;
 use super::{StoreError, answer::listen, columns::parsed, look::CallsPart, read_all};
 use crate::{
-    call::{Effect, Language, Priority, State},
+    call::{Effect, Language, Priority},
     hold::Line,
     ids::{AttemptId, CallId, QueueName},
     manifest::Manifest,
     taken_back::TakenBack,
-    telemetry::LedgerFigures,
     wire::{pointer::Pointer, trace::TraceContext},
 };
 
@@ -196,60 +193,6 @@ pub async fn lost_behind(
 /// Postgres does not answer.
 pub async fn lost(pool: &PgPool, overdue_too: bool) -> Result<Vec<Lost>, StoreError> {
     lost_behind(pool, None, overdue_too).await
-}
-
-/// Numbers of the ledger for gauges.
-///
-/// A call whose pause before its next attempt is not over does not count as waiting; one that
-/// workers put back, because they lack something, has waited since it was accepted. One that a pause holds waits for a person
-/// and has no age.
-///
-/// # Errors
-///
-/// Postgres does not answer.
-pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
-    let doing = "count open calls";
-    let counting = sqlx::query_as(
-        "SELECT state::text, count(*), count(*) FILTER (WHERE held), \
-                count(*) FILTER (WHERE held AND line LIKE 'pause/%'), \
-                (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
-                                                     ELSE greatest(accepted_at, not_before) END) \
-                    FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
-                              AND NOT (held AND line LIKE 'pause/%'))))::float8 \
-         FROM toolfleet.open_calls GROUP BY state",
-    );
-    let rows: Vec<(String, i64, i64, i64, Option<f64>)> = listen(counting.fetch_all(pool))
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let mut figures = LedgerFigures::default();
-    for (state, calls, held, paused, oldest) in rows {
-        figures.held += u64::try_from(held).unwrap_or(0);
-        figures.paused += u64::try_from(paused).unwrap_or(0);
-        let state: State = state
-            .parse()
-            .map_err(|error| StoreError::unreadable(doing, error))?;
-        let calls = u64::try_from(calls).unwrap_or(0);
-        if state == State::InDoubt {
-            figures.in_doubt = calls;
-        }
-        figures.backlog.push((state, calls));
-        let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        figures.oldest_age.extend(age.map(|age| (state, age)));
-    }
-    let reading = sqlx::query_as(
-        "SELECT quarantines, (SELECT count(DISTINCT l.pid) \
-                              FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
-                              WHERE NOT l.granted AND a.datname = current_database() \
-                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool') \
-         FROM toolfleet.fleet",
-    );
-    let row: Option<(i32, i64)> = listen(reading.fetch_optional(pool))
-        .await
-        .map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let (quarantines, waiters) = row.unwrap_or_default();
-    figures.quarantines = u64::try_from(quarantines).unwrap_or(0);
-    figures.lock_waiters = u64::try_from(waiters).unwrap_or(0);
-    Ok(figures)
 }
 
 /// Whether Postgres answers at all.

@@ -2,7 +2,8 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOUND, OUTCOME, PASS, REASON, RULE, SERVER, SETTLEMENT, STATE, STATEMENT, TOOL,
+    ERROR_TYPE, FOUND, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER, SETTLEMENT, SOURCE, STATE,
+    STATEMENT, TOOL,
 };
 
 /// One metric, as it is promised.
@@ -84,6 +85,12 @@ definitions! {
         "Messages that a call is decided which did not come from its worker: the waiting caller was answered from the row");
     MALFORMED_MESSAGES = counter("toolfleet.malformed.messages", "{message}", &[],
         "Messages from NATS whose subject, reply or headers cannot be read");
+    REPLAYED_CALLS = counter("toolfleet.replayed.calls", "{call}", &[TOOL, KEY],
+        "Submissions that were answered with the call that their key names: each is a repetition that did not run");
+    FINISHED_CALLS = counter("toolfleet.finished.calls", "{call}", &[TOOL, OUTCOME, SOURCE],
+        "Calls that ended");
+    CALL_DURATION = histogram("toolfleet.call.duration", "s", &[TOOL, OUTCOME],
+        "From the acceptance of a call to its end");
     PUBLISH_LAG = histogram("toolfleet.publish.lag", "s", &[],
         "From the commit of a call to JetStream's answer to its pointer");
     RELEASED_CALLS = counter("toolfleet.released.calls", "{call}", &[],
@@ -138,6 +145,12 @@ definitions! {
         "Calls that wait for the end of a pause, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],
         "Age of the oldest open call, from Postgres: since its last pause before an attempt was over, and since it was accepted where workers put it back for what they lack; calls of a pause have none");
+    QUEUE_CALLS = gauge("toolfleet.queue.calls", "{call}", &[QUEUE, STATE],
+        "Open calls of a queue, from Postgres");
+    QUEUE_OLDEST_AGE = gauge("toolfleet.queue.oldest.age", "s", &[QUEUE],
+        "Age of the queue's oldest call that waits for a worker, from Postgres, counted as toolfleet.oldest.age is");
+    QUEUE_SLOTS = gauge("toolfleet.queue.slots", "{slot}", &[QUEUE],
+        "Slots of the queue's live workers, from Postgres; one that pulls several queues counts in equal parts");
     IN_DOUBT = gauge("toolfleet.in_doubt", "{call}", &[],
         "Calls in doubt, from Postgres");
     QUARANTINES = gauge("toolfleet.quarantines", "{loss}", &[],

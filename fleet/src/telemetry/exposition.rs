@@ -88,10 +88,13 @@ mod tests {
     use super::*;
     use crate::{
         arguments::Rule,
-        call::State,
+        call::{CallOutcome, Source, State},
         ids::ToolName,
         obstacle::Lack,
-        telemetry::{definitions as define, figures::LedgerFigures},
+        telemetry::{
+            definitions as define,
+            figures::{LedgerFigures, QueueFigures},
+        },
         wire::code::Code,
     };
 
@@ -128,6 +131,13 @@ mod tests {
         metrics.ended(&echo, OutcomeWord::Applied, Some(Code::OutputInvalid));
         metrics.retried(&echo);
         metrics.suppressed(&echo);
+        metrics.replayed(&echo, true);
+        metrics.finished(
+            "echo",
+            CallOutcome::Success,
+            Source::Live,
+            Duration::from_millis(7),
+        );
         metrics.fenced();
         metrics.integrity_alarm();
         metrics.lost_lease();
@@ -139,6 +149,15 @@ mod tests {
         metrics.refuses_server(true);
         metrics.waiting(4);
         metrics.counted(LedgerFigures {
+            queues: [(
+                "default".to_owned(),
+                QueueFigures {
+                    calls: vec![(State::Queued, 5)],
+                    oldest_age: Some(Duration::from_millis(1500)),
+                    slots: 64,
+                },
+            )]
+            .into(),
             held: 4,
             paused: 3,
             backlog: vec![(State::Queued, 5)],
@@ -164,6 +183,12 @@ mod tests {
             r#"toolfleet_ledger_batch_rows_bucket{statement="claim",le="10"} 1"#,
             r#"toolfleet_lost_answers_total{found="done",statement="claim"} 1"#,
             r#"toolfleet_swept_calls_total{pass="republish"} 2"#,
+            r#"toolfleet_finished_calls_total{outcome="success",source="live",tool="echo"} 1"#,
+            r#"toolfleet_call_duration_seconds_bucket{outcome="success",tool="echo",le="0.01"} 1"#,
+            r#"toolfleet_replayed_calls_total{key="caller",tool="echo"} 1"#,
+            r#"toolfleet_queue_calls{queue="default",state="queued"} 5"#,
+            r#"toolfleet_queue_oldest_age_seconds{queue="default"} 1.5"#,
+            r#"toolfleet_queue_slots{queue="default"} 64"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
             r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
             "toolfleet_released_calls_total 1",

@@ -50,8 +50,15 @@ pub const OTEL_STATUS_CODE: &str = "otel.status_code";
 
 /// Metric label: the tool's name, or `other` past the cap.
 pub const TOOL: &str = "tool";
-/// Metric label: the outcome of an attempt, a word of [`crate::outcome::OutcomeWord`].
+/// Metric label: the outcome of an attempt, a word of [`crate::outcome::OutcomeWord`], or of a call, one of
+/// [`crate::call::CallOutcome`].
 pub const OUTCOME: &str = "outcome";
+/// Metric label: where the answer to a call comes from, a word of [`crate::call::Source`].
+pub const SOURCE: &str = "source";
+/// Metric label: whose key named the call already, the caller's or one from the arguments.
+pub const KEY: &str = "key";
+/// Metric label: the queue's name.
+pub const QUEUE: &str = "queue";
 /// Metric label: why a pointer did not become an attempt.
 pub const REASON: &str = "reason";
 /// Metric label: how an argument was changed, a word of [`crate::arguments::Rule`].

@@ -4,15 +4,19 @@
 //! are missing rather than old, so that an alert on their absence can fire.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter};
+use opentelemetry::{
+    KeyValue,
+    metrics::{AsyncInstrument, AsyncInstrumentBuilder, Meter},
+};
 
 use super::{
     definitions::{self as define, Definition},
-    fields::STATE,
+    fields::{QUEUE, STATE},
     labels::word,
 };
 use crate::call::State;
@@ -27,6 +31,8 @@ pub struct LedgerFigures {
     pub backlog: Vec<(State, u64)>,
     /// Age of the oldest open call per state; a state without calls is left out.
     pub oldest_age: Vec<(State, Duration)>,
+    /// The queues, by name; of more than [`QUEUES_MAX`] the first.
+    pub queues: BTreeMap<String, QueueFigures>,
     /// Calls that are held in the ledger.
     pub held: u64,
     /// Those of them that wait for the end of a pause.
@@ -39,6 +45,20 @@ pub struct LedgerFigures {
     pub oldest_snapshot: Duration,
     /// Sessions of the fleet that wait for a lock.
     pub lock_waiters: u64,
+}
+
+/// How many queues have figures of their own.
+pub const QUEUES_MAX: usize = 500;
+
+/// What a dispatcher read about one queue.
+#[derive(Debug, Clone, Default)]
+pub struct QueueFigures {
+    /// Its open calls per state.
+    pub calls: Vec<(State, u64)>,
+    /// How long its oldest queued call has waited, if there is one.
+    pub oldest_age: Option<Duration>,
+    /// The slots of its live workers.
+    pub slots: u64,
 }
 
 /// The last figures, and when they were read.
@@ -70,6 +90,18 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
             gauge.observe(*calls, &[word(STATE, state.as_str())]);
         }
     });
+    count(define::QUEUE_CALLS, |figures, gauge| {
+        for (queue, of_queue) in &figures.queues {
+            for (state, calls) in &of_queue.calls {
+                gauge.observe(*calls, &[named(queue), word(STATE, state.as_str())]);
+            }
+        }
+    });
+    count(define::QUEUE_SLOTS, |figures, gauge| {
+        for (queue, of_queue) in &figures.queues {
+            gauge.observe(of_queue.slots, &[named(queue)]);
+        }
+    });
     count(define::HELD, |figures, gauge| {
         gauge.observe(figures.held, &[])
     });
@@ -94,9 +126,20 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
             gauge.observe(age.as_secs_f64(), &[word(STATE, state.as_str())]);
         }
     });
+    age(define::QUEUE_OLDEST_AGE, |figures, gauge| {
+        for (queue, of_queue) in &figures.queues {
+            if let Some(age) = of_queue.oldest_age {
+                gauge.observe(age.as_secs_f64(), &[named(queue)]);
+            }
+        }
+    });
     age(define::OLDEST_SNAPSHOT, |figures, gauge| {
         gauge.observe(figures.oldest_snapshot.as_secs_f64(), &[]);
     });
+}
+
+fn named(queue: &str) -> KeyValue {
+    KeyValue::new(QUEUE, queue.to_owned())
 }
 
 /// Tells a gauge what fresh figures say.

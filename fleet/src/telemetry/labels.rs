@@ -24,13 +24,18 @@ pub(super) struct ToolLabels(RwLock<HashSet<Arc<str>>>);
 
 impl ToolLabels {
     pub(super) fn label(&self, tool: &ToolName) -> KeyValue {
+        self.label_of(tool.as_str())
+    }
+
+    /// The same for a name that was read from a row.
+    pub(super) fn label_of(&self, tool: &str) -> KeyValue {
         let known = self
             .0
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .get(tool.as_str())
+            .get(tool)
             .cloned();
-        let name = known.or_else(|| self.admit(tool.as_str()));
+        let name = known.or_else(|| self.admit(tool));
         name.map_or_else(
             || word(fields::TOOL, "other"),
             |name| KeyValue::new(fields::TOOL, name),

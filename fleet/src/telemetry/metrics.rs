@@ -18,7 +18,12 @@ use super::{
     sums::Sum,
 };
 use crate::{
-    arguments::Rule, ids::ToolName, obstacle::Lack, outcome::OutcomeWord, wire::code::Code,
+    arguments::Rule,
+    call::{CallOutcome, Source},
+    ids::ToolName,
+    obstacle::Lack,
+    outcome::OutcomeWord,
+    wire::code::Code,
 };
 
 /// Every instrument, made once.
@@ -29,6 +34,9 @@ pub struct Metrics {
     accepted_calls: Counter<u64>,
     coerced_arguments: Counter<u64>,
     rejected_calls: Counter<u64>,
+    replayed_calls: Counter<u64>,
+    finished_calls: Counter<u64>,
+    call_duration: Histogram<f64>,
     refused_replies: Counter<u64>,
     unproven_answers: Counter<u64>,
     malformed_messages: Arc<Sum>,
@@ -76,6 +84,27 @@ impl Metrics {
             Some(tool) => self.rejected_calls.add(1, &[self.tools.label(tool), code]),
             None => self.rejected_calls.add(1, &[code]),
         }
+    }
+
+    /// A submission was answered with the call that its key names.
+    pub fn replayed(&self, tool: &ToolName, by_callers_key: bool) {
+        let key = if by_callers_key {
+            "caller"
+        } else {
+            "arguments"
+        };
+        self.replayed_calls
+            .add(1, &[self.tools.label(tool), word(fields::KEY, key)]);
+    }
+
+    /// A call ended, so long after it was accepted.
+    pub fn finished(&self, tool: &str, outcome: CallOutcome, source: Source, took: Duration) {
+        let tool = self.tools.label_of(tool);
+        let outcome = word(fields::OUTCOME, outcome.as_str());
+        self.call_duration
+            .record(took.as_secs_f64(), &[tool.clone(), outcome.clone()]);
+        self.finished_calls
+            .add(1, &[tool, outcome, word(fields::SOURCE, source.as_str())]);
     }
 
     /// A request was dropped because it may not be answered where it asks for it.
@@ -234,6 +263,9 @@ impl Metrics {
             accepted_calls: counter(meter, define::ACCEPTED_CALLS),
             coerced_arguments: counter(meter, define::COERCED_ARGUMENTS),
             rejected_calls: counter(meter, define::REJECTED_CALLS),
+            replayed_calls: counter(meter, define::REPLAYED_CALLS),
+            finished_calls: counter(meter, define::FINISHED_CALLS),
+            call_duration: seconds(meter, define::CALL_DURATION),
             refused_replies: from_zero(meter, define::REFUSED_REPLIES),
             unproven_answers: from_zero(meter, define::UNPROVEN_ANSWERS),
             malformed_messages,

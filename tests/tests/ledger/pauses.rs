@@ -8,8 +8,8 @@ use fleet::{
     store::{
         accept::NewCall,
         controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
+        figures,
         pauses::{self, LineMove, held_behind, left_behind, move_held, put_aside},
-        sweep,
     },
 };
 
@@ -106,7 +106,7 @@ async fn paused_calls_are_counted_and_have_no_age() {
     let line = paused(&ledger).await;
     let call = ledger.queued().await;
     let figures = async || {
-        let figures = sweep::figures(&ledger.database.pool).await.unwrap();
+        let figures = figures::figures(&ledger.database.pool).await.unwrap();
         (figures.held, figures.paused, figures.oldest_age.len())
     };
     assert_eq!(figures().await, (0, 0, 1));

@@ -1,9 +1,8 @@
 //! Finds the transaction that keeps vacuum from its work, also as a user with few rights, and the one that holds a lock.
 
 use fleet::store::{
-    locks,
+    figures, locks,
     snapshot::{self, HolderKind, SnapshotHolder},
-    sweep,
 };
 use fleet_tests::{
     postgres::{Cluster, Database},
@@ -155,7 +154,7 @@ async fn who_keeps_the_fleet_from_its_rows_is_named_behind_others_that_wait() {
     };
     assert_eq!((blocker.pid, blocker.waiting), (Some(holder), 1));
     assert!(blocker.open_for.is_some(), "{blocker:?}");
-    let figures = sweep::figures(&database.pool).await.unwrap();
+    let figures = figures::figures(&database.pool).await.unwrap();
     assert_eq!(figures.lock_waiters, 1);
 
     held.rollback().await.unwrap();

@@ -6,11 +6,11 @@ use std::{
 };
 
 use fleet::{
-    call::{Language, Priority},
+    call::{Language, Priority, State},
     ids::{CallId, Label},
     store::{
         accept::NewCall,
-        expiry, renumber,
+        expiry, figures, renumber,
         rights::Duty,
         session::Postgres,
         sweep::{self, OVERDUE_AFTER_MS, Publishable, STEP_ROWS},
@@ -507,7 +507,7 @@ async fn what_workers_put_back_has_waited_since_it_was_accepted() {
     // The pause before another attempt.
     ledger.meddle(calls[0], accepted).await;
     let ages = async || {
-        let figures = sweep::figures(&ledger.database.pool).await.unwrap();
+        let figures = figures::figures(&ledger.database.pool).await.unwrap();
         let ages = figures.oldest_age.iter().map(|(_, age)| age.as_secs());
         ages.max()
     };
@@ -516,6 +516,35 @@ async fn what_workers_put_back_has_waited_since_it_was_accepted() {
         "UPDATE toolfleet.open_calls SET obstacle = '{\"lack\": \"secret\"}' WHERE call_id = $1";
     ledger.meddle(calls[0], lacking).await;
     assert!(ages().await.unwrap() >= 600);
+}
+
+#[tokio::test]
+async fn figures_are_told_queue_by_queue_and_add_up() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    ledger.running(&worker).await;
+    let calls = ledger.many_queued(3).await;
+    let moved = "UPDATE toolfleet.open_calls SET queue = 'slow' WHERE call_id = $1";
+    ledger.meddle(calls[0], moved).await;
+    age(&ledger, calls[0], 600_000).await;
+    let figures = figures::figures(&ledger.database.pool).await.unwrap();
+    let of = |queue: &str| {
+        let queue = &figures.queues[queue];
+        let calls: Vec<_> = queue
+            .calls
+            .iter()
+            .map(|(state, n)| (state.as_str(), *n))
+            .collect();
+        (calls, queue.oldest_age.unwrap().as_secs() >= 600)
+    };
+    assert_eq!(of("default"), (vec![("queued", 2), ("running", 1)], false));
+    assert_eq!(of("slow"), (vec![("queued", 1)], true));
+    assert!(figures.queues["default"].slots > 0 && figures.queues["slow"].slots == 0);
+    let mut backlog = figures.backlog.clone();
+    backlog.sort_unstable_by_key(|(state, _)| state.as_str());
+    assert_eq!(backlog, [(State::Queued, 3), (State::Running, 1)]);
+    let oldest = figures.oldest_age.iter().map(|(_, age)| age.as_secs());
+    assert!(oldest.max().unwrap() >= 600);
 }
 
 #[tokio::test]

@@ -1,0 +1,113 @@
+//! What only Postgres knows of the whole fleet, for gauges.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use super::{StoreError, answer::listen, release};
+use crate::{
+    call::State,
+    telemetry::figures::{LedgerFigures, QUEUES_MAX, QueueFigures},
+};
+
+const DOING: &str = "count open calls";
+
+/// Numbers of the ledger for gauges.
+///
+/// A call whose pause before its next attempt is not over does not count as waiting; one that
+/// workers put back, because they lack something, has waited since it was accepted. One that a pause holds waits for a person
+/// and has no age.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
+    let counting = sqlx::query_as(
+        "SELECT state::text, queue, count(*), count(*) FILTER (WHERE held), \
+                count(*) FILTER (WHERE held AND line LIKE 'pause/%'), \
+                (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
+                                                     ELSE greatest(accepted_at, not_before) END) \
+                    FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
+                              AND NOT (held AND line LIKE 'pause/%'))))::float8 \
+         FROM toolfleet.open_calls GROUP BY state, queue ORDER BY queue, state",
+    );
+    let rows: Vec<StateRow> = listen(counting.fetch_all(pool))
+        .await
+        .map_err(|error| StoreError::from_sqlx(DOING, error))?;
+    let mut figures = LedgerFigures::default();
+    for row in rows {
+        count(&mut figures, row)?;
+    }
+    for (queue, slots) in release::slots(pool).await? {
+        if let Some(of_queue) = of_queue(&mut figures, queue.as_str()) {
+            of_queue.slots = slots;
+        }
+    }
+    let reading = sqlx::query_as(
+        "SELECT quarantines, (SELECT count(DISTINCT l.pid) \
+                              FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                              WHERE NOT l.granted AND a.datname = current_database() \
+                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool') \
+         FROM toolfleet.fleet",
+    );
+    let row: Option<(i32, i64)> = listen(reading.fetch_optional(pool))
+        .await
+        .map_err(|error| StoreError::from_sqlx(DOING, error))?;
+    let (quarantines, waiters) = row.unwrap_or_default();
+    figures.quarantines = u64::try_from(quarantines).unwrap_or(0);
+    figures.lock_waiters = u64::try_from(waiters).unwrap_or(0);
+    Ok(figures)
+}
+
+/// State, queue, calls, those of them that are held and that wait for a pause, and the oldest's age in seconds.
+type StateRow = (String, String, i64, i64, i64, Option<f64>);
+
+/// Adds the open calls of one state and one queue.
+fn count(
+    figures: &mut LedgerFigures,
+    (state, queue, calls, held, paused, oldest): StateRow,
+) -> Result<(), StoreError> {
+    let whole = |count| u64::try_from(count).unwrap_or(0);
+    let state: State = state
+        .parse()
+        .map_err(|error| StoreError::unreadable(DOING, error))?;
+    let calls = whole(calls);
+    let age = oldest.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+    figures.held += whole(held);
+    figures.paused += whole(paused);
+    if state == State::InDoubt {
+        figures.in_doubt += calls;
+    }
+    match figures
+        .backlog
+        .iter_mut()
+        .find(|(known, _)| *known == state)
+    {
+        Some((_, all)) => *all += calls,
+        None => figures.backlog.push((state, calls)),
+    }
+    if let Some(age) = age {
+        match figures
+            .oldest_age
+            .iter_mut()
+            .find(|(known, _)| *known == state)
+        {
+            Some((_, oldest)) => *oldest = (*oldest).max(age),
+            None => figures.oldest_age.push((state, age)),
+        }
+    }
+    if let Some(of_queue) = of_queue(figures, &queue) {
+        of_queue.calls.push((state, calls));
+        if state == State::Queued {
+            of_queue.oldest_age = age;
+        }
+    }
+    Ok(())
+}
+
+/// A queue's own figures, unless too many have some.
+fn of_queue<'a>(figures: &'a mut LedgerFigures, queue: &str) -> Option<&'a mut QueueFigures> {
+    let queues = &mut figures.queues;
+    let fits = queues.len() < QUEUES_MAX || queues.contains_key(queue);
+    fits.then(|| queues.entry(queue.to_owned()).or_default())
+}
