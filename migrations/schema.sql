@@ -174,7 +174,7 @@ CREATE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant t
     AS $_$
 BEGIN
     RETURN CASE
-        WHEN c.kind IS NULL OR c.kind <> 'pause' THEN 'kind must be pause'
+        WHEN c.kind IS NULL OR c.kind NOT IN ('pause', 'mode', 'only') THEN 'kind must be pause, mode or only'
         WHEN coalesce(length(btrim(c.actor)), 0) NOT BETWEEN 1 AND 200 THEN
             'actor must say who sets it, in 1 to 200 characters'
         WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
@@ -193,7 +193,9 @@ BEGIN
             SELECT FROM toolfleet.tool_versions v
             WHERE v.tool = c.tool AND coalesce(v.manifest->>'queue', 'default') = c.queue) THEN
             'no version of the tool has this queue, so no call would be in its scope'
-        ELSE toolfleet.pause_problem(c) END;
+        WHEN c.kind = 'pause' THEN toolfleet.pause_problem(c)
+        WHEN c.kind = 'mode' THEN toolfleet.mode_problem(c)
+        ELSE toolfleet.only_problem(c) END;
 END $_$;
 
 CREATE FUNCTION toolfleet.count_closed() RETURNS trigger
@@ -557,6 +559,17 @@ CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
                 WHEN line LIKE 'pause/%' THEN 'pause' END
 $$;
 
+CREATE FUNCTION toolfleet.interceptor_problem(name text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT CASE
+        WHEN NOT EXISTS (
+            SELECT FROM toolfleet.worker_processes w, json_array_elements(w.interceptors) i
+            WHERE i->>'name' = interceptor_problem.name) THEN
+            'no worker has an interceptor of this name; toolfleet.interceptors has those that there are' END
+$$;
+
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -631,12 +644,51 @@ CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_
         c.setting, c.told, c.expires_at, log_control.actor, log_control.note, session_user)
 $$;
 
+CREATE FUNCTION toolfleet.mode_problem(c toolfleet.live_controls) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN CASE
+        WHEN c.setting IS NULL OR c.setting::text NOT IN ('"enforce"', '"observe"', '"off"') THEN
+            'setting must be "enforce", "observe" or "off"'
+        WHEN c.queue IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL THEN
+            'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
+        WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
+        WHEN c.subject IS NULL THEN 'subject must name an interceptor'
+        WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
+        WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
+        WHEN c.setting::text <> '"enforce"' AND EXISTS (
+            SELECT FROM toolfleet.worker_processes w, json_array_elements(w.interceptors) i
+            WHERE i->>'name' = c.subject AND (i->>'mandatory')::boolean) THEN
+            'the interceptor is mandatory: its program lets nobody switch it off or only observe it'
+        END;
+END $$;
+
 CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     LANGUAGE sql
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
     UPDATE toolfleet.fleet SET control_rev = control_rev + 1 RETURNING control_rev
 $$;
+
+CREATE FUNCTION toolfleet.only_problem(c toolfleet.live_controls) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN CASE
+        WHEN c.setting IS NULL OR json_typeof(c.setting) <> 'array' THEN 'setting must be a list of names of interceptors'
+        WHEN json_array_length(c.setting) > 16 THEN 'setting may have 16 names'
+        WHEN EXISTS (SELECT FROM json_array_elements(c.setting) n WHERE json_typeof(n) <> 'string') THEN
+            'setting must be a list of names of interceptors'
+        WHEN c.queue IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL OR c.subject IS NOT NULL THEN
+            'a list of the only interceptors is about all calls, or about a tool, a tenant, or both'
+        WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a list has none'
+        ELSE (SELECT toolfleet.interceptor_problem(n) FROM json_array_elements_text(c.setting) n
+              WHERE toolfleet.interceptor_problem(n) IS NOT NULL LIMIT 1)
+        END;
+END $$;
 
 CREATE FUNCTION toolfleet.open_count(of_tenant text) RETURNS bigint
     LANGUAGE plpgsql STABLE
@@ -1179,6 +1231,7 @@ CREATE TABLE toolfleet.worker_processes (
     leaving_since timestamp with time zone,
     cannot_run json,
     sandbox json,
+    interceptors json,
     CONSTRAINT worker_processes_check CHECK (((state <> 'fenced'::toolfleet.worker_state) OR ((fenced_at IS NOT NULL) AND (fenced_by IS NOT NULL))))
 )
 WITH (fillfactor='50');
@@ -1668,6 +1721,93 @@ CREATE VIEW toolfleet.in_doubt AS
      LEFT JOIN toolfleet.tool_versions v ON (((v.tool = o.tool) AND (v.version = o.tool_version))))
   WHERE (o.state = 'in_doubt'::toolfleet.call_state);
 
+CREATE TABLE toolfleet.interceptor_stats (
+    worker_id uuid NOT NULL,
+    name text NOT NULL,
+    calls bigint NOT NULL,
+    continued bigint NOT NULL,
+    refused bigint NOT NULL,
+    waited bigint NOT NULL,
+    changed bigint NOT NULL,
+    errors bigint NOT NULL,
+    own_us bigint NOT NULL,
+    last_error text,
+    last_error_at timestamp with time zone
+);
+
+CREATE VIEW toolfleet.interceptors AS
+ WITH has AS (
+         SELECT w.worker_id,
+            w.name AS worker,
+            w.queues,
+            i.name,
+            i."order",
+            i.mandatory,
+            i.fails,
+            i.budget_ms
+           FROM toolfleet.worker_processes w,
+            LATERAL json_to_recordset(w.interceptors) i(name text, "order" integer, mandatory boolean, fails text, budget_ms bigint)
+          WHERE (w.state = ANY (ARRAY['live'::toolfleet.worker_state, 'draining'::toolfleet.worker_state]))
+        ), said AS (
+         SELECT has.name,
+            min(has."order") AS "order",
+            bool_or(has.mandatory) AS mandatory,
+            min(has.fails) AS fails,
+            min(has.budget_ms) AS budget_ms,
+            count(*) AS workers,
+            (count(DISTINCT ROW(has."order", has.mandatory, has.fails, has.budget_ms)) > 1) AS differ
+           FROM has
+          GROUP BY has.name
+        ), did AS (
+         SELECT interceptor_stats.name,
+            (sum(interceptor_stats.calls))::bigint AS calls,
+            (sum(interceptor_stats.continued))::bigint AS continued,
+            (sum(interceptor_stats.refused))::bigint AS refused,
+            (sum(interceptor_stats.waited))::bigint AS waited,
+            (sum(interceptor_stats.changed))::bigint AS changed,
+            (sum(interceptor_stats.errors))::bigint AS errors,
+            (sum(interceptor_stats.own_us))::bigint AS own_us,
+            max(interceptor_stats.last_error_at) AS last_error_at,
+            (array_agg(interceptor_stats.last_error ORDER BY interceptor_stats.last_error_at DESC NULLS LAST))[1] AS last_error
+           FROM toolfleet.interceptor_stats
+          GROUP BY interceptor_stats.name
+        )
+ SELECT n.name,
+    s."order",
+    s.mandatory,
+    s.fails,
+    s.budget_ms,
+    COALESCE(s.workers, (0)::bigint) AS workers,
+    COALESCE(s.differ, false) AS differ,
+    ARRAY( SELECT o.name
+           FROM toolfleet.worker_processes o
+          WHERE ((o.state = 'live'::toolfleet.worker_state) AND (NOT (EXISTS ( SELECT
+                   FROM has h
+                  WHERE ((h.name = n.name) AND (h.worker_id = o.worker_id))))) AND (EXISTS ( SELECT
+                   FROM has h
+                  WHERE ((h.name = n.name) AND (h.queues && o.queues)))))
+          ORDER BY o.name
+         LIMIT 100) AS lacking,
+    COALESCE(d.calls, (0)::bigint) AS calls,
+    COALESCE(d.continued, (0)::bigint) AS continued,
+    COALESCE(d.refused, (0)::bigint) AS refused,
+    COALESCE(d.waited, (0)::bigint) AS waited,
+    COALESCE(d.changed, (0)::bigint) AS changed,
+    COALESCE(d.errors, (0)::bigint) AS errors,
+    (round((((d.own_us)::numeric / 1000.0) / (NULLIF(d.calls, 0))::numeric), 3))::double precision AS mean_ms,
+    d.last_error,
+    d.last_error_at,
+    COALESCE(( SELECT json_agg(json_build_object('control_id', c.control_id, 'mode', c.setting, 'tool', c.tool, 'tenant', c.tenant) ORDER BY c.control_id) AS json_agg
+           FROM toolfleet.live_controls c
+          WHERE ((c.kind = 'mode'::text) AND (c.subject = n.name) AND ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp())))), '[]'::json) AS modes
+   FROM ((( SELECT said.name
+           FROM said
+        UNION
+         SELECT did.name
+           FROM did) n
+     LEFT JOIN said s USING (name))
+     LEFT JOIN did d USING (name));
+
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
@@ -1763,7 +1903,8 @@ CREATE VIEW toolfleet.workers AS
            FROM toolfleet.open_calls o
           WHERE ((o.worker_id = w.worker_id) AND (o.state = 'running'::toolfleet.call_state))) AS running,
     COALESCE(w.cannot_run, '[]'::json) AS cannot_run,
-    w.sandbox
+    w.sandbox,
+    COALESCE(w.interceptors, '[]'::json) AS interceptors
    FROM toolfleet.worker_processes w;
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;
@@ -1788,6 +1929,8 @@ ALTER TABLE ONLY toolfleet.fleet
     ADD CONSTRAINT fleet_pkey PRIMARY KEY (only_row);
 ALTER TABLE ONLY toolfleet.idempotency_keys
     ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (key_hash, tenant);
+ALTER TABLE ONLY toolfleet.interceptor_stats
+    ADD CONSTRAINT interceptor_stats_pkey PRIMARY KEY (worker_id, name);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
 ALTER TABLE ONLY toolfleet.live_controls
@@ -1870,3 +2013,5 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts_default F
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+ALTER TABLE ONLY toolfleet.interceptor_stats
+    ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;

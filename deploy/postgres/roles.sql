@@ -96,6 +96,7 @@ BEGIN
         ('worker_processes', 'beat, beat_at, cannot_run, state, leaving_since, ended_at, ended_by', 'UPDATE', 'w'),
         ('worker_processes', 'state, ended_at, ended_by', 'UPDATE', 'd'),
         ('worker_processes', NULL, 'DELETE', 'd'),
+        ('interceptor_stats', NULL, 'SELECT, INSERT, UPDATE', 'w'),
         ('prefix_takeovers', NULL, 'SELECT, INSERT', 'o'),
         ('prefix_takeovers', 'taken_at', 'UPDATE', 'o'),
         -- Controls: every process knows those that hold; three functions change them, and nothing else does.
@@ -110,6 +111,7 @@ BEGIN
         ('tools',            NULL, 'SELECT', 'or'),
         ('controls',         NULL, 'SELECT', 'dor'),
         ('control_log',      NULL, 'SELECT', 'or'),
+        ('interceptors',     NULL, 'SELECT', 'or'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP
@@ -161,6 +163,9 @@ BEGIN
         ('log_control',              '-'),
         ('control_problem',          '-'),
         ('pause_problem',            '-'),
+        ('mode_problem',             '-'),
+        ('only_problem',             '-'),
+        ('interceptor_problem',      '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),
         ('refuse_change_of_controls', '-'),

@@ -7,6 +7,7 @@ use fleet::{
     canonical,
     controls::{ControlId, PauseMode},
     ids::Label,
+    modes::InterceptMode,
     store::controls::{
         self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
     },
@@ -29,6 +30,9 @@ use crate::{
 enum Verb {
     Pause,
     Resume,
+    Set,
+    Only,
+    Unset,
     List,
 }
 
@@ -43,8 +47,8 @@ const EVERY_TENANT: Message = Message::fixed(
     "这个操作面向所有租户，不指定租户",
 );
 static VERBS: Message = Message::fixed(
-    "do must be pause, resume or list",
-    "do 必须是 pause、resume 或 list",
+    "do must be pause, resume, set, only, unset or list",
+    "do 必须是 pause、resume、set、only、unset 或 list",
 );
 static PAUSE: Message = Message::fixed(
     "do: pause, tool, queue, tenant, or several of them, and with a tool perhaps pointer and value; setting: wait or refuse, \
@@ -55,6 +59,18 @@ static PAUSE: Message = Message::fixed(
 static RESUME: Message = Message::fixed(
     "do: resume, actor, note, and control_id or the scope of the pause: tool, queue, tenant, pointer, value",
     "do: resume, actor, note，以及 control_id 或这个暂停的范围：tool, queue, tenant, pointer, value",
+);
+static SET: Message = Message::fixed(
+    "do: set, interceptor, mode: enforce, observe or off, actor, note, and perhaps tool, tenant and for_ms",
+    "do: set, interceptor, mode: enforce、observe 或 off, actor, note，可以再加 tool、tenant 和 for_ms",
+);
+static ONLY: Message = Message::fixed(
+    "do: only, interceptors, a list of names, actor, note, and perhaps tool, tenant and for_ms",
+    "do: only, interceptors（名称列表）, actor, note，可以再加 tool、tenant 和 for_ms",
+);
+static UNSET: Message = Message::fixed(
+    "do: unset, control_id, actor, note",
+    "do: unset, control_id, actor, note",
 );
 static LIST: Message = Message::fixed("do: list, and nothing else", "do: list，没有其他字段");
 
@@ -68,6 +84,9 @@ struct Asked {
     pointer: Option<String>,
     setting: Option<PauseMode>,
     told: Option<String>,
+    interceptor: Option<String>,
+    mode: Option<InterceptMode>,
+    interceptors: Option<Vec<String>>,
     for_ms: Option<i64>,
     control_id: Option<i64>,
     actor: Option<String>,
@@ -104,7 +123,8 @@ async fn answer(
     let wish = read(request.body)?;
     match wish.verb {
         Verb::Pause => pause(door, request, &wish, tenant).await,
-        Verb::Resume => resume(door, request, &wish, tenant).await,
+        Verb::Resume | Verb::Unset => unset(door, request, &wish, tenant).await,
+        Verb::Set | Verb::Only => set_mode(door, request, &wish, tenant).await,
         Verb::List => list(door, tenant).await,
     }
 }
@@ -119,22 +139,13 @@ fn read(body: &[u8]) -> Result<Wish, Refusal> {
     let form = match verb {
         Verb::Pause => &PAUSE,
         Verb::Resume => &RESUME,
+        Verb::Set => &SET,
+        Verb::Only => &ONLY,
+        Verb::Unset => &UNSET,
         Verb::List => &LIST,
     };
     let asked: Asked = form::of_form(body, form)?;
-    let is_of_pause = asked.setting.is_some() || asked.told.is_some() || asked.for_ms.is_some();
-    let is_of_scope = asked.tool.is_some()
-        || asked.queue.is_some()
-        || asked.tenant.is_some()
-        || asked.pointer.is_some()
-        || value.is_some();
-    let says_who = asked.actor.is_some() || asked.note.is_some();
-    let is_stray = match verb {
-        Verb::Pause => asked.control_id.is_some(),
-        Verb::Resume => is_of_pause || asked.control_id.is_some() == is_of_scope,
-        Verb::List => is_of_pause || is_of_scope || says_who || asked.control_id.is_some(),
-    };
-    if is_stray {
+    if is_stray(verb, &asked, value.is_some()) {
         return Err(form::mismatch(form));
     }
     Ok(Wish {
@@ -144,6 +155,30 @@ fn read(body: &[u8]) -> Result<Wish, Refusal> {
     })
 }
 
+/// Whether a request has a field that its verb does not take, or lacks one that it needs.
+const fn is_stray(verb: Verb, asked: &Asked, has_value: bool) -> bool {
+    let is_of_pause = asked.setting.is_some() || asked.told.is_some();
+    let is_of_calls = asked.queue.is_some() || asked.pointer.is_some() || has_value;
+    let is_of_scope = asked.tool.is_some() || asked.tenant.is_some() || is_of_calls;
+    let is_of_mode = asked.interceptor.is_some() || asked.mode.is_some();
+    let is_of_only = asked.interceptors.is_some();
+    let (has_id, lasts) = (asked.control_id.is_some(), asked.for_ms.is_some());
+    match verb {
+        Verb::Pause => is_of_mode || is_of_only || has_id,
+        Verb::Resume => is_of_pause || is_of_mode || is_of_only || lasts || has_id == is_of_scope,
+        Verb::Set => {
+            let is_whole = asked.interceptor.is_some() && asked.mode.is_some();
+            is_of_pause || is_of_calls || is_of_only || has_id || !is_whole
+        }
+        Verb::Only => is_of_pause || is_of_calls || is_of_mode || has_id || !is_of_only,
+        Verb::Unset => is_of_pause || is_of_scope || is_of_mode || is_of_only || lasts || !has_id,
+        Verb::List => {
+            let says_who = asked.actor.is_some() || asked.note.is_some();
+            is_of_pause || is_of_scope || is_of_mode || is_of_only || lasts || has_id || says_who
+        }
+    }
+}
+
 impl Wish {
     fn scope(&self) -> ControlScope<'_> {
         let Asked {
@@ -151,6 +186,7 @@ impl Wish {
             queue,
             tenant,
             pointer,
+            interceptor,
             ..
         } = &self.asked;
         ControlScope {
@@ -159,7 +195,7 @@ impl Wish {
             tenant: tenant.as_deref(),
             pointer: pointer.as_deref(),
             value: self.value.as_deref(),
-            subject: None,
+            subject: interceptor.as_deref(),
         }
     }
 
@@ -192,7 +228,43 @@ async fn pause(
         for_ms: wish.asked.for_ms,
         in_tenant: tenant,
     };
-    let set = controls::set(&door.pool, &control).await;
+    let another = Message::fixed(
+        "a pause with this scope is there, and it is another one; resume it first",
+        "已有一个范围相同但内容不同的暂停；请先解除它",
+    );
+    set(door, &control, another).await
+}
+
+/// Says what an interceptor may do, or which ones remain.
+async fn set_mode(
+    door: &Door,
+    request: &Request<'_>,
+    wish: &Wish,
+    tenant: Option<&Label>,
+) -> Result<Answer, Refusal> {
+    let (kind, setting) = match (&wish.asked.interceptors, wish.asked.mode) {
+        (Some(names), _) => (ControlKind::Only, serde_json::json!(names)),
+        (None, mode) => (ControlKind::Mode, serde_json::json!(mode)),
+    };
+    let control = NewControl {
+        kind,
+        scope: wish.scope(),
+        setting: &setting.to_string(),
+        told: None,
+        actor: &wish.actor(request),
+        note: wish.note(),
+        for_ms: wish.asked.for_ms,
+        in_tenant: tenant,
+    };
+    let another = Message::fixed(
+        "a control with this scope is there, and it is another one; unset it first",
+        "已有一个范围相同但内容不同的控制；请先取消它",
+    );
+    set(door, &control, another).await
+}
+
+async fn set(door: &Door, control: &NewControl<'_>, another: Message) -> Result<Answer, Refusal> {
+    let set = controls::set(&door.pool, control).await;
     match set.map_err(Refusal::undecided)? {
         ControlSet::Set(there) => {
             ring(door).await;
@@ -200,18 +272,14 @@ async fn pause(
         }
         ControlSet::Already(there) => Ok(changed("already_set", &there)),
         ControlSet::Conflict(there) => {
-            let what = Message::fixed(
-                "a pause with this scope is there, and it is another one; resume it first",
-                "已有一个范围相同但内容不同的暂停；请先解除它",
-            );
             let there: Value = serde_json::from_str(&there).unwrap_or_default();
-            let refusal = Refusal::new(Code::Conflict, what);
+            let refusal = Refusal::new(Code::Conflict, another);
             Err(refusal.with_details(|_| serde_json::json!({ "control": there })))
         }
     }
 }
 
-async fn resume(
+async fn unset(
     door: &Door,
     request: &Request<'_>,
     wish: &Wish,
@@ -286,6 +354,19 @@ mod tests {
             r#"{"do":"resume","actor":"a","note":"n"}"#,
             r#"{"do":"resume","control_id":7,"tool":"charge","actor":"a","note":"n"}"#,
             r#"{"do":"resume","control_id":7,"setting":"wait","actor":"a","note":"n"}"#,
+            r#"{"do":"set","interceptor":"redact","actor":"a","note":"n"}"#,
+            r#"{"do":"set","mode":"off","actor":"a","note":"n"}"#,
+            r#"{"do":"set","interceptor":"redact","mode":"on","actor":"a","note":"n"}"#,
+            r#"{"do":"set","interceptor":"redact","mode":"off","queue":"q","actor":"a","note":"n"}"#,
+            r#"{"do":"set","interceptor":"redact","mode":"off","setting":"wait","actor":"a","note":"n"}"#,
+            r#"{"do":"only","actor":"a","note":"n"}"#,
+            r#"{"do":"only","interceptors":"redact","actor":"a","note":"n"}"#,
+            r#"{"do":"only","interceptors":["redact"],"mode":"off","actor":"a","note":"n"}"#,
+            r#"{"do":"unset","actor":"a","note":"n"}"#,
+            r#"{"do":"unset","control_id":7,"tool":"charge","actor":"a","note":"n"}"#,
+            r#"{"do":"pause","tool":"charge","interceptor":"redact","actor":"a","note":"n"}"#,
+            r#"{"do":"resume","control_id":7,"mode":"off","actor":"a","note":"n"}"#,
+            r#"{"do":"list","interceptors":[]}"#,
             r#"{"do":"list","tool":"charge"}"#,
             r#"{"do":"list","actor":"a"}"#,
         ] {

@@ -46,6 +46,7 @@ pub(crate) async fn publish(door: &Door, call: &NewCall, permit: Option<Permit>)
         language: Some(call.language),
         priority: Some(call.priority),
         rev: Some(0),
+        is_probe: false,
         trace: TraceContext {
             baggage: None,
             ..call.trace.clone()

@@ -109,6 +109,7 @@ const fn service_code(code: Code) -> u16 {
         | Code::InDoubt
         | Code::NotApplied
         | Code::ToolGone
-        | Code::EgressDenied => 500,
+        | Code::EgressDenied
+        | Code::Forbidden => 500,
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     call::words,
     canonical,
     ids::{InvalidName, Label, QueueName, ToolName},
+    modes::Modes,
     wire::message::Message,
 };
 
@@ -169,6 +170,7 @@ impl PauseScope {
 pub struct Controls {
     /// In the order of their ids.
     pauses: Vec<Pause>,
+    modes: Modes,
     /// Whether some were over when they were read: the ledger still has them.
     has_expired: bool,
 }
@@ -179,8 +181,20 @@ impl Controls {
         pauses.sort_by_key(|pause| pause.id);
         Self {
             pauses,
+            modes: Modes::default(),
             has_expired,
         }
+    }
+
+    /// With what operators have said of interceptors.
+    #[must_use]
+    pub fn with_modes(self, modes: Modes) -> Self {
+        Self { modes, ..self }
+    }
+
+    /// What operators have said of interceptors.
+    pub const fn modes(&self) -> &Modes {
+        &self.modes
     }
 
     /// Whether no call can be paused.
@@ -195,7 +209,8 @@ impl Controls {
 
     /// When the next one is over.
     pub fn next_end(&self) -> Option<Instant> {
-        self.pauses.iter().filter_map(|pause| pause.until).min()
+        let of_pauses = self.pauses.iter().filter_map(|pause| pause.until);
+        of_pauses.chain(self.modes.next_end()).min()
     }
 
     /// Whether this pause holds.

@@ -184,6 +184,13 @@ name! {
     |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 name! {
+    /// An interceptor's name, as manifests, controls and metrics have it.
+    InterceptorName, "interceptor name", "1 to 64 characters of a-z, 0-9 and _, beginning with a letter",
+    "是 1 到 64 个字符，只能用 a-z、0-9 和 _，并以字母开头",
+    |text| text.starts_with(|first: char| first.is_ascii_lowercase())
+        && token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}
+name! {
     /// A tenant, session or run, as subjects and headers contain it.
     Label, "name", "1 to 64 characters of A-Z, a-z, 0-9, _ and -",
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",
@@ -200,6 +207,27 @@ name! {
     IdempotencyKey, "idempotency key", "1 to 255 visible ASCII characters",
     "是 1 到 255 个可见的 ASCII 字符",
     |text| (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+impl InterceptorName {
+    /// The names of the engine's own parts: no program may give them to an interceptor.
+    pub const OF_ENGINE: [&str; 10] = [
+        "breaker",
+        "cache",
+        "fallback",
+        "large_result",
+        "learned_timeout",
+        "pause",
+        "policy",
+        "rate_limit",
+        "repeat_cap",
+        "retry_budget",
+    ];
+
+    /// Whether it is one of the engine's own.
+    pub fn is_of_engine(&self) -> bool {
+        Self::OF_ENGINE.contains(&self.as_str())
+    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub mod lease;
 
 pub mod probe;
 
+pub mod modes;
+
 pub mod controls;
 
 pub mod hold;

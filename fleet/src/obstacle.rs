@@ -23,6 +23,10 @@ words! {
         Secret = "secret",
         /// Every program slot of the worker is taken.
         ProgramSlot = "program_slot",
+        /// An interceptor that the tool's manifest demands.
+        Interceptor = "interceptor",
+        /// An interceptor's consent: it lets the call wait, or could not be asked.
+        Consent = "consent",
         /// Anything else that another worker may have: a handler, a database, a guard for programs.
         Ability = "ability",
     }
@@ -33,7 +37,11 @@ impl Lack {
     pub const fn passes(self) -> bool {
         match self {
             Self::ProgramSlot => true,
-            Self::ToolVersion | Self::Secret | Self::Ability => false,
+            Self::ToolVersion
+            | Self::Secret
+            | Self::Interceptor
+            | Self::Consent
+            | Self::Ability => false,
         }
     }
 
@@ -49,6 +57,13 @@ impl Lack {
             }
             (Self::ToolVersion, _) => {
                 "upgrade the workers of the queue to the release that reads it".to_owned()
+            }
+            (Self::Interceptor, _) => {
+                "let only workers pull its queue whose program has the interceptor".to_owned()
+            }
+            (Self::Consent, _) => {
+                "wait; if it does not end, look at what the interceptor waits for, or into the log of the worker"
+                    .to_owned()
             }
             (Self::ProgramSlot, _) => {
                 "wait; more workers, or a higher --programs where the machine bears it, let more run"

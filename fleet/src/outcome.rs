@@ -117,6 +117,20 @@ impl Outcome {
         }
     }
 
+    /// The outcome with the message of its failure cut to [`ToolFailure::MESSAGE_MAX`].
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        match self {
+            Self::Applied { result, flaw } => Self::Applied {
+                result,
+                flaw: flaw.map(ToolFailure::bounded),
+            },
+            Self::NotStarted(failure) => Self::NotStarted(failure.bounded()),
+            Self::DefiniteFailure(failure) => Self::DefiniteFailure(failure.bounded()),
+            Self::Unknown(failure) => Self::Unknown(failure.bounded()),
+        }
+    }
+
     /// Why the answer of a successful tool cannot be used. An answer in which characters were replaced can be used.
     pub fn useless(&self) -> Option<&ToolFailure> {
         match self {
@@ -206,6 +220,13 @@ impl ToolFailure {
             is_mark: false,
             taken_back: None,
         }
+    }
+
+    /// With its message cut to [`ToolFailure::MESSAGE_MAX`], for one that was set by hand.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.message = self.message.map(bounded);
+        self
     }
 
     /// In the language of its call.

@@ -171,6 +171,7 @@ fn pointer(call_id: CallId) -> Pointer {
         language: Some(Language::En),
         priority: Some(Priority::Normal),
         rev: Some(0),
+        is_probe: false,
         trace: TraceContext {
             traceparent: Some(HEADERS[5].1.to_owned()),
             ..TraceContext::default()

@@ -324,6 +324,10 @@ fn envelope(code: Code, language: Language) -> Envelope {
             ),
             EffectKnown::NotApplied,
         ),
+        Code::Forbidden => failed(
+            elsewhere("the call is not allowed", "不允许这次调用", &[]),
+            EffectKnown::NotApplied,
+        ),
         Code::NotFound => {
             refused_of_call(code, "there is no such call", "不存在这个调用", language)
         }

@@ -205,6 +205,7 @@ async fn worker_on(database: &Database) -> WorkerId {
         queues: vec!["default".parse().unwrap()],
         concurrency: 4,
         sandbox: serde_json::json!({}),
+        interceptors: Vec::new(),
     };
     workers::register(&mut database.connect().await, &row)
         .await

@@ -97,8 +97,11 @@ async fn attempt(
     let ending = has_stopped
         .then(|| worker.endings.try_acquire().ok())
         .flatten();
-    let _ending = ending.inspect(|_| drop(slot.take()));
-    complete(worker, executed).await;
+    let ending = ending.inspect(|_| drop(slot.take()));
+    let round = complete(worker, executed).await;
     reached(Checkpoint::Replied);
+    // First what others wait for, then the interceptors hear of the end.
+    drop((slot.take(), ending));
+    drop(round);
     Ok(())
 }

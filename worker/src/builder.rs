@@ -16,6 +16,7 @@ use crate::{
     error::RunError,
     executors::Executor,
     guard,
+    interceptor::Interceptor,
     run::{Additions, run_with},
     tool::Tool,
 };
@@ -97,6 +98,16 @@ impl Builder {
     pub fn executor(mut self, kind: &str, executor: impl Executor + 'static) -> Self {
         self.wrong
             .extend(self.additions.executors.add_own(kind, executor).err());
+        self
+    }
+
+    /// Adds an interceptor: it stands in front of every tool that the worker runs, see [`crate::interceptor`].
+    ///
+    /// The worker does not start with two of one name or order, with an order outside 100 to 799, or with a name of the engine's.
+    /// Tools whose manifest names it in `interceptors` run on workers that have it and on no others.
+    pub fn interceptor(mut self, interceptor: impl Interceptor) -> Self {
+        self.wrong
+            .extend(self.additions.interceptors.add(interceptor));
         self
     }
 

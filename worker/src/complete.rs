@@ -25,7 +25,9 @@ use tracing::Instrument;
 use crate::{
     conclude::{conclude, settling},
     executors::StopReason,
+    interceptor::EndedView,
     late,
+    onion::Round,
     stage::{Attempt, Executed, Execution},
     worker::WorkerProcess,
 };
@@ -35,14 +37,25 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The longest pause between two completions of a call whose row is locked.
 const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Records how an attempt ended and tells the dispatcher that accepted the call.
+/// Records how an attempt ended and tells the dispatcher that accepted the call. Returns the interceptors that are to hear what
+/// was recorded, if there are any; the attempt is over by then.
 ///
 /// Without an answer of the ledger the call stays with this worker, and the sweep decides about it when it is overdue. It is
 /// never given back, for the tool may have run.
-pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
+pub(crate) async fn complete(worker: &WorkerProcess, mut executed: Executed) -> Option<Box<Round>> {
+    let mut round = executed.round.take();
+    let ended = tell(worker, &executed).await;
+    if let Some(round) = &mut round {
+        round.ended(ended);
+    }
+    round
+}
+
+/// The same, and what was recorded.
+async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
     let Attempt { claimed, tool, .. } = &executed.attempt;
     let (call, name) = (claimed.call_id, &tool.manifest.name);
-    let recording = record(worker, &executed).instrument(spans::step(Step::Complete));
+    let recording = record(worker, executed).instrument(spans::step(Step::Complete));
     match recording.await {
         Ok(Recorded::Moved(decided)) => {
             reached(Checkpoint::Completed);
@@ -50,7 +63,11 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
                 Box::pin(make_room(worker)).await;
             }
             let (moved, ending) = *decided;
-            let Executed { execution, .. } = &executed;
+            let Executed { execution, .. } = executed;
+            let ended = EndedView::Recorded {
+                outcome: execution.word(),
+                state: moved.state,
+            };
             metrics().ended(name, execution.word(), execution.useless());
             if claimed.effect == Effect::Transaction
                 && executed.execution.word() == OutcomeWord::Unknown
@@ -64,6 +81,7 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
                 .reply(call, moved, ending, claimed.done_secret)
                 .instrument(spans::step(Step::Reply))
                 .await;
+            ended
         }
         Ok(Recorded::Before(row)) => {
             tracing::debug!("this attempt had ended the call already");
@@ -87,12 +105,22 @@ pub(crate) async fn complete(worker: &WorkerProcess, executed: Executed) {
                 .replies
                 .tell(claimed.dispatcher, call, Bytes::new())
                 .await;
+            EndedView::Recorded {
+                outcome: word,
+                state: row.state(),
+            }
         }
-        Ok(Recorded::Late) => Box::pin(late::record_late_outcome(worker, &executed)).await,
-        Err(error) => tracing::error!(
-            error = report(&error),
-            "an outcome could not be recorded; the sweep decides without it"
-        ),
+        Ok(Recorded::Late) => {
+            Box::pin(late::record_late_outcome(worker, executed)).await;
+            EndedView::Late
+        }
+        Err(error) => {
+            tracing::error!(
+                error = report(&error),
+                "an outcome could not be recorded; the sweep decides without it"
+            );
+            EndedView::NotRecorded
+        }
     }
 }
 
@@ -108,7 +136,9 @@ enum Recorded {
 
 /// Completes; where that moves no row, reads the row and decides by what it says.
 async fn record(worker: &WorkerProcess, executed: &Executed) -> Result<Recorded, StoreError> {
-    let Executed { attempt, execution } = executed;
+    let Executed {
+        attempt, execution, ..
+    } = executed;
     let (claimed, began) = (&attempt.claimed, Instant::now());
     let known = Known {
         effect: claimed.effect,

@@ -32,6 +32,10 @@ pub(crate) enum Skip {
     NoProgramSlot,
     /// The tool refused the arguments before anything ran; the call is ended.
     Refused,
+    /// An interceptor refused the call; it is ended.
+    Denied,
+    /// An interceptor lets the call wait, or has failed; it waits in the ledger.
+    NoConsent,
     /// The ledger did not answer.
     StoreSilent,
     /// This worker's lease is not fresh, so it may not start anything.
@@ -56,6 +60,8 @@ impl Skip {
             Self::Gone
             | Self::NotQueued(_)
             | Self::Refused
+            | Self::Denied
+            | Self::NoConsent
             | Self::Overdue
             | Self::Held
             | Self::Paused
@@ -82,6 +88,8 @@ impl Skip {
             Self::CannotRun => "cannot_run",
             Self::NoProgramSlot => "no_program_slot",
             Self::Refused => "refused",
+            Self::Denied => "denied",
+            Self::NoConsent => "no_consent",
             Self::StoreSilent => "store_silent",
             Self::NoLease => "no_lease",
         }

@@ -24,8 +24,10 @@ use tracing::Instrument;
 use crate::{
     executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
-    intercept::{Around, Observe, OutputSchema, Repetition},
+    intercept::{Around, Observe, OutputSchema, Own, Repetition},
     news::{News, Teller},
+    onion::Round,
+    redact::RedactedFailures,
     stage::{Attempt, Executed, Execution, Rendered, Running, millis},
     worker::WorkerProcess,
 };
@@ -36,14 +38,22 @@ const BACKSTOP: Duration = Duration::from_secs(2);
 /// Runs the tool once, or finds a reason not to.
 pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Executed {
     let Running { gated, attempt } = running;
-    let started = Instant::now();
-    let execution = match ready(worker, &attempt, gated.args_hash, gated.rendered).await {
-        Ok(rendered) => start(worker, &attempt, rendered, started).await,
+    let (started, mut round) = (Instant::now(), gated.round);
+    if let Some(round) = &mut round {
+        round.began(attempt.claimed.attempt);
+    }
+    let asked = round.as_deref();
+    let execution = match ready(worker, &attempt, gated.args_hash, gated.rendered, asked).await {
+        Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
         Err(taken_back) => taken_back,
     };
     // The next program may start while this one's outcome is written.
     drop(gated.program);
-    Executed { attempt, execution }
+    Executed {
+        attempt,
+        execution,
+        round,
+    }
 }
 
 /// Runs a request that is ready. `started`: when the worker turned to the attempt, after its claim.
@@ -51,6 +61,7 @@ async fn start(
     worker: &WorkerProcess,
     attempt: &Attempt,
     rendered: Rendered,
+    round: Option<&mut Round>,
     started: Instant,
 ) -> Execution {
     let Attempt { tool, claimed, .. } = attempt;
@@ -70,6 +81,14 @@ async fn start(
         },
         output_schema: OutputSchema {
             tool: Arc::clone(tool),
+        },
+        own: Own {
+            tool: Arc::clone(tool),
+            hidden: match &round {
+                Some(_) => rendered.redact.clone(),
+                None => RedactedFailures::default(),
+            },
+            round,
         },
         repetition: Repetition {
             earlier_unknown: claimed.effect_unknown && claimed.effect == Effect::Idempotent,
@@ -167,6 +186,7 @@ async fn ready(
     attempt: &Attempt,
     args_hash: [u8; 32],
     rendered: Rendered,
+    asked: Option<&Round>,
 ) -> Result<Rendered, Execution> {
     let Attempt { tool, claimed, .. } = attempt;
     let manifest = &tool.manifest;
@@ -176,6 +196,17 @@ async fn ready(
             Message::fixed(
                 "the message named another tool than the call",
                 "消息里的工具与这次调用的工具不同",
+            ),
+        ));
+    }
+    let is_as_asked =
+        |asked: &Round| asked.subject().tenant == claimed.tenant && claimed.args_hash == args_hash;
+    if !asked.is_none_or(is_as_asked) {
+        return Err(taken_back(
+            TakenBack::WrongMessage,
+            Message::fixed(
+                "the message, about which the interceptors were asked, said other things than the call",
+                "向拦截器询问时所依据的消息与这次调用不一致",
             ),
         ));
     }

@@ -1,6 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, looks for a pause, renders the request and resolves secrets.
+//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request and
+//! resolves secrets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +25,10 @@ use fleet::{
 };
 
 use crate::{
+    consent::{self, Consent},
     dispose::Skip,
+    interceptor::EndedView,
+    onion::Round,
     pause,
     programs::{ProgramSlot, Turn},
     redact::RedactedFailures,
@@ -51,6 +55,16 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
         None => Box::pin(read_args(worker, call)).await?,
     };
     pause::pass(worker, &pointer, &tool, &args).await?;
+    let manifest = &tool.manifest;
+    if let Err(obstacle) = consent::lacking(manifest, &worker.interceptors, &worker.name) {
+        let (name, version) = (&manifest.name, manifest.version);
+        worker.lacks.put_back(name, version, &obstacle);
+        return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
+    }
+    let round = match worker.interceptors.is_empty() {
+        true => None,
+        false => Some(Box::pin(consent(worker, &pointer, &tool, &args)).await?),
+    };
     match prepare(worker, &tool, &args) {
         Ok(rendered) => {
             let program = if rendered.is_program {
@@ -66,6 +80,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 args_hash: canonical::hash_text(&args),
                 tool,
                 rendered,
+                round,
                 program,
             })
         }
@@ -78,6 +93,24 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 .lacks
                 .put_back(&manifest.name, manifest.version, &obstacle);
             Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
+        }
+    }
+}
+
+/// The interceptors of the program, which have let the call go on.
+async fn consent(
+    worker: &WorkerProcess,
+    pointer: &Pointer,
+    tool: &Arc<Tool>,
+    args: &str,
+) -> Result<Box<Round>, Skip> {
+    match consent::ask(worker, pointer, tool, args).await? {
+        Consent::Given(round) => Ok(round),
+        Consent::Refused(round, failure) => Err(deny(worker, round, failure).await),
+        Consent::Waits(pause, obstacle) => {
+            let (call, rev) = (pointer.call_id, pointer.rev);
+            put_off(worker, call, rev, &obstacle, pause).await?;
+            Err(Skip::NoConsent)
         }
     }
 }
@@ -109,31 +142,43 @@ const fn is_final(code: Code) -> bool {
 /// How long a call waits that this worker cannot run. Another worker may get it then.
 const POSTPONED_FOR: Duration = Duration::from_secs(2);
 
-/// Postpones a call that another worker may be able to run. It waits in the ledger, for in NATS it would hold a place in front
-/// of others. The revision in its pointer saves a read of the row, unless the call has moved since.
+/// Postpones a call that another worker may be able to run.
 async fn cannot_run(
     worker: &WorkerProcess,
     call: CallId,
     rev: Option<i32>,
     obstacle: &Obstacle,
 ) -> Skip {
+    let put_off = put_off(worker, call, rev, obstacle, POSTPONED_FOR).await;
+    put_off.err().unwrap_or(Skip::CannotRun)
+}
+
+/// Postpones a call. It waits in the ledger, for in NATS it would hold a place in front of others. The revision in its pointer
+/// saves a read of the row, unless the call has moved since.
+async fn put_off(
+    worker: &WorkerProcess,
+    call: CallId,
+    rev: Option<i32>,
+    obstacle: &Obstacle,
+    pause: Duration,
+) -> Result<(), Skip> {
     let postponed = match rev {
-        Some(rev) => postpone(worker, call, rev, obstacle).await,
+        Some(rev) => postpone(worker, call, rev, obstacle, pause).await,
         None => Ok(false),
     };
     let postponed = match postponed {
-        Ok(true) => return Skip::CannotRun,
-        Ok(false) => match queued(worker, call).await {
-            Ok(row) => postpone(worker, call, row.rev, obstacle).await,
-            Err(skip) => return skip,
-        },
+        Ok(true) => return Ok(()),
+        Ok(false) => {
+            let row = queued(worker, call).await?;
+            postpone(worker, call, row.rev, obstacle, pause).await
+        }
         Err(error) => Err(error),
     };
     match postponed {
-        Ok(_waits_or_has_moved) => Skip::CannotRun,
+        Ok(_waits_or_has_moved) => Ok(()),
         Err(error) => {
             tracing::debug!(error = report(&error), "the call was not postponed");
-            Skip::StoreSilent
+            Err(Skip::StoreSilent)
         }
     }
 }
@@ -144,11 +189,12 @@ async fn postpone(
     call: CallId,
     rev: i32,
     obstacle: &Obstacle,
+    pause: Duration,
 ) -> Result<bool, StoreError> {
     let postponed = Postponed {
         call,
         rev,
-        pause: POSTPONED_FOR,
+        pause,
         obstacle,
         actor: &worker.actor(),
     };
@@ -225,28 +271,57 @@ async fn find_tool(worker: &WorkerProcess, pointer: &Pointer) -> Result<Option<A
 
 /// Ends a call whose arguments the tool cannot take. They are read from the row for this: those in the message may differ.
 async fn refuse(worker: &WorkerProcess, call: CallId, tool: &Tool) -> Skip {
-    match refusing(worker, call, tool).await {
-        Ok(Some(ending)) => match worker.end(&ending).await {
-            Ok(moved) => {
-                if let Some(moved) = moved {
-                    worker.reply(call, moved, ending, None).await;
-                }
-                Skip::Refused
+    let why = |_row: &CallRow, args: &str| prepare(worker, tool, args).err();
+    match end_queued(worker, call, tool, why).await {
+        Ok(_state) => Skip::Refused,
+        Err(skip) => skip,
+    }
+}
+
+/// Ends a call that an interceptor has refused, if the message that it was asked about said the same as the row.
+async fn deny(worker: &WorkerProcess, mut round: Box<Round>, failure: ToolFailure) -> Skip {
+    let subject = round.subject();
+    let why = |row: &CallRow, args: &str| {
+        let is_as_asked = row.tenant == subject.tenant && args == subject.arguments;
+        is_as_asked.then_some(failure)
+    };
+    match end_queued(worker, subject.call, &subject.tool, why).await {
+        Ok(state) => {
+            if let Some(state) = state {
+                round.ended(EndedView::Refused(state));
             }
-            Err(error) => {
-                tracing::debug!(error = report(&error), "the call was not ended");
-                Skip::StoreSilent
-            }
-        },
-        Ok(None) => {
-            let what = Message::fixed(
-                "its message said other things than the call",
-                "它收到的消息与这次调用不一致",
-            );
-            let obstacle = Obstacle::new(Lack::Ability, &what, &worker.name);
-            cannot_run(worker, call, None, &obstacle).await
+            Skip::Denied
         }
         Err(skip) => skip,
+    }
+}
+
+/// Ends a queued call for the reason that `why` finds in its row. Returns where it stands now; `None`: it has moved meanwhile.
+async fn end_queued(
+    worker: &WorkerProcess,
+    call: CallId,
+    tool: &Tool,
+    why: impl FnOnce(&CallRow, &str) -> Option<ToolFailure>,
+) -> Result<Option<State>, Skip> {
+    let Some(ending) = refusing(worker, call, tool, why).await? else {
+        let what = Message::fixed(
+            "its message said other things than the call",
+            "它收到的消息与这次调用不一致",
+        );
+        let obstacle = Obstacle::new(Lack::Ability, &what, &worker.name);
+        return Err(cannot_run(worker, call, None, &obstacle).await);
+    };
+    match worker.end(&ending).await {
+        Ok(Some(moved)) => {
+            let state = moved.state;
+            worker.reply(call, moved, ending, None).await;
+            Ok(Some(state))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => {
+            tracing::debug!(error = report(&error), "the call was not ended");
+            Err(Skip::StoreSilent)
+        }
     }
 }
 
@@ -254,13 +329,14 @@ async fn refusing(
     worker: &WorkerProcess,
     call: CallId,
     tool: &Tool,
+    why: impl FnOnce(&CallRow, &str) -> Option<ToolFailure>,
 ) -> Result<Option<Ending>, Skip> {
     let (row, args) = (queued(worker, call).await?, read_args(worker, call).await?);
     let manifest = &tool.manifest;
     if row.tool != manifest.name.as_str() || row.tool_version != manifest.version {
         return Ok(None);
     }
-    let Err(failure) = prepare(worker, tool, &args) else {
+    let Some(failure) = why(&row, &args) else {
         return Ok(None);
     };
     let leaves_unknown = matches!(

@@ -6,14 +6,12 @@ use fleet::{
     ids::{QueueName, ToolName},
     manifest::Manifest,
     obstacle::{Inability, Obstacle},
-    outcome::ToolFailure,
-    secrets::Secrets,
     store::workers,
     telemetry::report,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{executors::registry::Executors, worker::WorkerProcess};
+use crate::{consent, worker::WorkerProcess};
 
 /// How often it looks: a secret may come or go at any time.
 const LOOK: Duration = Duration::from_secs(10);
@@ -62,11 +60,10 @@ fn found(worker: &WorkerProcess, queues: &[QueueName]) -> Vec<Inability> {
         .map(|tool| &tool.manifest)
         .filter(|manifest| queues.contains(&manifest.queue))
         .filter_map(|manifest| {
-            let failure = check(&worker.executors, manifest, &worker.secrets).err()?;
             Some(Inability {
                 tool: manifest.name.clone(),
                 version: manifest.version,
-                obstacle: Obstacle::of(&failure, &worker.name),
+                obstacle: check(worker, manifest).err()?,
             })
         })
         .collect();
@@ -80,9 +77,12 @@ fn lacks(worker: &WorkerProcess, tool: &ToolName, version: i32) -> bool {
     let Some(tool) = worker.registry.version(tool, version) else {
         return true;
     };
-    check(&worker.executors, &tool.manifest, &worker.secrets).is_err()
+    check(worker, &tool.manifest).is_err()
 }
 
-fn check(executors: &Executors, manifest: &Manifest, secrets: &Secrets) -> Result<(), ToolFailure> {
-    executors.of(manifest)?.check(manifest, secrets)
+fn check(worker: &WorkerProcess, manifest: &Manifest) -> Result<(), Obstacle> {
+    consent::lacking(manifest, &worker.interceptors, &worker.name)?;
+    let executor = worker.executors.of(manifest);
+    let checked = executor.and_then(|executor| executor.check(manifest, &worker.secrets));
+    checked.map_err(|failure| Obstacle::of(&failure, &worker.name))
 }

@@ -1,19 +1,20 @@
-//! The interceptors around an attempt's executor: one list, in one order, each with the same four hooks.
+//! The layers around an attempt's executor: one list, in one order, each with the same four hooks.
 //!
-//! | interceptor | before the executor | beside it | after it answered | when it has ended |
+//! | layer | before the executor | beside it | after it answered | when it has ended |
 //! |---|---|---|---|---|
 //! | `observe` | | | | span, metrics |
 //! | `output_schema` | | | holds the answer against the tool's `output_schema` | |
+//! | `own` | | | the `after` hooks of the program's own interceptors | |
 //! | `repetition` | | | what "no" means after an attempt of unknown effect | |
 //! | `news` | tells that the attempt has started | tells what the tool reports | tells the last report | |
 //! | `redact` | | | masks sensitive values in what is told of a failure | |
 //!
 //! The first is the outermost: `before` goes down the list, `after` comes up. Each hook runs at most once per attempt, and none
-//! runs for an attempt that was not started. No interceptor can turn an attempt that had its effect, or may have had it, into
-//! one that had none. An interceptor may change the outcome as the executor reported it; `repetition` only makes it less
-//! certain.
+//! runs for an attempt that was not started. No layer can turn an attempt that had its effect, or may have had it, into one that
+//! had none. A layer may change the outcome as the executor reported it; `repetition` only makes it less certain. Where the
+//! program's own interceptors are asked, the outcome's word is settled, and what they changed is checked and masked after them.
 //!
-//! A new interceptor is a type and a line in [`Around::in_order`].
+//! A new layer is a type and a line in [`Around::in_order`].
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -28,25 +29,27 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use crate::{
-    answer::Promise, executors::AttemptContext, news::News, redact::RedactedFailures,
-    stage::Execution,
+    answer::Promise, executors::AttemptContext, interceptor::Answer, news::News, onion::Round,
+    redact::RedactedFailures, stage::Execution,
 };
 
 /// All of them, around one attempt.
-pub(crate) struct Around {
+pub(crate) struct Around<'r> {
     pub(crate) observe: Observe,
     pub(crate) output_schema: OutputSchema,
+    pub(crate) own: Own<'r>,
     pub(crate) repetition: Repetition,
     pub(crate) news: News,
     pub(crate) redact: RedactedFailures,
 }
 
-impl Around {
+impl Around<'_> {
     /// The order, from the outermost to the one next to the executor.
-    fn in_order(&mut self) -> [&mut dyn Interceptor; 5] {
+    fn in_order(&mut self) -> [&mut dyn Layer; 6] {
         [
             &mut self.observe,
             &mut self.output_schema,
+            &mut self.own,
             &mut self.repetition,
             &mut self.news,
             &mut self.redact,
@@ -58,12 +61,12 @@ impl Around {
         before(&mut self.in_order(), context);
     }
 
-    /// Awaits `work`, and runs `meanwhile` of each interceptor beside it.
+    /// Awaits `work`, and runs `meanwhile` of each layer beside it.
     pub(crate) async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
         beside(&mut self.in_order(), work).await
     }
 
-    /// The outcome after every interceptor has seen the executor's answer.
+    /// The outcome after every layer has seen the executor's answer.
     pub(crate) async fn after(&mut self, answered: Execution) -> Execution {
         after(&mut self.in_order(), answered).await
     }
@@ -74,16 +77,16 @@ impl Around {
     }
 }
 
-fn before(list: &mut [&mut dyn Interceptor], context: &mut AttemptContext) {
-    for interceptor in list {
-        interceptor.before(context);
+fn before(list: &mut [&mut dyn Layer], context: &mut AttemptContext) {
+    for layer in list {
+        layer.before(context);
     }
 }
 
-async fn beside<T>(list: &mut [&mut dyn Interceptor], work: impl Future<Output = T>) -> T {
+async fn beside<T>(list: &mut [&mut dyn Layer], work: impl Future<Output = T>) -> T {
     let all: Vec<_> = list
         .iter_mut()
-        .filter_map(|interceptor| interceptor.meanwhile())
+        .filter_map(|layer| layer.meanwhile())
         .collect();
     if all.is_empty() {
         return work.await;
@@ -97,29 +100,29 @@ async fn beside<T>(list: &mut [&mut dyn Interceptor], work: impl Future<Output =
     }
 }
 
-async fn after(list: &mut [&mut dyn Interceptor], answered: Execution) -> Execution {
+async fn after(list: &mut [&mut dyn Layer], answered: Execution) -> Execution {
     let mut execution = answered;
-    for interceptor in list.iter_mut().rev() {
-        let (name, was) = (interceptor.name(), execution.word());
-        execution = match interceptor.after(execution) {
+    for layer in list.iter_mut().rev() {
+        let (name, was) = (layer.name(), execution.word());
+        execution = match layer.after(execution) {
             After::Now(execution) => execution,
             After::Later(execution) => execution.await,
         };
         if execution.word() != was {
-            tracing::debug!(interceptor = name, %was, is = %execution.word(), "the outcome was changed");
+            tracing::debug!(layer = name, %was, is = %execution.word(), "the outcome was changed");
         }
     }
     execution
 }
 
-fn ended(list: &mut [&mut dyn Interceptor], execution: &Execution) {
-    for interceptor in list.iter_mut().rev() {
-        interceptor.ended(execution);
+fn ended(list: &mut [&mut dyn Layer], execution: &Execution) {
+    for layer in list.iter_mut().rev() {
+        layer.ended(execution);
     }
 }
 
 /// A part that wraps the executor, for one attempt.
-pub(crate) trait Interceptor: Send {
+pub(crate) trait Layer: Send {
     /// Its name, for tests.
     fn name(&self) -> &'static str;
 
@@ -140,7 +143,7 @@ pub(crate) trait Interceptor: Send {
     fn ended(&mut self, _execution: &Execution) {}
 }
 
-/// What an interceptor makes of an answer. Most need not wait, and then cost no allocation.
+/// What a layer makes of an answer. Most need not wait, and then cost no allocation.
 pub(crate) enum After<'a> {
     Now(Execution),
     Later(BoxFuture<'a, Execution>),
@@ -155,7 +158,7 @@ pub(crate) struct Observe {
     pub(crate) started: Instant,
 }
 
-impl Interceptor for Observe {
+impl Layer for Observe {
     fn name(&self) -> &'static str {
         "observe"
     }
@@ -174,7 +177,7 @@ pub(crate) struct OutputSchema {
     pub(crate) tool: Arc<Tool>,
 }
 
-impl Interceptor for OutputSchema {
+impl Layer for OutputSchema {
     fn name(&self) -> &'static str {
         "output_schema"
     }
@@ -213,13 +216,65 @@ fn judged(result: Box<RawValue>, flaw: Option<ToolFailure>, tool: &Tool) -> Exec
     Execution::Ran(Outcome::Applied { result, flaw })
 }
 
+/// Lets the interceptors of the program see the answer, where it has some.
+pub(crate) struct Own<'r> {
+    /// The call, and those that it began with.
+    pub(crate) round: Option<&'r mut Round>,
+    pub(crate) tool: Arc<Tool>,
+    /// What must not be told of a failure: they see the arguments, and may repeat them.
+    pub(crate) hidden: RedactedFailures,
+}
+
+impl Layer for Own<'_> {
+    fn name(&self) -> &'static str {
+        "own"
+    }
+
+    fn after(&mut self, execution: Execution) -> After<'_> {
+        match &mut self.round {
+            None => After::Now(execution),
+            Some(round) => {
+                let (limit, hidden) = (self.tool.manifest.output_limit, &self.hidden);
+                After::Later(Box::pin(asked(round, execution, limit, hidden)))
+            }
+        }
+    }
+}
+
+async fn asked(
+    round: &mut Round,
+    execution: Execution,
+    limit: usize,
+    hidden: &RedactedFailures,
+) -> Execution {
+    let is_probe = round.subject().is_probe;
+    let mut ask = async |outcome: Outcome, is_fixed: bool| {
+        let mut answer = Answer::new(outcome, is_fixed, limit);
+        if round.after(&mut answer).await {
+            // Masked before it is cut: half a secret would not be found.
+            hidden.redact(answer.into_outcome()).bounded()
+        } else {
+            answer.into_outcome()
+        }
+    };
+    match execution {
+        Execution::Ran(outcome) => Execution::Ran(ask(outcome, is_probe).await),
+        // What is committed is what was answered.
+        Execution::Committed(outcome, moved) => {
+            Execution::Committed(ask(outcome, true).await, moved)
+        }
+        Execution::Abandoned(outcome) => Execution::Abandoned(ask(outcome, is_probe).await),
+        Execution::TakenBack(..) | Execution::KeyForgotten(_) => execution,
+    }
+}
+
 /// Makes an answer uncertain that the earlier attempt would explain.
 pub(crate) struct Repetition {
     /// Whether an earlier attempt, with the same key, may have had its effect.
     pub(crate) earlier_unknown: bool,
 }
 
-impl Interceptor for Repetition {
+impl Layer for Repetition {
     fn name(&self) -> &'static str {
         "repetition"
     }
@@ -238,7 +293,7 @@ impl Interceptor for Repetition {
     }
 }
 
-impl Interceptor for News {
+impl Layer for News {
     fn name(&self) -> &'static str {
         "news"
     }
@@ -263,8 +318,8 @@ impl Interceptor for News {
     }
 }
 
-/// Next to the executor, so that no other interceptor sees a sensitive value in a failure.
-impl Interceptor for RedactedFailures {
+/// Next to the executor, so that no other layer sees a sensitive value in a failure.
+impl Layer for RedactedFailures {
     fn name(&self) -> &'static str {
         "redact"
     }

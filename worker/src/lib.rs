@@ -50,15 +50,16 @@
 //! ```
 //!
 //! [`tool`] says what each result means, `docs/executors/native.md` what becomes of it in the fleet. An executor for tools of
-//! another kind is registered with [`Builder::executor`]; `docs/executors/own.md` shows how to write one.
+//! another kind is registered with [`Builder::executor`]; `docs/executors/own.md` shows how to write one. What stands in front of
+//! all its tools, and may refuse a call, is an [`Interceptor`]: [`interceptor`] says what each hook may do.
 //!
 //! # Inside
 //!
 //! Deliver, gate, claim, ack, execute, complete, reply: `attempt` is the whole of it; read that first.
 //!
 //! - `stage` has the values that go from step to step; `gate`, `claim`, `execute`, `intercept`, `executors`, `conclude`,
-//!   `complete` and `dispose` are its parts. `retry_budgets` bounds how often a tool that fails is tried again. `redact` masks
-//!   sensitive values, `late` records outcomes that came too late.
+//!   `complete` and `dispose` are its parts. `onion` takes a call through the interceptors of the program. `retry_budgets` bounds
+//!   how often a tool that fails is tried again. `redact` masks sensitive values, `late` records outcomes that came too late.
 //! - `heartbeat` keeps the lease, `leave` gives it up, `neighbours` fences dead workers of this machine. `cancel` ends attempts
 //!   of cancelled calls, `progress` says how far a tool is. `programs` has the slots of process tools, `inability` writes which
 //!   tools cannot run here, `lacks` says it in the log once. `guard` is the small process between the worker and a process tool.
@@ -71,6 +72,8 @@ mod stage;
 mod gate;
 mod pause;
 
+mod consent;
+
 mod programs;
 
 mod appointments;
@@ -81,6 +84,9 @@ mod claim;
 mod running;
 
 mod execute;
+
+pub mod interceptor;
+mod onion;
 
 mod intercept;
 
@@ -134,6 +140,7 @@ pub use crate::{
     builder::{Builder, Worker},
     config::Config,
     error::RunError,
+    interceptor::Interceptor,
     run::run,
     tool::{Tool, ToolContext, ToolError},
 };

@@ -8,7 +8,7 @@ use fleet::{
 use serde_json::Value;
 
 /// The sensitive values of a call, for the failures of its attempt.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RedactedFailures {
     /// `None`: its tool names nothing as sensitive.
     hidden: Option<Vec<String>>,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -56,6 +57,7 @@ use crate::{
     heartbeat, inability, intake,
     lacks::SaidLacks,
     leave, neighbours,
+    onion::{self, Chain, Hearing, Link},
     programs::Programs,
     put_back::PuttingBack,
     reply::Replies,
@@ -73,6 +75,8 @@ pub(crate) struct Additions {
     pub(crate) manifests: Vec<Manifest>,
     /// Executors of its own kinds.
     pub(crate) executors: Executors,
+    /// Its interceptors.
+    pub(crate) interceptors: Chain,
 }
 
 /// How long attempts that were told to end may take beyond what an executor lets its tool linger.
@@ -137,7 +141,7 @@ struct Started {
 impl Started {
     async fn start(
         config: Config,
-        additions: Additions,
+        mut additions: Additions,
         joined: Joined,
         state_dir: StateDir,
         listener: TcpListener,
@@ -157,6 +161,7 @@ impl Started {
         let id = WorkerId::generate();
         // Before the worker is registered: a registered worker without a lock could never be proven gone.
         let lock = Arc::new(state_dir.hold(id)?);
+        let interceptors = mem::take(&mut additions.interceptors).in_order();
         let executors = executors(&config, &tools_bus, additions, &lock)?;
         let start = StartContext {
             worker: config.name.clone(),
@@ -165,7 +170,7 @@ impl Started {
         executors.start(&start).await?;
         drop(start);
         let registered_at = Instant::now();
-        workers::register(&mut connection, &row(&config, id)?).await?;
+        workers::register(&mut connection, &row(&config, id, &interceptors)?).await?;
         let mut lanes = JoinSet::new();
         let worker = Arc::new(WorkerProcess {
             id,
@@ -176,6 +181,9 @@ impl Started {
             completing: Completing::start(&postgres, &mut lanes),
             executors,
             secrets: Secrets::new(config.secrets.clone()),
+            interceptors,
+            // As many as there may be attempts, and as many again.
+            hearing: Hearing::new(2 * config.concurrency.max(64)),
             work: CancellationToken::new(),
             lease: Mutex::new(Some((
                 Lease::renewed(registered_at),
@@ -225,6 +233,8 @@ impl Started {
         ));
         let queues = self.config.queues.clone();
         tasks.spawn(inability::run(Arc::clone(worker), queues, stop.clone()));
+        let (chain, pool) = (Arc::clone(&worker.interceptors), worker.pool.clone());
+        tasks.spawn(onion::report::run(chain, pool, worker.id, stop.clone()));
         let state_dir = self.state_dir.clone();
         tasks.spawn(neighbours::run(Arc::clone(worker), state_dir, stop.clone()));
         Ok(())
@@ -301,6 +311,7 @@ impl Started {
     async fn stop(mut self, ended: bool) {
         let (id, bus) = (self.worker.id, self.worker.bus.clone());
         let postgres = self.worker.postgres.clone();
+        self.worker.hearing.finish().await;
         leave::give_back(&self.worker, &postgres).await;
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
@@ -320,7 +331,7 @@ impl Started {
 }
 
 /// What the table of workers says of this one.
-fn row(config: &Config, id: WorkerId) -> Result<WorkerRow, std::io::Error> {
+fn row(config: &Config, id: WorkerId, interceptors: &[Link]) -> Result<WorkerRow, std::io::Error> {
     let host = nix::unistd::gethostname()?;
     Ok(WorkerRow {
         worker_id: id,
@@ -330,6 +341,10 @@ fn row(config: &Config, id: WorkerId) -> Result<WorkerRow, std::io::Error> {
         queues: config.queues.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
         sandbox: serde_json::json!(Sandboxes::find(config.sandbox)),
+        interceptors: interceptors
+            .iter()
+            .map(|own| own.active.about.row())
+            .collect(),
     })
 }
 

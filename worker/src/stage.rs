@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     executors::{Prepared, StopReason},
+    onion::Round,
     programs::ProgramSlot,
     redact::RedactedFailures,
     running::Entry,
@@ -39,6 +40,8 @@ pub(crate) struct Gated {
     /// Hash of the arguments that were rendered. Where it differs from the row's, the row is right.
     pub(crate) args_hash: [u8; 32],
     pub(crate) rendered: Rendered,
+    /// The interceptors of the program that it began with, if there are any.
+    pub(crate) round: Option<Box<Round>>,
     /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
 }
@@ -65,6 +68,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Executed {
     pub(crate) attempt: Attempt,
     pub(crate) execution: Execution,
+    /// The interceptors that hear of its end.
+    pub(crate) round: Option<Box<Round>>,
 }
 
 /// What came of a claimed attempt.

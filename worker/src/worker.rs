@@ -1,6 +1,10 @@
 //! The state that all attempts of one worker process share.
 
-use std::{collections::HashMap, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use fleet::{
     bus::{connect::Bus, events::Events},
@@ -20,8 +24,14 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    executors::registry::Executors, lacks::SaidLacks, programs::Programs, put_back::PuttingBack,
-    reply::Replies, retry_budgets::RetryBudgets, running::Attempts,
+    executors::registry::Executors,
+    lacks::SaidLacks,
+    onion::{Hearing, Link},
+    programs::Programs,
+    put_back::PuttingBack,
+    reply::Replies,
+    retry_budgets::RetryBudgets,
+    running::Attempts,
 };
 
 /// The largest envelope that is sent, in bytes. A dispatcher reads a larger one from the row.
@@ -41,6 +51,10 @@ pub(crate) struct WorkerProcess {
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,
     pub(crate) secrets: Secrets,
+    /// The interceptors of the program, by their order.
+    pub(crate) interceptors: Arc<[Link]>,
+    /// Lets them hear how calls ended.
+    pub(crate) hearing: Hearing,
     /// Cancelled when running attempts must end now.
     pub(crate) work: CancellationToken,
     pub(crate) postgres: Postgres,

@@ -217,6 +217,8 @@ pub(super) const fn word(lack: Lack) -> &'static str {
     match lack {
         Lack::Secret => "missing_secret",
         Lack::ProgramSlot => "no_program_slot",
+        Lack::Interceptor => "missing_interceptor",
+        Lack::Consent => "no_consent",
         Lack::ToolVersion | Lack::Ability => "postponed",
     }
 }
@@ -226,8 +228,8 @@ fn put_back(obstacle: &Obstacle, until: &str) -> Explanation {
     let (worker, why) = (&obstacle.worker, &obstacle.why);
     let remedy = obstacle.remedy();
     let next = match obstacle.lack {
-        Lack::ProgramSlot => remedy,
-        Lack::Secret | Lack::ToolVersion | Lack::Ability => {
+        Lack::ProgramSlot | Lack::Consent => remedy,
+        Lack::Secret | Lack::ToolVersion | Lack::Interceptor | Lack::Ability => {
             format!("{remedy}; toolfleet doctor lists what no worker can run")
         }
     };

@@ -53,6 +53,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     times(manifest, &mut problems);
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
+    interceptors(manifest, &mut problems);
     match &manifest.executor {
         ExecutorSpec::Http(spec) => request::check(spec, manifest, &mut problems),
         ExecutorSpec::Process(spec) => {
@@ -70,6 +71,19 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         ExecutorSpec::Own(spec) => own(spec, &mut problems),
     }
     problems.found
+}
+
+fn interceptors(manifest: &Manifest, problems: &mut Problems) {
+    for (n, name) in manifest.interceptors.iter().enumerate() {
+        if name.is_of_engine() {
+            problems.add(
+                format!("/interceptors/{n}"),
+                format!(
+                    "{name} is a part of the engine, which every worker has; name interceptors of a worker's own program"
+                ),
+            );
+        }
+    }
 }
 
 fn effect(manifest: &Manifest, problems: &mut Problems) {

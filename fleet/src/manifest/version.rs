@@ -18,7 +18,7 @@ use super::{
 use crate::{
     arguments::{Level, Limits},
     call::{Effect, Language},
-    ids::{QueueName, ToolName},
+    ids::{InterceptorName, QueueName, ToolName},
 };
 
 /// One version of one tool.
@@ -108,6 +108,9 @@ pub struct Manifest {
     /// Whether the tool is told the caller's `baggage`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub baggage: bool,
+    /// Interceptors of a worker's own program without which the tool must not run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interceptors: Vec<InterceptorName>,
     /// The most bytes an answer may have.
     #[serde(default = "Manifest::default_output_limit", with = "size")]
     pub output_limit: usize,

@@ -19,6 +19,7 @@ use crate::{
     call::words,
     controls::{ArgumentEquals, ControlId, Controls, Pause, PauseMode, PauseScope},
     ids::Label,
+    modes::{InterceptMode, ModeControl, ModeSaid, ModeScope, Modes},
 };
 
 words! {
@@ -26,6 +27,10 @@ words! {
     ControlKind {
         /// Keeps calls from running.
         Pause = "pause",
+        /// Says what an interceptor may do.
+        Mode = "mode",
+        /// Says which interceptors remain.
+        Only = "only",
     }
 }
 
@@ -258,18 +263,18 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
     let doing = "read controls";
     let rows = listen(
         sqlx::query(
-            "SELECT control_id, tool, queue, tenant, pointer, value, setting #>> '{}' AS mode, told, \
+            "SELECT control_id, kind, tool, queue, tenant, pointer, value, subject, setting #>> '{}' AS mode, told, \
                     ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS left_ms \
-             FROM toolfleet.live_controls WHERE kind = $1",
+             FROM toolfleet.live_controls WHERE kind = ANY($1)",
         )
-        .bind(ControlKind::Pause.as_str())
+        .bind(ControlKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>())
         .fetch_all(pool),
     )
     .await;
     // After the answer: what the ledger counts from its own clock is never over here before it is over there.
     let read_at = Instant::now();
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let (mut pauses, mut has_expired) = (Vec::with_capacity(rows.len()), false);
+    let (mut pauses, mut modes, mut has_expired) = (Vec::new(), Vec::new(), false);
     for row in &rows {
         let left_ms: Option<i64> = row
             .try_get("left_ms")
@@ -279,15 +284,19 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
             continue;
         }
         let until = left_ms.map(|left| read_at + Duration::from_millis(left.unsigned_abs()));
-        match pause(row, until) {
-            Ok(pause) => pauses.push(pause),
-            // The others hold all the same.
-            Err(error) => {
-                tracing::warn!(%error, "a pause cannot be read by this program and is left out")
+        let kind: Result<ControlKind, _> = parsed(row, "kind");
+        let read = kind.and_then(|kind| match kind {
+            ControlKind::Pause => pause(row, until).map(|pause| pauses.push(pause)),
+            ControlKind::Mode | ControlKind::Only => {
+                mode(row, kind, until).map(|mode| modes.push(mode))
             }
+        });
+        // The others hold all the same.
+        if let Err(error) = read {
+            tracing::warn!(%error, "a control cannot be read by this program and is left out");
         }
     }
-    Ok(Controls::new(pauses, has_expired))
+    Ok(Controls::new(pauses, has_expired).with_modes(Modes::new(modes)))
 }
 
 fn pause(row: &PgRow, until: Option<Instant>) -> Result<Pause, sqlx::Error> {
@@ -313,6 +322,30 @@ fn pause(row: &PgRow, until: Option<Instant>) -> Result<Pause, sqlx::Error> {
         },
         mode,
         told: row.try_get("told")?,
+        until,
+    })
+}
+
+fn mode(
+    row: &PgRow,
+    kind: ControlKind,
+    until: Option<Instant>,
+) -> Result<ModeControl, sqlx::Error> {
+    let setting: String = row.try_get("mode")?;
+    let says = if kind == ControlKind::Only {
+        let names = serde_json::from_str(&setting);
+        ModeSaid::Only(names.map_err(|error| sqlx::Error::Decode(Box::new(error)))?)
+    } else {
+        // A word of a newer release: what guards goes on to guard.
+        let mode = setting.parse().unwrap_or(InterceptMode::Enforce);
+        ModeSaid::Mode(row.try_get("subject")?, mode)
+    };
+    Ok(ModeControl {
+        scope: ModeScope {
+            tool: parsed_if_any(row, "tool")?,
+            tenant: parsed_if_any(row, "tenant")?,
+        },
+        says,
         until,
     })
 }

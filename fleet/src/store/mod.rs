@@ -22,6 +22,7 @@ pub mod expiry;
 pub mod figures;
 pub mod health;
 mod history_indexes;
+pub mod interceptors;
 pub mod keys;
 pub mod lane;
 pub mod late;

@@ -25,11 +25,12 @@ pub struct Postponed<'a> {
     pub actor: &'a str,
 }
 
-/// Postpones a queued call and writes the reason. A new reason is a remark in the call's history too, unless it
-/// [passes](crate::obstacle::Lack::passes) by itself.
+/// Postpones a queued call and writes the reason. A reason that its history does not have yet is a remark there too, unless it
+/// [passes](crate::obstacle::Lack::passes) by itself: so a call has as many remarks as there are reasons, however often it waits.
 ///
-/// Own autocommit statement; guard: queued, not held and not moved since `rev`; false: it has moved. Repeating it only prolongs
-/// the wait. It is no move: the revision changes only with a remark.
+/// Own autocommit statement; guard: queued, not held, not waiting for its time already, and not moved since `rev`; false: one of
+/// these is not so. A message that came late neither shortens nor prolongs a pause between two attempts. Repeating it changes
+/// nothing. It is no move: the revision changes only with a remark.
 ///
 /// # Errors
 ///
@@ -41,7 +42,7 @@ pub async fn postpone(pool: &PgPool, postponed: Postponed<'_>) -> Result<bool, S
         "UPDATE toolfleet.open_calls \
          SET not_before = now() + make_interval(secs => $3), due_at = now() + make_interval(secs => $3), \
              publish_n = publish_n + 1, obstacle = $4::text::json \
-         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held \
+         WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held AND due_at IS NULL \
          RETURNING call_id"
     } else {
         include_str!("sql/postpone.sql")

@@ -194,6 +194,7 @@ pub async fn start(
             language: language.parse().ok(),
             priority: Some(Priority::High),
             rev: Some(0),
+            is_probe: true,
             trace: TraceContext {
                 traceparent,
                 tracestate,

@@ -29,7 +29,7 @@ pub struct Publishable {
 pub const OVERDUE_AFTER_MS: i64 = 30_000;
 
 pub(super) const POINTER: &str = "call_id, tool, tool_version, encode(args_hash, 'hex') AS args_hash, queue, publish_n, \
-                       tenant, language, priority, rev, attempts, traceparent, tracestate, \
+                       tenant, language, priority, rev, attempts, probe_of IS NOT NULL AS is_probe, traceparent, tracestate, \
                        CASE WHEN octet_length(args::text) <= $1 AND (tool, tool_version) NOT IN ( \
                            SELECT v.tool, v.version FROM toolfleet.tool_versions v WHERE v.sensitive IS NOT NULL) \
                        THEN args::text END AS args";
@@ -378,6 +378,7 @@ pub(super) fn publishable(row: &PgRow) -> Result<Publishable, sqlx::Error> {
             language: Some(parsed(row, "language")?),
             priority: priority(row)?,
             rev: Some(row.try_get("rev")?),
+            is_probe: row.try_get("is_probe")?,
             trace: TraceContext {
                 traceparent: row.try_get("traceparent")?,
                 tracestate: row.try_get("tracestate")?,

@@ -1,12 +1,13 @@
 //! The worker's own row: its identity, its heartbeat, and what follows when the heartbeat stops.
 
+use serde::Serialize;
 use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{StoreError, columns::parsed, read_all, schema::newest_known};
 use crate::{
     call::{Effect, Language},
-    ids::{AttemptId, CallId, QueueName, WorkerId},
+    ids::{AttemptId, CallId, InterceptorName, QueueName, WorkerId},
     lease::LEASE,
     obstacle::Inability,
 };
@@ -28,6 +29,23 @@ pub struct WorkerRow {
     pub concurrency: i32,
     /// What its kernel gives to sandboxes, and which programs it runs.
     pub sandbox: serde_json::Value,
+    /// The interceptors of its program, by their order.
+    pub interceptors: Vec<InterceptorRow>,
+}
+
+/// What a worker says of an interceptor of its program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InterceptorRow {
+    /// Its name.
+    pub name: String,
+    /// Its place.
+    pub order: u16,
+    /// Whether no operator may switch it off.
+    pub mandatory: bool,
+    /// `open` or `closed`.
+    pub fails: &'static str,
+    /// How long a hook may take, in milliseconds.
+    pub budget_ms: u64,
 }
 
 /// Writes the row. Own statement; repeating it is refused by the primary key.
@@ -36,9 +54,12 @@ pub struct WorkerRow {
 ///
 /// Postgres does not answer.
 pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Result<(), StoreError> {
+    let doing = "register the worker";
+    let interceptors = serde_json::to_string(&worker.interceptors)
+        .map_err(|error| StoreError::unreadable(doing, error))?;
     sqlx::query(
-        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency, newest_migration, sandbox) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::json)",
+        "INSERT INTO toolfleet.worker_processes (worker_id, name, host, pid, version, queues, concurrency, newest_migration, sandbox, interceptors) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::json, $10::json)",
     )
     .bind(worker.worker_id.0)
     .bind(&worker.name)
@@ -49,10 +70,11 @@ pub async fn register(connection: &mut PgConnection, worker: &WorkerRow) -> Resu
     .bind(worker.concurrency)
     .bind(newest_known())
     .bind(worker.sandbox.to_string())
+    .bind(interceptors)
     .execute(connection)
     .await
     .map(drop)
-    .map_err(|error| StoreError::from_sqlx("register the worker", error))
+    .map_err(|error| StoreError::from_sqlx(doing, error))
 }
 
 /// Beats. Own statement. False: another process has declared this worker gone, so it must not start anything any more.
@@ -95,6 +117,29 @@ pub async fn cannot_run(
     .await
     .map(drop)
     .map_err(|error| StoreError::from_sqlx(doing, error))
+}
+
+/// The interceptors among these that no live worker of the queue has.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn without_interceptors(
+    connection: &mut PgConnection,
+    queue: &QueueName,
+    names: &[InterceptorName],
+) -> Result<Vec<String>, StoreError> {
+    sqlx::query_scalar(
+        "SELECT wanted.name FROM unnest($1::text[]) WITH ORDINALITY AS wanted (name, place) \
+         WHERE NOT EXISTS (SELECT FROM toolfleet.worker_processes w, json_array_elements(w.interceptors) has \
+             WHERE w.state = 'live' AND $2 = ANY(w.queues) AND has->>'name' = wanted.name) \
+         ORDER BY wanted.place",
+    )
+    .bind(names.iter().map(InterceptorName::as_str).collect::<Vec<_>>())
+    .bind(queue.as_str())
+    .fetch_all(connection)
+    .await
+    .map_err(|error| StoreError::from_sqlx("look for workers with interceptors", error))
 }
 
 /// Writes that it takes nothing new.

@@ -2,8 +2,8 @@
 //! test compares the two.
 
 use super::fields::{
-    ERROR_TYPE, FOUND, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER, SETTLEMENT, SOURCE, STATE,
-    STATEMENT, TOOL,
+    ERROR_TYPE, FOUND, INTERCEPTOR, KEY, OUTCOME, PASS, QUEUE, REASON, RULE, SERVER, SETTLEMENT,
+    SOURCE, STATE, STATEMENT, TOOL, VERDICT,
 };
 
 /// One metric, as it is promised.
@@ -105,6 +105,12 @@ definitions! {
         "Pointers that did not become an attempt");
     POSTPONED_CALLS = counter("toolfleet.postponed.calls", "{call}", &[TOOL, REASON],
         "Calls put back because this worker lacks something to run them, each as often as it is put back");
+    INTERCEPT_VERDICTS = counter("toolfleet.intercept.verdicts", "{verdict}", &[INTERCEPTOR, VERDICT],
+        "What the interceptors of a worker's program said of calls, and how often they changed an answer");
+    INTERCEPT_DURATION = histogram("toolfleet.intercept.duration", "s", &[INTERCEPTOR],
+        "How long hooks of interceptors took, each by itself");
+    INTERCEPT_ERRORS = counter("toolfleet.intercept.errors", "{error}", &[INTERCEPTOR],
+        "Hooks of interceptors that panicked, took longer than they may, or could not be called");
     PROGRAMS = gauge("toolfleet.programs", "{program}", &[],
         "Slots for programs that are taken on this worker");
     EXECUTE_DURATION = histogram("toolfleet.execute.duration", "s", &[TOOL, OUTCOME],

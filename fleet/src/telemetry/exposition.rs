@@ -124,6 +124,8 @@ mod tests {
         metrics.claimed(Duration::from_millis(1));
         metrics.skipped("terminal");
         metrics.postponed(&echo, Lack::Secret);
+        metrics.intercepted("redact", "continue");
+        metrics.intercept_took("redact", Duration::from_millis(1), true);
         metrics.programs(3);
         metrics.corrected_permits(2);
         metrics.executed(&echo, OutcomeWord::Applied, Duration::from_millis(3));
@@ -191,6 +193,8 @@ mod tests {
             r#"toolfleet_queue_slots{queue="default"} 64"#,
             r#"toolfleet_oldest_age_seconds{state="queued"} 1.5"#,
             r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
+            r#"toolfleet_intercept_verdicts_total{interceptor="redact",verdict="continue"} 1"#,
+            r#"toolfleet_intercept_errors_total{interceptor="redact"} 1"#,
             "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",

@@ -61,6 +61,10 @@ pub const KEY: &str = "key";
 pub const QUEUE: &str = "queue";
 /// Metric label: why a pointer did not become an attempt.
 pub const REASON: &str = "reason";
+/// Metric label: the name of an interceptor of the worker's program.
+pub const INTERCEPTOR: &str = "interceptor";
+/// Metric label: what an interceptor said of a call.
+pub const VERDICT: &str = "verdict";
 /// Metric label: how an argument was changed, a word of [`crate::arguments::Rule`].
 pub const RULE: &str = "rule";
 /// Metric label: what NATS was told about a message.

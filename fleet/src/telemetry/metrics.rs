@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Gauge, Histogram, Meter},
+};
 
 use super::{
     definitions::{self as define, Definition},
@@ -47,6 +50,9 @@ pub struct Metrics {
     queue_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
     postponed_calls: Counter<u64>,
+    intercept_verdicts: Counter<u64>,
+    intercept_duration: Histogram<f64>,
+    intercept_errors: Counter<u64>,
     programs: Gauge<u64>,
     execute_duration: Histogram<f64>,
     ended_attempts: Counter<u64>,
@@ -152,6 +158,21 @@ impl Metrics {
     pub fn postponed(&self, tool: &ToolName, lack: Lack) {
         let labels = [self.tools.label(tool), word(fields::REASON, lack.as_str())];
         self.postponed_calls.add(1, &labels);
+    }
+
+    /// An interceptor has said this of a call. A program has few of them, and their names are its own.
+    pub fn intercepted(&self, interceptor: &str, verdict: &'static str) {
+        let labels = [named(interceptor), word(fields::VERDICT, verdict)];
+        self.intercept_verdicts.add(1, &labels);
+    }
+
+    /// A hook of an interceptor took this long, and failed or did not.
+    pub fn intercept_took(&self, interceptor: &str, took: Duration, has_failed: bool) {
+        let label = [named(interceptor)];
+        self.intercept_duration.record(took.as_secs_f64(), &label);
+        if has_failed {
+            self.intercept_errors.add(1, &label);
+        }
     }
 
     /// This many program slots are taken here.
@@ -276,6 +297,9 @@ impl Metrics {
             queue_wait: seconds(meter, define::QUEUE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
             postponed_calls: counter(meter, define::POSTPONED_CALLS),
+            intercept_verdicts: counter(meter, define::INTERCEPT_VERDICTS),
+            intercept_duration: seconds(meter, define::INTERCEPT_DURATION),
+            intercept_errors: counter(meter, define::INTERCEPT_ERRORS),
             programs: gauge(meter, define::PROGRAMS),
             execute_duration: seconds(meter, define::EXECUTE_DURATION),
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
@@ -294,6 +318,10 @@ impl Metrics {
             waiters: gauge(meter, define::WAITERS),
         }
     }
+}
+
+fn named(interceptor: &str) -> KeyValue {
+    KeyValue::new(fields::INTERCEPTOR, interceptor.to_owned())
 }
 
 /// Buckets from half a millisecond, where a healthy ledger answers, to the longest ordinary timeout.

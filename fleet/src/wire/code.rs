@@ -92,6 +92,8 @@ words! {
         ToolGone = "tool_gone",
         /// The request would have gone where this worker may not go.
         EgressDenied = "egress_denied",
+        /// A rule of the worker's program does not allow the call.
+        Forbidden = "forbidden",
 
         // Others.
         /// No such call for this tenant.

@@ -48,6 +48,10 @@ pub struct Pointer {
     /// a call that has moved since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rev: Option<i32>,
+    /// Whether it is the probe of a call in doubt. Its answer decides what becomes of that call, so nothing but its tool may give
+    /// or change it. A release before this field leaves it out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_probe: bool,
     /// The trace the call belongs to, for the spans before its claim. Without the caller's baggage.
     #[serde(default)]
     pub trace: TraceContext,

@@ -275,7 +275,7 @@ async fn what_makes_no_sense_is_refused_with_its_reason_and_changes_nothing() {
         assert!(why.contains(expected), "{control:?}: {why}");
     }
     assert_eq!(count(pool).await, (0, 0, 0));
-    let kind = "SELECT toolfleet.set_control('mode', '\"off\"', 'ada', 'why', tool => 'charge')";
+    let kind = "SELECT toolfleet.set_control('forever', '\"off\"', 'ada', 'why', tool => 'charge')";
     let unknown = sqlx::query(kind).execute(pool).await.unwrap_err();
     assert!(
         unknown.to_string().contains("kind must be pause"),

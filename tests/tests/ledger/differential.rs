@@ -493,7 +493,8 @@ impl World {
             Op::Pass(clock) => {
                 let sql = match clock {
                     Clock::Pause => {
-                        "UPDATE toolfleet.open_calls SET not_before = least(not_before, now()) WHERE call_id = $1"
+                        "UPDATE toolfleet.open_calls SET not_before = least(not_before, now()), \
+                             due_at = CASE WHEN state <> 'queued' THEN due_at END WHERE call_id = $1"
                     }
                     Clock::Deadline => {
                         "UPDATE toolfleet.open_calls SET deadline_at = now() - interval '1 second' WHERE call_id = $1"

@@ -22,6 +22,7 @@ mod views;
 
 mod cancel;
 mod controls;
+mod modes;
 mod settle;
 
 mod fence;

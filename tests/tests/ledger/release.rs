@@ -10,6 +10,7 @@ use fleet::{
     obstacle::{Lack, Obstacle},
     store::{
         accept::NewCall,
+        complete::{AttemptCost, EndingKind, Guard},
         limited,
         postpone::{Postponed, postpone, put_back},
         release::{self, Released},
@@ -18,7 +19,7 @@ use fleet::{
     },
     wire::message::Message,
 };
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 
 use crate::support::{Ledger, ending, new_call};
 
@@ -505,9 +506,8 @@ async fn a_held_call_is_not_postponed_and_its_doubt_is_not_held() {
             .to_string()
             .contains("open_calls_check")
     );
-    let guard = fleet::store::complete::Guard::Queued(0);
     ledger
-        .ends(ending(call, guard, crate::support::doubt()))
+        .ends(ending(call, Guard::Queued(0), crate::support::doubt()))
         .await;
     assert!(!ledger.is_held(call).await);
 }
@@ -527,6 +527,14 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
         (Lack::Secret, &secret, "a", false),
         (Lack::Secret, &secret, "b", false),
         (Lack::Ability, &Message::fixed("no handler", "x"), "b", true),
+        // Two workers that lack different things take turns with it: the history has that already.
+        (Lack::Secret, &secret, "a", false),
+        (
+            Lack::Ability,
+            &Message::fixed("no handler", "x"),
+            "b",
+            false,
+        ),
     ] {
         let obstacle = Obstacle::new(lack, why, worker);
         let postponed = Postponed {
@@ -537,6 +545,14 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
             actor: "worker test",
         };
         assert!(postpone(pool, postponed).await.unwrap());
+        // A message that came late leaves it alone: it waits already.
+        let late = Postponed {
+            rev: rev + i32::from(is_news),
+            pause: Duration::from_secs(9),
+            ..postponed
+        };
+        assert!(!postpone(pool, late).await.unwrap());
+        take_due(pool, call).await;
         rev += i32::from(is_news);
         assert_eq!(ledger.find(call).await.rev, rev, "{lack} of {worker}");
         let kept: String =
@@ -563,6 +579,46 @@ async fn a_call_that_is_put_back_remarks_on_it_when_the_reason_is_news() {
             (2, actor(), "no handler".to_owned(), "b".to_owned()),
         ]
     );
+}
+
+/// The sweep takes the call, whose pause is over.
+async fn take_due(pool: &PgPool, call: CallId) {
+    let taken =
+        "UPDATE toolfleet.open_calls SET due_at = NULL, not_before = now() WHERE call_id = $1";
+    sqlx::query(taken).bind(call.0).execute(pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_late_message_leaves_the_pause_between_two_attempts_alone() {
+    let mut ledger = Ledger::fresh().await;
+    let worker = ledger.worker().await;
+    let (call, attempt) = ledger.running(&worker).await;
+    let kind = EndingKind::Again {
+        pause_ms: 600_000,
+        cost: AttemptCost::Spent,
+    };
+    let guard = Guard::Attempt(attempt);
+    ledger.ends(ending(call, guard, kind)).await;
+    let pool = &ledger.database.pool;
+    let rev = ledger.find(call).await.rev;
+    let times = "SELECT not_before::text || due_at::text || publish_n FROM toolfleet.open_calls WHERE call_id = $1";
+    let times = async || -> String {
+        let read = sqlx::query_scalar(times).bind(call.0);
+        read.fetch_one(pool).await.unwrap()
+    };
+    let before = times().await;
+    for lack in Lack::ALL {
+        let obstacle = Obstacle::new(*lack, &Message::fixed("x", "x"), "test");
+        let postponed = Postponed {
+            call,
+            rev,
+            pause: Duration::from_secs(1),
+            obstacle: &obstacle,
+            actor: "test",
+        };
+        assert!(!postpone(pool, postponed).await.unwrap(), "{lack}");
+        assert_eq!(times().await, before, "{lack}");
+    }
 }
 
 #[tokio::test]

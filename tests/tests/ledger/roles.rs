@@ -179,6 +179,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("", "TRUNCATE toolfleet.control_changes"),
     ("m", "UPDATE toolfleet.fleet SET control_rev = 7"),
     ("m", "SELECT toolfleet.next_control_rev()"),
+    ("m", "SELECT toolfleet.interceptor_problem('redact')"),
     // Workers.
     (
         "mw",
@@ -203,6 +204,13 @@ const MATRIX: &[(&str, &str)] = &[
     ),
     ("mw", "SELECT toolfleet.leave({worker}, true)"),
     ("md", "DELETE FROM toolfleet.worker_processes"),
+    (
+        "mw",
+        "INSERT INTO toolfleet.interceptor_stats VALUES ({worker}, 'x', 1, 1, 0, 0, 0, 0, 1, NULL, NULL) \
+            ON CONFLICT (worker_id, name) DO UPDATE SET calls = excluded.calls",
+    ),
+    ("mw", "SELECT last_error FROM toolfleet.interceptor_stats"),
+    ("m", "DELETE FROM toolfleet.interceptor_stats"),
     // The fleet.
     ("mdwor", "SELECT ledger_id FROM toolfleet.fleet"),
     ("mdwo", "UPDATE toolfleet.fleet SET wal_lsn = wal_lsn"),
@@ -239,6 +247,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mdor", "SELECT * FROM toolfleet.slots"),
     ("mor", "SELECT * FROM toolfleet.tools"),
     ("mor", "SELECT * FROM toolfleet.workers"),
+    ("mor", "SELECT * FROM toolfleet.interceptors"),
     ("mdor", "SELECT * FROM toolfleet.controls"),
     ("mor", "SELECT * FROM toolfleet.control_log"),
     // The server.

@@ -152,6 +152,7 @@ pub(crate) fn worker_row() -> WorkerRow {
         queues: vec!["default".parse().unwrap()],
         concurrency: 4,
         sandbox: serde_json::json!({}),
+        interceptors: Vec::new(),
     }
 }
 

@@ -133,3 +133,40 @@ async fn a_tenants_subject_pauses_its_own_calls_and_the_fleets_those_of_all() {
     .await;
     invariants::hold(&fleet, &witness).await;
 }
+
+#[tokio::test]
+async fn interceptors_are_switched_over_nats_and_those_of_a_tenant_for_it_alone() {
+    let witness = Witness::start().await;
+    let fleet = Fleet::start(Spec::with([witness.tool("look", "read")])).await;
+    let who = json!({"actor": "ada", "note": "why"});
+    let off = with(
+        &json!({"do": "set", "interceptor": "audit", "mode": "off", "tenant": "acme"}),
+        &who,
+    );
+    let unknown = fleet.ask(ACME, &off).await;
+    assert_eq!(unknown.code(), "invalid_arguments", "{}", *unknown);
+    let has = "UPDATE toolfleet.worker_processes SET interceptors = \
+        '[{\"name\": \"audit\", \"order\": 100, \"mandatory\": false, \"fails\": \"open\", \"budget_ms\": 10}]'";
+    sqlx::query(has)
+        .execute(&fleet.database.pool)
+        .await
+        .unwrap();
+    let set = fleet.ask(ACME, &off).await;
+    assert_eq!(set["result"], "set", "{}", *set);
+    let observed = with(&off, &json!({"mode": "observe"}));
+    assert_eq!(fleet.ask(ACME, &observed).await.code(), "conflict");
+    assert_eq!(fleet.ask(BETA, &off).await.code(), "invalid_arguments");
+    let only = with(&json!({"do": "only", "interceptors": ["audit"]}), &who);
+    assert_eq!(fleet.ask(ACME, &only).await.code(), "invalid_arguments");
+    let listed = fleet.ask(ALL, &only).await;
+    assert_eq!(
+        listed["control"]["setting"],
+        json!(["audit"]),
+        "{}",
+        *listed
+    );
+    let id = set["control"]["control_id"].clone();
+    let unset = with(&json!({"do": "unset", "control_id": id}), &who);
+    assert_eq!(fleet.ask(BETA, &unset).await["result"], "not_found");
+    assert_eq!(fleet.ask(ACME, &unset).await["result"], "unset");
+}

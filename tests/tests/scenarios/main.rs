@@ -54,6 +54,8 @@ mod native;
 mod own_executor;
 mod own_tcp;
 
+mod interceptors;
+
 mod drain;
 mod upgrade;
 

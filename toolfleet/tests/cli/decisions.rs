@@ -340,6 +340,7 @@ pub(crate) async fn claim(
         queues: queues.iter().map(|queue| queue.parse().unwrap()).collect(),
         concurrency,
         sandbox: serde_json::json!({}),
+        interceptors: Vec::new(),
     };
     workers::register(connection, &worker).await.unwrap();
     let attempt_id = AttemptId::generate();

@@ -12,6 +12,7 @@ mod explain;
 mod help;
 mod hidden;
 mod history;
+mod interceptors;
 mod listing;
 mod migrate;
 mod mistakes;

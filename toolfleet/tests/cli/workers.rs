@@ -137,5 +137,6 @@ fn row(name: &str) -> WorkerRow {
         queues: vec!["default".parse().unwrap(), "slow".parse().unwrap()],
         concurrency: 4,
         sandbox: serde_json::json!({}),
+        interceptors: Vec::new(),
     }
 }

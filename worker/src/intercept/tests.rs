@@ -33,7 +33,7 @@ impl Noted<'_> {
     }
 }
 
-impl Interceptor for Noted<'_> {
+impl Layer for Noted<'_> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -78,7 +78,7 @@ async fn what_goes_down_the_list_comes_up_again() {
         waits,
     };
     let (mut outer, mut inner) = (noted("outer", true), noted("inner", false));
-    let list: &mut [&mut dyn Interceptor] = &mut [&mut outer, &mut inner];
+    let list: &mut [&mut dyn Layer] = &mut [&mut outer, &mut inner];
     beside(list, tokio::task::yield_now()).await;
     let execution = after(list, ran(Outcome::Unknown(failure()))).await;
     ended(list, &execution);
@@ -105,7 +105,7 @@ async fn without_anything_beside_it_the_executor_is_awaited_alone() {
 }
 
 /// The interceptors around an attempt of a tool whose answers are numbers and whose argument `card` is sensitive.
-fn around(earlier_unknown: bool) -> Around {
+fn around(earlier_unknown: bool) -> Around<'static> {
     let manifest = manifest::parse(
         r#"
 name: charge
@@ -134,6 +134,11 @@ executor: { native: { handler: charge } }
             span: Span::none(),
             started: Instant::now(),
         },
+        own: Own {
+            round: None,
+            tool: Arc::clone(&tool),
+            hidden: RedactedFailures::default(),
+        },
         output_schema: OutputSchema { tool },
         repetition: Repetition { earlier_unknown },
         news: News::default(),
@@ -144,14 +149,21 @@ executor: { native: { handler: charge } }
 #[test]
 fn the_list_has_the_order_that_its_page_shows() {
     let mut around = around(false);
-    let names = around.in_order().map(|interceptor| interceptor.name());
+    let names = around.in_order().map(|layer| layer.name());
     let page = include_str!("../intercept.rs");
     let rows = page.lines().filter_map(|line| line.strip_prefix("//! | `"));
     let shown: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
     assert_eq!(shown, names);
     assert_eq!(
         names,
-        ["observe", "output_schema", "repetition", "news", "redact"]
+        [
+            "observe",
+            "output_schema",
+            "own",
+            "repetition",
+            "news",
+            "redact"
+        ]
     );
 }
 

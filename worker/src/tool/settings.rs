@@ -108,6 +108,12 @@ impl Settings {
         self.field("language", language.as_str())
     }
 
+    /// Interceptors without which no worker runs it, by name.
+    #[must_use]
+    pub fn interceptors(self, names: &[&str]) -> Self {
+        self.field("interceptors", names)
+    }
+
     /// Any other field of the manifest, such as `probe`.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {

@@ -1,8 +1,11 @@
--- A call that this worker cannot run waits. The first time, or with another reason, its history says why.
+-- A call that this worker cannot run waits. Its history says why, each reason once: workers that lack different things may take
+-- turns with it for days.
 WITH found AS MATERIALIZED (
-    SELECT call_id, obstacle->>'why' IS DISTINCT FROM $4::text::json->>'why' AS is_news
+    SELECT call_id, obstacle->>'why' IS DISTINCT FROM $4::text::json->>'why' AND NOT EXISTS (
+        SELECT FROM toolfleet.call_notes n
+        WHERE n.call_id = $1 AND n.reason = 'cannot_run' AND n.details->>'why' = $4::text::json->>'why') AS is_news
     FROM toolfleet.open_calls
-    WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held
+    WHERE call_id = $1 AND rev = $2 AND state = 'queued' AND NOT held AND due_at IS NULL
     FOR UPDATE
 ), postponed AS (
     UPDATE toolfleet.open_calls o

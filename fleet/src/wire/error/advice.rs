@@ -133,7 +133,8 @@ impl Advice {
             | Code::InDoubt
             | Code::NotApplied
             | Code::ToolGone
-            | Code::EgressDenied => Self::TellUser,
+            | Code::EgressDenied
+            | Code::Forbidden => Self::TellUser,
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) enum Op {
         state: ProbeState,
         last: bool,
     },
-    /// Time passes: its pause, its deadline, its wait for the first attempt.
+    /// Time passes: its pause, which the sweep then takes, its deadline, its wait for the first attempt.
     Pass(Clock),
 }
 
@@ -97,6 +97,8 @@ pub(super) struct Model {
     pub(super) row: Row,
     /// Whether its pause is over, its deadline ahead, its wait for the first attempt not over.
     due: bool,
+    /// Whether the sweep has still to take it: until then no message may give it another pause.
+    awaits_sweep: bool,
     in_time: bool,
     awaited: bool,
     /// Whether `attempt_until` is there, and lies ahead.
@@ -164,6 +166,7 @@ impl Model {
                 finished: None,
             },
             due: true,
+            awaits_sweep: false,
             in_time: true,
             awaited: true,
             until: None,
@@ -259,7 +262,7 @@ impl Model {
                     OutcomeWord::Applied | OutcomeWord::NotStarted => self.row.effect_unknown,
                 };
                 (self.row.attempt, self.row.worker, self.until) = (None, None, None);
-                self.due = !long;
+                (self.due, self.awaits_sweep) = (!long, true);
                 Verdict::Moved(State::Queued)
             }
             Op::Doubt { guard, over } => {
@@ -274,11 +277,11 @@ impl Model {
                 Verdict::Moved(State::InDoubt)
             }
             Op::Postpone { rev, long } => {
-                if state != State::Queued || self.row.rev != *rev {
+                if state != State::Queued || self.row.rev != *rev || self.awaits_sweep {
                     return Verdict::Nothing;
                 }
                 self.row.publish_n += 1;
-                self.due = !long;
+                (self.due, self.awaits_sweep) = (!long, true);
                 Verdict::Moved(state)
             }
             Op::Cancel => self.cancel(),
@@ -314,7 +317,10 @@ impl Model {
             }
             Op::Pass(clock) if open => {
                 match clock {
-                    Clock::Pause => self.due = true,
+                    Clock::Pause => {
+                        self.due = true;
+                        self.awaits_sweep &= state != State::Queued;
+                    }
                     Clock::Deadline => self.in_time = false,
                     Clock::QueueWait => self.awaited = false,
                 }

@@ -1,10 +1,15 @@
 //! `toolfleet control`: what may run now, over the whole fleet. It asks Postgres, so it works without NATS.
 
+mod change;
+mod interceptors;
 mod list;
 mod log;
+mod only;
 mod pause;
 mod resume;
 mod scope;
+mod set;
+mod unset;
 
 use std::process::ExitCode;
 
@@ -16,21 +21,33 @@ use fleet::store::DecisionError;
 pub enum Control {
     /// List the controls that hold now: who set them, why, until when, and how many calls wait
     List(list::ListControls),
+    /// List the interceptors of workers' programs: who has them, what they did, how often they failed
+    Interceptors(interceptors::ListInterceptors),
     /// Show every change of a control that was ever made, the newest first
     Log(log::ControlLog),
     /// Pause calls: those of a tool, a queue, a tenant, or of a tool with a value in their arguments; what runs goes on
     Pause(Box<pause::PauseCalls>),
     /// End a pause, by its id or by its scope: what waits runs in its turn
     Resume(Box<resume::Resume>),
+    /// Say what an interceptor may do: enforce, observe, off; of several the one that says most about a call decides
+    Set(Box<set::SetMode>),
+    /// Leave only these interceptors, and the mandatory ones: for tests, and to find out which one it is
+    Only(Box<only::OnlyThese>),
+    /// Take a control away, by its id
+    Unset(Box<unset::UnsetControl>),
 }
 
 impl Control {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::List(list) => list.run().await,
+            Self::Interceptors(list) => list.run().await,
             Self::Log(log) => log.run().await,
             Self::Pause(pause) => Box::pin(pause.run()).await,
             Self::Resume(resume) => Box::pin(resume.run()).await,
+            Self::Set(set) => Box::pin(set.run()).await,
+            Self::Only(only) => Box::pin(only.run()).await,
+            Self::Unset(unset) => Box::pin(unset.run()).await,
         }
     }
 }

@@ -65,6 +65,11 @@ impl Resume {
             output::print_json(&json!({"result": "unset", "control": control}))?;
         } else {
             let was: ListedControl = Row::from(row).read()?;
+            if was.scope.kind != ControlKind::Pause.as_str() {
+                let (id, what) = (was.control_id, scope::whole(&was.scope));
+                output::print(&format!("control {id} is taken away: {what}"))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             output::print(&format!(
                 "pause {} of {} is over: what waits for it goes back to its line within seconds, and runs in its turn",
                 was.control_id,

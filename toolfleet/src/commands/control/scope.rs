@@ -11,6 +11,8 @@ use fleet::{
 use fleet_history::controls::ListedScope;
 use serde_json::Value;
 
+use crate::commands::plain::plain;
+
 /// What calls a pause covers: all that its flags say.
 #[derive(Debug, clap::Args)]
 pub(super) struct ScopeFlags {
@@ -102,6 +104,16 @@ pub(super) fn setting(scope: &ListedScope) -> String {
         Value::String(word) => word.clone(),
         other => other.to_string(),
     }
+}
+
+/// The same with the kind and the setting in front: `mode off for tenant acme, subject audit`.
+pub(super) fn whole(scope: &ListedScope) -> String {
+    let (kind, setting) = (&scope.kind, setting(scope));
+    let about = match told(scope) {
+        all if all.is_empty() => "every call".to_owned(),
+        about => about,
+    };
+    plain(&format!("{kind} {setting} for {about}"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use fleet::{
     store::{
         StoreError, retire,
         tools::{Applied, apply},
+        workers,
     },
 };
 use serde_json::{Value, json};
@@ -68,6 +69,7 @@ impl Apply {
         hint(&done);
         if ended.is_ok() {
             name_retired(&done, &mut connection).await?;
+            name_unguarded(&done, &mut connection).await?;
         }
         if ended.is_err() && !done.is_empty() {
             output::warn("not everything was applied");
@@ -167,6 +169,27 @@ async fn name_retired(done: &[Done<'_>], connection: &mut PgConnection) -> anyho
         if let Some(up_to) = retired.map(|retired| retired.version) {
             output::warn(&format!(
                 "{tool} version {version} is retired: apply a version above {up_to} to offer the tool again"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reports which of these tools no worker can run now, because none has an interceptor that they demand.
+async fn name_unguarded(done: &[Done<'_>], connection: &mut PgConnection) -> anyhow::Result<()> {
+    for (_path, manifest, applied) in done {
+        let is_there = matches!(applied, Applied::Created | Applied::Unchanged);
+        if !is_there || manifest.interceptors.is_empty() {
+            continue;
+        }
+        let (tool, queue) = (&manifest.name, &manifest.queue);
+        let lacking =
+            workers::without_interceptors(connection, queue, &manifest.interceptors).await?;
+        if !lacking.is_empty() {
+            let names = lacking.join(", ");
+            output::warn(&format!(
+                "{tool}: no live worker of the queue {queue} has the interceptor {names}, so its calls wait; \
+                 start workers whose program adds it, and let no others pull the queue"
             ));
         }
     }

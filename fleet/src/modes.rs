@@ -1,0 +1,239 @@
+//! **Does this interceptor have a say in this call?** The modes that operators have set, and lists of the only ones.
+//!
+//! Pure: the moment is an argument. A mode is about an interceptor and all calls, those of a tenant, of a tool, or of both; the
+//! row that says most decides. A list names the interceptors that remain, beside the mandatory ones. A mandatory interceptor
+//! always has its say, whatever the rows are.
+
+use tokio::time::Instant;
+
+use crate::{
+    call::words,
+    ids::{Label, ToolName},
+};
+
+words! {
+    /// What an interceptor may do.
+    InterceptMode {
+        /// What it says holds.
+        Enforce = "enforce",
+        /// It is asked, and what it says is counted and not done.
+        Observe = "observe",
+        /// It is not asked.
+        Off = "off",
+    }
+}
+
+/// The calls that a mode is about; what it does not name restricts nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModeScope {
+    /// Of this tool.
+    pub tool: Option<ToolName>,
+    /// Of this tenant.
+    pub tenant: Option<Label>,
+}
+
+/// A row that says what an interceptor may do, or which ones remain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModeControl {
+    /// The calls that it is about.
+    pub scope: ModeScope,
+    /// What it says.
+    pub says: ModeSaid,
+    /// When it is over; `None`: when somebody takes it away.
+    pub until: Option<Instant>,
+}
+
+/// What a row says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModeSaid {
+    /// This interceptor has this mode.
+    Mode(String, InterceptMode),
+    /// These interceptors remain.
+    Only(Vec<String>),
+}
+
+/// The modes that hold, as they were read at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Modes(Vec<ModeControl>);
+
+impl ModeScope {
+    /// How much it says, if it is about such a call: a tool says more than a tenant.
+    fn weight(&self, tool: &ToolName, tenant: &Label) -> Option<u8> {
+        let of_tool = self.tool.as_ref().is_none_or(|named| named == tool);
+        let of_tenant = self.tenant.as_ref().is_none_or(|named| named == tenant);
+        let weight = 2 * u8::from(self.tool.is_some()) + u8::from(self.tenant.is_some());
+        (of_tool && of_tenant).then_some(weight)
+    }
+}
+
+impl Modes {
+    /// Of these rows.
+    pub const fn new(rows: Vec<ModeControl>) -> Self {
+        Self(rows)
+    }
+
+    /// Whether every interceptor has its say in every call.
+    pub const fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When the next one is over.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|row| row.until).min()
+    }
+
+    /// What an interceptor that is not mandatory may do in a call of this tool and tenant.
+    pub fn of(
+        &self,
+        interceptor: &str,
+        tool: &ToolName,
+        tenant: &Label,
+        now: Instant,
+    ) -> InterceptMode {
+        let lasting = |row: &&ModeControl| row.until.is_none_or(|until| until > now);
+        let heaviest = |about: &dyn Fn(&ModeSaid) -> bool| {
+            let rows = self.0.iter().filter(lasting).filter(|row| about(&row.says));
+            let weighed = rows.filter_map(|row| Some((row.scope.weight(tool, tenant)?, row)));
+            // The ledger takes no two rows that say as much.
+            let best = weighed.max_by_key(|(weight, _)| *weight);
+            best.map(|(_, row)| &row.says)
+        };
+        if let Some(ModeSaid::Only(names)) = heaviest(&|says| matches!(says, ModeSaid::Only(_)))
+            && !names.iter().any(|name| name == interceptor)
+        {
+            return InterceptMode::Off;
+        }
+        let is_its = |says: &ModeSaid| matches!(says, ModeSaid::Mode(of, _) if of == interceptor);
+        match heaviest(&is_its) {
+            Some(ModeSaid::Mode(_, mode)) => *mode,
+            Some(ModeSaid::Only(_)) | None => InterceptMode::Enforce,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn scope(tool: Option<&str>, tenant: Option<&str>) -> ModeScope {
+        ModeScope {
+            tool: tool.map(|tool| tool.parse().unwrap()),
+            tenant: tenant.map(|tenant| tenant.parse().unwrap()),
+        }
+    }
+
+    fn row(scope: ModeScope, says: ModeSaid) -> ModeControl {
+        ModeControl {
+            scope,
+            says,
+            until: None,
+        }
+    }
+
+    fn of(modes: &Modes, tool: &str, tenant: &str) -> InterceptMode {
+        let (tool, tenant) = (tool.parse().unwrap(), tenant.parse().unwrap());
+        modes.of("audit", &tool, &tenant, Instant::now())
+    }
+
+    #[test]
+    fn the_row_that_says_most_decides() {
+        use InterceptMode::{Enforce, Observe, Off};
+        let mode = |mode| ModeSaid::Mode("audit".to_owned(), mode);
+        let modes = Modes::new(vec![
+            row(scope(None, None), mode(Off)),
+            row(scope(None, Some("acme")), mode(Enforce)),
+            row(scope(Some("look"), None), mode(Observe)),
+            row(scope(Some("look"), Some("acme")), mode(Off)),
+            row(scope(None, None), ModeSaid::Mode("other".to_owned(), Off)),
+        ]);
+        for (tool, tenant, expected) in [
+            ("charge", "beta", Off),
+            ("charge", "acme", Enforce),
+            ("look", "beta", Observe),
+            ("look", "acme", Off),
+        ] {
+            assert_eq!(of(&modes, tool, tenant), expected, "{tool} {tenant}");
+        }
+        assert_eq!(of(&Modes::default(), "look", "acme"), Enforce);
+    }
+
+    #[test]
+    fn a_list_leaves_the_named_ones_and_their_modes() {
+        use InterceptMode::{Enforce, Observe, Off};
+        let only =
+            |names: &[&str]| ModeSaid::Only(names.iter().map(|name| (*name).to_owned()).collect());
+        let modes = Modes::new(vec![
+            row(scope(Some("look"), None), only(&["other"])),
+            row(scope(Some("look"), Some("acme")), only(&["audit"])),
+            row(
+                scope(None, None),
+                ModeSaid::Mode("audit".to_owned(), Observe),
+            ),
+        ]);
+        assert_eq!(of(&modes, "look", "beta"), Off);
+        assert_eq!(of(&modes, "look", "acme"), Observe);
+        assert_eq!(of(&modes, "charge", "beta"), Observe);
+        assert_eq!(
+            of(
+                &Modes::new(vec![row(scope(None, None), only(&["audit"]))]),
+                "a",
+                "b"
+            ),
+            Enforce
+        );
+    }
+
+    #[test]
+    fn what_is_over_says_nothing() {
+        let over = ModeControl {
+            until: Some(Instant::now()),
+            ..row(
+                scope(None, None),
+                ModeSaid::Mode("audit".to_owned(), InterceptMode::Off),
+            )
+        };
+        let modes = Modes::new(vec![over]);
+        assert!(modes.next_end().is_some());
+        let later = Instant::now() + Duration::from_millis(1);
+        let (tool, tenant) = ("look".parse().unwrap(), "acme".parse().unwrap());
+        assert_eq!(
+            modes.of("audit", &tool, &tenant, later),
+            InterceptMode::Enforce
+        );
+    }
+
+    proptest! {
+        /// Whatever the rows and their order: the most specific one that fits decides, and one that does not fit changes nothing.
+        #[test]
+        fn precedence_is_by_scope_alone(rows in proptest::collection::vec(
+            (0_u8..4, proptest::option::of(0_u8..2), proptest::option::of(0_u8..2)), 0..12,
+        )) {
+            let name = |n: u8| ["a", "b"][usize::from(n)];
+            let mut seen = std::collections::HashMap::new();
+            let mut all = Vec::new();
+            for (mode, tool, tenant) in rows {
+                let mode = InterceptMode::ALL[usize::from(mode) % 3];
+                if seen.contains_key(&(tool, tenant)) {
+                    continue;
+                }
+                seen.insert((tool, tenant), mode);
+                let scope = scope(tool.map(name), tenant.map(name));
+                all.push(row(scope, ModeSaid::Mode("audit".to_owned(), mode)));
+            }
+            for (tool, tenant) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let order = [(Some(tool), Some(tenant)), (Some(tool), None), (None, Some(tenant)), (None, None)];
+                let expected = order.iter().find_map(|scope| seen.get(scope)).copied();
+                let mut reversed = all.clone();
+                reversed.reverse();
+                for rows in [all.clone(), reversed] {
+                    let found = of(&Modes::new(rows), name(tool), name(tenant));
+                    prop_assert_eq!(found, expected.unwrap_or(InterceptMode::Enforce));
+                }
+            }
+        }
+    }
+}

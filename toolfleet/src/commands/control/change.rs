@@ -1,0 +1,114 @@
+//! What every change of a mode is told: who, why, for how long; and how its answer is shown.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::bail;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    ids::{Label, ToolName},
+    manifest::parse_duration,
+    store::controls::{self, ControlKind, ControlScope, ControlSet, NewControl},
+};
+use fleet_history::{Row, controls::ListedControl, instant};
+use serde_json::{json, value::RawValue};
+
+use super::{answered, scope};
+use crate::commands::{connect, output, plain::plain, tools::bell, words};
+
+/// Which calls, who, why, and for how long.
+#[derive(Debug, clap::Args)]
+pub(super) struct ChangeFlags {
+    /// In calls of this tool alone
+    #[arg(long)]
+    tool: Option<ToolName>,
+    /// In calls of this tenant alone
+    #[arg(long)]
+    tenant: Option<Label>,
+    /// How long, such as 10m or 24h, at most 720h; without it, until somebody takes it away
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    lasts: Option<Duration>,
+    /// Why, for who asks later
+    #[arg(long, value_name = "TEXT", value_parser = words::note)]
+    note: String,
+    /// Who says so, as the log will say
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    actor: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: an object with the result and the control
+    #[arg(long)]
+    json: bool,
+}
+
+impl ChangeFlags {
+    /// Sets a control of this kind, about this subject, and says so.
+    pub(super) async fn set(
+        &self,
+        kind: ControlKind,
+        subject: Option<&str>,
+        setting: &str,
+    ) -> anyhow::Result<ExitCode> {
+        let for_ms = |lasts: Duration| i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
+        let control = NewControl {
+            kind,
+            scope: ControlScope {
+                tool: self.tool.as_ref().map(ToolName::as_str),
+                tenant: self.tenant.as_ref().map(Label::as_str),
+                subject,
+                ..ControlScope::default()
+            },
+            setting,
+            told: None,
+            actor: &self.actor,
+            note: &self.note,
+            for_ms: self.lasts.map(for_ms),
+            in_tenant: None,
+        };
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let (word, row) = match answered(controls::set(&mut connection, &control).await)? {
+            ControlSet::Set(row) => ("set", row),
+            ControlSet::Already(row) => ("already_set", row),
+            ControlSet::Conflict(row) => {
+                let there: ListedControl = Row::from(row).read()?;
+                let id = there.control_id;
+                bail!(
+                    "control {id} has this scope already, and is another one: {} since {}, by {}; take it away first, with \
+                     `toolfleet control unset {id}`",
+                    scope::setting(&there.scope),
+                    instant(there.set_at),
+                    plain(&there.actor),
+                )
+            }
+        };
+        if word == "set" {
+            bell::ring(&self.bus).await;
+        }
+        if self.json {
+            let control: Box<RawValue> = RawValue::from_string(row)?;
+            output::print_json(&json!({"result": word, "control": control}))?;
+        } else {
+            let there: ListedControl = Row::from(row).read()?;
+            output::print(&sentence(&there, word))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn sentence(control: &ListedControl, word: &str) -> String {
+    let (id, what) = (control.control_id, scope::whole(&control.scope));
+    let until = control.expires_at.map_or_else(
+        || format!("until `toolfleet control unset {id}`"),
+        |until| format!("until {}", instant(until)),
+    );
+    let had = if word == "set" {
+        "is set"
+    } else {
+        "was set before"
+    };
+    format!(
+        "control {id} {had}: {what}, {until}; calls that come to a worker within seconds heed it, and those \
+         under way end as they began"
+    )
+}

@@ -1,0 +1,51 @@
+//! Writes to the ledger what the interceptors did: every five seconds, and only where there is something new.
+
+use std::{sync::Arc, time::Duration};
+
+use fleet::{
+    ids::WorkerId,
+    store::{PgPool, interceptors},
+    telemetry::report,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::chain::Link;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Looks until `stop` is cancelled, and then once more. A worker without interceptors never asks Postgres.
+pub(crate) async fn run(
+    chain: Arc<[Link]>,
+    pool: PgPool,
+    worker: WorkerId,
+    stop: CancellationToken,
+) {
+    if chain.is_empty() {
+        return stop.cancelled().await;
+    }
+    let mut told = Vec::new();
+    loop {
+        let is_last = stop
+            .run_until_cancelled(tokio::time::sleep(LOOK))
+            .await
+            .is_none();
+        let counts: Vec<_> = chain
+            .iter()
+            .map(|link| link.active.tally.counts(&link.active.about.name))
+            .collect();
+        let is_new = counts.iter().any(|now| now.calls + now.errors > 0) && counts != told;
+        if is_new {
+            match interceptors::record(&pool, worker, &counts).await {
+                Ok(()) => told = counts,
+                Err(error) => tracing::debug!(
+                    error = report(&error),
+                    "what the interceptors did was not written; the next look does it"
+                ),
+            }
+        }
+        if is_last {
+            return;
+        }
+    }
+}
