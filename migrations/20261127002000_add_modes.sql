@@ -50,12 +50,16 @@ BEGIN
         END;
 END $$;
 
--- What is wrong with a control of any kind; null: nothing.
+-- What is wrong with a control of any kind; null: nothing. A kind is there if it has a function `<kind>_problem`, with its own rules.
 CREATE OR REPLACE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = toolfleet, pg_temp AS $$
+DECLARE
+    problem text;
 BEGIN
-    RETURN CASE
-        WHEN c.kind IS NULL OR c.kind NOT IN ('pause', 'mode', 'only') THEN 'kind must be pause, mode or only'
+    problem := CASE
+        WHEN c.kind IS NULL OR c.kind !~ '^[a-z]+$'
+             OR to_regprocedure(format('toolfleet.%I(toolfleet.live_controls)', c.kind || '_problem')) IS NULL THEN
+            'kind must be a kind of control, such as pause'
         WHEN coalesce(length(btrim(c.actor)), 0) NOT BETWEEN 1 AND 200 THEN
             'actor must say who sets it, in 1 to 200 characters'
         WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
@@ -73,10 +77,11 @@ BEGIN
         WHEN c.tool IS NOT NULL AND c.queue IS NOT NULL AND NOT EXISTS (
             SELECT FROM toolfleet.tool_versions v
             WHERE v.tool = c.tool AND coalesce(v.manifest->>'queue', 'default') = c.queue) THEN
-            'no version of the tool has this queue, so no call would be in its scope'
-        WHEN c.kind = 'pause' THEN toolfleet.pause_problem(c)
-        WHEN c.kind = 'mode' THEN toolfleet.mode_problem(c)
-        ELSE toolfleet.only_problem(c) END;
+            'no version of the tool has this queue, so no call would be in its scope' END;
+    IF problem IS NULL THEN
+        EXECUTE format('SELECT toolfleet.%I($1)', c.kind || '_problem') INTO problem USING c;
+    END IF;
+    RETURN problem;
 END $$;
 
 -- As before, with the modes at the end.

@@ -102,6 +102,9 @@ BEGIN
         -- Controls: every process knows those that hold; three functions change them, and nothing else does.
         ('live_controls',    NULL, 'SELECT', 'dwo'),
         ('control_changes',  NULL, 'SELECT', 'o'),
+        -- Breakers: every process knows them; what workers count, and every move, is written by functions alone.
+        ('breaker_states',   NULL, 'SELECT', 'dw'),
+        ('breaker_windows',  NULL, 'SELECT', 'o'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -112,6 +115,7 @@ BEGIN
         ('controls',         NULL, 'SELECT', 'dor'),
         ('control_log',      NULL, 'SELECT', 'or'),
         ('interceptors',     NULL, 'SELECT', 'or'),
+        ('breakers',         NULL, 'SELECT', 'dor'),
         ('workers',          NULL, 'SELECT', 'or')
         ) AS tables (what, columns, privilege, whom)
     LOOP
@@ -137,6 +141,9 @@ BEGIN
         ('set_control',       'do'),
         ('unset_control',     'do'),
         ('expire_controls',   'd'),
+        ('breaker_report',    'w'),
+        ('breaker_permit',    'w'),
+        ('breaker_give_back', 'w'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),
@@ -166,6 +173,16 @@ BEGIN
         ('mode_problem',             '-'),
         ('only_problem',             '-'),
         ('interceptor_problem',      '-'),
+        ('breaker_problem',          '-'),
+        ('breaker_ms',               '-'),
+        ('breaker_terms',            '-'),
+        ('next_breaker_rev',         '-'),
+        ('lock_breaker',             '-'),
+        ('move_breaker',             '-'),
+        ('breaker_is_over',          '-'),
+        ('judge_breaker',            '-'),
+        ('breaker_report_at',        '-'),
+        ('breaker_permit_at',        '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),
         ('refuse_change_of_controls', '-'),

@@ -99,6 +99,7 @@ const fn service_code(code: Code) -> u16 {
         | Code::InvalidId => 400,
         Code::Timeout
         | Code::Unavailable
+        | Code::CircuitOpen
         | Code::ToolCrashed
         | Code::ToolError
         | Code::OutputInvalid

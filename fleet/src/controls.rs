@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::{
     arguments::{self, Limits},
+    breaker::ForcedBreaker,
     call::words,
     canonical,
     ids::{InvalidName, Label, QueueName, ToolName},
@@ -171,6 +172,8 @@ pub struct Controls {
     /// In the order of their ids.
     pauses: Vec<Pause>,
     modes: Modes,
+    /// The breakers that are forced, by their tools.
+    forced: Vec<(ToolName, ForcedBreaker)>,
     /// Whether some were over when they were read: the ledger still has them.
     has_expired: bool,
 }
@@ -182,6 +185,7 @@ impl Controls {
         Self {
             pauses,
             modes: Modes::default(),
+            forced: Vec::new(),
             has_expired,
         }
     }
@@ -197,6 +201,19 @@ impl Controls {
         &self.modes
     }
 
+    /// The same with these forced breakers.
+    #[must_use]
+    pub fn with_forced(mut self, forced: Vec<(ToolName, ForcedBreaker)>) -> Self {
+        self.forced = forced;
+        self
+    }
+
+    /// Whether an operator has forced the breaker of this tool.
+    pub fn forced_breaker(&self, tool: &ToolName) -> Option<ForcedBreaker> {
+        let mut found = self.forced.iter().filter(|(of, _)| of == tool);
+        found.next().map(|(_, forced)| *forced)
+    }
+
     /// Whether no call can be paused.
     pub const fn are_none(&self) -> bool {
         self.pauses.is_empty()
@@ -209,8 +226,9 @@ impl Controls {
 
     /// When the next one is over.
     pub fn next_end(&self) -> Option<Instant> {
-        let of_pauses = self.pauses.iter().filter_map(|pause| pause.until);
-        of_pauses.chain(self.modes.next_end()).min()
+        let pauses = self.pauses.iter().filter_map(|pause| pause.until);
+        let forced = self.forced.iter().filter_map(|(_, forced)| forced.until);
+        pauses.chain(forced).chain(self.modes.next_end()).min()
     }
 
     /// Whether this pause holds.

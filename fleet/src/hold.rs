@@ -7,6 +7,7 @@
 use std::{fmt, ops::Range, str::FromStr, time::Duration};
 
 use crate::{
+    breaker::BreakerId,
     call::Priority,
     controls::ControlId,
     ids::{InvalidName, QueueName, ToolName},
@@ -26,6 +27,9 @@ pub enum Line {
     Tool(ToolName),
     /// Calls that wait for the end of a pause. Nothing is released from here: they go back to their own line first.
     Pause(ControlId),
+    /// Calls that wait for a target that fails. A few are released from here to probe it; when its breaker is closed, the others
+    /// go back to their own line first.
+    Breaker(BreakerId),
 }
 
 /// Why a call is held. The words are those of the column `held_why` of the view `calls`, which derives them from the line
@@ -40,11 +44,19 @@ pub enum HeldWhy {
     Limit,
     /// A pause covers it.
     Pause,
+    /// The breaker of its tool and target is open.
+    Breaker,
 }
 
 impl HeldWhy {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Room, Self::Slots, Self::Limit, Self::Pause];
+    pub const ALL: [Self; 5] = [
+        Self::Room,
+        Self::Slots,
+        Self::Limit,
+        Self::Pause,
+        Self::Breaker,
+    ];
 
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
@@ -53,6 +65,7 @@ impl HeldWhy {
             Self::Slots => "slots",
             Self::Limit => "limit",
             Self::Pause => "pause",
+            Self::Breaker => "breaker",
         }
     }
 }
@@ -63,6 +76,8 @@ const TOOL: &str = "tool/";
 const SLOTS: &str = "slots/";
 /// Precedes the id of a pause.
 const PAUSE: &str = "pause/";
+/// Precedes the id of a breaker.
+const BREAKER: &str = "breaker/";
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,6 +86,7 @@ impl fmt::Display for Line {
             Self::Slots(queue) => write!(f, "{SLOTS}{queue}"),
             Self::Tool(tool) => write!(f, "{TOOL}{tool}"),
             Self::Pause(id) => write!(f, "{PAUSE}{id}"),
+            Self::Breaker(id) => write!(f, "{BREAKER}{id}"),
         }
     }
 }
@@ -85,6 +101,8 @@ impl FromStr for Line {
             queue.parse().map(Self::Slots)
         } else if let Some(id) = text.strip_prefix(PAUSE) {
             id.parse().map(Self::Pause)
+        } else if let Some(id) = text.strip_prefix(BREAKER) {
+            id.parse().map(Self::Breaker)
         } else {
             text.parse().map(Self::Queue)
         }

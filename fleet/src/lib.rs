@@ -23,6 +23,7 @@ pub mod lease;
 
 pub mod probe;
 
+pub mod breaker;
 pub mod modes;
 
 pub mod controls;

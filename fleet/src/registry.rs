@@ -1,4 +1,4 @@
-//! The tools and the controls as this process knows them: read at the start, then what is new within a second.
+//! The tools, the controls and the breakers as this process knows them: read at the start, then what is new within a second.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments::{self, Limits, Schema, SchemaProblem},
+    breaker::Breakers,
     bus::connect::Bus,
     call::Language,
     controls::Controls,
@@ -21,8 +22,8 @@ use crate::{
     manifest::Manifest,
     outcome::ToolFailure,
     store::{
-        StoreError, controls,
-        tools::{self, Change},
+        StoreError, breakers, controls,
+        tools::{self, Change, Revisions},
     },
     telemetry::report,
     wire::{code::Code, message::Message},
@@ -85,6 +86,9 @@ struct Tools {
     /// The revision of the controls when they were read.
     control_rev: i64,
     controls: Arc<Controls>,
+    /// The revision of the breakers when they were read.
+    breaker_rev: i64,
+    breakers: Arc<Breakers>,
 }
 
 /// The versions of one tool.
@@ -194,6 +198,11 @@ impl Registry {
         self.read(|known| Arc::clone(&known.controls))
     }
 
+    /// The breakers, as they were read last.
+    pub fn breakers(&self) -> Arc<Breakers> {
+        self.read(|known| Arc::clone(&known.breakers))
+    }
+
     /// Reads what is new. A version that this program cannot read is left out and logged.
     ///
     /// After lost writes everything is read anew: tools may be gone, and revisions are used again.
@@ -202,26 +211,27 @@ impl Registry {
     ///
     /// Postgres does not answer.
     pub async fn refresh(&self, pool: &PgPool) -> Result<(), StoreError> {
-        let (quarantines, control_rev) = tools::standing(pool).await?;
-        if quarantines == self.read(|tools| tools.quarantines) {
-            return self.read_new(pool, control_rev).await;
+        let now = tools::revisions(pool).await?;
+        if now.quarantines == self.read(|tools| tools.quarantines) {
+            return self.read_new(pool, now).await;
         }
         let anew = Self(Arc::new(RwLock::new(Tools {
-            quarantines,
+            quarantines: now.quarantines,
             ..Tools::default()
         })));
-        anew.read_new(pool, control_rev).await?;
+        anew.read_new(pool, now).await?;
         let anew = std::mem::take(&mut *anew.write());
         *self.write() = anew;
         Ok(())
     }
 
-    async fn read_new(&self, pool: &PgPool, control_rev: i64) -> Result<(), StoreError> {
+    async fn read_new(&self, pool: &PgPool, now: Revisions) -> Result<(), StoreError> {
         loop {
             let rows = tools::since(pool, self.read(|tools| tools.rev)).await?;
             if rows.is_empty() {
                 // Last, so that the tools are known whatever becomes of the controls.
-                return self.read_controls(pool, control_rev).await;
+                self.read_controls(pool, now.controls).await?;
+                return self.read_breakers(pool, now.breakers).await;
             }
             for (rev, change) in rows {
                 match change {
@@ -247,6 +257,20 @@ impl Registry {
         if known.control_rev <= rev {
             known.control_rev = rev;
             known.controls = controls;
+        }
+        Ok(())
+    }
+
+    /// Reads the breakers where their revision has moved. That one is due is known without a look.
+    async fn read_breakers(&self, pool: &PgPool, rev: i64) -> Result<(), StoreError> {
+        if self.read(|known| known.breaker_rev == rev) {
+            return Ok(());
+        }
+        let breakers = Arc::new(breakers::known(pool).await?);
+        let mut known = self.write();
+        if known.breaker_rev <= rev {
+            known.breaker_rev = rev;
+            known.breakers = breakers;
         }
         Ok(())
     }

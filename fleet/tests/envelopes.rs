@@ -197,6 +197,16 @@ fn envelope(code: Code, language: Language) -> Envelope {
         },
         Code::Timeout => failed(late(), EffectKnown::None),
         Code::Unavailable => failed(unreachable(), EffectKnown::NotApplied),
+        Code::CircuitOpen => {
+            let what = Message::fixed(
+                "what the tool depends on fails at present, so nothing was sent to it",
+                "工具所依赖的目标目前出现故障，因此没有向它发送任何请求",
+            );
+            let pause = std::time::Duration::from_millis(4_200);
+            let failure = ToolFailure::new(code, what).with_retry_after(Some(pause));
+            let error = ErrorBody::failed(&failure, EffectKnown::None, language);
+            ended(State::Failed, EffectKnown::None, error)
+        }
         Code::ToolCrashed => failed(
             elsewhere(
                 "the program ended with exit code {code}",

@@ -24,6 +24,10 @@ pub(crate) enum Skip {
     Overdue,
     /// A pause covers the call; it is held in the line of that pause.
     Paused,
+    /// The breaker of the tool's target is open; the call is ended, or held in the line of the breaker.
+    CircuitOpen,
+    /// Only this worker, of several, cannot reach the tool's target: another one gets the call.
+    OnlyHere,
     /// The tool's limit of attempts at a time is reached; the call is held in its tool's line.
     Limited,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
@@ -65,10 +69,13 @@ impl Skip {
             | Self::Overdue
             | Self::Held
             | Self::Paused
+            | Self::CircuitOpen
             | Self::Limited
             | Self::CannotRun
             | Self::NoProgramSlot => Disposal::Ack,
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
+            // Soon, for the other workers are well; not at once, or it would mostly come back here.
+            Self::OnlyHere => Disposal::Again(Duration::from_millis(200)),
             // As often as the lanes try to reach the ledger, so that these calls run first when it is back.
             Self::StoreSilent | Self::NoLease => Disposal::Again(SOON),
         }
@@ -82,6 +89,8 @@ impl Skip {
             Self::NotQueued(_) => "not_queued",
             Self::Held => "held",
             Self::Paused => "paused",
+            Self::CircuitOpen => "circuit_open",
+            Self::OnlyHere => "only_here",
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
             Self::Limited => "limited",

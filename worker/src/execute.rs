@@ -47,6 +47,12 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         Ok(rendered) => start(worker, &attempt, rendered, round.as_deref_mut(), started).await,
         Err(taken_back) => taken_back,
     };
+    if let Some(permit) = gated.breaker {
+        let was_stopped = attempt.entry.stop.asked().is_some();
+        if let Some(outcome) = execution.outcome() {
+            permit.answered(outcome, started.elapsed(), was_stopped);
+        }
+    }
     // The next program may start while this one's outcome is written.
     drop(gated.program);
     Executed {

@@ -1,7 +1,7 @@
 //! The gate: every check that can refuse the call without an effect, before the claim.
 //!
-//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request and
-//! resolves secrets.
+//! It finds the tool's version, reads the arguments, looks for a pause, asks the program's interceptors, renders the request,
+//! resolves secrets, and asks whether the target may be tried.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +25,7 @@ use fleet::{
 };
 
 use crate::{
+    breaker::pass as breaker,
     consent::{self, Consent},
     dispose::Skip,
     interceptor::EndedView,
@@ -75,6 +76,8 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             } else {
                 None
             };
+            // Last, so that nothing but the claim comes between a permit and its attempt.
+            let breaker = breaker::pass(worker, &pointer, &tool).await?;
             Ok(Gated {
                 call,
                 args_hash: canonical::hash_text(&args),
@@ -82,6 +85,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 rendered,
                 round,
                 program,
+                breaker,
             })
         }
         // It would fail the same way on every worker.

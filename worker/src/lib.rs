@@ -72,6 +72,7 @@ mod stage;
 mod gate;
 mod pause;
 
+mod breaker;
 mod consent;
 
 mod programs;

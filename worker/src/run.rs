@@ -42,7 +42,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    apply, cancel,
+    apply,
+    breaker::reporter,
+    cancel,
     config::Config,
     error::RunError,
     executors::{
@@ -193,6 +195,7 @@ impl Started {
             programs: Programs::new(config.programs(), config.concurrency),
             putting_back: PuttingBack::start(pool.clone(), no_program_slot(&config), &mut lanes),
             lacks: SaidLacks::default(),
+            breakers: Arc::default(),
             retry_budgets: RetryBudgets::new(),
             attempts: Attempts::default(),
             given_up: Mutex::new(HashMap::new()),
@@ -231,6 +234,7 @@ impl Started {
             self.intake.clone(),
             stop.clone(),
         ));
+        tasks.spawn(reporter::run(Arc::clone(worker), stop.clone()));
         let queues = self.config.queues.clone();
         tasks.spawn(inability::run(Arc::clone(worker), queues, stop.clone()));
         let (chain, pool) = (Arc::clone(&worker.interceptors), worker.pool.clone());

@@ -18,6 +18,7 @@ use fleet::{
 use tokio::time::Instant;
 
 use crate::{
+    breaker::permit::BreakerPermit,
     executors::{Prepared, StopReason},
     onion::Round,
     programs::ProgramSlot,
@@ -44,6 +45,8 @@ pub(crate) struct Gated {
     pub(crate) round: Option<Box<Round>>,
     /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
+    /// That its target may be tried, where its tool has a breaker.
+    pub(crate) breaker: Option<BreakerPermit>,
 }
 
 /// A claimed call.
@@ -89,6 +92,16 @@ pub(crate) enum Execution {
 }
 
 impl Execution {
+    /// What the executor said, if it ran.
+    pub(crate) const fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::Ran(outcome) | Self::Committed(outcome, _) | Self::Abandoned(outcome) => {
+                Some(outcome)
+            }
+            Self::TakenBack(..) | Self::KeyForgotten(_) => None,
+        }
+    }
+
     /// How the attempt ended, in a word.
     pub(crate) const fn word(&self) -> OutcomeWord {
         match self {

@@ -24,6 +24,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    breaker::counts::BreakerCounts,
     executors::registry::Executors,
     lacks::SaidLacks,
     onion::{Hearing, Link},
@@ -47,6 +48,8 @@ pub(crate) struct WorkerProcess {
     pub(crate) replies: Replies,
     pub(crate) pool: PgPool,
     pub(crate) registry: Registry,
+    /// What it has counted of breakers.
+    pub(crate) breakers: Arc<BreakerCounts>,
     pub(crate) claiming: Claiming,
     pub(crate) completing: Completing,
     pub(crate) executors: Executors,

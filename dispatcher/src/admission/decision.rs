@@ -124,6 +124,7 @@ const fn why_of(line: &Line) -> HeldWhy {
         Line::Slots(_) => HeldWhy::Slots,
         Line::Tool(_) => HeldWhy::Limit,
         Line::Pause(_) => HeldWhy::Pause,
+        Line::Breaker(_) => HeldWhy::Breaker,
     }
 }
 

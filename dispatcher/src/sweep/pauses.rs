@@ -119,7 +119,7 @@ impl Sweep {
                 return;
             }
             *last = Some(*pause);
-            let handed_back = self.hand_back_of(&controls, *pause, &mut steps).await;
+            let handed_back = self.hand_back_of(&Line::Pause(*pause), &mut steps).await;
             if handed_back.is_err() {
                 // The lines of others do not wait for it.
                 return self.warn("handed_back", handed_back);
@@ -127,19 +127,18 @@ impl Sweep {
         }
     }
 
-    /// Calls go to the line where they would wait without the pause, or to that of another pause. They stay held, and are
-    /// released in turn.
-    async fn hand_back_of(
+    /// Calls that wait in the line of a pause that is over, or of a breaker that is closed, go to the line where they would wait
+    /// without it, or to that of another pause. They stay held, and are released in turn.
+    pub(super) async fn hand_back_of(
         &self,
-        controls: &Controls,
-        pause: ControlId,
+        waits_in: &Line,
         steps: &mut usize,
     ) -> Result<(), StoreError> {
+        let controls = &*self.registry.controls();
         let looked_into: Vec<&str> = controls.look_into().map(ToolName::as_str).collect();
-        let waits_in = Line::Pause(pause);
         while *steps > 0 {
             *steps -= 1;
-            let looking = pauses::left_behind(&self.pool, &waits_in, &looked_into);
+            let looking = pauses::left_behind(&self.pool, waits_in, &looked_into);
             let doing = "look who waits for a pause that is over";
             let step = within(doing, STATEMENT_MAX, looking).await?;
             let line = |held: &HeldCall| match pause_of(controls, held) {

@@ -19,7 +19,7 @@ use fleet::{
 use futures_util::{FutureExt, StreamExt, future::join_all};
 use tokio::time::{Instant, sleep};
 
-use super::{Sweep, every};
+use super::{Sweep, breakers::ReleasedProbes, every};
 use crate::quota::Look;
 
 /// How often the lines are visited while calls are held, and while none is known to be.
@@ -53,6 +53,10 @@ struct Releasing {
     last: HashMap<Line, Label>,
     /// The pause whose calls were handed back last.
     handed_back: Option<ControlId>,
+    /// What was released to probe targets.
+    probes: ReleasedProbes,
+    /// Whether calls wait for a target, whose time may be over soon.
+    await_targets: bool,
     /// Whether the log says already that calls wait in a line of an unknown kind.
     said_unknown: bool,
 }
@@ -72,7 +76,7 @@ impl Sweep {
         };
         loop {
             let holds = || self.meter.queues().iter().any(|(_, meter)| meter.holds());
-            let pause = if releasing.last.is_empty() && !holds() {
+            let pause = if releasing.last.is_empty() && !releasing.await_targets && !holds() {
                 IDLE
             } else {
                 BUSY
@@ -104,6 +108,7 @@ impl Sweep {
         let Holding {
             lines,
             pauses,
+            breakers,
             unknown,
         } = within(doing, STATEMENT_MAX, looking).await?;
         if let Some(line) = unknown.filter(|_| !releasing.said_unknown) {
@@ -121,6 +126,9 @@ impl Sweep {
             self.running.seen(&of, look, calls);
         }
         self.hand_back(&pauses, &mut releasing.handed_back).await;
+        releasing.await_targets = !breakers.is_empty();
+        self.release_breakers(connection, &breakers, &mut releasing.probes)
+            .await?;
         for line in lines {
             let last = releasing.last.remove(&line);
             let last = self.release_line(connection, &line, last).await?;
@@ -134,16 +142,27 @@ impl Sweep {
         &self,
         connection: &mut PgConnection,
         line: &Line,
+        last: Option<Label>,
+    ) -> Result<Option<Label>, StoreError> {
+        let room = self.room_of(connection, line).await?;
+        self.release_room(connection, line, room, last).await
+    }
+
+    /// Hands out so much room of a line, beginning after the tenant `last`; returns the tenant that was served last.
+    pub(super) async fn release_room(
+        &self,
+        connection: &mut PgConnection,
+        line: &Line,
+        mut room: usize,
         mut last: Option<Label>,
     ) -> Result<Option<Label>, StoreError> {
-        let mut room = self.room_of(connection, line).await?;
         let mut all_served = false;
         while room > 0 {
             let at_once = room.min(AT_ONCE);
             let asked = match line {
                 // Those that have all they may have take no part in the turn.
                 Line::Slots(_) => AT_ONCE,
-                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => at_once,
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => at_once,
             };
             let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
@@ -153,7 +172,9 @@ impl Sweep {
                     self.turn_of_slots(connection, queue, tenants, at_once)
                         .await?
                 }
-                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) => Turn::of(tenants, at_once),
+                Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => {
+                    Turn::of(tenants, at_once)
+                }
             };
             all_served = turn.shares.is_empty();
             if all_served {
@@ -242,8 +263,8 @@ impl Sweep {
                 }
                 meter.room()
             }
-            // Nobody is released from there: who waits for a pause goes back to another line first.
-            Line::Pause(_) => 0,
+            // Nobody is released from there: who waits for a pause, or for a breaker to close, goes back to another line first.
+            Line::Pause(_) | Line::Breaker(_) => 0,
             Line::Tool(tool) => {
                 let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;

@@ -30,6 +30,9 @@ pub struct Facts {
     /// The pause for whose end it waits, while that lasts.
     #[serde(default)]
     pub(crate) pause: Option<PauseFacts>,
+    /// The breaker for which it waits.
+    #[serde(default)]
+    pub(crate) breaker: Option<BreakerFacts>,
     /// Calls of its tenant that are before it in the line, up to 10,000.
     #[serde(default)]
     pub(crate) ahead: Option<i64>,
@@ -105,6 +108,28 @@ pub(crate) struct PauseFacts {
     pub(crate) set_at: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) expires_at: Option<OffsetDateTime>,
+}
+
+/// What its target's breaker does, since when and until when.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct BreakerFacts {
+    pub(crate) target: String,
+    pub(crate) state: String,
+    /// What an operator has forced it to be.
+    pub(crate) forced: Option<String>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) opened_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) open_until: Option<OffsetDateTime>,
+    pub(crate) why: Option<OpenedBy>,
+}
+
+/// What was counted when a breaker opened.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct OpenedBy {
+    pub(crate) calls: i64,
+    pub(crate) failures: i64,
+    pub(crate) slow: i64,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -22,6 +22,9 @@ SELECT row_to_json(f)::text FROM (
            CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT row_to_json(p) FROM (
                 SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
                 WHERE c.line = 'pause/' || k.control_id) p) END AS pause,
+           CASE WHEN c.held AND c.line LIKE 'breaker/%' THEN (SELECT row_to_json(b) FROM (
+                SELECT k.target, k.state, k.forced, k.opened_at, k.open_until, k.why FROM toolfleet.breakers k
+                WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
            c.error->>'code' AS error_code, c.obstacle, now() AS now, c.accepted_at, c.not_before, c.deadline_at,
            EXISTS (SELECT FROM toolfleet.tools t
                    WHERE t.tool = c.tool AND t.version = c.tool_version) AS tool_known,

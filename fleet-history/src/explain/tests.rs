@@ -271,10 +271,10 @@ fn a_call_that_a_newer_dispatcher_holds_says_so_and_no_more() {
     );
     assert_eq!(
         because(
-            json!({"held": true, "line": "tool/charge", "held_why": "breaker",
+            json!({"held": true, "line": "tool/charge", "held_why": "pace",
                        "tool_limit": {"at_a_time": 2, "running": 2}})
         ),
-        "it waits in the ledger, in the line tool/charge, for the reason breaker, which this program does not know"
+        "it waits in the ledger, in the line tool/charge, for the reason pace, which this program does not know"
     );
     let known = json!({"held": true, "line": "tool/charge", "held_why": "limit",
                        "tool_limit": {"at_a_time": 2, "running": 2}});
@@ -441,4 +441,48 @@ fn a_doubt_says_what_can_be_known_and_what_to_do() {
         later.starts_with("its probe asks again at 2026-11-20T12:00:40.000Z; or look"),
         "{later}"
     );
+}
+
+#[test]
+fn a_call_behind_an_open_breaker_says_since_when_until_when_and_what_was_counted() {
+    let held = |breaker: Value| {
+        found(
+            &json!({"held": true, "line": "breaker/3", "held_why": "breaker", "workers": [], "breaker": breaker}),
+        )
+    };
+    let breaker = |state: &str, until: &str, forced: Value| {
+        json!({
+            "target": "https://bank.example.com", "state": state, "forced": forced,
+            "opened_at": "2026-11-20T11:00:00Z", "open_until": until,
+            "why": {"was": "closed", "calls": 20, "failures": 12, "slow": 0, "workers": 2},
+        })
+    };
+    let open = held(breaker("open", "2126-11-20T11:00:05Z", json!(null)));
+    assert_eq!(open.reason, "circuit_open");
+    for part in [
+        "its target https://bank.example.com fails",
+        "is open since 2026-11-20T11:00:00.000Z: nothing is sent to it before 2126-11-20T11:00:05.000Z",
+        "it opened because 12 of 20 attempts failed",
+    ] {
+        assert!(open.because.contains(part), "{part}: {}", open.because);
+    }
+    let due = held(breaker("open", "2026-11-20T11:00:05Z", json!(null)));
+    assert!(due.because.contains("the next call may try it"), "{due:?}");
+    let tried = held(breaker("half_open", "2026-11-20T11:00:05Z", json!(null)));
+    assert!(
+        tried.because.contains("another call is trying it"),
+        "{tried:?}"
+    );
+    let forced = held(breaker("closed", "2026-11-20T11:00:05Z", json!("open")));
+    assert!(
+        forced.because.contains("an operator has forced"),
+        "{forced:?}"
+    );
+    for over in [
+        json!(null),
+        breaker("closed", "2026-11-20T11:00:05Z", json!(null)),
+        breaker("open", "2126-11-20T11:00:05Z", json!("closed")),
+    ] {
+        assert_eq!(held(over).reason, "held");
+    }
 }

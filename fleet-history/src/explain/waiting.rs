@@ -10,7 +10,7 @@ use time::Duration;
 
 use super::{
     explanation::{Explanation, because, counted},
-    facts::{Facts, ToolLimit, is_late},
+    facts::{BreakerFacts, Facts, ToolLimit, is_late},
 };
 use crate::instant::instant;
 
@@ -249,6 +249,9 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
     if facts.held_why.as_deref() == Some(HeldWhy::Pause.as_str()) {
         return paused(facts);
     }
+    if facts.held_why.as_deref() == Some(HeldWhy::Breaker.as_str()) {
+        return circuit_open(facts);
+    }
     let behind = behind(facts);
     if workers.awake == 0 {
         return no_worker(
@@ -363,6 +366,62 @@ fn paused(facts: &Facts) -> Explanation {
             pause.note
         ),
         format!("{next}; its deadline goes on"),
+    )
+}
+
+/// It waits for a target that fails, or for a dispatcher to notice that it works again.
+fn circuit_open(facts: &Facts) -> Explanation {
+    let shut = |breaker: &&BreakerFacts| {
+        breaker.forced.as_deref() == Some("open")
+            || breaker.forced.is_none() && breaker.state != "closed"
+    };
+    let Some(breaker) = facts.breaker.as_ref().filter(shut) else {
+        return because(
+            "held",
+            "it waited for a target that failed, and goes back to its line",
+            "wait a moment; if it stays so, no dispatcher runs (toolfleet doctor)",
+        );
+    };
+    let (tool, target) = (&facts.tool, &breaker.target);
+    if breaker.forced.is_some() {
+        return because(
+            "circuit_open",
+            format!(
+                "an operator has forced the breaker of its tool {tool} open: nothing is sent to {target}"
+            ),
+            format!(
+                "toolfleet control list says who, why and until when; toolfleet control breaker {tool} auto --note WHY ends it; \
+                 its deadline goes on"
+            ),
+        );
+    }
+    let since = breaker
+        .opened_at
+        .map_or_else(String::new, |at| format!(" since {}", instant(at)));
+    let counted = breaker.why.as_ref().map_or_else(String::new, |why| {
+        let slow = match why.slow {
+            0 => String::new(),
+            slow => format!(" and {slow} were slow"),
+        };
+        let (failures, calls) = (why.failures, counted(why.calls, "attempt"));
+        format!("; it opened because {failures} of {calls} failed{slow}")
+    });
+    let now = match (breaker.state.as_str(), breaker.open_until) {
+        ("open", Some(until)) if until > facts.now => {
+            format!("nothing is sent to it before {}", instant(until))
+        }
+        ("open", _) => "the next call may try it".to_owned(),
+        _half_open => "another call is trying it".to_owned(),
+    };
+    because(
+        "circuit_open",
+        format!(
+            "its target {target} fails, and the breaker of its tool {tool} is open{since}: {now}{counted}"
+        ),
+        format!(
+            "repair the target: a call tries it by itself; toolfleet control breaker {tool} closed --note WHY sends everything at once; \
+             its deadline goes on"
+        ),
     )
 }
 

@@ -39,7 +39,7 @@ pub enum Fact<'a> {
     Lost(LostAttempt),
     /// It is in doubt, and the attempt that left it in doubt now proves that it had no effect.
     Disproved(&'a ToolFailure),
-    /// It is queued, and no worker could run its tool with its arguments.
+    /// It is queued, and no worker could run its tool with its arguments; or none tries its target at present.
     Refused(&'a ToolFailure),
     /// It is queued, and its time is over.
     Expired {
@@ -115,7 +115,12 @@ pub fn decide(fact: &Fact<'_>, known: &Known) -> (EndingKind, &'static str) {
             } else {
                 EndingKind::failed(State::Queued, failure, known.untouched(), language)
             };
-            (kind, "refused_at_the_gate")
+            let reason = if failure.code == Code::CircuitOpen {
+                failure.code.as_str()
+            } else {
+                "refused_at_the_gate"
+            };
+            (kind, reason)
         }
         Fact::Expired {
             obstacle,

@@ -135,7 +135,7 @@ impl Spot<'_> {
                 "{what} is no manifest; write its fields, beginning with name: get_weather"
             ));
         }
-        if let Some(told) = duration_meant(wanted, found) {
+        if let Some(told) = duration_meant(wanted, found).or_else(|| self.share_meant()) {
             return Some(told);
         }
         let types = types(wanted);
@@ -187,7 +187,7 @@ impl Spot<'_> {
 
     fn other_text(&self) -> Option<String> {
         let (wanted, found) = (self.wanted?, self.found?);
-        if let Some(told) = duration_meant(wanted, found) {
+        if let Some(told) = duration_meant(wanted, found).or_else(|| self.share_meant()) {
             return Some(told);
         }
         let text = found.as_str()?;
@@ -217,6 +217,25 @@ impl Spot<'_> {
             Some(example) => format!("it is not written as it has to be; write {example}"),
             None => "it has a control character or a line end; leave that out".to_owned(),
         })
+    }
+
+    /// The share that was probably meant, in percent.
+    fn share_meant(&self) -> Option<String> {
+        let (wanted, found) = (self.wanted?, self.found?);
+        if !wanted["pattern"].as_str()?.ends_with("%$") {
+            return None;
+        }
+        let number = match found {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().trim_end_matches('%').parse().ok(),
+            _other => None,
+        };
+        let part = number.filter(|part| found.is_number() && *part > 0.0 && *part < 1.0);
+        let percent = part.map(|part| part * 100.0).or(number);
+        let percent = percent.filter(|percent| (1.0..=100.0).contains(percent));
+        let told = self.told(found);
+        let meant = percent.unwrap_or(50.0).round();
+        Some(format!("{told} is not a share; write {meant}%"))
     }
 
     fn out_of_range(&self) -> Option<String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{
-    advice,
+    advice, breaker,
     duration::format_duration,
     executor::{ExecutorSpec, KeyPlaces, NatsSpec, OwnSpec, SqlSpec},
     input::{is_required, properties},
@@ -51,6 +51,12 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
     }
     effect(manifest, &mut problems);
     times(manifest, &mut problems);
+    breaker::check(
+        manifest.breaker.as_ref(),
+        manifest.when_open,
+        manifest.timeout,
+        &mut problems,
+    );
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

@@ -1,10 +1,11 @@
 //! A tool manifest: what an operator writes, what is stored as an immutable version.
 //!
-//! `version` is the content of one file; `policy`, `retry`, `probe`, `executor` and `sandbox` are parts of it. `parse` reads a file in
+//! `version` is the content of one file; `policy`, `retry`, `breaker`, `probe`, `executor` and `sandbox` are parts of it. `parse` reads a file in
 //! three steps: `document` (YAML or JSON), the schema of a manifest with its `advice`, and `check` for what its fields say
 //! together. For that, `required` looks at the input schema, and `request` and `sql` at the two executors that are written as
 //! text. `lint` warns of what a model may misunderstand.
 
+mod breaker;
 mod duration;
 mod executor;
 mod optional;
@@ -31,6 +32,7 @@ pub mod uri_template;
 mod lint;
 
 pub use self::{
+    breaker::{BreakerSpec, Percent, SlowSpec, WhenOpen},
     duration::{format_duration, parse_duration},
     executor::{
         ExecutorSpec, HttpSpec, NativeSpec, NatsSpec, OwnSpec, ProcessSpec, RowBounds, SqlSpec,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    breaker::{BreakerSpec, WhenOpen},
     duration,
     executor::ExecutorSpec,
     optional,
@@ -67,6 +68,12 @@ pub struct Manifest {
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
+    /// When calls stop being sent to a target that fails. `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerSpec>,
+    /// What becomes of queued calls while the breaker is open. `None`: a read fails, a write waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_open: Option<WhenOpen>,
     /// How often a call may lose the worker that runs it, 0 to 100; with the next loss it is set aside. A worker that leaves in
     /// order is not lost. A `once` call is in doubt after the first loss whatever this says.
     #[serde(
@@ -219,6 +226,14 @@ impl Manifest {
             (CoercionPolicy::On, Effect::Read) => Level::Read,
             (CoercionPolicy::On | CoercionPolicy::Safe, _) => Level::Safe,
         }
+    }
+
+    /// What becomes of queued calls while the breaker is open, written or by default.
+    pub fn when_open(&self) -> WhenOpen {
+        self.when_open.unwrap_or(match self.effect {
+            Effect::Read => WhenOpen::Fail,
+            Effect::Idempotent | Effect::Once | Effect::Transaction => WhenOpen::Wait,
+        })
     }
 
     /// Where the idempotency key of a call comes from, written or by default.

@@ -16,9 +16,10 @@ use super::{
     decision::decide,
 };
 use crate::{
+    breaker::ForcedBreaker,
     call::words,
     controls::{ArgumentEquals, ControlId, Controls, Pause, PauseMode, PauseScope},
-    ids::Label,
+    ids::{Label, ToolName},
     modes::{InterceptMode, ModeControl, ModeSaid, ModeScope, Modes},
 };
 
@@ -31,6 +32,8 @@ words! {
         Mode = "mode",
         /// Says which interceptors remain.
         Only = "only",
+        /// Forces a breaker open or closed.
+        Breaker = "breaker",
     }
 }
 
@@ -274,7 +277,8 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
     // After the answer: what the ledger counts from its own clock is never over here before it is over there.
     let read_at = Instant::now();
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
-    let (mut pauses, mut modes, mut has_expired) = (Vec::new(), Vec::new(), false);
+    let (mut pauses, mut modes, mut forced, mut has_expired) =
+        (Vec::new(), Vec::new(), Vec::new(), false);
     for row in &rows {
         let left_ms: Option<i64> = row
             .try_get("left_ms")
@@ -290,13 +294,31 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
             ControlKind::Mode | ControlKind::Only => {
                 mode(row, kind, until).map(|mode| modes.push(mode))
             }
+            ControlKind::Breaker => forced_breaker(row, until).map(|one| forced.push(one)),
         });
         // The others hold all the same.
         if let Err(error) = read {
             tracing::warn!(%error, "a control cannot be read by this program and is left out");
         }
     }
-    Ok(Controls::new(pauses, has_expired).with_modes(Modes::new(modes)))
+    let controls = Controls::new(pauses, has_expired);
+    Ok(controls.with_modes(Modes::new(modes)).with_forced(forced))
+}
+
+fn forced_breaker(
+    row: &PgRow,
+    until: Option<Instant>,
+) -> Result<(ToolName, ForcedBreaker), sqlx::Error> {
+    let is_open = match row.try_get("mode")? {
+        "open" => true,
+        "closed" => false,
+        other => {
+            return Err(sqlx::Error::Decode(
+                format!("{other:?} forces no breaker").into(),
+            ));
+        }
+    };
+    Ok((parsed(row, "tool")?, ForcedBreaker { is_open, until }))
 }
 
 fn pause(row: &PgRow, until: Option<Instant>) -> Result<Pause, sqlx::Error> {

@@ -47,13 +47,15 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         "SELECT quarantines, (SELECT count(DISTINCT l.pid) \
                               FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                               WHERE NOT l.granted AND a.datname = current_database() \
-                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool') \
+                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool'), \
+                (SELECT count(*) FROM toolfleet.breakers WHERE coalesce(forced, state) <> 'closed') \
          FROM toolfleet.fleet",
     );
-    let row: Option<(i32, i64)> = listen(reading.fetch_optional(pool))
+    let row: Option<(i32, i64, i64)> = listen(reading.fetch_optional(pool))
         .await
         .map_err(|error| StoreError::from_sqlx(DOING, error))?;
-    let (quarantines, waiters) = row.unwrap_or_default();
+    let (quarantines, waiters, breakers) = row.unwrap_or_default();
+    figures.breakers_open = u64::try_from(breakers).unwrap_or(0);
     figures.quarantines = u64::try_from(quarantines).unwrap_or(0);
     figures.lock_waiters = u64::try_from(waiters).unwrap_or(0);
     Ok(figures)

@@ -12,6 +12,7 @@ pub use self::decision::DecisionError;
 
 pub mod accept;
 mod answer;
+pub mod breakers;
 pub mod cancel;
 pub mod claim;
 mod columns;

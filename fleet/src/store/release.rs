@@ -16,6 +16,7 @@ use super::{
     sweep::{POINTER, Publishable, publishable},
 };
 use crate::{
+    breaker::BreakerId,
     call::Priority,
     controls::ControlId,
     hold::{Line, penalty},
@@ -53,14 +54,17 @@ pub struct Holding {
     pub lines: Vec<Line>,
     /// The pauses for whose end calls wait.
     pub pauses: Vec<ControlId>,
+    /// The breakers for which calls wait.
+    pub breakers: Vec<BreakerId>,
     /// One of the lines that it does not know, if there are any: a newer dispatcher has written it, and releases its calls.
     pub unknown: Option<String>,
 }
 
-/// The pattern of a line that parses, other than those of pauses; see [`Line`]. Lines of other forms are skipped.
+/// The pattern of a line that parses, other than those of pauses and breakers; see [`Line`]. Lines of other forms are skipped.
 const KNOWN: &str = "^(tool/|slots/)?[^/]+$";
-/// The pattern of the line of a pause. There are not many more than the ledger takes controls.
-const PAUSED: &str = "^pause/[0-9]+$";
+/// The pattern of the line of a pause or a breaker. There are not many more than the ledger takes controls, and one for each tool
+/// and target with a breaker.
+const SHUT: &str = "^(pause|breaker)/[0-9]+$";
 /// The most lines of other forms that one look skips.
 const UNKNOWN_MAX: i64 = 10_000;
 
@@ -86,7 +90,7 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
     .bind(i64::from(limit))
     .bind(KNOWN)
     .bind(UNKNOWN_MAX)
-    .bind(PAUSED)
+    .bind(SHUT)
     .fetch_all(connection)
     .await;
     let found = found.map_err(|error| StoreError::from_sqlx(doing, error))?;
@@ -94,6 +98,7 @@ pub async fn lines(connection: &mut PgConnection, limit: u32) -> Result<Holding,
     for line in found {
         match line.parse() {
             Ok(Line::Pause(pause)) => holding.pauses.push(pause),
+            Ok(Line::Breaker(breaker)) => holding.breakers.push(breaker),
             Ok(line) => holding.lines.push(line),
             Err(_of_a_newer_release) => holding.unknown = Some(line),
         }

@@ -101,11 +101,27 @@ async fn stored(
 /// # Errors
 ///
 /// Postgres does not answer.
-pub async fn standing(pool: &PgPool) -> Result<(i32, i64), StoreError> {
-    let sql = "SELECT quarantines, control_rev FROM toolfleet.fleet";
-    listen(sqlx::query_as(sql).fetch_one(pool))
+pub async fn revisions(pool: &PgPool) -> Result<Revisions, StoreError> {
+    let sql = "SELECT quarantines, control_rev, breaker_rev FROM toolfleet.fleet";
+    let (quarantines, controls, breakers) = listen(sqlx::query_as(sql).fetch_one(pool))
         .await
-        .map_err(|error| StoreError::from_sqlx("read tools", error))
+        .map_err(|error| StoreError::from_sqlx("read tools", error))?;
+    Ok(Revisions {
+        quarantines,
+        controls,
+        breakers,
+    })
+}
+
+/// Numbers that move when something changes: what a process has read at the same number is still so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revisions {
+    /// How often the ledger has lost writes.
+    pub quarantines: i32,
+    /// The changes of controls.
+    pub controls: i64,
+    /// The changes of breakers.
+    pub breakers: i64,
 }
 
 /// A change of a tool, for a process that follows the revisions.

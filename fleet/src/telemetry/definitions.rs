@@ -103,6 +103,8 @@ definitions! {
         "From the moment a call may run to its claim");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
+    BREAKER_OPENINGS = counter("toolfleet.breaker.openings", "{opening}", &[TOOL],
+        "Times that a breaker opened, or opened again after a probe, by the worker whose report decided it");
     POSTPONED_CALLS = counter("toolfleet.postponed.calls", "{call}", &[TOOL, REASON],
         "Calls put back because this worker lacks something to run them, each as often as it is put back");
     INTERCEPT_VERDICTS = counter("toolfleet.intercept.verdicts", "{verdict}", &[INTERCEPTOR, VERDICT],
@@ -147,6 +149,8 @@ definitions! {
         "Open calls, from Postgres");
     HELD = gauge("toolfleet.held", "{call}", &[],
         "Calls that wait in the ledger for their turn, from Postgres");
+    BREAKERS_OPEN = gauge("toolfleet.breakers.open", "{breaker}", &[],
+        "Breakers that are open or half-open, from Postgres; those that an operator forces open among them");
     PAUSED = gauge("toolfleet.paused", "{call}", &[],
         "Calls that wait for the end of a pause, from Postgres");
     OLDEST_AGE = gauge("toolfleet.oldest.age", "s", &[STATE],

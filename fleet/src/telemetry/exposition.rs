@@ -142,6 +142,8 @@ mod tests {
         );
         metrics.fenced();
         metrics.integrity_alarm();
+        metrics.breaker_is_watched(&tool("calm"));
+        metrics.breaker_opened(&echo);
         metrics.lost_lease();
         metrics.disposed_messages("ack");
         metrics.swept("republish", 2);
@@ -162,6 +164,7 @@ mod tests {
             .into(),
             held: 4,
             paused: 3,
+            breakers_open: 2,
             backlog: vec![(State::Queued, 5)],
             oldest_age: vec![(State::Queued, Duration::from_millis(1500))],
             in_doubt: 1,
@@ -195,10 +198,13 @@ mod tests {
             r#"toolfleet_postponed_calls_total{reason="secret",tool="echo"} 1"#,
             r#"toolfleet_intercept_verdicts_total{interceptor="redact",verdict="continue"} 1"#,
             r#"toolfleet_intercept_errors_total{interceptor="redact"} 1"#,
+            r#"toolfleet_breaker_openings_total{tool="calm"} 0"#,
+            r#"toolfleet_breaker_openings_total{tool="echo"} 1"#,
             "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,
             "toolfleet_held 4",
             "toolfleet_paused 3",
+            "toolfleet_breakers_open 2",
             "toolfleet_in_doubt 1",
             "toolfleet_quarantines 2",
             "toolfleet_lock_waiters 6",

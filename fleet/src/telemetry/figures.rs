@@ -37,6 +37,8 @@ pub struct LedgerFigures {
     pub held: u64,
     /// Those of them that wait for the end of a pause.
     pub paused: u64,
+    /// Breakers that let nothing or only probes through.
+    pub breakers_open: u64,
     /// Calls in doubt.
     pub in_doubt: u64,
     /// How often lost writes were found and acted on.
@@ -104,6 +106,9 @@ pub(super) fn observe(meter: &Meter, figures: &Arc<Figures>) {
     });
     count(define::HELD, |figures, gauge| {
         gauge.observe(figures.held, &[])
+    });
+    count(define::BREAKERS_OPEN, |figures, gauge| {
+        gauge.observe(figures.breakers_open, &[]);
     });
     count(define::PAUSED, |figures, gauge| {
         gauge.observe(figures.paused, &[]);

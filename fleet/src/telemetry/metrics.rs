@@ -60,6 +60,7 @@ pub struct Metrics {
     suppressed_retries: Counter<u64>,
     fenced_attempts: Counter<u64>,
     integrity_alarms: Counter<u64>,
+    breaker_openings: Counter<u64>,
     lost_leases: Counter<u64>,
     disposed_messages: Counter<u64>,
     swept_calls: Counter<u64>,
@@ -219,6 +220,16 @@ impl Metrics {
         self.integrity_alarms.add(1, &[]);
     }
 
+    /// Attempts of a tool with a breaker are counted: the series of its openings begins at zero.
+    pub fn breaker_is_watched(&self, tool: &ToolName) {
+        self.breaker_openings.add(0, &[self.tools.label(tool)]);
+    }
+
+    /// A breaker opened, by a report of this worker.
+    pub fn breaker_opened(&self, tool: &ToolName) {
+        self.breaker_openings.add(1, &[self.tools.label(tool)]);
+    }
+
     /// A lease of the worker ran out before it was renewed.
     pub fn lost_lease(&self) {
         self.lost_leases.add(1, &[]);
@@ -307,6 +318,7 @@ impl Metrics {
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
             fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
+            breaker_openings: counter(meter, define::BREAKER_OPENINGS),
             lost_leases: from_zero(meter, define::LOST_LEASES),
             disposed_messages: counter(meter, define::SETTLED_MESSAGES),
             swept_calls: counter(meter, define::SWEPT_CALLS),

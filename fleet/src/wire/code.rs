@@ -70,6 +70,8 @@ words! {
         Timeout = "timeout",
         /// The tool could not be reached, or said that it is not available.
         Unavailable = "unavailable",
+        /// Its target fails, so nothing is sent to it for a while.
+        CircuitOpen = "circuit_open",
         /// The tool died.
         ToolCrashed = "tool_crashed",
         /// The tool said no.

@@ -278,7 +278,9 @@ async fn what_makes_no_sense_is_refused_with_its_reason_and_changes_nothing() {
     let kind = "SELECT toolfleet.set_control('forever', '\"off\"', 'ada', 'why', tool => 'charge')";
     let unknown = sqlx::query(kind).execute(pool).await.unwrap_err();
     assert!(
-        unknown.to_string().contains("kind must be pause"),
+        unknown
+            .to_string()
+            .contains("kind must be a kind of control"),
         "{unknown}"
     );
     assert_eq!(count(pool).await, (0, 0, 0));

@@ -25,6 +25,7 @@ mod controls;
 mod modes;
 mod settle;
 
+mod breakers;
 mod fence;
 mod held_snapshot;
 mod lane;

@@ -180,6 +180,33 @@ const MATRIX: &[(&str, &str)] = &[
     ("m", "UPDATE toolfleet.fleet SET control_rev = 7"),
     ("m", "SELECT toolfleet.next_control_rev()"),
     ("m", "SELECT toolfleet.interceptor_problem('redact')"),
+    // Breakers: workers report and ask, functions decide.
+    (
+        "mw",
+        "SELECT toolfleet.breaker_report({worker}, '{charge}', '{http://a}', '{0}', '{1}', '{0}', '{1}', '{1}', '{0}')",
+    ),
+    (
+        "mw",
+        "SELECT toolfleet.breaker_permit('charge', 'http://a', 1)",
+    ),
+    (
+        "mw",
+        "SELECT toolfleet.breaker_give_back('charge', 'http://a', 1)",
+    ),
+    ("mdw", "SELECT state FROM toolfleet.breaker_states"),
+    ("m", "DELETE FROM toolfleet.breaker_states"),
+    ("m", "UPDATE toolfleet.breaker_states SET state = 'closed'"),
+    ("mo", "SELECT calls FROM toolfleet.breaker_windows"),
+    ("m", "DELETE FROM toolfleet.breaker_windows"),
+    ("m", "SELECT toolfleet.next_breaker_rev()"),
+    (
+        "m",
+        "SELECT toolfleet.breaker_report_at(now(), {worker}, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
+    ),
+    (
+        "m",
+        "SELECT toolfleet.breaker_permit_at(now(), 'charge', 'http://a', 1)",
+    ),
     // Workers.
     (
         "mw",
@@ -250,6 +277,7 @@ const MATRIX: &[(&str, &str)] = &[
     ("mor", "SELECT * FROM toolfleet.interceptors"),
     ("mdor", "SELECT * FROM toolfleet.controls"),
     ("mor", "SELECT * FROM toolfleet.control_log"),
+    ("mdor", "SELECT * FROM toolfleet.breakers"),
     // The server.
     ("m", "SET ROLE toolfleet_migrate"),
     ("do", "SET ROLE pg_read_all_stats"),

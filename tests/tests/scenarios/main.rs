@@ -8,6 +8,7 @@
 mod life_of_a_call;
 
 mod bad_input;
+mod breakers;
 mod errors;
 mod languages;
 

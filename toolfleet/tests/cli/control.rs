@@ -205,3 +205,61 @@ fn a_pause_that_says_too_little_is_refused() {
         assert!(ran.err.contains(hint), "{arguments:?}: {}", ran.err);
     }
 }
+
+#[tokio::test]
+async fn a_breaker_is_forced_and_let_go_without_nats() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    for (name, lines) in [("guarded", "breaker: {}\n"), ("plain", "")] {
+        let manifest = TOOL.replace("name: charge", &format!("name: {name}")) + lines;
+        let manifest = fleet::manifest::parse(&manifest).unwrap();
+        tools::apply(&mut connection, &manifest, "test")
+            .await
+            .unwrap();
+    }
+    let breaker = |code: i32, arguments: &[&str]| -> Ran {
+        let mut command = program(&[&["control", "breaker"], arguments, &NOTE[..]].concat());
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        let ran = run(command);
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran
+    };
+    let set = breaker(0, &["guarded", "open", "--for", "1h", "--json"]).json();
+    let control = &set["control"];
+    assert_eq!(
+        (&set["result"], &control["kind"], &control["setting"]),
+        (&json!("set"), &json!("breaker"), &json!("open"))
+    );
+    let said = breaker(0, &["guarded", "open", "--for", "1h"]).out;
+    assert!(
+        said.starts_with("the breaker of guarded is forced open (control 1), until "),
+        "{said}"
+    );
+    let conflict = breaker(1, &["guarded", "closed"]).err;
+    assert!(conflict.contains("forced open already"), "{conflict}");
+    let said = breaker(0, &["guarded", "auto"]).out;
+    assert!(said.contains("no longer forced"), "{said}");
+    let said = breaker(0, &["guarded", "auto"]).out;
+    assert!(said.contains("was not forced"), "{said}");
+    for (arguments, code, hint) in [
+        (&["plain", "open"][..], 1, "has no breaker"),
+        (&["nowhere", "open"], 1, "no such tool"),
+        (
+            &["guarded", "half"],
+            2,
+            "possible values: open, closed, auto",
+        ),
+        (
+            &["guarded", "auto", "--for", "1h"],
+            1,
+            "--for is for open and closed",
+        ),
+    ] {
+        let ran = breaker(code, arguments);
+        assert!(ran.err.contains(hint), "{arguments:?}: {}", ran.err);
+    }
+}

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     call::Effect,
-    manifest::{ExecutorSpec, KeyPolicy, lint},
+    manifest::{ExecutorSpec, KeyPolicy, WhenOpen, lint},
 };
 
 /// A manifest that is accepted, as JSON, with some fields replaced; `null` takes a field out.
@@ -134,6 +134,25 @@ fn what_is_stored_is_read_back() {
             manifest
         );
     }
+}
+
+#[test]
+fn a_breaker_takes_all_defaults_and_a_read_fails_while_a_write_waits() {
+    let of = |changes: Value| parse(&with(&changes)).unwrap();
+    let manifest = of(json!({"breaker": {}}));
+    let breaker = manifest.breaker.as_ref().unwrap();
+    assert_eq!(
+        serde_json::to_value(breaker).unwrap(),
+        json!({"window": "10s", "calls": 20, "failures": "50%", "open": "5s", "open_max": "1m", "probes": 1})
+    );
+    assert_eq!(manifest.when_open(), WhenOpen::Fail);
+    let once = json!({"effect": "once", "breaker": {"slow": {"after": "2s"}}});
+    assert_eq!(of(once).when_open(), WhenOpen::Wait);
+    let written = of(json!({"breaker": {}, "when_open": "wait"}));
+    assert_eq!(written.when_open(), WhenOpen::Wait);
+    let again = parse(&serde_json::to_string(&written).unwrap()).unwrap();
+    assert_eq!(again, written);
+    assert_eq!(of(json!({})).breaker, None);
 }
 
 #[test]
@@ -315,6 +334,112 @@ fn everything_that_is_wrong_is_refused_at_its_place() {
         (json!({"timeout": 30}), "/timeout", "write 30s"),
         (json!({"timeout": "30"}), "/timeout", "write 30s"),
         (json!({"deadline": "25h"}), "/deadline", "at most 24h"),
+        (
+            json!({"breaker": null, "when_open": "wait"}),
+            "/when_open",
+            "write breaker: {}",
+        ),
+        (
+            json!({"breaker": {}, "when_open": "later"}),
+            "/when_open",
+            "write fail or wait",
+        ),
+        (
+            json!({"breaker": {"window": "0s"}}),
+            "/breaker/window",
+            "at least 1s",
+        ),
+        (
+            json!({"breaker": {"window": "11m"}}),
+            "/breaker/window",
+            "at most 10m",
+        ),
+        (
+            json!({"breaker": {"window": 10}}),
+            "/breaker/window",
+            "write 10s",
+        ),
+        (
+            json!({"breaker": {"calls": 0}}),
+            "/breaker/calls",
+            "1 to 100000",
+        ),
+        (
+            json!({"breaker": {"calls": 100_001}}),
+            "/breaker/calls",
+            "1 to 100000",
+        ),
+        (
+            json!({"breaker": {"failures": "0%"}}),
+            "/breaker/failures",
+            "write 50%",
+        ),
+        (
+            json!({"breaker": {"failures": "101%"}}),
+            "/breaker/failures",
+            "write 50%",
+        ),
+        (
+            json!({"breaker": {"failures": "30"}}),
+            "/breaker/failures",
+            "write 30%",
+        ),
+        (
+            json!({"breaker": {"failures": 0.5}}),
+            "/breaker/failures",
+            "50%",
+        ),
+        (
+            json!({"breaker": {"slow": {}}}),
+            "/breaker/slow/after",
+            "missing",
+        ),
+        (
+            json!({"breaker": {"slow": {"after": "0ms"}}}),
+            "/breaker/slow/after",
+            "less than the timeout",
+        ),
+        (
+            json!({"breaker": {"slow": {"after": "30s"}}}),
+            "/breaker/slow/after",
+            "less than the timeout",
+        ),
+        (
+            json!({"breaker": {"slow": {"after": "1s", "share": "0%"}}}),
+            "/breaker/slow/share",
+            "write 50%",
+        ),
+        (
+            json!({"breaker": {"open": "99ms"}}),
+            "/breaker/open",
+            "at least 100ms",
+        ),
+        (
+            json!({"breaker": {"open": "61s", "open_max": "1m"}}),
+            "/breaker/open",
+            "open <= open_max",
+        ),
+        (
+            json!({"breaker": {"open_max": "2h"}}),
+            "/breaker/open_max",
+            "at most 1h",
+        ),
+        (
+            json!({"breaker": {"probes": 0}}),
+            "/breaker/probes",
+            "1 to 10",
+        ),
+        (
+            json!({"breaker": {"probes": 11}}),
+            "/breaker/probes",
+            "1 to 10",
+        ),
+        (
+            json!({"breaker": {"failure": "50%"}}),
+            "/breaker/failure",
+            "write failures",
+        ),
+        (json!({"breaker": "on"}), "/breaker", "write {"),
         (
             json!({"key_retention": "1h"}),
             "/key_retention",

@@ -123,6 +123,7 @@ impl Advice {
             Code::WorkerNotFenced
             | Code::Timeout
             | Code::Unavailable
+            | Code::CircuitOpen
             | Code::ToolCrashed
             | Code::ToolError
             | Code::OutputInvalid
@@ -145,6 +146,7 @@ impl Advice {
             (
                 Code::Timeout
                 | Code::Unavailable
+                | Code::CircuitOpen
                 | Code::ToolCrashed
                 | Code::RetriesExhausted
                 | Code::DeadlineExceeded,

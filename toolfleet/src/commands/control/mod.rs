@@ -1,5 +1,6 @@
 //! `toolfleet control`: what may run now, over the whole fleet. It asks Postgres, so it works without NATS.
 
+mod breaker;
 mod change;
 mod interceptors;
 mod list;
@@ -35,6 +36,8 @@ pub enum Control {
     Only(Box<only::OnlyThese>),
     /// Take a control away, by its id
     Unset(Box<unset::UnsetControl>),
+    /// Force the circuit breaker of a tool open or closed, or let it decide by itself again
+    Breaker(Box<breaker::ForceBreaker>),
 }
 
 impl Control {
@@ -48,6 +51,7 @@ impl Control {
             Self::Set(set) => Box::pin(set.run()).await,
             Self::Only(only) => Box::pin(only.run()).await,
             Self::Unset(unset) => Box::pin(unset.run()).await,
+            Self::Breaker(breaker) => Box::pin(breaker.run()).await,
         }
     }
 }

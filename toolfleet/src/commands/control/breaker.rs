@@ -1,0 +1,161 @@
+//! `toolfleet control breaker`.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::bail;
+use clap::ValueEnum;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    ids::ToolName,
+    manifest::parse_duration,
+    store::controls::{
+        self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
+    },
+};
+use fleet_history::{Row, controls::ListedControl, instant};
+use serde_json::{json, value::RawValue};
+
+use super::{answered, scope};
+use crate::commands::{connect, output, plain::plain, tools::bell, words};
+
+/// What `control breaker` is told.
+#[derive(Debug, clap::Args)]
+pub struct ForceBreaker {
+    /// The tool; its newest version must have a breaker
+    tool: ToolName,
+    /// What its breaker does, whatever is counted
+    position: Position,
+    /// How long, such as 10m or 24h, at most 720h; without it, until somebody says `auto`
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    lasts: Option<Duration>,
+    /// Why, for who asks later; callers are never told
+    #[arg(long, value_name = "TEXT", value_parser = words::note)]
+    note: String,
+    /// Who says so, as the log will say
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    actor: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: an object with the result and the control
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where a breaker is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Position {
+    /// Nothing is sent to the tool's targets
+    Open,
+    /// Everything is sent to them
+    Closed,
+    /// What is counted decides again
+    Auto,
+}
+
+impl ForceBreaker {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.position == Position::Auto && self.lasts.is_some() {
+            bail!("--for is for open and closed: leave it out, for auto lasts");
+        }
+        let scope = ControlScope {
+            tool: Some(self.tool.as_str()),
+            ..ControlScope::default()
+        };
+        let (word, row, said) = match self.position {
+            Position::Open => self.set(scope, "\"open\"").await?,
+            Position::Closed => self.set(scope, "\"closed\"").await?,
+            Position::Auto => self.unset(scope).await?,
+        };
+        if matches!(word, "set" | "unset") {
+            bell::ring(&self.bus).await;
+        }
+        if self.json {
+            let control: Box<RawValue> = RawValue::from_string(row)?;
+            output::print_json(&json!({"result": word, "control": control}))?;
+        } else {
+            output::print(&said)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn set(
+        &self,
+        scope: ControlScope<'_>,
+        setting: &str,
+    ) -> anyhow::Result<(&'static str, String, String)> {
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let for_ms = |lasts: Duration| i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX);
+        let control = NewControl {
+            kind: ControlKind::Breaker,
+            scope,
+            setting,
+            told: None,
+            actor: &self.actor,
+            note: &self.note,
+            for_ms: self.lasts.map(for_ms),
+            in_tenant: None,
+        };
+        let (word, row) = match answered(controls::set(&mut connection, &control).await)? {
+            ControlSet::Set(row) => ("set", row),
+            ControlSet::Already(row) => ("already_set", row),
+            ControlSet::Conflict(row) => {
+                let there: ListedControl = Row::from(row).read()?;
+                bail!(
+                    "the breaker of {} is forced {} already, since {}, by {}, or for another time; say \
+                     `toolfleet control breaker {} auto` first",
+                    self.tool,
+                    scope::setting(&there.scope),
+                    instant(there.set_at),
+                    plain(&there.actor),
+                    self.tool
+                )
+            }
+        };
+        let there: ListedControl = Row::from(row.clone()).read()?;
+        let until = there.expires_at.map_or_else(
+            || format!("until `toolfleet control breaker {} auto`", self.tool),
+            |until| format!("until {}", instant(until)),
+        );
+        let does = match self.position {
+            Position::Open => "nothing is sent to its targets",
+            Position::Closed | Position::Auto => "everything is sent to its targets",
+        };
+        let said = format!(
+            "the breaker of {} is forced {} (control {}), {until}: within seconds {does}",
+            self.tool,
+            scope::setting(&there.scope),
+            there.control_id
+        );
+        Ok((word, row, said))
+    }
+
+    async fn unset(
+        &self,
+        scope: ControlScope<'_>,
+    ) -> anyhow::Result<(&'static str, String, String)> {
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let unset = Unset {
+            which: WhichControl::Scope(ControlKind::Breaker, scope),
+            actor: &self.actor,
+            note: &self.note,
+            in_tenant: None,
+        };
+        let tool = &self.tool;
+        Ok(
+            match answered(controls::unset(&mut connection, &unset).await)? {
+                Some(row) => {
+                    let said = format!(
+                        "the breaker of {tool} is no longer forced: what is counted decides again"
+                    );
+                    ("unset", row, said)
+                }
+                None => {
+                    let said = format!("the breaker of {tool} was not forced");
+                    ("not_found", "null".to_owned(), said)
+                }
+            },
+        )
+    }
+}
