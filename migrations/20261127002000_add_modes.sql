@@ -50,40 +50,6 @@ BEGIN
         END;
 END $$;
 
--- What is wrong with a control of any kind; null: nothing. A kind is there if it has a function `<kind>_problem`, with its own rules.
-CREATE OR REPLACE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
-LANGUAGE plpgsql STABLE SET search_path = toolfleet, pg_temp AS $$
-DECLARE
-    problem text;
-BEGIN
-    problem := CASE
-        WHEN c.kind IS NULL OR c.kind !~ '^[a-z]+$'
-             OR to_regprocedure(format('toolfleet.%I(toolfleet.live_controls)', c.kind || '_problem')) IS NULL THEN
-            'kind must be a kind of control, such as pause'
-        WHEN coalesce(length(btrim(c.actor)), 0) NOT BETWEEN 1 AND 200 THEN
-            'actor must say who sets it, in 1 to 200 characters'
-        WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
-        WHEN c.told IS NOT NULL AND length(btrim(c.told)) NOT BETWEEN 1 AND 200 THEN 'told may have 1 to 200 characters'
-        WHEN c.told ~ '[\u0001-\u001f\u007f-\u009f]' THEN 'told must not have control characters'
-        WHEN c.for_ms NOT BETWEEN 1 AND 2592000000 THEN 'for_ms must be 1 to 2592000000, which is 30 days'
-        WHEN c.tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN 'tenant must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -'
-        WHEN in_tenant IS NOT NULL AND c.tenant IS NULL THEN
-            'tenant must be named: on the subject of a tenant a control holds for that tenant only'
-        WHEN c.tenant <> in_tenant THEN 'tenant is another one: on the subject of a tenant a control holds for that tenant only'
-        WHEN c.tool IS NOT NULL AND NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = c.tool) THEN
-            'there is no such tool'
-        WHEN c.queue IS NOT NULL AND c.queue <> 'default' AND NOT EXISTS (
-            SELECT FROM toolfleet.tool_versions v WHERE v.manifest->>'queue' = c.queue) THEN 'no tool has this queue'
-        WHEN c.tool IS NOT NULL AND c.queue IS NOT NULL AND NOT EXISTS (
-            SELECT FROM toolfleet.tool_versions v
-            WHERE v.tool = c.tool AND coalesce(v.manifest->>'queue', 'default') = c.queue) THEN
-            'no version of the tool has this queue, so no call would be in its scope' END;
-    IF problem IS NULL THEN
-        EXECUTE format('SELECT toolfleet.%I($1)', c.kind || '_problem') INTO problem USING c;
-    END IF;
-    RETURN problem;
-END $$;
-
 -- As before, with the modes at the end.
 CREATE OR REPLACE VIEW toolfleet.interceptors AS
 WITH has AS (

@@ -77,6 +77,196 @@ CREATE FUNCTION toolfleet.below(pointers text[], segment text) RETURNS text[]
     WHERE split_part(p, '/', 2) = '*' OR replace(replace(split_part(p, '/', 2), '~1', '/'), '~0', '~') = segment
 $$;
 
+CREATE FUNCTION toolfleet.breaker_give_back(tool text, target text, generation bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE toolfleet.breaker_states s SET probes_out = s.probes_out - 1
+    WHERE s.tool = breaker_give_back.tool AND s.target = breaker_give_back.target AND s.state = 'half_open'
+      AND s.generation = breaker_give_back.generation AND s.probes_out > s.probes_ok;
+    IF FOUND THEN
+        PERFORM toolfleet.next_breaker_rev();
+    END IF;
+    RETURN FOUND;
+END $$;
+
+CREATE FUNCTION toolfleet.breaker_is_over(needed integer, share integer, slow_share integer, calls bigint, failures bigint, slow bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT calls >= needed AND (failures * 100 >= share * calls OR coalesce(slow * 100 >= slow_share * calls, false))
+$$;
+
+CREATE FUNCTION toolfleet.breaker_ms(written text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $_$
+    SELECT substring(written FROM '^[0-9]+')::bigint
+        * CASE substring(written FROM '[a-z]+$') WHEN 'ms' THEN 1 WHEN 's' THEN 1000 WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 END
+$_$;
+
+CREATE FUNCTION toolfleet.breaker_permit(tool text, target text, timeout_ms bigint) RETURNS TABLE(verdict text, breaker_id bigint, generation bigint, left_ms bigint)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT * FROM toolfleet.breaker_permit_at(clock_timestamp(), tool, target, timeout_ms)
+$$;
+
+CREATE FUNCTION toolfleet.breaker_permit_at(moment timestamp with time zone, tool text, target text, timeout_ms bigint) RETURNS TABLE(verdict text, breaker_id bigint, generation bigint, left_ms bigint)
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    t record;
+    b toolfleet.breaker_states;
+    is_new boolean := NOT EXISTS (
+        SELECT FROM toolfleet.breaker_states s WHERE s.tool = breaker_permit_at.tool AND s.target = breaker_permit_at.target);
+    over timestamptz;
+BEGIN
+    SELECT * INTO t FROM toolfleet.breaker_terms(breaker_permit_at.tool);
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT 'unguarded', 0::bigint, 0::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    b := toolfleet.lock_breaker(breaker_permit_at.tool, breaker_permit_at.target);
+    IF b.state = 'closed' THEN
+        IF is_new THEN
+            PERFORM toolfleet.next_breaker_rev();
+        END IF;
+        RETURN QUERY SELECT 'closed', b.breaker_id, b.generation, NULL::bigint;
+        RETURN;
+    END IF;
+    over := CASE b.state WHEN 'open' THEN b.open_until ELSE b.round_until END;
+    IF over <= moment THEN
+        b.state := 'half_open';
+        b.generation := b.generation + 1;
+        b.probes_out := 0;
+        b.probes_ok := 0;
+        PERFORM toolfleet.move_breaker(b);
+    ELSIF b.state = 'open' OR b.probes_out >= t.probes THEN
+        RETURN QUERY SELECT 'refused', b.breaker_id, b.generation, ceil(extract(epoch FROM over - moment) * 1000)::bigint;
+        RETURN;
+    END IF;
+    UPDATE toolfleet.breaker_states s
+    SET probes_out = b.probes_out + 1,
+        round_until = moment + (least(breaker_permit_at.timeout_ms, 86400000) + 10000) * interval '1 millisecond'
+    WHERE s.breaker_id = b.breaker_id;
+    PERFORM toolfleet.next_breaker_rev();
+    RETURN QUERY SELECT 'granted', b.breaker_id, b.generation, NULL::bigint;
+END $$;
+
+CREATE TABLE toolfleet.live_controls (
+    control_id bigint NOT NULL,
+    kind text NOT NULL,
+    tool text,
+    queue text,
+    tenant text,
+    pointer text,
+    value text,
+    subject text,
+    setting json NOT NULL,
+    told text,
+    actor text NOT NULL,
+    note text NOT NULL,
+    role text NOT NULL,
+    set_in text,
+    set_at timestamp with time zone NOT NULL,
+    for_ms bigint,
+    expires_at timestamp with time zone,
+    CONSTRAINT live_controls_check CHECK (((pointer IS NULL) = (value IS NULL))),
+    CONSTRAINT live_controls_check1 CHECK (((for_ms IS NULL) = (expires_at IS NULL)))
+);
+
+CREATE FUNCTION toolfleet.breaker_problem(c toolfleet.live_controls) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN CASE
+        WHEN c.setting IS NULL OR c.setting::text NOT IN ('"open"', '"closed"') THEN 'setting must be "open" or "closed"'
+        WHEN c.tool IS NULL THEN 'a breaker needs a tool'
+        WHEN c.queue IS NOT NULL OR c.tenant IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL THEN
+            'a breaker is of a whole tool: it has no queue, no tenant and no pointer'
+        WHEN c.subject IS NOT NULL THEN 'a breaker has no subject'
+        WHEN c.told IS NOT NULL THEN 'told is what callers read that a pause refuses; a breaker tells them by itself'
+        WHEN NOT EXISTS (SELECT FROM toolfleet.breaker_terms(c.tool)) THEN
+            'the newest version of the tool has no breaker; write breaker: {} into its manifest, or pause the tool'
+        END;
+END $$;
+
+CREATE FUNCTION toolfleet.breaker_report(worker uuid, tools text[], targets text[], generations bigint[], seconds bigint[], ages_ms bigint[], calls integer[], failures integer[], slow integer[]) RETURNS TABLE(tool text, target text, verdict text, for_ms bigint)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT * FROM toolfleet.breaker_report_at(clock_timestamp(), worker, tools, targets, generations, seconds, ages_ms, calls, failures,
+        slow)
+$$;
+
+CREATE FUNCTION toolfleet.breaker_report_at(moment timestamp with time zone, worker uuid, tools text[], targets text[], generations bigint[], seconds bigint[], ages_ms bigint[], calls integer[], failures integer[], slow integer[]) RETURNS TABLE(tool text, target text, verdict text, for_ms bigint)
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    k record;
+    t record;
+    b toolfleet.breaker_states;
+    came text;
+    -- A new row is news, too: processes know every breaker for which a call may wait.
+    has_moved boolean := false;
+BEGIN
+    -- In one order, so that two reports never wait for each other.
+    FOR k IN SELECT r.tool, r.target, max(r.generation) AS generation
+             FROM unnest(breaker_report_at.tools, breaker_report_at.targets, breaker_report_at.generations)
+                  AS r (tool, target, generation)
+             GROUP BY r.tool, r.target ORDER BY r.tool, r.target LOOP
+        SELECT * INTO t FROM toolfleet.breaker_terms(k.tool);
+        CONTINUE WHEN NOT FOUND;
+        has_moved := has_moved OR NOT EXISTS (
+            SELECT FROM toolfleet.breaker_states s WHERE s.tool = k.tool AND s.target = k.target);
+        b := toolfleet.lock_breaker(k.tool, k.target);
+        INSERT INTO toolfleet.breaker_windows AS w
+        SELECT k.tool, k.target, breaker_report_at.worker, r.second, moment - r.age_ms * interval '1 millisecond', moment,
+               r.calls, r.failures, r.slow
+        FROM unnest(breaker_report_at.tools, breaker_report_at.targets, breaker_report_at.generations, breaker_report_at.seconds,
+                    breaker_report_at.ages_ms, breaker_report_at.calls, breaker_report_at.failures, breaker_report_at.slow)
+             AS r (tool, target, generation, second, age_ms, calls, failures, slow)
+        WHERE r.tool = k.tool AND r.target = k.target AND r.generation = b.generation AND b.state <> 'open'
+        ON CONFLICT ON CONSTRAINT breaker_windows_pkey DO UPDATE
+            SET calls = greatest(w.calls, excluded.calls), failures = greatest(w.failures, excluded.failures),
+                slow = greatest(w.slow, excluded.slow);
+        came := toolfleet.judge_breaker(b, breaker_report_at.worker, moment);
+        has_moved := has_moved OR came IN ('opened', 'closed');
+        IF came = 'stays' AND k.generation <> b.generation THEN
+            came := 'stale';
+        END IF;
+        IF came <> 'stays' THEN
+            RETURN QUERY SELECT k.tool, k.target, came, CASE came WHEN 'local' THEN t.open_ms END;
+        END IF;
+    END LOOP;
+    IF has_moved THEN
+        PERFORM toolfleet.next_breaker_rev();
+    END IF;
+END $$;
+
+CREATE FUNCTION toolfleet.breaker_terms(tool text) RETURNS TABLE(window_ms bigint, calls integer, failures integer, slow integer, open_ms bigint, open_max_ms bigint, probes integer)
+    LANGUAGE sql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT toolfleet.breaker_ms(b->>'window'), (b->>'calls')::integer, rtrim(b->>'failures', '%')::integer,
+           rtrim(b->'slow'->>'share', '%')::integer, toolfleet.breaker_ms(b->>'open'), toolfleet.breaker_ms(b->>'open_max'),
+           (b->>'probes')::integer
+    FROM (SELECT v.manifest->'breaker' AS b FROM toolfleet.tool_versions v
+          WHERE v.tool = breaker_terms.tool ORDER BY v.version DESC LIMIT 1) newest
+    WHERE b IS NOT NULL
+$$;
+
+CREATE FUNCTION toolfleet.bucket_of(shared_by text, name text, tenant text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT shared_by || '/' || name || CASE WHEN shared_by = 'tenant' THEN '/' || tenant ELSE '' END
+$$;
+
 CREATE FUNCTION toolfleet.cancel(call uuid, actor text, reason text DEFAULT NULL::text, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, state text, worker_id uuid, dispatcher_id uuid)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -146,35 +336,30 @@ BEGIN
     END IF;
 END $$;
 
-CREATE TABLE toolfleet.live_controls (
-    control_id bigint NOT NULL,
-    kind text NOT NULL,
-    tool text,
-    queue text,
-    tenant text,
-    pointer text,
-    value text,
-    subject text,
-    setting json NOT NULL,
-    told text,
-    actor text NOT NULL,
-    note text NOT NULL,
-    role text NOT NULL,
-    set_in text,
-    set_at timestamp with time zone NOT NULL,
-    for_ms bigint,
-    expires_at timestamp with time zone,
-    CONSTRAINT live_controls_check CHECK (((pointer IS NULL) = (value IS NULL))),
-    CONSTRAINT live_controls_check1 CHECK (((for_ms IS NULL) = (expires_at IS NULL)))
-);
+CREATE FUNCTION toolfleet.close_bucket(tool text, tenant text, for_ms bigint) RETURNS timestamp with time zone
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    INSERT INTO toolfleet.rate_buckets AS b (bucket, shared_by, name, tenant, tat, closed_until, used_at)
+    SELECT toolfleet.bucket_of(r.shared_by, r.name, close_bucket.tenant), r.shared_by, r.name,
+        CASE WHEN r.shared_by = 'tenant' THEN close_bucket.tenant END, clock_timestamp(),
+        clock_timestamp() + least(greatest(close_bucket.for_ms, 0), 3600000) * interval '1 millisecond', clock_timestamp()
+    FROM toolfleet.rate_of(close_bucket.tool) r
+    ON CONFLICT (bucket) DO UPDATE SET closed_until = greatest(b.closed_until, EXCLUDED.closed_until)
+    RETURNING b.closed_until
+$$;
 
 CREATE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $_$
+DECLARE
+    problem text;
 BEGIN
-    RETURN CASE
-        WHEN c.kind IS NULL OR c.kind NOT IN ('pause', 'mode', 'only') THEN 'kind must be pause, mode or only'
+    problem := CASE
+        WHEN c.kind IS NULL OR c.kind !~ '^[a-z]+$'
+             OR to_regprocedure(format('toolfleet.%I(toolfleet.live_controls)', c.kind || '_problem')) IS NULL THEN
+            'kind must be a kind of control, such as pause'
         WHEN coalesce(length(btrim(c.actor)), 0) NOT BETWEEN 1 AND 200 THEN
             'actor must say who sets it, in 1 to 200 characters'
         WHEN coalesce(length(btrim(c.note)), 0) NOT BETWEEN 1 AND 2000 THEN 'note must say why, in 1 to 2000 characters'
@@ -192,10 +377,11 @@ BEGIN
         WHEN c.tool IS NOT NULL AND c.queue IS NOT NULL AND NOT EXISTS (
             SELECT FROM toolfleet.tool_versions v
             WHERE v.tool = c.tool AND coalesce(v.manifest->>'queue', 'default') = c.queue) THEN
-            'no version of the tool has this queue, so no call would be in its scope'
-        WHEN c.kind = 'pause' THEN toolfleet.pause_problem(c)
-        WHEN c.kind = 'mode' THEN toolfleet.mode_problem(c)
-        ELSE toolfleet.only_problem(c) END;
+            'no version of the tool has this queue, so no call would be in its scope' END;
+    IF problem IS NULL THEN
+        EXECUTE format('SELECT toolfleet.%I($1)', c.kind || '_problem') INTO problem USING c;
+    END IF;
+    RETURN problem;
 END $_$;
 
 CREATE FUNCTION toolfleet.count_closed() RETURNS trigger
@@ -267,6 +453,13 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $_$;
+
+CREATE FUNCTION toolfleet.duration_ms(duration text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    AS $_$
+    SELECT part[1]::bigint * CASE part[2] WHEN 'ms' THEN 1 WHEN 's' THEN 1000 WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 END
+    FROM regexp_match(duration, '^([0-9]+)(ms|s|m|h)$') AS part
+$_$;
 
 CREATE FUNCTION toolfleet.ensure_partitions(days integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -474,6 +667,7 @@ CREATE TABLE toolfleet.open_calls (
     probe_state text,
     obstacle json,
     done_secret uuid,
+    rate_at timestamp with time zone,
     CONSTRAINT open_calls_check CHECK (((state <> 'queued'::toolfleet.call_state) OR (attempt_id IS NULL))),
     CONSTRAINT open_calls_check1 CHECK (((NOT held) OR (state = 'queued'::toolfleet.call_state))),
     CONSTRAINT open_calls_check2 CHECK (((state <> 'running'::toolfleet.call_state) OR ((attempt_id IS NOT NULL) AND (worker_id IS NOT NULL) AND (attempt_until IS NOT NULL)))),
@@ -556,7 +750,8 @@ CREATE FUNCTION toolfleet.held_why(held boolean, line text) RETURNS text
                 WHEN line NOT LIKE '%/%' THEN 'room'
                 WHEN line LIKE 'slots/%' THEN 'slots'
                 WHEN line LIKE 'tool/%' THEN 'limit'
-                WHEN line LIKE 'pause/%' THEN 'pause' END
+                WHEN line LIKE 'pause/%' THEN 'pause'
+                WHEN line LIKE 'breaker/%' THEN 'breaker' END
 $$;
 
 CREATE FUNCTION toolfleet.interceptor_problem(name text) RETURNS text
@@ -584,6 +779,89 @@ CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     FROM toolfleet.open_calls o
     WHERE o.call_id = call
 $$;
+
+CREATE TABLE toolfleet.breaker_states (
+    breaker_id bigint NOT NULL,
+    tool text NOT NULL,
+    target text NOT NULL,
+    state text DEFAULT 'closed'::text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    open_until timestamp with time zone,
+    open_ms bigint DEFAULT 0 NOT NULL,
+    probes_out integer DEFAULT 0 NOT NULL,
+    probes_ok integer DEFAULT 0 NOT NULL,
+    round_until timestamp with time zone,
+    opened_at timestamp with time zone,
+    why json,
+    CONSTRAINT breaker_states_state_check CHECK ((state = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
+);
+
+CREATE FUNCTION toolfleet.judge_breaker(b toolfleet.breaker_states, worker uuid, moment timestamp with time zone) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    t record;
+    n record;
+BEGIN
+    SELECT * INTO t FROM toolfleet.breaker_terms(b.tool);
+    IF b.state = 'closed' THEN
+        DELETE FROM toolfleet.breaker_windows w
+        WHERE w.tool = b.tool AND w.target = b.target AND w.at <= moment - t.window_ms * interval '1 millisecond';
+    END IF;
+    SELECT coalesce(sum(c.calls), 0) AS calls, coalesce(sum(c.failures), 0) AS failures, coalesce(sum(c.slow), 0) AS slow,
+           min(c.heard_at) AS heard_at, count(*) FILTER (WHERE c.calls > 0) AS callers, count(*) FILTER (WHERE c.troubled) AS troubled,
+           coalesce(bool_or(c.worker_id = worker AND c.troubled), false) AS i_am,
+           coalesce(bool_or(c.worker_id = worker
+               AND toolfleet.breaker_is_over(t.calls, t.failures, t.slow, c.calls, c.failures, c.slow)), false) AS i_am_over
+    INTO n
+    FROM (SELECT w.worker_id, min(w.heard_at) AS heard_at, sum(w.calls) AS calls, sum(w.failures) AS failures, sum(w.slow) AS slow,
+                 sum(w.failures) > 0 OR t.slow IS NOT NULL AND sum(w.slow) > 0 AS troubled
+          FROM toolfleet.breaker_windows w WHERE w.tool = b.tool AND w.target = b.target GROUP BY w.worker_id) c;
+    IF b.state = 'closed' THEN
+        IF NOT toolfleet.breaker_is_over(t.calls, t.failures, t.slow, n.calls::bigint, n.failures::bigint, n.slow::bigint)
+           AND NOT (n.troubled = 1 AND n.i_am_over) THEN
+            RETURN 'stays';
+        ELSIF n.callers > 1 AND n.troubled = 1 THEN
+            RETURN CASE WHEN n.i_am THEN 'local' ELSE 'stays' END;
+        ELSIF n.callers <= 1 AND moment - n.heard_at < interval '500 ms' THEN
+            RETURN 'unsure';
+        END IF;
+        b.open_ms := t.open_ms;
+        b.opened_at := moment;
+    ELSIF b.state = 'half_open' THEN
+        IF n.troubled = 0 THEN
+            b.probes_ok := n.calls;
+            IF n.calls < t.probes THEN
+                UPDATE toolfleet.breaker_states s SET probes_ok = b.probes_ok WHERE s.breaker_id = b.breaker_id;
+                RETURN 'stays';
+            END IF;
+            b.state := 'closed';
+            b.generation := b.generation + 1;
+            b.open_until := NULL;
+            b.open_ms := 0;
+            b.probes_out := 0;
+            b.probes_ok := 0;
+            b.round_until := NULL;
+            b.opened_at := NULL;
+            b.why := NULL;
+            PERFORM toolfleet.move_breaker(b);
+            RETURN 'closed';
+        END IF;
+        b.open_ms := least(greatest(b.open_ms, 1) * 2, t.open_max_ms);
+    ELSE
+        RETURN 'stays';
+    END IF;
+    b.why := json_build_object('was', b.state, 'calls', n.calls, 'failures', n.failures, 'slow', n.slow, 'workers', n.callers);
+    b.state := 'open';
+    b.generation := b.generation + 1;
+    b.open_until := moment + b.open_ms * interval '1 millisecond';
+    b.probes_out := 0;
+    b.probes_ok := 0;
+    b.round_until := NULL;
+    PERFORM toolfleet.move_breaker(b);
+    RETURN 'opened';
+END $$;
 
 CREATE FUNCTION toolfleet.kept(value json, sensitive json) RETURNS json
     LANGUAGE plpgsql IMMUTABLE
@@ -634,6 +912,64 @@ BEGIN
     RETURN 'fenced';
 END $$;
 
+CREATE FUNCTION toolfleet.limit_problem(c toolfleet.live_controls) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $_$
+DECLARE
+    shape text := 'setting must be {"calls": 50, "per_ms": 1000} and perhaps "burst", in whole numbers';
+    calls numeric;
+    per_ms numeric;
+    burst numeric;
+    limits bigint := (
+        SELECT count(DISTINCT r.shared_by)
+        FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
+        CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
+        WHERE r.name = c.subject);
+BEGIN
+    IF num_nonnulls(c.tool, c.queue, c.tenant, c.pointer, c.value, c.told) > 0 THEN
+        RETURN 'a limit has a name, as its subject, and no scope: no tool, queue, tenant, pointer, value or told';
+    ELSIF c.subject IS NULL OR limits = 0 THEN
+        RETURN 'subject must name a limit: that of a tool with a rate_limit of its own, or one that tools share';
+    ELSIF limits > 1 THEN
+        RETURN 'subject names the limit of a tool and a shared one; give the shared one another name';
+    ELSIF c.setting IS NULL OR json_typeof(c.setting) <> 'object' THEN
+        RETURN shape;
+    ELSIF EXISTS (
+        SELECT FROM json_each(c.setting) s
+        WHERE s.key NOT IN ('calls', 'per_ms', 'burst') OR s.value::text !~ '^[0-9]{1,9}$') THEN
+        RETURN shape;
+    END IF;
+    calls := c.setting->>'calls';
+    per_ms := c.setting->>'per_ms';
+    burst := coalesce(c.setting->>'burst', '1');
+    RETURN CASE
+        WHEN calls IS NULL OR calls NOT BETWEEN 1 AND 1000000 THEN 'calls must be 1 to 1000000'
+        WHEN per_ms IS NULL OR per_ms NOT BETWEEN 1 AND 86400000 THEN 'per_ms must be 1 to 86400000, which is a day'
+        WHEN burst NOT BETWEEN 1 AND 10000 THEN 'burst must be 1 to 10000'
+        WHEN calls > per_ms * 100 THEN 'calls are more than 100 in a millisecond, which is no limit'
+        END;
+END $_$;
+
+CREATE FUNCTION toolfleet.lock_breaker(tool text, target text) RETURNS toolfleet.breaker_states
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    b toolfleet.breaker_states;
+BEGIN
+    LOOP
+        SELECT * INTO b FROM toolfleet.breaker_states s
+        WHERE s.tool = lock_breaker.tool AND s.target = lock_breaker.target FOR UPDATE;
+        EXIT WHEN FOUND;
+        -- Another one may have made it meanwhile, or taken the number.
+        INSERT INTO toolfleet.breaker_states (breaker_id, tool, target)
+        SELECT coalesce(max(s.breaker_id), 0) + 1, lock_breaker.tool, lock_breaker.target FROM toolfleet.breaker_states s
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN b;
+END $$;
+
 CREATE FUNCTION toolfleet.log_control(rev bigint, change text, c toolfleet.live_controls, actor text, note text) RETURNS void
     LANGUAGE sql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -664,6 +1000,24 @@ BEGIN
             'the interceptor is mandatory: its program lets nobody switch it off or only observe it'
         END;
 END $$;
+
+CREATE FUNCTION toolfleet.move_breaker(b toolfleet.breaker_states) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    UPDATE toolfleet.breaker_states s
+    SET state = b.state, generation = b.generation, open_until = b.open_until, open_ms = b.open_ms, probes_out = b.probes_out,
+        probes_ok = b.probes_ok, round_until = b.round_until, opened_at = b.opened_at, why = b.why
+    WHERE s.breaker_id = b.breaker_id;
+    DELETE FROM toolfleet.breaker_windows w WHERE w.tool = b.tool AND w.target = b.target;
+$$;
+
+CREATE FUNCTION toolfleet.next_breaker_rev() RETURNS bigint
+    LANGUAGE sql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    UPDATE toolfleet.fleet SET breaker_rev = breaker_rev + 1 RETURNING breaker_rev
+$$;
 
 CREATE FUNCTION toolfleet.next_control_rev() RETURNS bigint
     LANGUAGE sql
@@ -786,6 +1140,43 @@ BEGIN
     RETURN QUERY SELECT true, doubted;
 END $$;
 
+CREATE FUNCTION toolfleet.rate_base(tat timestamp with time zone, closed_until timestamp with time zone, at timestamp with time zone, step_us bigint, burst integer) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT greatest(
+        at,
+        tat,
+        closed_until + (burst - 1) * step_us * interval '1 microsecond')
+$$;
+
+CREATE FUNCTION toolfleet.rate_of(tool text) RETURNS TABLE(shared_by text, name text, calls bigint, per_ms bigint, burst integer, step_us bigint, control_id bigint)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    SELECT r.shared_by, r.name, n.calls, n.per_ms, n.burst, ceil(n.per_ms * 1000.0 / n.calls)::bigint, c.control_id
+    FROM (
+        SELECT CASE WHEN v.rate_limit->>'share' IS NOT NULL THEN 'share' ELSE coalesce(v.rate_limit->>'by', 'tool') END AS shared_by,
+               coalesce(v.rate_limit->>'share', v.tool) AS name, v.rate_limit AS own
+        FROM (SELECT l.tool, l.rate_limit FROM toolfleet.tool_versions l WHERE l.tool = rate_of.tool ORDER BY l.version DESC LIMIT 1) v
+        WHERE v.rate_limit IS NOT NULL
+    ) r
+    LEFT JOIN toolfleet.live_controls c
+      ON c.kind = 'limit' AND c.subject = r.name AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())
+    CROSS JOIN LATERAL (
+        SELECT (c.setting->>'calls')::bigint AS calls, (c.setting->>'per_ms')::bigint AS per_ms,
+               coalesce((c.setting->>'burst')::integer, 1) AS burst WHERE c.control_id IS NOT NULL
+        UNION ALL
+        SELECT (r.own->>'calls')::bigint, toolfleet.duration_ms(r.own->>'per'), coalesce((r.own->>'burst')::integer, 1)
+        WHERE c.control_id IS NULL
+    ) n
+$$;
+
+CREATE FUNCTION toolfleet.rate_room(base timestamp with time zone, at timestamp with time zone, within_ms integer, step_us bigint, burst integer) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT greatest(0, burst + floor(extract(epoch FROM at + within_ms * interval '1 millisecond' - base) * 1000000 / step_us))::bigint
+$$;
+
 CREATE FUNCTION toolfleet.recount_open() RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -855,6 +1246,42 @@ CREATE FUNCTION toolfleet.refuse_truncation() RETURNS trigger
     AS $$
 BEGIN
     RAISE EXCEPTION 'history does not change: % is not emptied', TG_TABLE_NAME USING ERRCODE = 'check_violation';
+END $$;
+
+CREATE FUNCTION toolfleet.renew_buckets(tool text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+    -- In the order in which claims lock them.
+    WITH mine AS MATERIALIZED (
+        SELECT b.bucket, r.burst * r.step_us * interval '1 microsecond' AS most
+        FROM toolfleet.rate_of(renew_buckets.tool) r
+        JOIN toolfleet.rate_buckets b ON b.shared_by = r.shared_by AND b.name = r.name
+        WHERE r.step_us IS NOT NULL
+        ORDER BY b.shared_by, b.name, b.tenant
+        FOR UPDATE OF b
+    )
+    UPDATE toolfleet.rate_buckets b SET tat = clock_timestamp() + interval '500 milliseconds' + m.most
+    FROM mine m WHERE b.bucket = m.bucket AND b.tat > clock_timestamp() + interval '500 milliseconds' + m.most
+$$;
+
+CREATE FUNCTION toolfleet.renew_buckets_of_limit() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM toolfleet.renew_buckets(v.tool)
+    FROM (SELECT DISTINCT t.tool FROM toolfleet.tool_versions t WHERE t.rate_limit IS NOT NULL) v
+    CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r
+    WHERE r.name = coalesce(NEW.subject, OLD.subject);
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION toolfleet.renew_buckets_of_version() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    PERFORM toolfleet.renew_buckets(NEW.tool);
+    RETURN NULL;
 END $$;
 
 CREATE FUNCTION toolfleet.require_program(migration bigint) RETURNS void
@@ -1031,6 +1458,49 @@ CREATE FUNCTION toolfleet.shown_control(c toolfleet.live_controls) RETURNS json
         SELECT c.control_id, c.kind, c.tool, c.queue, c.tenant, c.pointer, c.value::json AS value, c.subject, c.setting, c.told,
                c.actor, c.note, c.role, c.set_at, c.expires_at) shown
 $$;
+
+CREATE FUNCTION toolfleet.take_starts(shared_by text, name text, tenant text, step_us bigint, burst integer, wanted bigint, within_ms integer, waits boolean) RETURNS TABLE(verdict text, given bigint, first_at timestamp with time zone, next_at timestamp with time zone, at timestamp with time zone)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    id text := toolfleet.bucket_of(take_starts.shared_by, take_starts.name, take_starts.tenant);
+    b toolfleet.rate_buckets;
+    step interval := take_starts.step_us * interval '1 microsecond';
+    base timestamptz;
+BEGIN
+    FOR try IN 1..5 LOOP
+        IF waits THEN
+            SELECT * INTO b FROM toolfleet.rate_buckets r WHERE r.bucket = id FOR UPDATE;
+        ELSE
+            SELECT * INTO b FROM toolfleet.rate_buckets r WHERE r.bucket = id FOR UPDATE SKIP LOCKED;
+        END IF;
+        EXIT WHEN FOUND;
+        INSERT INTO toolfleet.rate_buckets (bucket, shared_by, name, tenant, tat, used_at)
+        VALUES (id, take_starts.shared_by, take_starts.name,
+            CASE WHEN take_starts.shared_by = 'tenant' THEN take_starts.tenant END, clock_timestamp(), clock_timestamp())
+        ON CONFLICT (bucket) DO NOTHING
+        RETURNING * INTO b;
+        EXIT WHEN FOUND;
+        -- About as long as a commit takes.
+        PERFORM pg_sleep(0.002);
+    END LOOP;
+    IF b.bucket IS NULL THEN
+        RETURN QUERY SELECT 'busy', 0::bigint, NULL::timestamptz, NULL::timestamptz, clock_timestamp();
+        RETURN;
+    END IF;
+    -- Read once the bucket is ours, so that no two sessions hand out the same time.
+    at := clock_timestamp();
+    base := toolfleet.rate_base(b.tat, b.closed_until, at, take_starts.step_us, take_starts.burst);
+    given := least(take_starts.wanted, toolfleet.rate_room(base, at, within_ms, take_starts.step_us, take_starts.burst));
+    IF given > 0 THEN
+        UPDATE toolfleet.rate_buckets r SET tat = base + take_starts.given * step, given = r.given + take_starts.given, used_at = take_starts.at
+        WHERE r.bucket = id;
+    END IF;
+    first_at := base - (take_starts.burst - 1) * step;
+    RETURN QUERY SELECT 'given', given, first_at, first_at + given * step, at;
+END $$;
 
 CREATE FUNCTION toolfleet.touches(sensitive text, pointer text) RETURNS boolean
     LANGUAGE sql IMMUTABLE STRICT
@@ -1296,6 +1766,41 @@ CREATE VIEW toolfleet.attempts AS
           WHERE (open_calls.state = 'running'::toolfleet.call_state)) a
      LEFT JOIN toolfleet.worker_processes w USING (worker_id));
 
+CREATE UNLOGGED TABLE toolfleet.breaker_windows (
+    tool text NOT NULL,
+    target text NOT NULL,
+    worker_id uuid NOT NULL,
+    second bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    heard_at timestamp with time zone NOT NULL,
+    calls integer NOT NULL,
+    failures integer NOT NULL,
+    slow integer NOT NULL
+);
+
+CREATE VIEW toolfleet.breakers AS
+ SELECT b.breaker_id,
+    b.tool,
+    b.target,
+    b.state,
+    ( SELECT (c.setting #>> '{}'::text[])
+           FROM toolfleet.live_controls c
+          WHERE ((c.kind = 'breaker'::text) AND (c.tool = b.tool) AND ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp())))) AS forced,
+    b.generation,
+    b.opened_at,
+    b.open_until,
+    b.open_ms,
+    b.probes_out,
+    b.probes_ok,
+    b.round_until,
+    b.why,
+    ( SELECT count(*) AS count
+           FROM ( SELECT
+                   FROM toolfleet.open_calls o
+                  WHERE (o.held AND (o.line = ('breaker/'::text || b.breaker_id)))
+                 LIMIT 100000) w) AS waiting
+   FROM toolfleet.breaker_states b;
+
 CREATE TABLE toolfleet.call_notes (
     call_id uuid NOT NULL,
     rev integer NOT NULL,
@@ -1406,6 +1911,7 @@ CREATE TABLE toolfleet.tool_versions (
     applied_at timestamp with time zone DEFAULT now() NOT NULL,
     applied_by text NOT NULL,
     losses integer GENERATED ALWAYS AS (((manifest ->> 'losses'::text))::integer) STORED,
+    rate_limit json GENERATED ALWAYS AS ((manifest -> 'rate_limit'::text)) STORED,
     CONSTRAINT tool_versions_concurrency_check CHECK (((concurrency >= 1) AND (concurrency <= 1000))),
     CONSTRAINT tool_versions_losses_check CHECK (((losses >= 0) AND (losses <= 100))),
     CONSTRAINT tool_versions_version_check CHECK ((version >= 1))
@@ -1681,6 +2187,7 @@ CREATE TABLE toolfleet.fleet (
     quarantines integer DEFAULT 0 NOT NULL,
     ledger_id uuid DEFAULT gen_random_uuid() NOT NULL,
     control_rev bigint DEFAULT 0 NOT NULL,
+    breaker_rev bigint DEFAULT 0 NOT NULL,
     CONSTRAINT fleet_only_row_check CHECK (only_row)
 );
 
@@ -1808,6 +2315,56 @@ CREATE VIEW toolfleet.interceptors AS
      LEFT JOIN said s USING (name))
      LEFT JOIN did d USING (name));
 
+CREATE TABLE toolfleet.rate_buckets (
+    bucket text NOT NULL,
+    shared_by text NOT NULL,
+    name text NOT NULL,
+    tenant text,
+    tat timestamp with time zone NOT NULL,
+    closed_until timestamp with time zone,
+    given bigint DEFAULT 0 NOT NULL,
+    used_at timestamp with time zone NOT NULL
+)
+WITH (fillfactor='20', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='1000', autovacuum_vacuum_cost_delay='0');
+
+CREATE VIEW toolfleet.limits AS
+ SELECT r.name,
+    r.shared_by,
+    r.tools,
+    b.tenant,
+    r.calls,
+    r.per_ms,
+    r.burst,
+    r.control_id,
+        CASE
+            WHEN (n.next_at > n.at) THEN n.next_at
+            ELSE NULL::timestamp with time zone
+        END AS next_start_at,
+        CASE
+            WHEN (b.closed_until > n.at) THEN b.closed_until
+            ELSE NULL::timestamp with time zone
+        END AS closed_until,
+    COALESCE(b.given, (0)::bigint) AS starts,
+    b.used_at
+   FROM ((( SELECT r_1.name,
+            r_1.shared_by,
+            array_agg(v.tool ORDER BY v.tool) AS tools,
+            min(r_1.calls) AS calls,
+            min(r_1.per_ms) AS per_ms,
+            min(r_1.burst) AS burst,
+            min(r_1.step_us) AS step_us,
+            min(r_1.control_id) AS control_id
+           FROM (( SELECT DISTINCT t.tool
+                   FROM toolfleet.tool_versions t
+                  WHERE (t.rate_limit IS NOT NULL)) v
+             CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r_1(shared_by, name, calls, per_ms, burst, step_us, control_id))
+          GROUP BY r_1.name, r_1.shared_by) r
+     LEFT JOIN toolfleet.rate_buckets b ON (((b.shared_by = r.shared_by) AND (b.name = r.name))))
+     CROSS JOIN LATERAL ( SELECT m.at,
+            (toolfleet.rate_base(b.tat, b.closed_until, m.at, r.step_us, r.burst) - ((((r.burst - 1) * r.step_us))::double precision * '00:00:00.000001'::interval)) AS next_at
+           FROM ( SELECT clock_timestamp() AS at
+                 OFFSET 0) m) n);
+
 CREATE TABLE toolfleet.open_counts (
     tenant text NOT NULL,
     backend integer NOT NULL,
@@ -1909,6 +2466,12 @@ CREATE VIEW toolfleet.workers AS
 ALTER TABLE ONLY toolfleet.call_notes ATTACH PARTITION toolfleet.call_notes_default DEFAULT;
 ALTER TABLE ONLY toolfleet.ended_attempts ATTACH PARTITION toolfleet.ended_attempts_default DEFAULT;
 ALTER TABLE ONLY toolfleet.finished_calls ATTACH PARTITION toolfleet.finished_calls_default DEFAULT;
+ALTER TABLE ONLY toolfleet.breaker_states
+    ADD CONSTRAINT breaker_states_pkey PRIMARY KEY (breaker_id);
+ALTER TABLE ONLY toolfleet.breaker_states
+    ADD CONSTRAINT breaker_states_tool_target_key UNIQUE (tool, target);
+ALTER TABLE ONLY toolfleet.breaker_windows
+    ADD CONSTRAINT breaker_windows_pkey PRIMARY KEY (tool, target, worker_id, second);
 ALTER TABLE ONLY toolfleet.call_notes
     ADD CONSTRAINT call_notes_pkey PRIMARY KEY (call_id, rev);
 ALTER TABLE ONLY toolfleet.call_notes_default
@@ -1941,6 +2504,8 @@ ALTER TABLE ONLY toolfleet.open_counts
     ADD CONSTRAINT open_counts_pkey PRIMARY KEY (tenant, backend, generation);
 ALTER TABLE ONLY toolfleet.prefix_takeovers
     ADD CONSTRAINT prefix_takeovers_pkey PRIMARY KEY (takeover_id);
+ALTER TABLE ONLY toolfleet.rate_buckets
+    ADD CONSTRAINT rate_buckets_pkey PRIMARY KEY (bucket);
 ALTER TABLE ONLY toolfleet.tool_retirements
     ADD CONSTRAINT tool_retirements_pkey PRIMARY KEY (tool, version);
 ALTER TABLE ONLY toolfleet.tool_retirements
@@ -2013,5 +2578,11 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.ended_attempts_default F
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
+
+CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
+
+CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.renew_buckets_of_version();
+
+CREATE TRIGGER renews_buckets_again AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;

@@ -105,6 +105,8 @@ BEGIN
         -- Breakers: every process knows them; what workers count, and every move, is written by functions alone.
         ('breaker_states',   NULL, 'SELECT', 'dw'),
         ('breaker_windows',  NULL, 'SELECT', 'o'),
+        -- Start times: two functions hand them out and close buckets; a dispatcher deletes what is not used any more.
+        ('rate_buckets',     NULL, 'SELECT, DELETE', 'd'),
         -- The documented views.
         ('calls',            NULL, 'SELECT', 'or'),
         ('attempts',         NULL, 'SELECT', 'or'),
@@ -113,6 +115,7 @@ BEGIN
         ('slots',            NULL, 'SELECT', 'dor'),
         ('tools',            NULL, 'SELECT', 'or'),
         ('controls',         NULL, 'SELECT', 'dor'),
+        ('limits',           NULL, 'SELECT', 'or'),
         ('control_log',      NULL, 'SELECT', 'or'),
         ('interceptors',     NULL, 'SELECT', 'or'),
         ('breakers',         NULL, 'SELECT', 'dor'),
@@ -144,6 +147,9 @@ BEGIN
         ('breaker_report',    'w'),
         ('breaker_permit',    'w'),
         ('breaker_give_back', 'w'),
+        ('take_starts',       'dw'),
+        ('close_bucket',      'w'),
+        ('renew_buckets',     'o'),
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),
@@ -159,6 +165,10 @@ BEGIN
         ('kept',              'dw'),
         ('uuid_floor',        'dwor'),
         ('uuid_instant',      'dwor'),
+        ('rate_of',           'dwor'),
+        ('rate_base',         'dor'),
+        ('rate_room',         'd'),
+        ('bucket_of',         'd'),
         ('held_why',          'or'),
         ('shown',             'or'),
         ('veiled',            'or'),
@@ -183,6 +193,10 @@ BEGIN
         ('judge_breaker',            '-'),
         ('breaker_report_at',        '-'),
         ('breaker_permit_at',        '-'),
+        ('limit_problem',            '-'),
+        ('renew_buckets_of_version', '-'),
+        ('renew_buckets_of_limit',   '-'),
+        ('duration_ms',              '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),
         ('refuse_change_of_controls', '-'),

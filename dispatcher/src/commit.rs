@@ -33,7 +33,7 @@ use crate::{
     pending::{Holder, PendingAccept, Told},
     publish::publish,
     refusal::Refusal,
-    repetition, replay,
+    repetition, replay, starts,
     waiters::Waiting,
 };
 
@@ -47,6 +47,13 @@ pub(crate) async fn commit(
     checked: &Checked,
 ) -> Result<Answer, Refusal> {
     let (began, id) = (Instant::now(), CallId::generate());
+    let refuses = checked.tool.manifest.refuses_over_limit();
+    if refuses {
+        let key = key_of(&submission, checked);
+        if let Some(known) = Box::pin(replay::known(door, &submission, key)).await? {
+            return Ok(known);
+        }
+    }
     let admission = match admit(door, &submission, checked, id).await {
         Ok(admission) => admission,
         Err(refusal) => {
@@ -54,6 +61,9 @@ pub(crate) async fn commit(
             return Box::pin(replay::known_or(door, &submission, key, refusal)).await;
         }
     };
+    if refuses {
+        Box::pin(starts::enter(door, &submission.tenant, &submission.tool)).await?;
+    }
     let call = new_call(door.dispatcher, &submission, checked, id, &admission);
     let mut pending = PendingAccept::new(submission, call, admission);
     reached(Checkpoint::Validated);

@@ -44,6 +44,7 @@ mod key;
 mod pending;
 mod publish;
 mod replay;
+mod starts;
 
 // Callers that wait, and what they get.
 mod waiters;

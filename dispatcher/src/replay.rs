@@ -70,12 +70,21 @@ pub(crate) async fn known_or(
     key: Option<[u8; 32]>,
     refusal: Refusal,
 ) -> Result<Answer, Refusal> {
+    known(door, submission, key).await?.ok_or(refusal)
+}
+
+/// The answer of the call that a key names, where there is one.
+pub(crate) async fn known(
+    door: &Door,
+    submission: &Submission,
+    key: Option<[u8; 32]>,
+) -> Result<Option<Answer>, Refusal> {
     let Some(key) = key else {
-        return Err(refusal);
+        return Ok(None);
     };
     match find_key(&door.pool, &submission.tenant, &key).await? {
-        Some(found) if !found.lapsed => replay(door, submission, &found).await,
-        Some(_) | None => Err(refusal),
+        Some(found) if !found.lapsed => replay(door, submission, &found).await.map(Some),
+        Some(_) | None => Ok(None),
     }
 }
 

@@ -174,6 +174,8 @@ pub struct Controls {
     modes: Modes,
     /// The breakers that are forced, by their tools.
     forced: Vec<(ToolName, ForcedBreaker)>,
+    /// When the next one is over of those that the ledger alone obeys: limits.
+    ledgers_end: Option<Instant>,
     /// Whether some were over when they were read: the ledger still has them.
     has_expired: bool,
 }
@@ -186,6 +188,7 @@ impl Controls {
             pauses,
             modes: Modes::default(),
             forced: Vec::new(),
+            ledgers_end: None,
             has_expired,
         }
     }
@@ -205,6 +208,13 @@ impl Controls {
     #[must_use]
     pub fn with_forced(mut self, forced: Vec<(ToolName, ForcedBreaker)>) -> Self {
         self.forced = forced;
+        self
+    }
+
+    /// The same, and the next one that the ledger alone obeys is over then.
+    #[must_use]
+    pub fn with_ledgers_end(mut self, end: Option<Instant>) -> Self {
+        self.ledgers_end = end;
         self
     }
 
@@ -228,7 +238,8 @@ impl Controls {
     pub fn next_end(&self) -> Option<Instant> {
         let pauses = self.pauses.iter().filter_map(|pause| pause.until);
         let forced = self.forced.iter().filter_map(|(_, forced)| forced.until);
-        pauses.chain(forced).chain(self.modes.next_end()).min()
+        let others = self.modes.next_end().into_iter().chain(self.ledgers_end);
+        pauses.chain(forced).chain(others).min()
     }
 
     /// Whether this pause holds.

@@ -40,7 +40,7 @@ pub enum HeldWhy {
     Room,
     /// Its tenant has as many calls of its queue under way as it may have; or, where tenants have such a bound, there is no room.
     Slots,
-    /// Its tool has a limit of attempts at a time.
+    /// Its tool has a limit of attempts at a time, or of starts in a time.
     Limit,
     /// A pause covers it.
     Pause,

@@ -191,6 +191,12 @@ name! {
         && token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 name! {
+    /// The name of a limit that several tools share.
+    LimitName, "limit's name", "1 to 64 characters of a-z, 0-9, _ and -",
+    "是 1 到 64 个字符，只能用 a-z、0-9、_ 和 -",
+    |text| token(text, |b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+name! {
     /// A tenant, session or run, as subjects and headers contain it.
     Label, "name", "1 to 64 characters of A-Z, a-z, 0-9, _ and -",
     "是 1 到 64 个字符，只能用 A-Z、a-z、0-9、_ 和 -",

@@ -186,6 +186,17 @@ impl ToolFailure {
         status == Some(409) || detail(ToolFailure::EXPECTED_ROWS).is_some()
     }
 
+    /// For how long the remote wants no further attempt of anybody: what it asked for with HTTP status 429 or 503, or without a
+    /// status of HTTP.
+    pub fn asked_to_wait(&self) -> Option<Duration> {
+        let pause = Duration::from_millis(self.retry_after_ms?);
+        let details = self.details.as_ref();
+        let status = details.and_then(|details| details.get("status"));
+        status
+            .is_none_or(|status| status == 429 || status == 503)
+            .then_some(pause)
+    }
+
     /// The detail with the number of rows that a statement was expected to return or change.
     pub const EXPECTED_ROWS: &'static str = "expected_rows";
 
@@ -319,6 +330,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_remote_asks_all_to_wait_with_429_or_503() {
+        let asked = |details: Option<serde_json::Value>, pause: Option<u64>| {
+            let mut failure = ToolFailure::new(Code::Unavailable, Message::fixed("no", "否"));
+            failure.details = details;
+            let pause = pause.map(Duration::from_secs);
+            failure.with_retry_after(pause).asked_to_wait()
+        };
+        let five = Some(Duration::from_secs(5));
+        for (status, expected) in [(429, five), (503, five), (500, None), (404, None)] {
+            assert_eq!(asked(Some(json!({"status": status})), Some(5)), expected);
+            assert_eq!(asked(Some(json!({"status": status})), None), None);
+        }
+        assert_eq!(asked(None, Some(5)), five, "a tool in the worker");
+    }
 
     #[test]
     fn details_hold_no_nul_and_no_secret_in_a_text_or_a_name() {

@@ -8,7 +8,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -55,6 +55,8 @@ pub enum Reply {
 /// One request as it arrived.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// When, by the clock of this process.
+    pub at: Instant,
     /// The effect's name.
     pub what: String,
     /// Whether the effect took place.
@@ -263,6 +265,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     );
     shared.seen.send_modify(|seen| {
         seen.requests.push(Request {
+            at: Instant::now(),
             what: what.clone(),
             applied,
             headers,

@@ -53,7 +53,9 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
                     claimed,
                     took_place,
                 }) => (claimed, took_place),
-                Some(Limited::NoSlot) => return Err(Skip::Limited),
+                Some(Limited::NoSlot | Limited::NoStart) => return Err(Skip::Limited),
+                Some(Limited::StartsIn(wait)) => return Err(Skip::StartsIn(wait)),
+                Some(Limited::Busy) => return Err(Skip::StartsBusy),
                 None => return Err(Box::pin(why_not(worker, call)).await),
             }
         }
@@ -73,6 +75,9 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
         entry.stop.cancel();
     }
     metrics().claimed(millis(claimed.queued_ms));
+    if tool.manifest.rate_limit.is_some() && claimed.attempt == 1 {
+        metrics().waited_for_start(&tool.manifest.name, millis(claimed.queued_ms));
+    }
     Ok(Running {
         gated,
         attempt: Attempt {
@@ -86,12 +91,10 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
     })
 }
 
-/// Whether the tool has a limit of attempts at a time, or had one when the call was accepted. The ledger decides by its own
-/// count.
+/// Whether the tool has a limit of attempts, or had one when the call was accepted. The ledger decides by its own count.
 fn is_limited(worker: &WorkerProcess, tool: &Tool) -> bool {
     let current = || worker.registry.current(&tool.manifest.name);
-    tool.manifest.concurrency.is_some()
-        || current().is_some_and(|current| current.manifest.concurrency.is_some())
+    tool.manifest.is_limited() || current().is_some_and(|current| current.manifest.is_limited())
 }
 
 /// Why a claim took nothing: the row says it.

@@ -24,6 +24,7 @@ use tracing::Instrument;
 
 use crate::{
     conclude::{conclude, settling},
+    cool_down,
     executors::StopReason,
     interceptor::EndedView,
     late,
@@ -55,6 +56,9 @@ pub(crate) async fn complete(worker: &WorkerProcess, mut executed: Executed) -> 
 async fn tell(worker: &WorkerProcess, executed: &Executed) -> EndedView {
     let Attempt { claimed, tool, .. } = &executed.attempt;
     let (call, name) = (claimed.call_id, &tool.manifest.name);
+    if let Some(pause) = cool_down::asked(worker, executed) {
+        Box::pin(cool_down::close(worker, executed, pause)).await;
+    }
     let recording = record(worker, executed).instrument(spans::step(Step::Complete));
     match recording.await {
         Ok(Recorded::Moved(decided)) => {

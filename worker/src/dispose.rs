@@ -28,8 +28,12 @@ pub(crate) enum Skip {
     CircuitOpen,
     /// Only this worker, of several, cannot reach the tool's target: another one gets the call.
     OnlyHere,
-    /// The tool's limit of attempts at a time is reached; the call is held in its tool's line.
+    /// The tool's limit of attempts at a time, or of starts in a time, is reached; the call is held in its tool's line.
     Limited,
+    /// The call has a start time, which is so far away.
+    StartsIn(Duration),
+    /// Another transaction has the bucket of the call's start times.
+    StartsBusy,
     /// This worker does not know the tool's version, or cannot get its secrets. The call waits in the ledger.
     CannotRun,
     /// Every program slot of this worker is taken. The call waits in the ledger.
@@ -45,6 +49,11 @@ pub(crate) enum Skip {
     /// This worker's lease is not fresh, so it may not start anything.
     NoLease,
 }
+
+/// How long after its start time a call's message comes back.
+const LATE: Duration = Duration::from_millis(2);
+/// How soon a claim is tried again that found its bucket locked: longer than a commit takes.
+const BUSY: Duration = Duration::from_millis(20);
 
 /// What NATS is told about the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +85,9 @@ impl Skip {
             Self::NotYet => Disposal::Again(Duration::from_millis(500)),
             // Soon, for the other workers are well; not at once, or it would mostly come back here.
             Self::OnlyHere => Disposal::Again(Duration::from_millis(200)),
+            // A message that came before its time would find the call not due.
+            Self::StartsIn(wait) => Disposal::Again(wait.saturating_add(LATE)),
+            Self::StartsBusy => Disposal::Again(BUSY),
             // As often as the lanes try to reach the ledger, so that these calls run first when it is back.
             Self::StoreSilent | Self::NoLease => Disposal::Again(SOON),
         }
@@ -94,6 +106,8 @@ impl Skip {
             Self::NotYet => "not_yet",
             Self::Overdue => "overdue",
             Self::Limited => "limited",
+            Self::StartsIn(_) => "starts_in",
+            Self::StartsBusy => "starts_busy",
             Self::CannotRun => "cannot_run",
             Self::NoProgramSlot => "no_program_slot",
             Self::Refused => "refused",

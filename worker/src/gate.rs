@@ -109,7 +109,11 @@ async fn consent(
     args: &str,
 ) -> Result<Box<Round>, Skip> {
     match consent::ask(worker, pointer, tool, args).await? {
-        Consent::Given(round) => Ok(round),
+        Consent::Given(round) => {
+            // They may have thought for seconds.
+            pause::pass(worker, pointer, tool, args).await?;
+            Ok(round)
+        }
         Consent::Refused(round, failure) => Err(deny(worker, round, failure).await),
         Consent::Waits(pause, obstacle) => {
             let (call, rev) = (pointer.call_id, pointer.rev);

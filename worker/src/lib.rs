@@ -97,6 +97,7 @@ mod progress;
 mod redact;
 
 mod conclude;
+mod cool_down;
 
 mod complete;
 mod retry_budgets;

@@ -99,8 +99,8 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
         return Decision::Hold(why_of(&line), line);
     }
     match facts.tool {
-        // Of a limited tool, only a release counts the free places, over the whole fleet.
-        Some(tool) if tool.concurrency.is_some() || facts.no_room => {
+        // Of a limited tool, only a release counts the free places and start times, over the whole fleet.
+        Some(tool) if always_waits(tool) || facts.no_room => {
             let line = line_of(tool, facts.shares_slots);
             Decision::Hold(why_of(&line), line)
         }
@@ -108,12 +108,17 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     }
 }
 
+/// Whether its calls wait for a release in any case: not those that have their start time from the door.
+pub(super) fn always_waits(tool: &Manifest) -> bool {
+    tool.concurrency.is_some() || tool.rate_limit.is_some() && !tool.refuses_over_limit()
+}
+
 /// The line in which a call of this tool waits: the tool's own if it has a limit, else one of the queue's.
 pub(crate) fn line_of(tool: &Manifest, shares_slots: bool) -> Line {
-    match tool.concurrency {
-        Some(_) => Line::Tool(tool.name.clone()),
-        None if shares_slots => Line::Slots(tool.queue.clone()),
-        None => Line::Queue(tool.queue.clone()),
+    match (tool.is_limited(), shares_slots) {
+        (true, _) => Line::Tool(tool.name.clone()),
+        (false, true) => Line::Slots(tool.queue.clone()),
+        (false, false) => Line::Queue(tool.queue.clone()),
     }
 }
 
@@ -201,7 +206,11 @@ const QUOTA_UNREADABLE: Message = Message::fixed(
 mod tests {
     use std::time::Duration;
 
-    use fleet::{call::Language, controls::PauseMode, manifest};
+    use fleet::{
+        call::Language,
+        controls::PauseMode,
+        manifest::{self, OnLimit, RateLimit},
+    };
     use serde_json::json;
 
     use super::*;
@@ -239,6 +248,14 @@ mod tests {
     #[test]
     fn the_first_fact_in_the_way_decides() {
         let (plain, limited) = (tool(None), tool(Some(2)));
+        let paced = Manifest {
+            rate_limit: Some(RateLimit::default()),
+            ..tool(None)
+        };
+        let refusing = Manifest {
+            on_limit: OnLimit::Refuse,
+            ..paced.clone()
+        };
         let slot = |no_slot| Facts {
             no_slot: Some(no_slot),
             ..Facts::default()
@@ -353,6 +370,9 @@ mod tests {
             (shared(&limited, true), "hold limit in tool/charge"),
             (of(&limited, false), "hold limit in tool/charge"),
             (of(&limited, true), "hold limit in tool/charge"),
+            (of(&paced, false), "hold limit in tool/charge"),
+            (of(&refusing, false), "now"),
+            (of(&refusing, true), "hold limit in tool/charge"),
             (paused(&waits, &plain), "hold pause in pause/7"),
             (paused(&waits, &limited), "hold pause in pause/7"),
             (

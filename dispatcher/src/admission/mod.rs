@@ -15,7 +15,7 @@ use fleet::{
 
 pub(crate) use self::decision::{Facts, NoSlot, line_of};
 use self::{
-    decision::{Decision, decide},
+    decision::{Decision, always_waits, decide},
     pause::Paused,
 };
 use crate::{
@@ -91,8 +91,8 @@ pub(crate) async fn admit(
 }
 
 /// Whether a permit is taken: not for a refused call, and not for a tool whose calls always wait for a place.
-const fn asks_for_room(tool: &Manifest, no_quota: Option<NoQuota>) -> bool {
-    no_quota.is_none() && tool.concurrency.is_none()
+fn asks_for_room(tool: &Manifest, no_quota: Option<NoQuota>) -> bool {
+    no_quota.is_none() && !always_waits(tool)
 }
 
 /// Whether a request may go on, by the facts that are known before its call is read.

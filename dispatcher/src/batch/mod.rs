@@ -8,7 +8,11 @@ mod answer;
 mod item;
 mod split;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use fleet::{
     arguments::Limits,
@@ -47,6 +51,7 @@ use crate::{
     repetition, replay,
     request::Request,
     slots::RequestPermit,
+    starts,
 };
 
 /// How much is checked before other requests get their turn.
@@ -134,6 +139,7 @@ pub(crate) async fn batch(
                 Err(refusal) => batch.refuse(place, named, refusal),
             }
         }
+        batch.take_starts().await;
         batch.answer_old().await;
         batch.commit().await;
         batch.answer_known().await;
@@ -156,6 +162,8 @@ struct Batch<'a> {
     outcomes: Vec<Option<Outcome>>,
     /// Acceptable calls, on their way into the ledger.
     new: Vec<(usize, PendingAccept)>,
+    /// The same, of tools that refuse what could not start at once.
+    paced: Vec<(usize, PendingAccept)>,
     /// Calls with a key that would be refused if the key were new.
     old: Vec<(usize, Submission, [u8; 32], Refusal)>,
     /// Calls that other submissions made.
@@ -169,6 +177,7 @@ impl<'a> Batch<'a> {
             tenant,
             outcomes: (0..calls).map(|_| None).collect(),
             new: Vec::new(),
+            paced: Vec::new(),
             old: Vec::new(),
             known: Vec::new(),
         }
@@ -198,7 +207,11 @@ impl<'a> Batch<'a> {
                             call.trace = submission.headers.trace.clone();
                         }
                         let pending = PendingAccept::new(submission, call, admission);
-                        self.new.push((place, pending));
+                        if checked.tool.manifest.refuses_over_limit() {
+                            self.paced.push((place, pending));
+                        } else {
+                            self.new.push((place, pending));
+                        }
                     }
                     Err(refusal) => match key_of(&submission, &checked) {
                         Some(key) => self.old.push((place, submission, key, refusal)),
@@ -214,6 +227,62 @@ impl<'a> Batch<'a> {
                     self.refuse(place, named(&submission), refusal);
                 }
             },
+        }
+    }
+
+    /// Takes the start times of calls that are refused without one, those of each tool together; a known key is answered with its
+    /// call, and takes none.
+    async fn take_starts(&mut self) {
+        let paced = std::mem::take(&mut self.paced);
+        if paced.is_empty() {
+            return;
+        }
+        let hash = |pending: &PendingAccept| pending.call.key.as_ref().map(|key| key.hash);
+        let hashes: Vec<_> = paced.iter().filter_map(|(_, call)| hash(call)).collect();
+        let found = self.find_keys(&hashes).await;
+        let (mut fresh, mut wanted) = (Vec::new(), BTreeMap::new());
+        for (place, pending) in paced {
+            let known = match &found {
+                Ok(found) => hash(&pending).and_then(|hash| found.get(&hash)),
+                Err(unreadable) => {
+                    let unreadable = unreadable.clone();
+                    self.refuse(place, named(&pending.submission), unreadable);
+                    continue;
+                }
+            };
+            match known.filter(|key| !key.lapsed) {
+                Some(key) => self.meet(place, pending.into_submission(), key).await,
+                None => {
+                    *wanted.entry(pending.call.tool.clone()).or_insert(0_u32) += 1;
+                    fresh.push((place, pending));
+                }
+            }
+        }
+        let tools: Vec<_> = wanted.iter().map(|(tool, calls)| (tool, *calls)).collect();
+        let started = starts::take(&self.door.pool, self.tenant, &tools).await;
+        let mut started: HashMap<_, _> = match started {
+            Ok(started) => wanted.keys().zip(started).collect(),
+            Err(unreadable) => {
+                for (place, pending) in fresh {
+                    let unreadable = unreadable.clone();
+                    self.refuse(place, named(&pending.submission), unreadable);
+                }
+                return;
+            }
+        };
+        for (place, pending) in fresh {
+            let tool = &pending.call.tool;
+            match started.get_mut(tool) {
+                Some(left) if left.calls == 0 => {
+                    let refusal = starts::refusal(tool, left.next);
+                    self.refuse(place, named(&pending.submission), refusal);
+                }
+                Some(left) => {
+                    left.calls -= 1;
+                    self.new.push((place, pending));
+                }
+                None => self.new.push((place, pending)),
+            }
         }
     }
 

@@ -7,11 +7,12 @@ use fleet::{
     checkpoint::{Checkpoint, reached},
     controls::ControlId,
     hold::{self, Line},
-    ids::{Label, QueueName},
+    ids::{Label, QueueName, ToolName},
     store::{
         PgConnection, StoreError, limited,
         release::{self, Holding, Released},
         session::within,
+        starts::{self, FreeStarts},
         under_way,
     },
     telemetry::{metrics, report},
@@ -156,20 +157,26 @@ impl Sweep {
         mut room: usize,
         mut last: Option<Label>,
     ) -> Result<Option<Label>, StoreError> {
+        let is_paced = self.is_paced(line);
         let mut all_served = false;
         while room > 0 {
             let at_once = room.min(AT_ONCE);
             let asked = match line {
                 // Those that have all they may have take no part in the turn.
                 Line::Slots(_) => AT_ONCE,
+                Line::Tool(_) if is_paced => AT_ONCE,
                 Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => at_once,
             };
             let asking = release::tenants(connection, line, last.as_ref(), asked);
             let tenants = within("look who waits in a line", STATEMENT_MAX, asking).await?;
-            let last_asked = tenants.last().cloned();
+            let (last_asked, asked_all) = (tenants.last().cloned(), tenants.len());
             let turn = match line {
                 Line::Slots(queue) => {
                     self.turn_of_slots(connection, queue, tenants, at_once)
+                        .await?
+                }
+                Line::Tool(tool) if is_paced => {
+                    self.turn_of_starts(connection, tool, tenants, at_once)
                         .await?
                 }
                 Line::Queue(_) | Line::Tool(_) | Line::Pause(_) | Line::Breaker(_) => {
@@ -178,12 +185,16 @@ impl Sweep {
             };
             all_served = turn.shares.is_empty();
             if all_served {
-                last = last_asked.or(last);
+                // Who waits for a start time keeps its turn, unless others wait behind a thousand of them.
+                if !is_paced || asked_all == asked {
+                    last = last_asked.or(last);
+                }
                 break;
             }
             let released = self.release_turn(connection, line, &turn).await?;
             last = turn.last;
-            if released == 0 {
+            if released == 0 || is_paced {
+                // Start times are counted once in a look: those who were released have not asked for theirs yet.
                 // Another dispatcher is releasing the same calls, or the calls that wait here can no longer run.
                 break;
             }
@@ -229,6 +240,41 @@ impl Sweep {
         Ok(turn)
     }
 
+    /// Whether attempts of the line's tool may start only so often.
+    fn is_paced(&self, line: &Line) -> bool {
+        let Line::Tool(tool) = line else {
+            return false;
+        };
+        let current = self.registry.current(tool);
+        current.is_some_and(|current| current.manifest.rate_limit.is_some())
+    }
+
+    /// The turn of tenants whose calls may start in the next half second.
+    async fn turn_of_starts(
+        &self,
+        connection: &mut PgConnection,
+        tool: &ToolName,
+        tenants: Vec<Label>,
+        room: usize,
+    ) -> Result<Turn, StoreError> {
+        let looking = starts::free(connection, tool, &tenants);
+        let free = within("look for free start times", STATEMENT_MAX, looking).await?;
+        Ok(match free {
+            FreeStarts::Unlimited => Turn::of(tenants, room),
+            FreeStarts::Shared(free) => {
+                let free = usize::try_from(free).unwrap_or(usize::MAX);
+                Turn::of(tenants, room.min(free))
+            }
+            FreeStarts::Each(mut each) => {
+                let free = tenants.into_iter().map(|tenant| {
+                    let free = each.remove(&tenant).unwrap_or(0);
+                    (tenant, free)
+                });
+                Turn::within(free, room)
+            }
+        })
+    }
+
     /// Counts the calls of tenants that are under way in queues.
     async fn count_running(
         &self,
@@ -256,26 +302,38 @@ impl Sweep {
         line: &Line,
     ) -> Result<usize, StoreError> {
         let room = match line {
-            Line::Queue(queue) | Line::Slots(queue) => {
-                let meter = self.meter.queue(queue);
-                if meter.is_older_than(FRESH) {
-                    self.look(queue).await;
-                }
-                meter.room()
-            }
+            Line::Queue(queue) | Line::Slots(queue) => self.room_of_queue(queue).await,
             // Nobody is released from there: who waits for a pause, or for a breaker to close, goes back to another line first.
             Line::Pause(_) | Line::Breaker(_) => 0,
             Line::Tool(tool) => {
                 let counting = limited::admitted(connection, tool);
                 let counted = within("count the calls of a tool", STATEMENT_MAX, counting).await?;
                 let current = self.registry.current(tool);
-                u64::from(hold::room_of_tool(
-                    current.and_then(|current| current.manifest.concurrency),
-                    counted,
-                ))
+                let manifest = current.as_ref().map(|current| &current.manifest);
+                let places = manifest.and_then(|manifest| manifest.concurrency);
+                let paced = manifest.filter(|manifest| manifest.rate_limit.is_some());
+                match paced {
+                    // Who has a start time is on its way, too, for half a second: without places only the stream bounds them.
+                    Some(paced) => {
+                        let places = places.map_or(u64::MAX, |places| {
+                            u64::from(hold::room_of_tool(Some(places), counted))
+                        });
+                        places.min(self.room_of_queue(&paced.queue).await)
+                    }
+                    None => u64::from(hold::room_of_tool(places, counted)),
+                }
             }
         };
         Ok(usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// How many more pointers of a queue the stream may hold.
+    async fn room_of_queue(&self, queue: &QueueName) -> u64 {
+        let meter = self.meter.queue(queue);
+        if meter.is_older_than(FRESH) {
+            self.look(queue).await;
+        }
+        meter.room()
     }
 
     /// Releases this turn's calls and publishes them. Returns their number.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
-    StoreError, open_counts, snapshot,
+    StoreError, open_counts, snapshot, starts,
     sweep::{self, Upkeep},
 };
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ impl Sweep {
             let kept = tokio::select! {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
-                _ = hourly.tick() => self.partitions().await.and(self.recount().await),
+                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await),
             };
             self.warn("upkeep", kept);
         }
@@ -81,6 +81,11 @@ impl Sweep {
             );
         }
         Ok(())
+    }
+
+    async fn buckets(&self) -> Result<(), StoreError> {
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        starts::drop_unused(&mut connection).await.map(drop)
     }
 
     async fn partitions(&self) -> Result<(), StoreError> {

@@ -61,6 +61,9 @@ pub struct Facts {
     pub(crate) tool_known: bool,
     /// The limit of its tool, where it has one.
     pub(crate) tool_limit: Option<ToolLimit>,
+    /// How many attempts of its tool start in a time, where that is limited.
+    #[serde(default)]
+    pub(crate) rate: Option<RateFacts>,
     /// The workers of its queue that count as live. A killed worker does until its lease is over.
     pub(crate) workers: Vec<Worker>,
     /// Running calls of its queue, on all workers.
@@ -136,6 +139,24 @@ pub(crate) struct OpenedBy {
 pub(crate) struct ToolLimit {
     pub(crate) at_a_time: i64,
     pub(crate) running: i64,
+}
+
+/// How many attempts may start in which time, and when the next one may.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct RateFacts {
+    /// The tool's name, or the one of a shared limit.
+    pub(crate) name: String,
+    /// `tool`, `tenant` or `share`.
+    pub(crate) shared_by: String,
+    /// Nothing where a shared limit is not set.
+    pub(crate) calls: Option<i64>,
+    pub(crate) per_ms: Option<i64>,
+    /// The start time that is free next; none where one is free now.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) next_start_at: Option<OffsetDateTime>,
+    /// Until when a remote has asked to be left alone.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) closed_until: Option<OffsetDateTime>,
 }
 
 /// A worker of the call's queue, as the ledger has it.

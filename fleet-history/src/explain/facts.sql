@@ -33,6 +33,12 @@ SELECT row_to_json(f)::text FROM (
                        (SELECT count(*) FROM toolfleet.slots s WHERE s.tool = c.tool) AS running
                 FROM toolfleet.tools t
                 WHERE t.tool = c.tool AND t.current AND t.concurrency IS NOT NULL) l) AS tool_limit,
+           (SELECT row_to_json(l) FROM (
+                SELECT r.name, r.shared_by, r.calls, r.per_ms, r.burst, r.control_id,
+                       CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.next_start_at END AS next_start_at,
+                       CASE WHEN r.shared_by <> 'tenant' OR r.tenant = c.tenant THEN r.closed_until END AS closed_until
+                FROM toolfleet.limits r WHERE c.tool = ANY (r.tools)
+                ORDER BY r.tenant = c.tenant DESC NULLS LAST LIMIT 1) l) AS rate,
            (SELECT count(*) FROM toolfleet.calls o
             WHERE o.line IS NOT NULL AND o.queue = c.queue AND o.state = 'running') AS queue_running,
            (SELECT coalesce(json_agg(w), '[]') FROM (

@@ -10,6 +10,7 @@ mod look;
 
 mod explanation;
 
+mod rates;
 mod waiting;
 
 mod running;

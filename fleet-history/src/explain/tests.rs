@@ -20,7 +20,7 @@ fn facts(change: &Value) -> Facts {
     serde_json::from_value(facts).unwrap()
 }
 
-fn found(change: &Value) -> Explanation {
+pub(super) fn found(change: &Value) -> Explanation {
     explain(&facts(change))
 }
 

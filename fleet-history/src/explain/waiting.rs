@@ -11,6 +11,7 @@ use time::Duration;
 use super::{
     explanation::{Explanation, because, counted},
     facts::{BreakerFacts, Facts, ToolLimit, is_late},
+    rates,
 };
 use crate::instant::instant;
 
@@ -196,6 +197,11 @@ fn put_off(facts: &Facts, until: &str) -> Explanation {
     if let Some(obstacle) = &facts.obstacle {
         return put_back(obstacle, until);
     }
+    if let Some(rate) = &facts.rate
+        && facts.last.reason == "accepted"
+    {
+        return rates::on_its_way(facts, rate, until);
+    }
     let code = facts.error_code.as_deref().unwrap_or("an error");
     if facts.attempts > 0 && facts.last.reason != "accepted" {
         let what = format!(
@@ -261,17 +267,22 @@ fn held(facts: &Facts, workers: &QueueWorkers<'_>) -> Explanation {
         );
     }
     let limit_is_reached = |limit: ToolLimit| limit.running >= limit.at_a_time;
+    let places_are_taken = facts.tool_limit.is_some_and(limit_is_reached);
     if let Some(away) = nats_away(facts)
-        && !facts.tool_limit.is_some_and(limit_is_reached)
+        && !places_are_taken
     {
         return away;
+    }
+    if let Some(rate) = facts.rate.as_ref().filter(|_| !places_are_taken) {
+        return rates::held(facts, rate, &behind);
     }
     if let Some(ToolLimit { at_a_time, running }) = facts.tool_limit {
         let tool = &facts.tool;
         return because(
             "tool_limit",
             format!(
-                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}"
+                "its tool {tool} runs {at_a_time} at a time over the whole fleet; {running} run now, and {behind}{}",
+                rates::beside(facts)
             ),
             format!(
                 "wait; toolfleet.slots says what runs, and a higher `concurrency` in a new version of {tool} lets more run"
@@ -362,8 +373,9 @@ fn paused(facts: &Facts) -> Explanation {
     because(
         "paused",
         format!(
-            "it is paused since {since} by {actor}, {until} (control {id}): {}",
-            pause.note
+            "it is paused since {since} by {actor}, {until} (control {id}): {}{}",
+            pause.note,
+            rates::beside(facts)
         ),
         format!("{next}; its deadline goes on"),
     )

@@ -25,7 +25,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("schema", "input_schema"),
     ("returns", "output_schema"),
     ("side_effects", "effect"),
-    ("rate_limit", "concurrency"),
+    ("throttle", "rate_limit"),
 ];
 
 /// Words that people write as an effect.
@@ -181,6 +181,9 @@ impl Spot<'_> {
         Some(match meant {
             Some(meant) => format!("{told} is not one of {}; write {meant}", all_of(&words)),
             None if self.path == "/effect" => format!("{told} is no effect; write {EFFECTS}"),
+            None if self.path == "/rate_limit/by" && text.starts_with('/') => {
+                "there is no limit for each value of an argument; write tool, or tenant".to_owned()
+            }
             None => format!("{told} is not allowed here; write {}", one_of(&words)),
         })
     }
@@ -247,7 +250,9 @@ impl Spot<'_> {
             _unbounded => return None,
         };
         let instead = match self.path {
-            "/concurrency" => ", or leave the field out where nothing limits the tool",
+            "/concurrency" | "/rate_limit/calls" => {
+                ", or leave the field out where nothing limits the tool"
+            }
             _other => "",
         };
         Some(format!("{found} is out of range; write {range}{instead}"))

@@ -11,6 +11,7 @@ use super::{
     input::{is_required, properties},
     policy::KeyPolicy,
     problem::{ManifestProblem, Problems},
+    rate::OnLimit,
     request, required,
     secret::secret,
     sql,
@@ -57,6 +58,14 @@ pub(super) fn check(manifest: &Manifest) -> Vec<ManifestProblem> {
         manifest.timeout,
         &mut problems,
     );
+    match &manifest.rate_limit {
+        Some(limit) => limit.check(&mut problems),
+        None if manifest.on_limit == OnLimit::Refuse => problems.add(
+            "/on_limit",
+            "there is no rate_limit that a call could be over; write one, or leave on_limit out",
+        ),
+        None => {}
+    }
     doubts(manifest, &mut problems);
     answers(manifest, &mut problems);
     interceptors(manifest, &mut problems);

@@ -12,6 +12,7 @@ use super::{
     optional,
     policy::{CoercionPolicy, ExitCodes, Idempotency, KEY_RETENTION_MIN, KeyPolicy, Sensitive},
     probe::ProbeSpec,
+    rate::{OnLimit, RateLimit},
     retry::RetryPolicy,
     sandbox::Sandbox,
     size,
@@ -65,6 +66,12 @@ pub struct Manifest {
     /// How many attempts of the tool may run at a time, over the whole fleet. `None`: as many as workers have slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// How many attempts of the tool may start in a time, over the whole fleet. `None`: as many as there are slots for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimit>,
+    /// What becomes of a new call that could not start at once, by `rate_limit`.
+    #[serde(default, skip_serializing_if = "OnLimit::is_default")]
+    pub on_limit: OnLimit,
     /// When a failed attempt is followed by another.
     #[serde(default)]
     pub retry: RetryPolicy,
@@ -234,6 +241,17 @@ impl Manifest {
             Effect::Read => WhenOpen::Fail,
             Effect::Idempotent | Effect::Once | Effect::Transaction => WhenOpen::Wait,
         })
+    }
+
+    /// Whether the ledger bounds its attempts, at a time or in a time: then its calls wait in a line of their own, and a claim
+    /// asks for a place or a start time.
+    pub const fn is_limited(&self) -> bool {
+        self.concurrency.is_some() || self.rate_limit.is_some()
+    }
+
+    /// Whether a new call takes its start time at the door, or is refused.
+    pub fn refuses_over_limit(&self) -> bool {
+        self.rate_limit.is_some() && self.on_limit == OnLimit::Refuse
     }
 
     /// Where the idempotency key of a call comes from, written or by default.

@@ -34,6 +34,8 @@ words! {
         Only = "only",
         /// Forces a breaker open or closed.
         Breaker = "breaker",
+        /// Says how many attempts start in a time.
+        Limit = "limit",
     }
 }
 
@@ -138,16 +140,47 @@ pub async fn set(
     .bind(control.told)
     .bind(control.for_ms)
     .bind(control.in_tenant.map(Label::as_str));
-    decide("set a control", ledger, asking, |row| {
-        let control = row.try_get("control")?;
-        Ok(match row.try_get("verdict")? {
-            "set" => ControlSet::Set(control),
-            "already" => ControlSet::Already(control),
-            "conflict" => ControlSet::Conflict(control),
-            other => return Err(unknown(other)),
-        })
+    decide("set a control", ledger, asking, set_answer).await
+}
+
+/// Sets a control in the place of one with the same scope, where there is one and it is another: the log has both changes.
+///
+/// Own autocommit statement; guard: it makes sense, otherwise the one that is there stays. Safe to repeat. Locks the fleet's row.
+///
+/// # Errors
+///
+/// As for [`set`].
+pub async fn replace(
+    ledger: impl PgExecutor<'_>,
+    control: &NewControl<'_>,
+) -> Result<ControlSet, DecisionError> {
+    let asking = sqlx::query(
+        "WITH other AS MATERIALIZED ( \
+             SELECT count(u.verdict) AS gone FROM toolfleet.live_controls c \
+             LEFT JOIN LATERAL toolfleet.unset_control($3, $4, id => c.control_id) u ON true \
+             WHERE c.kind = $1 AND num_nonnulls(c.tool, c.queue, c.tenant, c.pointer) = 0 AND c.subject = $5 \
+               AND (c.setting::text <> $2 OR c.for_ms IS DISTINCT FROM $6)) \
+         SELECT verdict, control::text FROM other \
+         CROSS JOIN LATERAL toolfleet.set_control( \
+             $1, $2::json, $3, $4, subject => $5, for_ms => CASE WHEN other.gone >= 0 THEN $6 END)",
+    )
+    .bind(control.kind.as_str())
+    .bind(control.setting)
+    .bind(control.actor)
+    .bind(control.note)
+    .bind(control.scope.subject)
+    .bind(control.for_ms);
+    decide("set a control", ledger, asking, set_answer).await
+}
+
+fn set_answer(row: &PgRow) -> Result<ControlSet, sqlx::Error> {
+    let control = row.try_get("control")?;
+    Ok(match row.try_get("verdict")? {
+        "set" => ControlSet::Set(control),
+        "already" => ControlSet::Already(control),
+        "conflict" => ControlSet::Conflict(control),
+        other => return Err(unknown(other)),
     })
-    .await
 }
 
 /// Takes a control away, and returns the one that was there as JSON; `None`: there is none.
@@ -279,6 +312,7 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
     let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
     let (mut pauses, mut modes, mut forced, mut has_expired) =
         (Vec::new(), Vec::new(), Vec::new(), false);
+    let mut ledgers_end: Option<Instant> = None;
     for row in &rows {
         let left_ms: Option<i64> = row
             .try_get("left_ms")
@@ -295,6 +329,11 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
                 mode(row, kind, until).map(|mode| modes.push(mode))
             }
             ControlKind::Breaker => forced_breaker(row, until).map(|one| forced.push(one)),
+            // The ledger has its numbers; somebody has to take it away when it is over.
+            ControlKind::Limit => {
+                ledgers_end = ledgers_end.into_iter().chain(until).min();
+                Ok(())
+            }
         });
         // The others hold all the same.
         if let Err(error) = read {
@@ -302,7 +341,8 @@ pub async fn holding(pool: &PgPool) -> Result<Controls, StoreError> {
         }
     }
     let controls = Controls::new(pauses, has_expired);
-    Ok(controls.with_modes(Modes::new(modes)).with_forced(forced))
+    let controls = controls.with_modes(Modes::new(modes)).with_forced(forced);
+    Ok(controls.with_ledgers_end(ledgers_end))
 }
 
 fn forced_breaker(

@@ -27,8 +27,8 @@ pub struct InterceptorCounts {
     pub own_us: u64,
     /// The last error. It holds no value of a call.
     pub last_error: Option<String>,
-    /// When that was, in milliseconds since the Unix epoch, by the worker's clock.
-    pub last_error_ms: Option<i64>,
+    /// How long ago that was, in milliseconds.
+    pub last_error_age_ms: Option<u64>,
 }
 
 /// Writes the counts of a worker in place of those that were there. Own statement; repeating it changes nothing. The counts of a
@@ -49,9 +49,9 @@ pub async fn record(
         "INSERT INTO toolfleet.interceptor_stats \
              (worker_id, name, calls, continued, refused, waited, changed, errors, own_us, last_error, last_error_at) \
          SELECT w.worker_id, s.name, s.calls, s.continued, s.refused, s.waited, s.changed, s.errors, s.own_us, s.last_error, \
-                to_timestamp(s.last_error_ms / 1000.0) \
+                now() - s.last_error_age_ms * interval '1 millisecond' \
          FROM toolfleet.worker_processes w, json_to_recordset($2::text::json) AS s (name text, calls bigint, continued bigint, \
-             refused bigint, waited bigint, changed bigint, errors bigint, own_us bigint, last_error text, last_error_ms bigint) \
+             refused bigint, waited bigint, changed bigint, errors bigint, own_us bigint, last_error text, last_error_age_ms bigint) \
          WHERE w.worker_id = $1 \
          ON CONFLICT (worker_id, name) DO UPDATE SET \
              calls = excluded.calls, continued = excluded.continued, refused = excluded.refused, waited = excluded.waited, \

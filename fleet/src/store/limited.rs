@@ -1,14 +1,17 @@
-//! Claims a call of a tool with a limit of attempts at a time: with the call, a place of its tool is taken, or none is free.
+//! Claims a call of a tool with a limit: of attempts at a time, of starts in a time, or both. With the call, a place of its tool
+//! and a start time are taken, or there is none.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
 use futures_util::future::BoxFuture;
-use sqlx::{PgConnection, PgExecutor, Row as _};
+use sqlx::{PgConnection, PgExecutor, Row as _, postgres::PgRow};
 
 use super::{
     StoreError,
     claim::{ClaimRow, Claimed, asked, claiming, read_claim},
     lane::{Locks, Statement},
+    starts::AHEAD_MS,
+    statement::{left, put_together},
 };
 use crate::{
     checkpoint::Checkpoint,
@@ -33,6 +36,12 @@ pub enum Limited {
     },
     /// Every place of its tool is taken; the call is held now, in its tool's line.
     NoSlot,
+    /// No start time is free in the next half second; the call is held now, in its tool's line.
+    NoStart,
+    /// It has a start time so far away, which counts for a second from then on: it is to be claimed again by then.
+    StartsIn(Duration),
+    /// Another transaction has the bucket of its start times: nothing was changed, and the claim may be tried again soon.
+    Busy,
 }
 
 impl Limited {
@@ -49,18 +58,24 @@ impl Limited {
 ///
 /// Own autocommit statement. Guards: those of [`super::claim::Claim`], and a place whose attempt is not live: in what the
 /// statement saw *and*, once the place is locked, still the same attempt. Places that other statements have locked are skipped,
-/// never waited for. The limit is the one of the tool's newest version; where that has none, no place is taken.
+/// never waited for. The limits are those of the tool's newest version; where that has none, no place and no start is taken.
+///
+/// Start times are handed out under the lock of their bucket (`toolfleet.take_starts`), after the places. A claim that gets one
+/// within half a second waits for it with its message, one that gets none goes back into its tool's line.
 #[derive(Debug)]
 pub struct ClaimLimited {
     worker: WorkerId,
 }
 
 static WAITING: LazyLock<String> =
-    LazyLock::new(|| claiming(include_str!("sql/claim_limited.sql"), "locks", ""));
-static SKIPPING: LazyLock<String> = LazyLock::new(|| {
-    let statement = include_str!("sql/claim_limited.sql");
-    claiming(statement, "locks", "SKIP LOCKED")
-});
+    LazyLock::new(|| claiming(&waiting_for_buckets(true), "locks", ""));
+static SKIPPING: LazyLock<String> =
+    LazyLock::new(|| claiming(&waiting_for_buckets(false), "locks", "SKIP LOCKED"));
+
+fn waiting_for_buckets(waits: bool) -> String {
+    let waits = if waits { "true" } else { "false" };
+    put_together(include_str!("sql/claim_limited.sql"), &[("waits", waits)])
+}
 
 impl ClaimLimited {
     /// Claims for this worker.
@@ -96,23 +111,33 @@ impl Statement for ClaimLimited {
                 Locks::Wait => WAITING.as_str(),
                 Locks::Skip => SKIPPING.as_str(),
             };
-            let found = asked(sql, self.worker, rows).fetch_all(connection).await?;
+            let asking = asked(sql, self.worker, rows).bind(AHEAD_MS);
+            let found = asking.fetch_all(connection).await?;
             let mut decided = HashMap::with_capacity(found.len());
             for row in &found {
-                let answer = if row.try_get("admitted")? {
-                    Limited::Claimed {
-                        claimed: read_claim(row)?,
-                        took_place: row.try_get("took_place")?,
-                    }
-                } else {
-                    Limited::NoSlot
-                };
-                decided.insert(CallId(row.try_get("asked")?), answer);
+                decided.insert(CallId(row.try_get("asked")?), decision(row)?);
             }
             let answer = |row: &ClaimRow| decided.remove(&row.call_id);
             Ok(rows.iter().map(answer).collect())
         })
     }
+}
+
+fn decision(row: &PgRow) -> Result<Limited, sqlx::Error> {
+    Ok(match row.try_get("verdict")? {
+        "starts" => Limited::Claimed {
+            claimed: read_claim(row)?,
+            took_place: row.try_get("took_place")?,
+        },
+        "no_place" => Limited::NoSlot,
+        "no_start" => Limited::NoStart,
+        "later" => Limited::StartsIn(left(row.try_get("wait_ms")?)),
+        "busy" => Limited::Busy,
+        other => {
+            let error = format!("{other:?} is not a known verdict");
+            return Err(sqlx::Error::Decode(error.into()));
+        }
+    })
 }
 
 /// How many calls of a tool are under way: those that hold a place, and those that were released to take one.

@@ -47,6 +47,7 @@ pub mod server_check;
 pub mod session;
 pub mod settle;
 pub mod snapshot;
+pub mod starts;
 mod statement;
 pub mod sweep;
 pub mod takeover;

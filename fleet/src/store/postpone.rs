@@ -25,8 +25,10 @@ pub struct Postponed<'a> {
     pub actor: &'a str,
 }
 
-/// Postpones a queued call and writes the reason. A reason that its history does not have yet is a remark there too, unless it
-/// [passes](crate::obstacle::Lack::passes) by itself: so a call has as many remarks as there are reasons, however often it waits.
+/// Postpones a queued call and writes the reason.
+///
+/// A reason that its history does not have yet is a remark there too, unless it [passes](crate::obstacle::Lack::passes) by
+/// itself: so a call has as many remarks as there are reasons, however often it waits.
 ///
 /// Own autocommit statement; guard: queued, not held, not waiting for its time already, and not moved since `rev`; false: one of
 /// these is not so. A message that came late neither shortens nor prolongs a pause between two attempts. Repeating it changes

@@ -101,6 +101,8 @@ definitions! {
         "Pointers that a meter counted as under way without a permit for them; any is a defect of the dispatcher");
     QUEUE_WAIT = histogram("toolfleet.queue.wait", "s", &[],
         "From the moment a call may run to its claim");
+    RATE_WAIT = histogram("toolfleet.rate.wait", "s", &[TOOL],
+        "From the acceptance of a call of a tool with a rate limit to the start of its first attempt");
     SKIPPED_CLAIMS = counter("toolfleet.skipped.claims", "{claim}", &[REASON],
         "Pointers that did not become an attempt");
     BREAKER_OPENINGS = counter("toolfleet.breaker.openings", "{opening}", &[TOOL],

@@ -48,6 +48,7 @@ pub struct Metrics {
     held_wait: Histogram<f64>,
     corrected_permits: Counter<u64>,
     queue_wait: Histogram<f64>,
+    rate_wait: Histogram<f64>,
     skipped_claims: Counter<u64>,
     postponed_calls: Counter<u64>,
     intercept_verdicts: Counter<u64>,
@@ -148,6 +149,12 @@ impl Metrics {
     /// A call was claimed, this long after it could have run.
     pub fn claimed(&self, wait: Duration) {
         self.queue_wait.record(wait.as_secs_f64(), &[]);
+    }
+
+    /// The first attempt of a call of a tool with a rate limit has started, this long after its acceptance.
+    pub fn waited_for_start(&self, tool: &ToolName, wait: Duration) {
+        self.rate_wait
+            .record(wait.as_secs_f64(), &[self.tools.label(tool)]);
     }
 
     /// A pointer did not become an attempt.
@@ -306,6 +313,7 @@ impl Metrics {
             held_wait: seconds(meter, define::HELD_WAIT),
             corrected_permits: from_zero(meter, define::CORRECTED_PERMITS),
             queue_wait: seconds(meter, define::QUEUE_WAIT),
+            rate_wait: seconds(meter, define::RATE_WAIT),
             skipped_claims: counter(meter, define::SKIPPED_CLAIMS),
             postponed_calls: counter(meter, define::POSTPONED_CALLS),
             intercept_verdicts: counter(meter, define::INTERCEPT_VERDICTS),

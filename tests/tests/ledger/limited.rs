@@ -129,6 +129,9 @@ async fn claim(worker: &Worker, call: CallId) -> Claim {
             Claim::Ours(attempt)
         }
         Some(Limited::NoSlot) => Claim::NoSlot,
+        Some(Limited::NoStart | Limited::StartsIn(_) | Limited::Busy) => {
+            panic!("nothing limits how often it starts")
+        }
         None => Claim::NotOurs,
     }
 }
@@ -526,7 +529,7 @@ async fn however_many_claim_at_once_no_more_run_than_may() {
                         release(&pool, call).await;
                         give.send(call).unwrap();
                     }
-                    None => panic!("every call has one runner at a time"),
+                    other => panic!("every call has one runner at a time: {other:?}"),
                 }
             }
         });

@@ -14,6 +14,7 @@ mod accept;
 mod claim;
 mod limited;
 mod places;
+mod rates;
 
 mod complete;
 mod late;

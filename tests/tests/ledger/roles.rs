@@ -177,6 +177,24 @@ const MATRIX: &[(&str, &str)] = &[
             VALUES (9, 'set', 9, 'pause', '\"wait\"', 'me', 'why', 'me')",
     ),
     ("", "TRUNCATE toolfleet.control_changes"),
+    // Start times: handed out and closed in functions.
+    (
+        "mdw",
+        "SELECT toolfleet.take_starts('tool', 'charge', 'acme', 1000, 1, 1, 500, false)",
+    ),
+    (
+        "mw",
+        "SELECT toolfleet.close_bucket('charge', 'acme', 1000)",
+    ),
+    ("mdwor", "SELECT toolfleet.rate_of('charge')"),
+    ("md", "SELECT tat FROM toolfleet.rate_buckets"),
+    ("md", "DELETE FROM toolfleet.rate_buckets"),
+    ("m", "UPDATE toolfleet.rate_buckets SET tat = now()"),
+    (
+        "m",
+        "INSERT INTO toolfleet.rate_buckets VALUES ('tool/x', 'tool', 'x', NULL, now(), NULL, 0, now())",
+    ),
+    ("mor", "SELECT * FROM toolfleet.limits"),
     ("m", "UPDATE toolfleet.fleet SET control_rev = 7"),
     ("m", "SELECT toolfleet.next_control_rev()"),
     ("m", "SELECT toolfleet.interceptor_problem('redact')"),

@@ -283,12 +283,14 @@ async fn a_call_that_may_have_had_its_effect_waits_although_others_fail() {
         .asynchronous()
         .await;
     until_state(&fleet, "put", "open").await;
-    let fresh = fleet
-        .submit("put", &json!({"what": "y"}))
-        .key("fresh")
-        .wait()
-        .await;
-    assert_eq!(fresh.code(), "circuit_open", "{}", *fresh);
+    // Its worker hears of it a moment later.
+    let fresh = until("a call that fails at once", async || {
+        let key = uuid::Uuid::new_v4().to_string();
+        let fresh = fleet.submit("put", &json!({"what": "y"})).key(&key);
+        let fresh = fresh.wait().await;
+        (fresh.code() == "circuit_open").then_some(fresh)
+    })
+    .await;
     assert_eq!(fresh["effect"], "not_applied", "{}", *fresh);
     let call = unsure.call_id();
     until_so("the retry to wait", async || {

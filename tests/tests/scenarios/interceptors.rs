@@ -108,6 +108,10 @@ impl Interceptor for Obeys {
             "wait_long" => Verdict::Wait(Duration::from_secs(600)),
             "panic" if is_first => panic!("as asked"),
             "sleep" if is_first => std::future::pending().await,
+            "think" => {
+                self.hearing.acquire().await.unwrap().forget();
+                Verdict::Continue
+            }
             _ => Verdict::Continue,
         }
     }
@@ -550,4 +554,42 @@ async fn a_call_under_way_keeps_the_list_that_it_began_with() {
     let heard = async || guard.heard("change under way").len() == 1;
     until_so("its end to be heard", heard).await;
     invariants::hold(&fleet, &witness).await;
+}
+
+#[tokio::test]
+async fn a_pause_holds_that_comes_while_an_interceptor_thinks() {
+    let witness = Witness::start().await;
+    let guard = Obeys {
+        hearing: Arc::new(Semaphore::new(0)),
+        ..Obeys::new(About::new("guard").budget(Duration::from_secs(5)))
+    };
+    let fleet = fleet_with(&guard, tools(&witness)).await;
+    let submit = async |what: &str| {
+        let call = fleet.submit("look", &json!({ "what": what }));
+        call.asynchronous().await.call_id()
+    };
+    let thinking = submit("think x").await;
+    until_so("it to think", async || guard.asked("think x") == 1).await;
+    let pause = NewControl {
+        kind: ControlKind::Pause,
+        scope: ControlScope {
+            tool: Some("look"),
+            ..ControlScope::default()
+        },
+        setting: "\"wait\"",
+        told: None,
+        actor: "ada",
+        note: "a test",
+        for_ms: None,
+        in_tenant: None,
+    };
+    let set = controls::set(&fleet.database.pool, &pause).await.unwrap();
+    assert!(matches!(set, ControlSet::Set(_)), "{set:?}");
+    fleet.ring().await;
+    let other = submit("change other").await;
+    let is_paused = async |call| fleet.call(call).await["held_why"] == "pause";
+    until_so("another call to be paused", async || is_paused(other).await).await;
+    guard.hearing.add_permits(100);
+    until_so("the call to be paused", async || is_paused(thinking).await).await;
+    assert_eq!(witness.asked("think x"), 0);
 }

@@ -63,6 +63,7 @@ mod upgrade;
 mod backpressure;
 mod overload;
 mod quota;
+mod rates;
 
 mod tail;
 

@@ -13,6 +13,7 @@ mod help;
 mod hidden;
 mod history;
 mod interceptors;
+mod limit;
 mod listing;
 mod migrate;
 mod mistakes;

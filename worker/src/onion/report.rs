@@ -34,10 +34,14 @@ pub(crate) async fn run(
             .iter()
             .map(|link| link.active.tally.counts(&link.active.about.name))
             .collect();
-        let is_new = counts.iter().any(|now| now.calls + now.errors > 0) && counts != told;
+        let ran: Vec<_> = counts
+            .iter()
+            .map(|now| (now.calls, now.errors, now.own_us))
+            .collect();
+        let is_new = ran != told && ran.iter().any(|(calls, errors, _)| calls + errors > 0);
         if is_new {
             match interceptors::record(&pool, worker, &counts).await {
-                Ok(()) => told = counts,
+                Ok(()) => told = ran,
                 Err(error) => tracing::debug!(
                     error = report(&error),
                     "what the interceptors did was not written; the next look does it"

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fleet::{store::interceptors::InterceptorCounts, telemetry::metrics};
-use time::OffsetDateTime;
+use tokio::time::Instant;
 
 use super::hook::{Fault, Hook};
 use crate::interceptor::Verdict;
@@ -30,7 +30,7 @@ pub(crate) struct Tally {
 #[derive(Debug, Clone)]
 struct LastError {
     said: String,
-    at: OffsetDateTime,
+    at: Instant,
 }
 
 /// The most characters of an error that are kept.
@@ -51,7 +51,7 @@ impl Tally {
         // A fault holds no value of a call, so nothing has to be masked before it is cut.
         let mut said = format!("{hook}: {fault}");
         said.truncate(said.floor_char_boundary(ERROR_MAX));
-        let at = OffsetDateTime::now_utc();
+        let at = Instant::now();
         *self.last() = Some(LastError { said, at });
     }
 
@@ -81,7 +81,7 @@ impl Tally {
     /// The counts as they are now.
     pub(crate) fn counts(&self, name: &str) -> InterceptorCounts {
         let last = self.last().clone();
-        let millis = |at: OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
+        let millis = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
         InterceptorCounts {
             name: name.to_owned(),
             calls: self.calls.load(Relaxed),
@@ -91,9 +91,7 @@ impl Tally {
             changed: self.changed.load(Relaxed),
             errors: self.errors.load(Relaxed),
             own_us: self.own_us.load(Relaxed),
-            last_error_ms: last
-                .as_ref()
-                .and_then(|last| i64::try_from(millis(last.at)).ok()),
+            last_error_age_ms: last.as_ref().map(|last| millis(last.at)),
             last_error: last.map(|last| last.said),
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     call::Language,
-    manifest::{KeyPolicy, RetryPolicy, SensitiveMode, format_duration},
+    manifest::{KeyPolicy, RateLimit, RetryPolicy, SensitiveMode, format_duration},
 };
 use serde_json::{Map, Value, json};
 
@@ -44,6 +44,13 @@ impl Settings {
     #[must_use]
     pub fn concurrency(self, limit: u32) -> Self {
         self.field("concurrency", limit)
+    }
+
+    /// How many attempts may start in a time over the whole fleet; as many as workers have slots for if not set.
+    #[must_use]
+    pub fn rate_limit(self, limit: &RateLimit) -> Self {
+        let limit = serde_json::to_value(limit).expect("a limit has only string keys");
+        self.field("rate_limit", limit)
     }
 
     /// The queue of its calls. If not set, it is named like the tool, so that only workers that pull it, which are those that

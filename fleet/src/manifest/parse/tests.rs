@@ -950,6 +950,128 @@ fn a_repeat_cap_is_a_number_and_the_default_is_not_written_down() {
 }
 
 #[test]
+fn a_rate_is_a_number_in_a_time_or_the_name_of_a_shared_one() {
+    for accepted in [
+        json!({"calls": 50, "per": "1s"}),
+        json!({"calls": 1, "per": "24h", "burst": 10_000, "by": "tenant"}),
+        json!({"calls": 100, "per": "1ms", "burst": 1, "by": "tool"}),
+        json!({"calls": 1_000_000, "per": "10s"}),
+        json!({"share": "bank-1"}),
+    ] {
+        let manifest = parse(&with(&json!({"rate_limit": accepted}))).unwrap();
+        assert!(manifest.is_limited());
+        // What is stored is what was written.
+        let written = serde_json::to_value(&manifest).unwrap();
+        assert_eq!(written["rate_limit"], accepted);
+    }
+    let manifest = parse(&with(&json!({}))).unwrap();
+    assert!(!manifest.is_limited());
+    // The release before reads every manifest that does not use it.
+    let written = serde_json::to_value(&manifest).unwrap();
+    assert_eq!(written.get("rate_limit"), None);
+}
+
+#[test]
+fn a_rate_that_makes_no_sense_is_refused_with_what_to_write() {
+    let per = |per: &str| json!({"calls": 5, "per": per});
+    let of = |field: &str, value: Value| {
+        let mut limit = json!({"calls": 5, "per": "1s"});
+        limit[field] = value;
+        limit
+    };
+    for (refused, path, write) in [
+        (json!({}), "", "write calls and per, or share"),
+        (json!({"burst": 3}), "", "such as {calls: 50, per: 1s}"),
+        (json!({"calls": 5}), "", "such as {calls: 50, per: 1s}"),
+        (json!({"per": "1s"}), "", "such as {calls: 50, per: 1s}"),
+        (json!({"by": "tenant"}), "", "such as {calls: 50, per: 1s}"),
+        (
+            of("calls", json!(0)),
+            "/calls",
+            "write 1 to 1000000, or leave the field out",
+        ),
+        (
+            of("calls", json!(1_000_001)),
+            "/calls",
+            "write 1 to 1000000",
+        ),
+        (of("calls", json!(1.5)), "/calls", "; write "),
+        (of("calls", json!("5")), "/calls", "write 5"),
+        (json!({"calls": 101, "per": "1ms"}), "/calls", "write fewer"),
+        (per("0s"), "/per", "write 1ms to 24h"),
+        (per("25h"), "/per", "write 1ms to 24h"),
+        (per("1d"), "/per", "write 24h"),
+        (of("per", json!(1)), "/per", "write 1s"),
+        (of("burst", json!(0)), "/burst", "write 1 to 10000"),
+        (of("burst", json!(10_001)), "/burst", "write 1 to 10000"),
+        (of("by", json!("session")), "/by", "write tool or tenant"),
+        (
+            of("by", json!("/account/id")),
+            "/by",
+            "no limit for each value of an argument; write tool, or tenant",
+        ),
+        (
+            of("share", json!("bank")),
+            "/share",
+            "write share alone, or calls and per",
+        ),
+        (
+            json!({"share": "bank", "burst": 2}),
+            "/share",
+            "write share alone",
+        ),
+        (
+            json!({"share": "bank", "by": "tool"}),
+            "/share",
+            "write share alone",
+        ),
+        (json!({"share": "The Bank"}), "/share", "write the_bank"),
+        (
+            of("window", json!("1s")),
+            "/window",
+            "there is no such field",
+        ),
+        (json!("50/s"), "", "; write "),
+    ] {
+        let problems = parse(&with(&json!({"rate_limit": refused}))).unwrap_err();
+        let [problem] = problems.as_slice() else {
+            panic!("{refused}: {problems:?}");
+        };
+        assert_eq!(problem.path, format!("/rate_limit{path}"), "{refused}");
+        assert!(problem.message.contains(write), "{refused}: {problem:?}");
+    }
+}
+
+#[test]
+fn a_call_can_be_refused_over_a_limit_that_is_there() {
+    let with_limit = |on_limit: &str| {
+        let limit = json!({"rate_limit": {"calls": 5, "per": "1s"}, "on_limit": on_limit});
+        parse(&with(&limit))
+    };
+    let refuses = with_limit("refuse").unwrap();
+    assert!(refuses.refuses_over_limit());
+    assert_eq!(
+        serde_json::to_value(&refuses).unwrap()["on_limit"],
+        "refuse"
+    );
+    assert!(!with_limit("wait").unwrap().refuses_over_limit());
+    let problems = with_limit("drop").unwrap_err();
+    assert_eq!(problems[0].path, "/on_limit");
+    assert!(
+        problems[0].message.contains("write wait or refuse"),
+        "{problems:?}"
+    );
+    let problems = parse(&with(&json!({"on_limit": "refuse"}))).unwrap_err();
+    assert_eq!(problems[0].path, "/on_limit");
+    assert!(
+        problems[0]
+            .message
+            .contains("; write one, or leave on_limit out"),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn losses_are_a_number_and_the_default_is_not_written_down() {
     let manifest = parse(&with(&json!({}))).unwrap();
     assert_eq!(manifest.losses, Manifest::LOSSES);

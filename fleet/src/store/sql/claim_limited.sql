@@ -1,7 +1,12 @@
 /* claiming worker */, input AS MATERIALIZED (
     SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool, i.attempt_id, i.timeout_ms
+    SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, coalesce(o.rate_at, CASE
+            -- Its start time was taken at the door.
+            WHEN o.attempts = 0 AND (
+                SELECT v.manifest->>'on_limit' FROM toolfleet.tool_versions v
+                WHERE v.tool = o.tool AND v.version = o.tool_version AND v.rate_limit IS NOT NULL) = 'refuse' THEN o.accepted_at
+            END) AS rate_at
     FROM input i
     JOIN toolfleet.open_calls o USING (call_id)
     CROSS JOIN me
@@ -47,29 +52,68 @@
     SELECT d.*, t.places IS NULL OR d.place <= cardinality(t.slots) AS admitted, t.slots[d.place] AS slot
     FROM (SELECT due.*, row_number() OVER (PARTITION BY tool ORDER BY call_id) AS place FROM due) d
     JOIN taken t USING (tool)
+), rates AS MATERIALIZED (
+    SELECT t.tool, r.shared_by, r.name, r.step_us, r.burst FROM tools t CROSS JOIN LATERAL toolfleet.rate_of(t.tool) r
+), asking AS MATERIALIZED (
+    -- Those that have a place, or need none, and no start time. A start time that was not used for a second is void: after an
+    -- outage they must not all start at once.
+    SELECT d.call_id, r.*, CASE WHEN r.shared_by = 'tenant' THEN d.tenant END AS tenant,
+        row_number() OVER (PARTITION BY r.shared_by, r.name, CASE WHEN r.shared_by = 'tenant' THEN d.tenant END ORDER BY d.call_id) AS turn
+    FROM decided d
+    JOIN rates r USING (tool)
+    WHERE d.admitted AND coalesce(d.rate_at < clock_timestamp() - interval '1 second', true)
+), handed AS MATERIALIZED (
+    -- In one order, so that two claims never wait for each other's bucket.
+    SELECT b.shared_by, b.name, b.tenant, b.step_us * interval '1 microsecond' AS step, s.verdict, s.given, s.first_at, s.at
+    FROM (
+        SELECT shared_by, name, tenant, step_us, burst, count(*) AS wanted
+        FROM asking WHERE step_us IS NOT NULL
+        GROUP BY shared_by, name, tenant, step_us, burst
+        ORDER BY shared_by, name, tenant) b
+    CROSS JOIN LATERAL toolfleet.take_starts(
+        b.shared_by, b.name, b.tenant, b.step_us, b.burst, b.wanted, $5, /* waits */) s
+), timed AS MATERIALIZED (
+    SELECT d.*, CASE
+            WHEN NOT d.admitted THEN 'no_place'
+            WHEN a.call_id IS NULL THEN 'starts'
+            WHEN h.verdict = 'busy' THEN 'busy'
+            -- Too far away, or a shared limit without numbers.
+            WHEN a.turn > coalesce(h.given, 0) THEN 'no_start'
+            WHEN h.first_at + (a.turn - 1) * h.step <= h.at THEN 'starts'
+            ELSE 'later' END AS verdict,
+        h.first_at + (a.turn - 1) * h.step AS start_at
+    FROM decided d
+    LEFT JOIN asking a USING (call_id)
+    LEFT JOIN handed h ON h.shared_by = a.shared_by AND h.name = a.name AND h.tenant IS NOT DISTINCT FROM a.tenant
 ), places AS (
     UPDATE toolfleet.tool_slots s
     SET call_id = d.call_id, attempt_id = d.attempt_id
-    FROM decided d
-    WHERE s.tool = d.tool AND s.slot = d.slot
+    FROM timed d
+    WHERE s.tool = d.tool AND s.slot = d.slot AND d.verdict = 'starts'
 ), held AS (
     -- Its message is acknowledged; a dispatcher releases the call again when there is room.
     UPDATE toolfleet.open_calls o
     SET held = true, line = 'tool/' || d.tool
-    FROM decided d
-    WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND NOT d.admitted AND o.state = 'queued'
+    FROM timed d
+    WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND d.verdict IN ('no_place', 'no_start') AND o.state = 'queued'
+), later AS (
+    -- It has its start time, and its message comes back by then.
+    UPDATE toolfleet.open_calls o
+    SET rate_at = d.start_at, not_before = d.start_at
+    FROM timed d
+    WHERE o.call_id = ANY($2) AND o.call_id = d.call_id AND d.verdict = 'later' AND o.state = 'queued'
 ), claimed AS (
     UPDATE toolfleet.open_calls o
-    /* claim set */
-    FROM decided i
-    WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.admitted AND /* claimable */
+    /* claim set */, rate_at = NULL
+    FROM timed i
+    WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.verdict = 'starts' AND /* claimable */
     RETURNING /* claimed */
 )
-SELECT c.*, d.call_id AS asked, true AS admitted, d.slot IS NOT NULL AS took_place
+SELECT c.*, d.call_id AS asked, d.verdict, d.slot IS NOT NULL AS took_place, NULL::float8 AS wait_ms
 FROM claimed c
-JOIN decided d ON d.call_id = c.call_id
+JOIN timed d ON d.call_id = c.call_id
 UNION ALL
-SELECT c.*, d.call_id, false, false
-FROM decided d
+SELECT c.*, d.call_id, d.verdict, false, extract(epoch FROM d.start_at - clock_timestamp())::float8 * 1000
+FROM timed d
 LEFT JOIN claimed c ON false
-WHERE NOT d.admitted
+WHERE d.verdict <> 'starts'

@@ -3,6 +3,7 @@
 mod breaker;
 mod change;
 mod interceptors;
+mod limit;
 mod list;
 mod log;
 mod only;
@@ -38,6 +39,8 @@ pub enum Control {
     Unset(Box<unset::UnsetControl>),
     /// Force the circuit breaker of a tool open or closed, or let it decide by itself again
     Breaker(Box<breaker::ForceBreaker>),
+    /// Say how many attempts of a tool, or of tools that share a limit, may start in a time, whatever their manifests say
+    Limit(Box<limit::LimitStarts>),
 }
 
 impl Control {
@@ -52,6 +55,7 @@ impl Control {
             Self::Only(only) => Box::pin(only.run()).await,
             Self::Unset(unset) => Box::pin(unset.run()).await,
             Self::Breaker(breaker) => Box::pin(breaker.run()).await,
+            Self::Limit(limit) => Box::pin(limit.run()).await,
         }
     }
 }

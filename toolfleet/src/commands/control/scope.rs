@@ -1,12 +1,13 @@
 //! What a control is about: read from the command line, and shown.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use fleet::{
     call::Language,
     controls::ArgumentEquals,
     ids::{Label, QueueName, ToolName},
-    store::controls::ControlScope,
+    manifest::format_duration,
+    store::controls::{ControlKind, ControlScope},
 };
 use fleet_history::controls::ListedScope;
 use serde_json::Value;
@@ -102,6 +103,9 @@ pub(super) fn told(scope: &ListedScope) -> String {
 pub(super) fn setting(scope: &ListedScope) -> String {
     match &scope.setting {
         Value::String(word) => word.clone(),
+        other if scope.kind == ControlKind::Limit.as_str() => {
+            rate(other).unwrap_or_else(|| other.to_string())
+        }
         other => other.to_string(),
     }
 }
@@ -114,6 +118,14 @@ pub(super) fn whole(scope: &ListedScope) -> String {
         about => about,
     };
     plain(&format!("{kind} {setting} for {about}"))
+}
+
+/// The numbers of a limit as the command takes them.
+fn rate(setting: &Value) -> Option<String> {
+    let calls = setting["calls"].as_u64()?;
+    let per = format_duration(Duration::from_millis(setting["per_ms"].as_u64()?));
+    let burst = setting["burst"].as_u64().unwrap_or(1);
+    Some(format!("{calls}/{per} burst {burst}"))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ pub(super) fn all() -> Vec<Mistake> {
 }
 
 /// What is wrong with a field.
-const LINES: [(&str, &str); 64] = [
+const LINES: [(&str, &str); 69] = [
     (
         "a required property that is refused",
         "input_schema: {type: object, properties: {what: {type: string, minLength: 1, description: What to look up}}, required: [where], additionalProperties: false}",
@@ -125,6 +125,17 @@ const LINES: [(&str, &str); 64] = [
     ("a description that is empty", "description: ''"),
     ("a queue with a point", "queue: a.b"),
     ("a concurrency of zero", "concurrency: 0"),
+    ("a refusal over no rate", "on_limit: refuse"),
+    ("a rate of nothing", "rate_limit: {calls: 0, per: 1s}"),
+    ("a rate without a time", "rate_limit: {calls: 50}"),
+    (
+        "a rate by an argument",
+        "rate_limit: {calls: 50, per: 1s, by: /account/id}",
+    ),
+    (
+        "a shared rate with numbers",
+        "rate_limit: {share: bank, calls: 50, per: 1s}",
+    ),
     ("a size in decimal units", "output_limit: 1MB"),
     ("a size that is too large", "output_limit: 9MiB"),
     (

@@ -1,0 +1,187 @@
+//! Controls of the kind `limit`: what makes no sense is refused and changes nothing.
+
+use fleet::store::{
+    DecisionError,
+    controls::{self, ControlKind, ControlScope, ControlSet, NewControl},
+};
+use serde_json::json;
+
+use super::{Scene, applied};
+
+const SUBJECT: ControlScope<'_> = ControlScope {
+    tool: None,
+    queue: None,
+    tenant: None,
+    pointer: None,
+    value: None,
+    subject: Some("tool"),
+};
+
+const fn limit<'a>(scope: ControlScope<'a>, setting: &'a str) -> NewControl<'a> {
+    NewControl {
+        kind: ControlKind::Limit,
+        scope,
+        setting,
+        told: None,
+        actor: "ada",
+        note: "what it bears",
+        for_ms: None,
+        in_tenant: None,
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_makes_no_sense_is_refused_with_its_reason_and_the_one_that_is_there_stays() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let connection = &mut scene.ledger.database.connect().await;
+    applied(connection, "plain", 1, &json!({})).await;
+    for (tool, share) in [("one", "both"), ("two", "bank")] {
+        applied(
+            connection,
+            tool,
+            1,
+            &json!({"rate_limit": {"share": share}}),
+        )
+        .await;
+    }
+    applied(
+        connection,
+        "both",
+        1,
+        &json!({"rate_limit": {"calls": 1, "per": "1s"}}),
+    )
+    .await;
+    let good = r#"{"calls": 5, "per_ms": 1000}"#;
+    let there = controls::replace(pool, &limit(SUBJECT, good))
+        .await
+        .unwrap();
+    assert!(matches!(there, ControlSet::Set(_)), "{there:?}");
+    let of = |subject| ControlScope { subject, ..SUBJECT };
+    let acme = "acme".parse().unwrap();
+    for (control, why) in [
+        (limit(of(None), good), "subject must name a limit"),
+        (limit(of(Some("plain")), good), "subject must name a limit"),
+        (limit(of(Some("nobody")), good), "subject must name a limit"),
+        (limit(of(Some("one")), good), "subject must name a limit"),
+        (
+            limit(of(Some("both")), good),
+            "give the shared one another name",
+        ),
+        (limit(SUBJECT, "\"wait\""), "setting must be"),
+        (limit(SUBJECT, "[5, 1000]"), "setting must be"),
+        (limit(SUBJECT, "7"), "setting must be"),
+        (
+            limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000, "by": 1}"#),
+            "setting must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 1.5, "per_ms": 1000}"#),
+            "setting must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": -5, "per_ms": 1000}"#),
+            "setting must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": "5", "per_ms": 1000}"#),
+            "setting must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": null, "per_ms": 1000}"#),
+            "setting must be",
+        ),
+        (limit(SUBJECT, r#"{"per_ms": 1000}"#), "calls must be"),
+        (
+            limit(SUBJECT, r#"{"calls": 0, "per_ms": 1000}"#),
+            "calls must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 1000001, "per_ms": 86400000}"#),
+            "calls must be",
+        ),
+        (limit(SUBJECT, r#"{"calls": 5}"#), "per_ms must be"),
+        (
+            limit(SUBJECT, r#"{"calls": 5, "per_ms": 0}"#),
+            "per_ms must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 5, "per_ms": 86400001}"#),
+            "per_ms must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 101, "per_ms": 1}"#),
+            "more than 100 in a millisecond",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000, "burst": 0}"#),
+            "burst must be",
+        ),
+        (
+            limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000, "burst": 10001}"#),
+            "burst must be",
+        ),
+        (
+            limit(
+                ControlScope {
+                    tool: Some("tool"),
+                    ..SUBJECT
+                },
+                good,
+            ),
+            "a limit has a name, as its subject, and no scope",
+        ),
+        (
+            NewControl {
+                told: Some("slowly"),
+                ..limit(SUBJECT, good)
+            },
+            "a limit has a name, as its subject, and no scope",
+        ),
+        (
+            NewControl {
+                note: " ",
+                ..limit(SUBJECT, good)
+            },
+            "note must say why",
+        ),
+        (
+            NewControl {
+                in_tenant: Some(&acme),
+                ..limit(SUBJECT, good)
+            },
+            "tenant must be named",
+        ),
+    ] {
+        match controls::set(pool, &control).await {
+            Err(DecisionError::Invalid(said)) => assert!(said.contains(why), "{control:?}: {said}"),
+            other => panic!("{control:?}: {other:?}"),
+        }
+    }
+    // One that replaces is refused with what is there untouched.
+    let wrong = controls::replace(pool, &limit(SUBJECT, r#"{"calls": 0, "per_ms": 1}"#)).await;
+    assert!(matches!(wrong, Err(DecisionError::Invalid(_))), "{wrong:?}");
+    let rows: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT control_id, calls FROM toolfleet.limits WHERE name = 'tool'")
+            .fetch_all(pool)
+            .await
+            .unwrap();
+    assert_eq!(rows, [(1, 5)]);
+    let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.control_log")
+        .fetch_one(pool)
+        .await
+        .unwrap();
+    assert_eq!(changes, 1);
+    // The same kind and name with other numbers conflicts, unless it replaces.
+    let other = r#"{"calls": 6, "per_ms": 1000}"#;
+    let conflict = controls::set(pool, &limit(SUBJECT, other)).await.unwrap();
+    assert!(matches!(conflict, ControlSet::Conflict(_)), "{conflict:?}");
+    let replaced = controls::replace(pool, &limit(SUBJECT, other))
+        .await
+        .unwrap();
+    assert!(matches!(replaced, ControlSet::Set(_)), "{replaced:?}");
+    let again = controls::replace(pool, &limit(SUBJECT, other))
+        .await
+        .unwrap();
+    assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
+}

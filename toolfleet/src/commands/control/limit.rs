@@ -1,0 +1,170 @@
+//! `toolfleet control limit`.
+
+use std::{process::ExitCode, str::FromStr, time::Duration};
+
+use anyhow::bail;
+use fleet::{
+    config::{BusArgs, StoreArgs},
+    ids::LimitName,
+    manifest::parse_duration,
+    store::controls::{
+        self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
+    },
+};
+use fleet_history::{Row, controls::ListedControl, instant};
+use serde_json::{json, value::RawValue};
+
+use super::{answered, scope};
+use crate::commands::{connect, output, tools::bell, words};
+
+/// What `control limit` is told.
+#[derive(Debug, clap::Args)]
+pub struct LimitStarts {
+    /// The limit: the name of a tool with a `rate_limit` of its own, or the one that tools share
+    name: LimitName,
+    /// How many attempts may start in which time, such as 100/1s; or auto, for what the manifest says, which of a shared limit
+    /// is nothing: then none of its tools starts
+    rate: Rate,
+    /// How many may start at once after a time without any, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    burst: u32,
+    /// How long, such as 10m or 24h, at most 720h; without it, until it is set anew
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    lasts: Option<Duration>,
+    /// Why, for who asks later; callers are never told
+    #[arg(long, value_name = "TEXT", value_parser = words::note)]
+    note: String,
+    /// Who says so, as the log will say
+    #[arg(long, value_name = "NAME", env = "USER", default_value = "cli", value_parser = words::name)]
+    actor: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    bus: BusArgs,
+    /// Print JSON: an object with the result and the control
+    #[arg(long)]
+    json: bool,
+}
+
+/// So many in so much time, or what the manifest says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rate {
+    Of(u32, Duration),
+    Auto,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let Some((calls, per)) = text.split_once('/') else {
+            return Err("write a number, / and a time, such as 100/1s, or auto".to_owned());
+        };
+        let calls = calls.parse();
+        let calls = calls
+            .map_err(|_no_number| "write a whole number before the /, such as 100/1s".to_owned())?;
+        Ok(Self::Of(calls, parse_duration(per)?))
+    }
+}
+
+impl LimitStarts {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let mut connection = connect::writer(&self.store.database_url).await?;
+        let scope = ControlScope {
+            subject: Some(self.name.as_str()),
+            ..ControlScope::default()
+        };
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        let (word, row) = match self.rate {
+            Rate::Of(calls, per) => {
+                let setting = json!({"calls": calls, "per_ms": millis(per), "burst": self.burst});
+                let control = NewControl {
+                    kind: ControlKind::Limit,
+                    scope,
+                    setting: &setting.to_string(),
+                    told: None,
+                    actor: &self.actor,
+                    note: &self.note,
+                    for_ms: self.lasts.map(millis),
+                    in_tenant: None,
+                };
+                match answered(controls::replace(&mut connection, &control).await)? {
+                    ControlSet::Set(row) => ("set", row),
+                    ControlSet::Already(row) => ("already_set", row),
+                    ControlSet::Conflict(_row) => {
+                        bail!("somebody has just set it otherwise; ask again")
+                    }
+                }
+            }
+            Rate::Auto => {
+                let unset = Unset {
+                    which: WhichControl::Scope(ControlKind::Limit, scope),
+                    actor: &self.actor,
+                    note: &self.note,
+                    in_tenant: None,
+                };
+                let Some(row) = answered(controls::unset(&mut connection, &unset).await)? else {
+                    bail!(
+                        "the limit {} is not set by a control; `toolfleet control list` says which are",
+                        self.name
+                    )
+                };
+                ("unset", row)
+            }
+        };
+        if word != "already_set" {
+            bell::ring(&self.bus).await;
+        }
+        if self.json {
+            let control: Box<RawValue> = RawValue::from_string(row)?;
+            output::print_json(&json!({"result": word, "control": control}))?;
+        } else {
+            let there: ListedControl = Row::from(row).read()?;
+            output::print(&self.sentence(&there, word))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn sentence(&self, control: &ListedControl, word: &str) -> String {
+        let (id, name) = (control.control_id, &self.name);
+        if word == "unset" {
+            return format!(
+                "limit {id} of {name} is over: what the newest manifests say holds at once; a shared limit has no numbers then, and \
+                 none of its tools starts"
+            );
+        }
+        let had = if word == "set" {
+            "is set"
+        } else {
+            "was set before"
+        };
+        let until = control
+            .expires_at
+            .map_or_else(String::new, |until| format!(", until {}", instant(until)));
+        format!(
+            "limit {id} of {name} {had}: {} over the whole fleet{until}; the next claim keeps to it",
+            scope::setting(&control.scope)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_in_a_time_or_what_the_manifest_says() {
+        let rate = |text: &str| text.parse::<Rate>();
+        assert_eq!(rate("100/1s"), Ok(Rate::Of(100, Duration::from_secs(1))));
+        assert_eq!(rate("5/24h"), Ok(Rate::Of(5, Duration::from_secs(86_400))));
+        assert_eq!(rate("auto"), Ok(Rate::Auto));
+        for wrong in [
+            "", "100", "/1s", "1.5/1s", "-1/1s", "100/s", "100/1", "100/1s/2", "AUTO",
+        ] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Limits of starts from the command line, while NATS is away.
+
+use fleet::store::{migrate::migrate, tools};
+use serde_json::{Value, json};
+
+use crate::support::{Ran, folder, ledger, postgres, program, run};
+
+/// Name, tools, calls and milliseconds of a limit.
+type Listed = (String, Vec<String>, Option<i64>, Option<i64>);
+
+fn tool(name: &str, limit: &str) -> String {
+    format!(
+        "name: {name}\nversion: 1\ndescription: Looks up.\neffect: read\ninput_schema: {{type: object}}\n\
+         rate_limit: {limit}\nexecutor: {{process: {{command: [\"true\"]}}}}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let ledger = ledger(&postgres.url());
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    for manifest in [
+        tool("look", "{calls: 50, per: 1s}"),
+        tool("charge", "{share: bank}"),
+        tool("refund", "{share: bank}"),
+    ] {
+        let manifest = fleet::manifest::parse(&manifest).unwrap();
+        tools::apply(&mut connection, &manifest, "test")
+            .await
+            .unwrap();
+    }
+    let control = |code: i32, arguments: &[&str]| -> Ran {
+        let mut command = program(&[&["control"], arguments].concat());
+        command.env("DATABASE_URL", postgres.url());
+        command.env("NATS_URL", "nats://127.0.0.1:1");
+        let ran = run(command);
+        assert_eq!(ran.code, code, "{arguments:?}: {}{}", ran.out, ran.err);
+        ran
+    };
+    let limit = |code: i32, arguments: &[&str]| {
+        let note = ["--note", "what it bears", "--actor", "ada"];
+        control(code, &[&["limit"], arguments, &note[..]].concat())
+    };
+    let set = limit(0, &["bank", "100/1s", "--burst", "20", "--json"]).json();
+    assert_eq!(
+        (&set["result"], &set["control"]["setting"]),
+        (
+            &json!("set"),
+            &json!({"burst": 20, "calls": 100, "per_ms": 1000})
+        )
+    );
+    let again = limit(0, &["bank", "100/1s", "--burst", "20", "--json"]).json();
+    assert_eq!(
+        (&again["result"], &again["control"]["control_id"]),
+        (&json!("already_set"), &json!(1))
+    );
+    let said = limit(0, &["bank", "5/1m", "--for", "2h"]).out;
+    assert!(
+        said.contains("of bank is set: 5/1m burst 1 over the whole fleet, until "),
+        "{said}"
+    );
+    limit(0, &["look", "7/1s"]);
+    let table = control(0, &["list"]).out;
+    assert!(
+        table.contains("subject bank") && table.contains("5/1m burst 1"),
+        "{table}"
+    );
+
+    let limits: Vec<Listed> =
+        sqlx::query_as("SELECT name, tools, calls, per_ms FROM toolfleet.limits ORDER BY name")
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
+    let row = |name: &str, tools: &[&str], calls, per_ms| {
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        (name.to_owned(), tools, Some(calls), Some(per_ms))
+    };
+    assert_eq!(
+        limits,
+        [
+            row("bank", &["charge", "refund"], 5, 60_000),
+            row("look", &["look"], 7, 1_000)
+        ]
+    );
+
+    for (arguments, why) in [
+        (["nobody", "5/1s"], "subject must name a limit"),
+        (["look", "0/1s"], "calls must be 1 to 1000000"),
+        (["look", "5/25h"], "per_ms must be 1 to 86400000"),
+        (["look", "101/1ms"], "more than 100 in a millisecond"),
+    ] {
+        let refused = limit(1, &arguments);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+    let refused = limit(1, &["look", "5/1s", "--burst", "10001"]);
+    assert!(
+        refused.err.contains("burst must be 1 to 10000"),
+        "{}",
+        refused.err
+    );
+    for (arguments, why) in [
+        (["look", "5"], "100/1s, or auto"),
+        (["Look", "5/1s"], "a-z, 0-9"),
+    ] {
+        let refused = limit(2, &arguments);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+
+    let said = limit(0, &["look", "auto"]).out;
+    assert!(said.contains("of look is over"), "{said}");
+    let gone = limit(1, &["look", "auto"]);
+    assert!(gone.err.contains("is not set by a control"), "{}", gone.err);
+    let log = control(0, &["log", "--json"]).json();
+    let changes = log.as_array().unwrap().iter().rev();
+    let changes: Vec<(&str, &Value)> = changes
+        .map(|row| (row["change"].as_str().unwrap(), &row["subject"]))
+        .collect();
+    let (bank, look) = (&json!("bank"), &json!("look"));
+    assert_eq!(
+        changes,
+        [
+            ("set", bank),
+            ("unset", bank),
+            ("set", bank),
+            ("set", look),
+            ("unset", look)
+        ]
+    );
+    postgres.stop().await;
+}
