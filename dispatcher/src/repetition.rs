@@ -40,8 +40,11 @@ pub(crate) async fn ended(door: &Door, call: &NewCall, envelope: &EncodedEnvelop
     let key = within.key(&call.tool, &call.args_hash);
     let told = match (end.state, end.error) {
         (State::Succeeded, _) => door.repeats.succeeded(door.dispatcher, key),
-        (State::Failed, Some(error)) => Some(door.repeats.failed(door.dispatcher, key, error.code)),
-        // It was cancelled or came too late, or is in doubt: that says nothing about the arguments.
+        (State::Failed, Some(error)) if error.code != Code::CircuitOpen => {
+            Some(door.repeats.failed(door.dispatcher, key, error.code))
+        }
+        // It was cancelled or came too late, is in doubt, or its target is left alone for now: that says nothing about the
+        // arguments.
         (_, _) => None,
     };
     if let Some(told) = told {

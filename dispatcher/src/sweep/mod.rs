@@ -34,6 +34,7 @@ mod release;
 mod route;
 mod stranded;
 mod topology;
+mod turn;
 mod upkeep;
 mod watermark;
 

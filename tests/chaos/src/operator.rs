@@ -2,7 +2,7 @@
 //! on how often clients have asked.
 //!
 //! What holds when is read from the fleet's own log of controls. A request without an answer needs no second one: a pause ends by
-//! itself after [`PAUSE_MAX`].
+//! itself after eight seconds.
 
 use std::time::Duration;
 

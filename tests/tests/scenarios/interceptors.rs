@@ -586,9 +586,13 @@ async fn a_pause_holds_that_comes_while_an_interceptor_thinks() {
     let set = controls::set(&fleet.database.pool, &pause).await.unwrap();
     assert!(matches!(set, ControlSet::Set(_)), "{set:?}");
     fleet.ring().await;
-    let other = submit("change other").await;
     let is_paused = async |call| fleet.call(call).await["held_why"] == "pause";
-    until_so("another call to be paused", async || is_paused(other).await).await;
+    // Those that come before the worker knows of it run.
+    until_so("another call to be paused", async || {
+        let other = submit("change other").await;
+        is_paused(other).await
+    })
+    .await;
     guard.hearing.add_permits(100);
     until_so("the call to be paused", async || is_paused(thinking).await).await;
     assert_eq!(witness.asked("think x"), 0);
