@@ -160,7 +160,8 @@ pub async fn close(
 /// Deletes buckets that were not used for a day and are as good as new, so that each tenant that ever was has no row; returns
 /// their number.
 ///
-/// Own autocommit statement; rows that are in use are skipped; safe to repeat.
+/// Own autocommit statement; one that comes into use meanwhile stays, for its condition is read again under the row's lock (no
+/// `FOR UPDATE`: a dispatcher may delete these rows and not change them). Safe to repeat.
 ///
 /// # Errors
 ///
@@ -169,8 +170,8 @@ pub async fn drop_unused(connection: &mut PgConnection) -> Result<u64, StoreErro
     let dropped = sqlx::query(
         "DELETE FROM toolfleet.rate_buckets WHERE bucket IN ( \
              SELECT bucket FROM toolfleet.rate_buckets \
-             WHERE greatest(used_at + interval '1 day', tat, closed_until) < now() \
-             LIMIT 10000 FOR UPDATE SKIP LOCKED)",
+             WHERE greatest(used_at + interval '1 day', tat, closed_until) < now() LIMIT 10000) \
+           AND greatest(used_at + interval '1 day', tat, closed_until) < now()",
     )
     .execute(connection)
     .await;

@@ -9,6 +9,7 @@ use fleet::{
         read,
         rights::{self, Duty, ROLES},
         session::Postgres,
+        starts,
     },
 };
 use fleet_tests::postgres::{Cluster, Database, MIGRATE};
@@ -483,6 +484,16 @@ async fn an_id_of_another_tenant_finds_nothing() {
         let verdict: String = asking.fetch_one(&pool).await.unwrap();
         assert_eq!(verdict, "not_found", "{function}");
     }
+}
+
+/// It may delete them and not change them, which a lock of theirs would need.
+#[tokio::test]
+async fn a_dispatcher_drops_the_buckets_that_nobody_uses() {
+    let Prepared { database, .. } = prepared().await;
+    let url = database.url_of(Duty::Dispatcher.role());
+    let mut dispatcher = PgConnection::connect(&url).await.unwrap();
+    let dropped = starts::drop_unused(&mut dispatcher).await.unwrap();
+    assert_eq!(dropped, 0);
 }
 
 #[tokio::test]
