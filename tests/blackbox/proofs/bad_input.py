@@ -81,6 +81,8 @@ CASES = [
     case("invalid_arguments", "an object for a string", {"text": {"deep": [1]}}),
     case("unknown_tool", "a tool that does not exist", tool="no_such_tool"),
     case("tool_retired", "a tool that is out of use", tool="out_of_use"),
+    case("tool_paused", "a tool that an operator has paused", tool="paused"),
+    case("repeated_failure", "the same mistake once more", {"text": []}, {"Toolfleet-Session": "loop"}, tool="impatient"),
     case("unknown_tool_version", "version 99", headers={"Toolfleet-Tool-Version": "99"}),
     case("invalid_tool_name", "capitals", tool="Echo"),
     case("invalid_tool_name", "a hyphen", tool="bad-name"),
@@ -123,11 +125,16 @@ async def prove(proof):
         tool("echo", "read", ["/bin/cat"], PROPERTIES, ["text"]),
         tool("write_once", "once", ["/bin/cat"], PROPERTIES, ["text"]),
         tool("out_of_use", "read", ["/bin/cat"], PROPERTIES, ["text"]),
+        tool("paused", "read", ["/bin/cat"], PROPERTIES, ["text"]),
+        tool("impatient", "read", ["/bin/cat"], PROPERTIES, ["text"], repeat_cap=1),
     ]
     async with proof.fleet(tools, workers=1) as dev, Client(dev) as client:
         await retire(dev, client, "out_of_use")
+        await pause(dev, client, "paused")
+        await client.request("call.impatient", {"text": []}, {"Toolfleet-Session": "loop"})
+        before = await stored(dev)
         wrong = await refusals(client)
-        check(await stored(dev) == 0, "something was stored by a refused call")
+        check(await stored(dev) == before, "something was stored by a refused call")
         wrong += await keys_are_free(client)
         wrong += await key_reused(client)
         wrong += await ids(client)
@@ -154,6 +161,18 @@ async def retire(dev, client, name):
         return all(offered["name"] != name for offered in listed.body["tools"])
 
     await until(f"{name} is not offered any more", is_gone, 10)
+
+
+async def pause(dev, client, name):
+    """Has calls of a tool refused, and waits until the dispatcher knows; calls that come before that are stored."""
+    database = ["--database-url", dev.info()["database_url"]]
+    command = [dev.program, "control", "pause", "--tool", name, "--refuse", "--note", "a proof", *database]
+    await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
+
+    async def is_refused():
+        return (await client.request(f"call.{name}", GOOD, {"Prefer": "respond-async"})).code == "tool_paused"
+
+    await until(f"calls of {name} are refused", is_refused, 10)
 
 
 async def refusals(client):
