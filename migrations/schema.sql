@@ -370,6 +370,8 @@ BEGIN
         WHEN in_tenant IS NOT NULL AND c.tenant IS NULL THEN
             'tenant must be named: on the subject of a tenant a control holds for that tenant only'
         WHEN c.tenant <> in_tenant THEN 'tenant is another one: on the subject of a tenant a control holds for that tenant only'
+        WHEN in_tenant IS NOT NULL AND c.kind = 'mode' AND toolfleet.is_brake(c.subject) THEN
+            'the brakes of the engine hold for the whole fleet: only its own operators set their modes'
         WHEN c.tool IS NOT NULL AND NOT EXISTS (SELECT FROM toolfleet.tool_versions v WHERE v.tool = c.tool) THEN
             'there is no such tool'
         WHEN c.queue IS NOT NULL AND c.queue <> 'default' AND NOT EXISTS (
@@ -765,6 +767,12 @@ CREATE FUNCTION toolfleet.interceptor_problem(name text) RETURNS text
             'no worker has an interceptor of this name; toolfleet.interceptors has those that there are' END
 $$;
 
+CREATE FUNCTION toolfleet.is_brake(name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+    SELECT name IN ('rate_limit', 'breaker', 'retry_budget', 'repeat_cap')
+$$;
+
 CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -991,8 +999,9 @@ BEGIN
         WHEN c.queue IS NOT NULL OR c.pointer IS NOT NULL OR c.value IS NOT NULL THEN
             'a mode is about an interceptor, and perhaps a tool, a tenant, or both'
         WHEN c.told IS NOT NULL THEN 'told is what callers refused by a pause read: a mode has none'
-        WHEN c.subject IS NULL THEN 'subject must name an interceptor'
+        WHEN c.subject IS NULL THEN 'subject must name an interceptor, or rate_limit, breaker, retry_budget or repeat_cap'
         WHEN c.subject = 'pause' THEN 'pause is mandatory: end a pause instead of switching it off'
+        WHEN toolfleet.is_brake(c.subject) THEN NULL
         WHEN toolfleet.interceptor_problem(c.subject) IS NOT NULL THEN toolfleet.interceptor_problem(c.subject)
         WHEN c.setting::text <> '"enforce"' AND EXISTS (
             SELECT FROM toolfleet.worker_processes w, json_array_elements(w.interceptors) i

@@ -183,6 +183,7 @@ BEGIN
         ('mode_problem',             '-'),
         ('only_problem',             '-'),
         ('interceptor_problem',      '-'),
+        ('is_brake',                 '-'),
         ('breaker_problem',          '-'),
         ('breaker_ms',               '-'),
         ('breaker_terms',            '-'),

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use fleet::{
     ids::{Label, ToolName},
+    modes::{Brake, InterceptMode},
     said,
-    store::{
-        PgPool, StoreError,
-        starts::{self, Started, Wanted},
-    },
+    store::starts::{self, Started, Wanted},
+    telemetry::metrics,
     wire::code::Code,
 };
+use tokio::time::Instant;
 
 use crate::{door::Door, refusal::Refusal};
 
@@ -28,25 +28,57 @@ pub(crate) fn refusal(tool: &ToolName, next: Duration) -> Refusal {
 
 /// Takes a start time for a new call, or refuses it.
 pub(crate) async fn enter(door: &Door, tenant: &Label, tool: &ToolName) -> Result<(), Refusal> {
-    match take(&door.pool, tenant, &[(tool, 1)]).await?.first() {
+    match take(door, tenant, &[(tool, 1)]).await?.first() {
         Some(started) if started.calls == 0 => Err(refusal(tool, started.next)),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Takes start times for so many new calls of each of these tools, in one statement.
+/// Takes start times for so many new calls of each of these tools, in one statement. Where operators have switched the limit off,
+/// none; where it only observes, all may start.
 pub(crate) async fn take(
-    pool: &PgPool,
+    door: &Door,
     tenant: &Label,
     wanted: &[(&ToolName, u32)],
 ) -> Result<Vec<Started>, Refusal> {
-    let wanted: Vec<Wanted<'_>> = wanted
+    let (controls, now) = (door.registry.controls(), Instant::now());
+    let mode_of = |tool: &ToolName| {
+        let modes = controls.modes();
+        modes.of_brake(Brake::RateLimit, tool, Some(tenant), now)
+    };
+    let asked = wanted
         .iter()
+        .filter(|(tool, _)| mode_of(tool) != InterceptMode::Off);
+    let asked: Vec<_> = asked
         .map(|(tool, calls)| Wanted {
             tool,
             calls: *calls,
         })
         .collect();
-    let taken: Result<_, StoreError> = starts::take(pool, tenant, &wanted).await;
-    taken.map_err(|error| Refusal::unreadable(&error))
+    let mut taken = Vec::new();
+    if !asked.is_empty() {
+        let taking = starts::take(&door.pool, tenant, &asked).await;
+        taken = taking.map_err(|error| Refusal::unreadable(&error))?;
+    }
+    let mut taken = taken.into_iter();
+    let started = wanted.iter().map(|(tool, calls)| {
+        let all = Started {
+            calls: *calls,
+            next: Duration::ZERO,
+        };
+        let some = match mode_of(tool) {
+            InterceptMode::Off => None,
+            InterceptMode::Enforce | InterceptMode::Observe => taken.next(),
+        };
+        match some {
+            Some(some) if mode_of(tool) == InterceptMode::Observe => {
+                for _ in some.calls..*calls {
+                    metrics().observed(tool, Brake::RateLimit);
+                }
+                all
+            }
+            some => some.unwrap_or(all),
+        }
+    });
+    Ok(started.collect())
 }

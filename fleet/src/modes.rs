@@ -1,8 +1,9 @@
-//! **Does this interceptor have a say in this call?** The modes that operators have set, and lists of the only ones.
+//! **Does this interceptor, or this brake, have a say in this call?** The modes that operators have set, and lists of the only
+//! interceptors.
 //!
 //! Pure: the moment is an argument. A mode is about an interceptor and all calls, those of a tenant, of a tool, or of both; the
 //! row that says most decides. A list names the interceptors that remain, beside the mandatory ones. A mandatory interceptor
-//! always has its say, whatever the rows are.
+//! always has its say, whatever the rows are. A list says nothing of the engine's own brakes.
 
 use tokio::time::Instant;
 
@@ -20,6 +21,20 @@ words! {
         Observe = "observe",
         /// It is not asked.
         Off = "off",
+    }
+}
+
+words! {
+    /// A part of the engine that keeps calls from running, and that a mode may name as it names an interceptor.
+    Brake {
+        /// So many attempts of a tool start in a time.
+        RateLimit = "rate_limit",
+        /// Nothing is sent to a target that fails.
+        Breaker = "breaker",
+        /// So many further attempts for so many first ones.
+        RetryBudget = "retry_budget",
+        /// The same call fails so often in a run.
+        RepeatCap = "repeat_cap",
     }
 }
 
@@ -58,9 +73,12 @@ pub struct Modes(Vec<ModeControl>);
 
 impl ModeScope {
     /// How much it says, if it is about such a call: a tool says more than a tenant.
-    fn weight(&self, tool: &ToolName, tenant: &Label) -> Option<u8> {
+    fn weight(&self, tool: &ToolName, tenant: Option<&Label>) -> Option<u8> {
         let of_tool = self.tool.as_ref().is_none_or(|named| named == tool);
-        let of_tenant = self.tenant.as_ref().is_none_or(|named| named == tenant);
+        let of_tenant = self
+            .tenant
+            .as_ref()
+            .is_none_or(|named| tenant == Some(named));
         let weight = 2 * u8::from(self.tool.is_some()) + u8::from(self.tenant.is_some());
         (of_tool && of_tenant).then_some(weight)
     }
@@ -90,23 +108,65 @@ impl Modes {
         tenant: &Label,
         now: Instant,
     ) -> InterceptMode {
-        let lasting = |row: &&ModeControl| row.until.is_none_or(|until| until > now);
-        let heaviest = |about: &dyn Fn(&ModeSaid) -> bool| {
-            let rows = self.0.iter().filter(lasting).filter(|row| about(&row.says));
-            let weighed = rows.filter_map(|row| Some((row.scope.weight(tool, tenant)?, row)));
-            // The ledger takes no two rows that say as much.
-            let best = weighed.max_by_key(|(weight, _)| *weight);
-            best.map(|(_, row)| &row.says)
-        };
-        if let Some(ModeSaid::Only(names)) = heaviest(&|says| matches!(says, ModeSaid::Only(_)))
+        let is_list = |says: &ModeSaid| matches!(says, ModeSaid::Only(_));
+        if let Some(ModeSaid::Only(names)) = self.heaviest(tool, Some(tenant), now, is_list)
             && !names.iter().any(|name| name == interceptor)
         {
             return InterceptMode::Off;
         }
-        let is_its = |says: &ModeSaid| matches!(says, ModeSaid::Mode(of, _) if of == interceptor);
-        match heaviest(&is_its) {
-            Some(ModeSaid::Mode(_, mode)) => *mode,
-            Some(ModeSaid::Only(_)) | None => InterceptMode::Enforce,
+        self.said_of(interceptor, tool, Some(tenant), now)
+    }
+
+    /// What a brake may do in a call of this tool and tenant. Without a tenant, by the rows that name none.
+    pub fn of_brake(
+        &self,
+        brake: Brake,
+        tool: &ToolName,
+        tenant: Option<&Label>,
+        now: Instant,
+    ) -> InterceptMode {
+        self.said_of(brake.as_str(), tool, tenant, now)
+    }
+
+    fn said_of(
+        &self,
+        name: &str,
+        tool: &ToolName,
+        tenant: Option<&Label>,
+        now: Instant,
+    ) -> InterceptMode {
+        let said = self.heaviest(tool, tenant, now, |says| says.mode_of(name).is_some());
+        said.and_then(|says| says.mode_of(name))
+            .unwrap_or(InterceptMode::Enforce)
+    }
+
+    fn lasting(&self, now: Instant) -> impl Iterator<Item = &ModeControl> {
+        let lasts = move |row: &&ModeControl| row.until.is_none_or(|until| until > now);
+        self.0.iter().filter(lasts)
+    }
+
+    /// What the row says that says most of such a call, among those that say such a thing.
+    fn heaviest(
+        &self,
+        tool: &ToolName,
+        tenant: Option<&Label>,
+        now: Instant,
+        about: impl Fn(&ModeSaid) -> bool,
+    ) -> Option<&ModeSaid> {
+        let rows = self.lasting(now).filter(|row| about(&row.says));
+        let weighed = rows.filter_map(|row| Some((row.scope.weight(tool, tenant)?, row)));
+        // The ledger takes no two rows that say as much.
+        let best = weighed.max_by_key(|(weight, _)| *weight);
+        best.map(|(_, row)| &row.says)
+    }
+}
+
+impl ModeSaid {
+    /// The mode that it gives to the interceptor or brake of this name.
+    fn mode_of(&self, name: &str) -> Option<InterceptMode> {
+        match self {
+            Self::Mode(of, mode) if of == name => Some(*mode),
+            Self::Mode(..) | Self::Only(_) => None,
         }
     }
 }
@@ -204,6 +264,27 @@ mod tests {
             modes.of("audit", &tool, &tenant, later),
             InterceptMode::Enforce
         );
+    }
+
+    #[test]
+    fn a_brake_has_modes_of_its_own_and_no_list_leaves_it_out() {
+        use InterceptMode::{Enforce, Observe, Off};
+        let mode = |mode| ModeSaid::Mode("breaker".to_owned(), mode);
+        let modes = Modes::new(vec![
+            row(scope(None, None), ModeSaid::Only(vec!["audit".to_owned()])),
+            row(scope(Some("look"), None), mode(Observe)),
+            row(scope(None, Some("acme")), mode(Off)),
+        ]);
+        let (look, charge) = ("look".parse().unwrap(), "charge".parse().unwrap());
+        let (acme, beta) = ("acme".parse().unwrap(), "beta".parse().unwrap());
+        let now = Instant::now();
+        let of = |brake, tool, tenant| modes.of_brake(brake, tool, tenant, now);
+        assert_eq!(of(Brake::Breaker, &look, Some(&beta)), Observe);
+        assert_eq!(of(Brake::Breaker, &charge, Some(&acme)), Off);
+        assert_eq!(of(Brake::Breaker, &charge, Some(&beta)), Enforce);
+        assert_eq!(of(Brake::RateLimit, &look, Some(&acme)), Enforce);
+        assert_eq!(of(Brake::Breaker, &look, None), Observe);
+        assert_eq!(of(Brake::Breaker, &charge, None), Enforce);
     }
 
     proptest! {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet::{
     ids::{AttemptId, CallId},
-    registry::Tool,
+    modes::Brake,
     store::{
         StoreError,
         claim::ClaimRow,
@@ -39,11 +39,12 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
         timeout_ms,
     };
     // Boxed: it would make the future of every claim as large as its own.
-    let answer = if is_limited(worker, &tool) {
-        Box::pin(worker.claiming.claim_limited(row)).await
-    } else {
-        let claimed = worker.claiming.claim(row).await;
-        claimed.map(|claimed| claimed.map(Limited::without_place))
+    let answer = match gated.limited {
+        Some(rate_mode) => Box::pin(worker.claiming.claim_limited(row, rate_mode)).await,
+        None => {
+            let claimed = worker.claiming.claim(row).await;
+            claimed.map(|claimed| claimed.map(Limited::without_place))
+        }
     };
     let (claimed, took_place) = match answer {
         Ok(answer) => {
@@ -52,7 +53,13 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
                 Some(Limited::Claimed {
                     claimed,
                     took_place,
-                }) => (claimed, took_place),
+                    is_observed,
+                }) => {
+                    if is_observed {
+                        metrics().observed(&tool.manifest.name, Brake::RateLimit);
+                    }
+                    (claimed, took_place)
+                }
                 Some(Limited::NoSlot | Limited::NoStart) => return Err(Skip::Limited),
                 Some(Limited::StartsIn(wait)) => return Err(Skip::StartsIn(wait)),
                 Some(Limited::Busy) => return Err(Skip::StartsBusy),
@@ -89,12 +96,6 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
             entry,
         },
     })
-}
-
-/// Whether the tool has a limit of attempts, or had one when the call was accepted. The ledger decides by its own count.
-fn is_limited(worker: &WorkerProcess, tool: &Tool) -> bool {
-    let current = || worker.registry.current(&tool.manifest.name);
-    tool.manifest.is_limited() || current().is_some_and(|current| current.manifest.is_limited())
 }
 
 /// Why a claim took nothing: the row says it.

@@ -9,6 +9,7 @@ use fleet::{
     delay::{Reconnect, SOON},
     ending::{Ending, EndingKind, Known, Moved},
     ids::{AttemptId, CallId},
+    modes::{Brake, InterceptMode},
     outcome::{Outcome, OutcomeWord},
     store::{
         StoreError,
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::{
+    brakes,
     conclude::{conclude, settling},
     cool_down,
     executors::StopReason,
@@ -207,18 +209,27 @@ fn is_suppressed(worker: &WorkerProcess, executed: &Executed, ending: &Ending) -
     let Some(budget) = manifest.retry.budget else {
         return false;
     };
+    let (name, tenant) = (&manifest.name, &attempt.claimed.tenant);
+    let mode = brakes::mode_of(worker, Brake::RetryBudget, name, Some(tenant));
+    if mode == InterceptMode::Off {
+        return false;
+    }
     if executed.why_taken_back().is_some() {
         return false;
     }
     if attempt.spent() == 1 {
-        worker.retry_budgets.earn(&manifest.name, budget);
+        worker.retry_budgets.earn(name, budget);
     }
     let is_again = matches!(ending.kind, EndingKind::Again { .. });
-    let suppressed = is_again && !worker.retry_budgets.take(&manifest.name);
-    if suppressed {
-        metrics().suppressed(&manifest.name);
+    if !is_again || worker.retry_budgets.take(name) {
+        return false;
     }
-    suppressed
+    if mode == InterceptMode::Observe {
+        metrics().observed(name, Brake::RetryBudget);
+        return false;
+    }
+    metrics().suppressed(name);
+    true
 }
 
 /// Where a call stands, read by an attempt whose ending moved nothing.

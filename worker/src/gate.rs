@@ -11,6 +11,7 @@ use fleet::{
     canonical,
     ending::{Ending, Fact, Guard, Known},
     ids::CallId,
+    modes::{Brake, InterceptMode},
     obstacle::{Lack, Obstacle},
     outcome::ToolFailure,
     registry::Tool,
@@ -25,6 +26,7 @@ use fleet::{
 };
 
 use crate::{
+    brakes,
     breaker::pass as breaker,
     consent::{self, Consent},
     dispose::Skip,
@@ -81,6 +83,7 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             Ok(Gated {
                 call,
                 args_hash: canonical::hash_text(&args),
+                limited: limited(worker, &pointer, &tool),
                 tool,
                 rendered,
                 round,
@@ -99,6 +102,17 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
             Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await)
         }
     }
+}
+
+/// What the rate limit may do, where the tool has a limit or had one when the call was accepted. The ledger decides by its own
+/// count.
+fn limited(worker: &WorkerProcess, pointer: &Pointer, tool: &Tool) -> Option<InterceptMode> {
+    let name = &tool.manifest.name;
+    let current = || worker.registry.current(name);
+    let is_limited = tool.manifest.is_limited()
+        || current().is_some_and(|current| current.manifest.is_limited());
+    let mode = || brakes::mode_of(worker, Brake::RateLimit, name, pointer.tenant.as_ref());
+    is_limited.then(mode)
 }
 
 /// The interceptors of the program, which have let the call go on.

@@ -134,6 +134,7 @@ mod run;
 pub mod tool;
 
 mod apply;
+mod brakes;
 mod builder;
 
 pub use fleet::call::Effect;

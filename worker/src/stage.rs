@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     ending::{EndedAttempt, Moved},
     ids::{AttemptId, CallId},
+    modes::InterceptMode,
     outcome::{Outcome, OutcomeWord, ToolFailure},
     registry::Tool,
     store::claim::Claimed,
@@ -45,6 +46,8 @@ pub(crate) struct Gated {
     pub(crate) round: Option<Box<Round>>,
     /// The slot of a program, until it is over.
     pub(crate) program: Option<ProgramSlot>,
+    /// What the rate limit of its tool may do; `None`: the tool has no limit, neither of starts nor of attempts.
+    pub(crate) limited: Option<InterceptMode>,
     /// That its target may be tried, where its tool has a breaker.
     pub(crate) breaker: Option<BreakerPermit>,
 }

@@ -5,6 +5,7 @@
 //! "What decides whether a call comes in, waits or is refused"). A further reason is one more fact and one more arm.
 
 use fleet::{
+    breaker::BreakerId,
     hold::{HeldWhy, Line},
     manifest::Manifest,
     said,
@@ -36,6 +37,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) repeated: Option<Repeated>,
     /// Its tenant's quota is used up.
     pub(crate) no_quota: Option<NoQuota>,
+    /// The breaker of its target is shut, and calls of its tool wait for it.
+    pub(crate) shut: Option<BreakerId>,
     /// The tool that it names.
     pub(crate) tool: Option<&'a Manifest>,
     /// The stream has no room for its pointer, or other calls wait for that room already; or its tenant has as many calls of its
@@ -96,6 +99,10 @@ pub(crate) fn decide(facts: &Facts<'_>) -> Decision {
     }
     if let Some(pause) = facts.pause {
         let line = Line::Pause(pause.id);
+        return Decision::Hold(why_of(&line), line);
+    }
+    if let Some(breaker) = facts.shut {
+        let line = Line::Breaker(breaker);
         return Decision::Hold(why_of(&line), line);
     }
     match facts.tool {
@@ -295,6 +302,10 @@ mod tests {
             }),
             ..of(tool, false)
         };
+        let shut = |tool, no_room| Facts {
+            shut: Some(BreakerId(7)),
+            ..of(tool, no_room)
+        };
         let shared = |tool, no_room| Facts {
             shares_slots: true,
             ..of(tool, no_room)
@@ -373,6 +384,15 @@ mod tests {
             (of(&paced, false), "hold limit in tool/charge"),
             (of(&refusing, false), "now"),
             (of(&refusing, true), "hold limit in tool/charge"),
+            (shut(&plain, true), "hold breaker in breaker/7"),
+            (shut(&limited, false), "hold breaker in breaker/7"),
+            (
+                Facts {
+                    pause: Some(&waits),
+                    ..shut(&plain, false)
+                },
+                "hold pause in pause/7",
+            ),
             (paused(&waits, &plain), "hold pause in pause/7"),
             (paused(&waits, &limited), "hold pause in pause/7"),
             (

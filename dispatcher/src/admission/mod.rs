@@ -6,6 +6,7 @@
 
 mod decision;
 mod pause;
+mod shut;
 
 use fleet::{
     hold::{HeldWhy, Line},
@@ -24,6 +25,7 @@ use crate::{
     meter::Permit,
     quota::{Admitted, NoQuota},
     refusal::Refusal,
+    repetition,
 };
 
 /// The decision about one call, and its share of the tenant's quota, of its calls under way and of the stream's room. Dropping it
@@ -50,7 +52,7 @@ pub(crate) async fn admit(
 ) -> Result<Admission, Refusal> {
     let (tenant, tool) = (&submission.tenant, &checked.tool.manifest);
     let pause = Paused::of(door, tenant, checked).await?;
-    let repeated = door.repeats.of(submission, checked);
+    let repeated = repetition::of(door, submission, checked);
     if pause.is_some() || repeated.is_some() {
         comes_in(&Facts {
             pause: pause.as_ref(),
@@ -63,7 +65,8 @@ pub(crate) async fn admit(
         Err(none) => (Admitted::default(), Some(none)),
     };
     let shares_slots = door.running.most().is_some();
-    let goes_on = (pause.is_none() && asks_for_room(tool, no_quota))
+    let shut = shut::breaker_of(door, tenant, tool);
+    let goes_on = (pause.is_none() && shut.is_none() && asks_for_room(tool, no_quota))
         .then(|| door.running.enter(&tool.queue, tenant, call))
         .flatten();
     let running_share = goes_on.and_then(|place| Some((place, door.meter.permit(&tool.queue)?)));
@@ -71,6 +74,7 @@ pub(crate) async fn admit(
     let facts = Facts {
         no_quota,
         pause: pause.as_ref(),
+        shut,
         tool: Some(tool),
         no_room: permit.is_none(),
         shares_slots,

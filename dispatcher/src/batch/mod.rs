@@ -259,7 +259,7 @@ impl<'a> Batch<'a> {
             }
         }
         let tools: Vec<_> = wanted.iter().map(|(tool, calls)| (tool, *calls)).collect();
-        let started = starts::take(&self.door.pool, self.tenant, &tools).await;
+        let started = starts::take(self.door, self.tenant, &tools).await;
         let mut started: HashMap<_, _> = match started {
             Ok(started) => wanted.keys().zip(started).collect(),
             Err(unreadable) => {

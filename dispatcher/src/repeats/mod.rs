@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::table::RepeatKey;
 use self::table::{FailureTable, Failures};
-use crate::check::{Checked, Submission};
+use crate::check::Submission;
 
 /// What this dispatcher has counted.
 #[derive(Debug, Clone, Default)]
@@ -50,14 +50,7 @@ struct Repetition {
 }
 
 impl Repeats {
-    /// Whether a call has failed too often already to come in.
-    pub(crate) fn of(&self, submission: &Submission, checked: &Checked) -> Option<Repeated> {
-        let cap = checked.tool.manifest.repeat_cap;
-        let within = Within::of_submission(submission)?;
-        self.at_cap(&within.key(&submission.tool, &checked.arguments.hash), cap)
-    }
-
-    /// The same by its key and its tool's cap.
+    /// Whether the call of this key has failed as often as its tool's cap allows.
     pub(crate) fn at_cap(&self, key: &RepeatKey, cap: u32) -> Option<Repeated> {
         let Failures { count, last, .. } = self.lock(|table| table.get(key, Instant::now()))?;
         (cap > 0 && count >= cap).then_some(Repeated {

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 
 use fleet::{
-    breaker::{BreakerId, Passage},
+    breaker::{self, BreakerId, Passage},
     hold::Line,
     ids::Label,
     manifest::BreakerSpec,
+    modes::{Brake, InterceptMode},
     store::{PgConnection, StoreError, breakers, session::within},
 };
 use tokio::time::{Duration, Instant};
@@ -108,9 +109,13 @@ impl Sweep {
         else {
             return Ok(BreakerTurn::Go);
         };
+        // Of one tenant's calls nothing is said here: they wait with the others, and new ones pass the gate.
+        let mode = controls.modes().of_brake(Brake::Breaker, tool, None, now);
+        if mode != InterceptMode::Enforce {
+            return Ok(BreakerTurn::Go);
+        }
         let forced = controls.forced_breaker(tool);
-        let forced = forced.and_then(|forced| forced.passage(Some(known), now));
-        Ok(match forced.unwrap_or_else(|| known.passage(probes, now)) {
+        Ok(match breaker::passage(forced, Some(known), probes, now) {
             Passage::Free(_) => BreakerTurn::Go,
             Passage::Shut(_) => BreakerTurn::Stay,
             Passage::Ask => {

@@ -8,6 +8,7 @@ use fleet::{
     controls::ControlId,
     hold::{self, Line},
     ids::{Label, QueueName, ToolName},
+    modes::{Brake, InterceptMode},
     store::{
         PgConnection, StoreError, limited,
         release::{self, Holding, Released},
@@ -249,7 +250,7 @@ impl Sweep {
         current.is_some_and(|current| current.manifest.rate_limit.is_some())
     }
 
-    /// The turn of tenants whose calls may start in the next half second.
+    /// The turn of tenants whose calls may start in the next half second, or for whom operators have taken the limit away.
     async fn turn_of_starts(
         &self,
         connection: &mut PgConnection,
@@ -259,15 +260,32 @@ impl Sweep {
     ) -> Result<Turn, StoreError> {
         let looking = starts::free(connection, tool, &tenants);
         let free = within("look for free start times", STATEMENT_MAX, looking).await?;
+        let (controls, now) = (self.registry.controls(), Instant::now());
+        let is_free = |tenant: &Label| {
+            let mode = controls
+                .modes()
+                .of_brake(Brake::RateLimit, tool, Some(tenant), now);
+            mode != InterceptMode::Enforce
+        };
         Ok(match free {
             FreeStarts::Unlimited => Turn::of(tenants, room),
             FreeStarts::Shared(free) => {
                 let free = usize::try_from(free).unwrap_or(usize::MAX);
-                Turn::of(tenants, room.min(free))
+                let (freed, bound): (Vec<_>, Vec<_>) = tenants.into_iter().partition(is_free);
+                let mut turn = Turn::of(bound, room.min(free));
+                let taken: usize = turn.shares.iter().map(|(_, share)| share).sum();
+                let more = Turn::of(freed, room - taken);
+                turn.shares.extend(more.shares);
+                turn.last = turn.last.or(more.last);
+                turn
             }
             FreeStarts::Each(mut each) => {
                 let free = tenants.into_iter().map(|tenant| {
-                    let free = each.remove(&tenant).unwrap_or(0);
+                    let free = if is_free(&tenant) {
+                        u64::MAX
+                    } else {
+                        each.remove(&tenant).unwrap_or(0)
+                    };
                     (tenant, free)
                 });
                 Turn::within(free, room)

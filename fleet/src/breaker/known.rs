@@ -102,9 +102,14 @@ impl Breakers {
 }
 
 impl ForcedBreaker {
+    /// Whether it is not over yet.
+    pub fn holds(self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+
     /// What it means for a call whose breaker is `known`; `None`: it is over by now.
     pub fn passage(&self, known: Option<&KnownBreaker>, now: Instant) -> Option<Passage> {
-        if self.until.is_some_and(|until| until <= now) {
+        if !self.holds(now) {
             return None;
         }
         Some(if self.is_open {
@@ -113,6 +118,18 @@ impl ForcedBreaker {
             Passage::Free(known.map_or(0, |known| known.generation))
         })
     }
+}
+
+/// What it means for a call that an operator has forced a breaker, or else what is known of it. One that nobody knows is closed.
+pub fn passage(
+    forced: Option<ForcedBreaker>,
+    known: Option<&KnownBreaker>,
+    probes: u32,
+    now: Instant,
+) -> Passage {
+    let forced = forced.and_then(|forced| forced.passage(known, now));
+    let by_itself = || known.map_or(Passage::Free(0), |known| known.passage(probes, now));
+    forced.unwrap_or_else(by_itself)
 }
 
 /// How soon a refused caller may come again: when the target may be tried, and never at once.

@@ -128,7 +128,9 @@ impl Statement for Claim {
                 Locks::Wait => WAITING.as_str(),
                 Locks::Skip => SKIPPING.as_str(),
             };
-            let decided = asked(sql, self.worker, rows).fetch_all(connection).await?;
+            let decided = asked(sql, self.worker, rows.iter())
+                .fetch_all(connection)
+                .await?;
             let mut claimed = HashMap::with_capacity(decided.len());
             for row in &decided {
                 let call = read_claim(row)?;
@@ -168,16 +170,16 @@ static READ_BACK: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// A statement that claims these for a worker.
-pub(super) fn asked<'q>(
+pub(super) fn asked<'a, 'q>(
     sql: &'static str,
     worker: WorkerId,
-    rows: &[ClaimRow],
+    rows: impl Iterator<Item = &'a ClaimRow> + Clone,
 ) -> Query<'q, Postgres, PgArguments> {
     sqlx::query(sql)
         .bind(worker.0)
-        .bind(rows.iter().map(|r| r.call_id.0).collect::<Vec<_>>())
-        .bind(rows.iter().map(|r| r.attempt_id.0).collect::<Vec<_>>())
-        .bind(rows.iter().map(|r| r.timeout_ms).collect::<Vec<_>>())
+        .bind(rows.clone().map(|r| r.call_id.0).collect::<Vec<_>>())
+        .bind(rows.clone().map(|r| r.attempt_id.0).collect::<Vec<_>>())
+        .bind(rows.map(|r| r.timeout_ms).collect::<Vec<_>>())
 }
 
 /// The leading columns of a row, in the order of `sql/claimed.sql`.

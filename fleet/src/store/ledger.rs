@@ -12,13 +12,14 @@ use super::{
     claim::{Claim, ClaimRow, Claimed, read_back},
     complete::{Complete, Ending, Moved},
     lane::{Lane, Reply, Statement as _},
-    limited::{ClaimLimited, Limited},
+    limited::{ClaimLimited, Limited, LimitedRow},
     session::{Postgres, within},
     waits::Waits,
 };
 use crate::{
     delay::{Reconnect, SOON},
     ids::{AttemptId, CallId, WorkerId},
+    modes::InterceptMode,
     telemetry::metrics,
 };
 
@@ -145,9 +146,13 @@ impl Claiming {
     /// # Errors
     ///
     /// As for [`Claiming::claim`].
-    pub async fn claim_limited(&self, row: ClaimRow) -> Result<Option<Limited>, StoreError> {
-        let (call, attempt) = (row.call_id, row.attempt_id);
-        match self.limited.send(row).await {
+    pub async fn claim_limited(
+        &self,
+        claim: ClaimRow,
+        rate_mode: InterceptMode,
+    ) -> Result<Option<Limited>, StoreError> {
+        let (call, attempt) = (claim.call_id, claim.attempt_id);
+        match self.limited.send(LimitedRow { claim, rate_mode }).await {
             Reply::Done(decided) => Ok(Some(decided)),
             Reply::Undecided => Ok(None),
             Reply::Refused(source) => Err(refused(source)),
@@ -159,6 +164,7 @@ impl Claiming {
                     Some(Limited::Claimed {
                         claimed,
                         took_place: true,
+                        is_observed: false,
                     })
                 }),
         }

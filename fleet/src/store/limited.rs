@@ -17,7 +17,17 @@ use crate::{
     checkpoint::Checkpoint,
     hold::{Admitted, Line},
     ids::{CallId, ToolName, WorkerId},
+    modes::InterceptMode,
 };
+
+/// One such claim to make.
+#[derive(Debug, Clone)]
+pub struct LimitedRow {
+    /// The claim.
+    pub claim: ClaimRow,
+    /// What the rate limit of its tool may do: `observe` takes start times and lets nobody wait, `off` takes none.
+    pub rate_mode: InterceptMode,
+}
 
 /// The result of such a claim.
 #[derive(Debug, Clone)]
@@ -33,6 +43,8 @@ pub enum Limited {
         /// Whether it has a place of its tool, which the end of the attempt frees. A claim that was read back may say so without
         /// having one.
         took_place: bool,
+        /// Whether the rate limit would have made it wait and only observes.
+        is_observed: bool,
     },
     /// Every place of its tool is taken; the call is held now, in its tool's line.
     NoSlot,
@@ -50,6 +62,7 @@ impl Limited {
         Self::Claimed {
             claimed,
             took_place: false,
+            is_observed: false,
         }
     }
 }
@@ -85,25 +98,25 @@ impl ClaimLimited {
 }
 
 impl Statement for ClaimLimited {
-    type Row = ClaimRow;
+    type Row = LimitedRow;
     type Answer = Limited;
     type Key = CallId;
 
     const NAME: &'static str = "claim_limited";
     const SENT: Option<Checkpoint> = Some(Checkpoint::ClaimSent);
 
-    fn key(row: &ClaimRow) -> CallId {
-        row.call_id
+    fn key(row: &LimitedRow) -> CallId {
+        row.claim.call_id
     }
 
-    fn weight(_row: &ClaimRow) -> usize {
+    fn weight(_row: &LimitedRow) -> usize {
         64
     }
 
     fn run<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        rows: &'a [ClaimRow],
+        rows: &'a [LimitedRow],
         locks: Locks,
     ) -> BoxFuture<'a, Result<Vec<Option<Limited>>, sqlx::Error>> {
         Box::pin(async move {
@@ -111,13 +124,15 @@ impl Statement for ClaimLimited {
                 Locks::Wait => WAITING.as_str(),
                 Locks::Skip => SKIPPING.as_str(),
             };
-            let asking = asked(sql, self.worker, rows).bind(AHEAD_MS);
+            let modes: Vec<_> = rows.iter().map(|row| row.rate_mode.as_str()).collect();
+            let claims = rows.iter().map(|row| &row.claim);
+            let asking = asked(sql, self.worker, claims).bind(AHEAD_MS).bind(modes);
             let found = asking.fetch_all(connection).await?;
             let mut decided = HashMap::with_capacity(found.len());
             for row in &found {
                 decided.insert(CallId(row.try_get("asked")?), decision(row)?);
             }
-            let answer = |row: &ClaimRow| decided.remove(&row.call_id);
+            let answer = |row: &LimitedRow| decided.remove(&row.claim.call_id);
             Ok(rows.iter().map(answer).collect())
         })
     }
@@ -128,6 +143,12 @@ fn decision(row: &PgRow) -> Result<Limited, sqlx::Error> {
         "starts" => Limited::Claimed {
             claimed: read_claim(row)?,
             took_place: row.try_get("took_place")?,
+            is_observed: false,
+        },
+        "observed" => Limited::Claimed {
+            claimed: read_claim(row)?,
+            took_place: row.try_get("took_place")?,
+            is_observed: true,
         },
         "no_place" => Limited::NoSlot,
         "no_start" => Limited::NoStart,

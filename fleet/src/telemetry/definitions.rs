@@ -125,6 +125,8 @@ definitions! {
         "Attempts that ended with another attempt being due");
     SUPPRESSED_RETRIES = counter("toolfleet.suppressed.retries", "{attempt}", &[TOOL],
         "Attempts that a tool's retry budget did not allow, or not yet");
+    OBSERVED_BRAKES = counter("toolfleet.observed.brakes", "{call}", &[TOOL, INTERCEPTOR],
+        "What a brake would have stopped whose mode is observe");
     FENCED_ATTEMPTS = counter("toolfleet.fenced.attempts", "{attempt}", &[],
         "Attempts whose outcome came too late to decide the call");
     INTEGRITY_ALARMS = counter("toolfleet.integrity.alarms", "{alarm}", &[],

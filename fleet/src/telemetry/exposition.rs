@@ -90,6 +90,7 @@ mod tests {
         arguments::Rule,
         call::{CallOutcome, Source, State},
         ids::ToolName,
+        modes::Brake,
         obstacle::Lack,
         telemetry::{
             definitions as define,
@@ -134,6 +135,7 @@ mod tests {
         metrics.retried(&echo);
         metrics.waited_for_start(&echo, Duration::from_millis(700));
         metrics.suppressed(&echo);
+        metrics.observed(&echo, Brake::Breaker);
         metrics.replayed(&echo, true);
         metrics.finished(
             "echo",

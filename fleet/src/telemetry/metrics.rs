@@ -24,6 +24,7 @@ use crate::{
     arguments::Rule,
     call::{CallOutcome, Source},
     ids::ToolName,
+    modes::Brake,
     obstacle::Lack,
     outcome::OutcomeWord,
     wire::code::Code,
@@ -59,6 +60,7 @@ pub struct Metrics {
     ended_attempts: Counter<u64>,
     retried_attempts: Counter<u64>,
     suppressed_retries: Counter<u64>,
+    observed_brakes: Counter<u64>,
     fenced_attempts: Counter<u64>,
     integrity_alarms: Counter<u64>,
     breaker_openings: Counter<u64>,
@@ -217,6 +219,15 @@ impl Metrics {
         self.suppressed_retries.add(1, &[self.tools.label(tool)]);
     }
 
+    /// A brake would have stopped a call, or an attempt of it, and only observes.
+    pub fn observed(&self, tool: &ToolName, brake: Brake) {
+        let labels = [
+            self.tools.label(tool),
+            word(fields::INTERCEPTOR, brake.as_str()),
+        ];
+        self.observed_brakes.add(1, &labels);
+    }
+
     /// An attempt's outcome came too late to decide the call.
     pub fn fenced(&self) {
         self.fenced_attempts.add(1, &[]);
@@ -324,6 +335,7 @@ impl Metrics {
             ended_attempts: counter(meter, define::ENDED_ATTEMPTS),
             retried_attempts: counter(meter, define::RETRIED_ATTEMPTS),
             suppressed_retries: counter(meter, define::SUPPRESSED_RETRIES),
+            observed_brakes: counter(meter, define::OBSERVED_BRAKES),
             fenced_attempts: from_zero(meter, define::FENCED_ATTEMPTS),
             integrity_alarms: from_zero(meter, define::INTEGRITY_ALARMS),
             breaker_openings: counter(meter, define::BREAKER_OPENINGS),

@@ -13,6 +13,7 @@ use fleet::{
     hold::{Admitted, Line},
     ids::{AttemptId, CallId, ToolName},
     manifest,
+    modes::InterceptMode,
     store::{
         accept::NewCall,
         claim::{ClaimRow, read_back},
@@ -34,8 +35,8 @@ use sqlx::{PgConnection, PgPool};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::support::{
-    Ledger, Worker, again, claim_of, doubt, doubted, end_in, ending, holding, lost, new_call,
-    repeated, run, succeeded, until_blocked,
+    Ledger, Worker, again, claim_of, doubt, doubted, end_in, ending, enforced, holding, lost,
+    new_call, repeated, run, succeeded, until_blocked,
 };
 
 /// A ledger with one tool and its limit, and a worker.
@@ -123,7 +124,12 @@ pub(crate) async fn limited(connection: &mut PgConnection, version: i32, limit: 
 async fn claim(worker: &Worker, call: CallId) -> Claim {
     let row = claim_of(call);
     let attempt = row.attempt_id;
-    match worker.claiming.claim_limited(row).await.unwrap() {
+    match worker
+        .claiming
+        .claim_limited(row, InterceptMode::Enforce)
+        .await
+        .unwrap()
+    {
         Some(Limited::Claimed { claimed, .. }) => {
             assert_eq!(claimed.call_id, call);
             Claim::Ours(attempt)
@@ -196,7 +202,9 @@ async fn calls_of_one_batch_get_a_place_each_as_long_as_there_are_some() {
     let rows: Vec<ClaimRow> = calls.iter().map(|call| claim_of(*call)).collect();
     let statement = ClaimLimited::new(scene.worker.id);
     let mut connection = scene.ledger.database.connect().await;
-    let decided = statement.run(&mut connection, &rows, Locks::Wait).await;
+    let decided = statement
+        .run(&mut connection, &enforced(&rows), Locks::Wait)
+        .await;
     let ours = |answer: &Option<Limited>| matches!(answer, Some(Limited::Claimed { .. }));
     let decided: Vec<bool> = decided.unwrap().iter().map(ours).collect();
     assert_eq!(decided, [true, true, true, false, false, true]);
@@ -237,7 +245,7 @@ async fn a_place_that_a_claim_is_about_to_take_is_left_to_it() {
     run(&mut taking, "BEGIN").await;
     let statement = ClaimLimited::new(other.id);
     let taken = statement
-        .run(&mut taking, &rows, Locks::Wait)
+        .run(&mut taking, &enforced(&rows), Locks::Wait)
         .await
         .unwrap();
     assert!(matches!(taken[0], Some(Limited::Claimed { .. })));
@@ -419,7 +427,7 @@ async fn a_claim_without_an_answer_has_its_place_or_took_none() {
     let mut connection = scene.ledger.database.connect().await;
     let rows = [row.clone()];
     statement
-        .run(&mut connection, &rows, Locks::Wait)
+        .run(&mut connection, &enforced(&rows), Locks::Wait)
         .await
         .unwrap();
     assert!(!scene.has_place().await);
@@ -514,7 +522,11 @@ async fn however_many_claim_at_once_no_more_run_than_may() {
                 };
                 let row = claim_of(call);
                 let attempt = row.attempt_id;
-                match claiming.claim_limited(row).await.unwrap() {
+                match claiming
+                    .claim_limited(row, InterceptMode::Enforce)
+                    .await
+                    .unwrap()
+                {
                     Some(Limited::Claimed { .. }) => {
                         // The tool's own count, not the ledger's.
                         most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

@@ -10,6 +10,7 @@ use fleet::{
     call::State,
     hold::{Admitted, Line},
     ids::{AttemptId, CallId},
+    modes::InterceptMode,
     store::{
         accept::NewCall,
         complete::{AttemptCost, EndingKind, Guard},
@@ -123,7 +124,12 @@ impl World {
     async fn is_claimed(&mut self, at: usize) {
         let row = claim_of(self.open[at].call);
         let attempt = row.attempt_id;
-        let said = self.worker.claiming.claim_limited(row).await.unwrap();
+        let said = self
+            .worker
+            .claiming
+            .claim_limited(row, InterceptMode::Enforce)
+            .await
+            .unwrap();
         let live = self.live();
         let one = &mut self.open[at];
         if !rules::may_claim(one.state, one.held, one.waits, false) {

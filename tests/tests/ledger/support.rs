@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fleet::{
     call::{CallOutcome, Effect, EffectKnown, Language, Priority, Source, State},
     ids::{AttemptId, CallId, DispatcherId, Label, WorkerId},
+    modes::InterceptMode,
     outcome::OutcomeWord,
     store::{
         accept::{NewCall, NewKey},
@@ -12,6 +13,7 @@ use fleet::{
         complete::{Decision, EndedAttempt, Ending, EndingKind, Guard},
         lane::Reply,
         ledger::{Accepting, Claiming, Completing},
+        limited::LimitedRow,
         read::{self, CallRow, CallState},
         session::Postgres,
         workers::{self, Evidence, Fence, Fenced, WorkerRow},
@@ -208,6 +210,15 @@ pub(crate) fn new_key() -> [u8; 32] {
     let mut key = [7; 32];
     key[..8].copy_from_slice(&LAST.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     key
+}
+
+/// The same claims of tools with a limit that holds.
+pub(crate) fn enforced(rows: &[ClaimRow]) -> Vec<LimitedRow> {
+    let limited = rows.iter().map(|claim| LimitedRow {
+        claim: claim.clone(),
+        rate_mode: InterceptMode::Enforce,
+    });
+    limited.collect()
 }
 
 pub(crate) fn claim_of(call: CallId) -> ClaimRow {

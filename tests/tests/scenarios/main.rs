@@ -15,6 +15,7 @@ mod languages;
 mod coercion;
 
 mod batch;
+mod brakes;
 mod bulk;
 mod client_library;
 mod clients;

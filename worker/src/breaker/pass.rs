@@ -5,24 +5,25 @@
 use std::sync::Arc;
 
 use fleet::{
-    breaker::{BreakerId, BreakerTerms, Passage, PermitVerdict},
+    breaker::{self, BreakerId, BreakerTerms, Passage, PermitVerdict},
     call::{Effect, State},
     ending::{Ending, Fact, Guard, Known},
     hold::Line,
     manifest::{BreakerSpec, WhenOpen},
+    modes::{Brake, InterceptMode},
     outcome::ToolFailure,
     registry::Tool,
     store::{
         StoreError, breakers, pauses,
         read::{self, CallRow, CallState},
     },
-    telemetry::report,
+    telemetry::{metrics, report},
     wire::{code::Code, message::Message, pointer::Pointer},
 };
 use tokio::time::Instant;
 
 use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
-use crate::{dispose::Skip, worker::WorkerProcess};
+use crate::{brakes, dispose::Skip, worker::WorkerProcess};
 
 /// Lets a call pass whose target may be tried. `None`: its tool has no breaker, which costs a look at the registry.
 pub(crate) async fn pass(
@@ -34,23 +35,48 @@ pub(crate) async fn pass(
     let Some(current) = worker.registry.current(&tool.manifest.name) else {
         return Ok(None);
     };
-    match &current.manifest.breaker {
-        Some(spec) => {
-            let guarded = Guarded {
-                worker,
-                pointer,
-                tool,
-                spec,
-                when_open: current.manifest.when_open(),
-                circuit: Circuit {
-                    tool: tool.manifest.name.clone(),
-                    target: tool.manifest.executor.target(),
-                },
-            };
-            Box::pin(guarded.pass()).await.map(Some)
-        }
-        None => Ok(None),
+    let Some(spec) = &current.manifest.breaker else {
+        return Ok(None);
+    };
+    let name = &tool.manifest.name;
+    let mode = brakes::mode_of(worker, Brake::Breaker, name, pointer.tenant.as_ref());
+    if mode == InterceptMode::Off {
+        return Ok(None);
     }
+    let guarded = Guarded {
+        worker,
+        pointer,
+        tool,
+        spec,
+        when_open: current.manifest.when_open(),
+        circuit: Circuit {
+            tool: name.clone(),
+            target: tool.manifest.executor.target(),
+        },
+    };
+    match Box::pin(guarded.permit_now()).await? {
+        Passed::May(permit) => Ok(Some(permit)),
+        Passed::OnlyElsewhere | Passed::Shut { .. } if mode == InterceptMode::Observe => {
+            metrics().observed(name, Brake::Breaker);
+            // It counts nothing: what is open hears only of its probes.
+            Ok(None)
+        }
+        Passed::OnlyElsewhere => Err(Skip::OnlyHere),
+        Passed::Shut { id, until } => Err(Box::pin(guarded.shut(id, until)).await),
+    }
+}
+
+/// What became of a call at its breaker.
+enum Passed {
+    /// Its target may be tried.
+    May(BreakerPermit),
+    /// Not by this worker, which alone cannot reach the target.
+    OnlyElsewhere,
+    /// Not now: the breaker is shut, until then if that is known.
+    Shut {
+        id: Option<BreakerId>,
+        until: Option<Instant>,
+    },
 }
 
 /// A call at the gate whose tool has a breaker.
@@ -64,40 +90,37 @@ struct Guarded<'a> {
 }
 
 impl Guarded<'_> {
-    async fn pass(self) -> Result<BreakerPermit, Skip> {
+    async fn permit_now(&self) -> Result<Passed, Skip> {
         let (worker, now) = (self.worker, Instant::now());
         let breakers = worker.registry.breakers();
         let known = breakers.of(&self.circuit.tool, &self.circuit.target);
         let forced = worker.registry.controls();
         let forced = forced.forced_breaker(&self.circuit.tool);
-        let forced = forced.and_then(|forced| forced.passage(known, now));
-        let by_itself = || {
-            known.map_or(Passage::Free(0), |known| {
-                known.passage(self.spec.probes, now)
-            })
-        };
         let id = known.map(|known| known.id);
-        match forced.unwrap_or_else(by_itself) {
-            Passage::Free(generation) => {
-                let is_bad_here =
-                    forced.is_none() && worker.breakers.is_bad_here(&self.circuit, generation, now);
-                if is_bad_here {
-                    return Err(Skip::OnlyHere);
+        Ok(
+            match breaker::passage(forced, known, self.spec.probes, now) {
+                Passage::Free(generation) => {
+                    let is_bad_here = !forced.is_some_and(|forced| forced.holds(now))
+                        && worker.breakers.is_bad_here(&self.circuit, generation, now);
+                    if is_bad_here {
+                        Passed::OnlyElsewhere
+                    } else {
+                        Passed::May(self.permit(generation, false))
+                    }
                 }
-                Ok(self.permit(generation, false))
-            }
-            shut @ Passage::Shut(_) => Err(self.shut(id, shut).await),
-            Passage::Ask => match worker.breakers.refused_until(&self.circuit, now) {
-                Some(until) => Err(self.shut(id, Passage::Shut(Some(until))).await),
-                None => self.ask().await,
+                Passage::Shut(until) => Passed::Shut { id, until },
+                Passage::Ask => match worker.breakers.refused_until(&self.circuit, now) {
+                    until @ Some(_) => Passed::Shut { id, until },
+                    None => self.ask().await?,
+                },
             },
-        }
+        )
     }
 
-    fn permit(self, generation: i64, is_probe: bool) -> BreakerPermit {
+    fn permit(&self, generation: i64, is_probe: bool) -> BreakerPermit {
         BreakerPermit {
             counts: Arc::clone(&self.worker.breakers),
-            circuit: self.circuit,
+            circuit: self.circuit.clone(),
             generation,
             is_probe,
             terms: BreakerTerms::from(self.spec),
@@ -107,7 +130,7 @@ impl Guarded<'_> {
     }
 
     /// Asks the ledger for a permit.
-    async fn ask(self) -> Result<BreakerPermit, Skip> {
+    async fn ask(&self) -> Result<Passed, Skip> {
         let worker = self.worker;
         let Circuit { tool, target } = &self.circuit;
         let timeout = self.tool.manifest.timeout;
@@ -116,33 +139,36 @@ impl Guarded<'_> {
             tracing::debug!(error = report(&error), "a breaker was not asked");
             Skip::StoreSilent
         })?;
-        match permitted.verdict {
+        Ok(match permitted.verdict {
             PermitVerdict::Closed | PermitVerdict::Unguarded => {
-                Ok(self.permit(permitted.generation, false))
+                Passed::May(self.permit(permitted.generation, false))
             }
             PermitVerdict::Granted => {
                 let permit = self.permit(permitted.generation, true);
                 // The others need not ask for what is given out. A bell that is lost costs each of them a statement.
                 ring(worker).await;
-                Ok(permit)
+                Passed::May(permit)
             }
             PermitVerdict::Refused => {
                 let until = permitted.until;
                 worker.breakers.refused(&self.circuit, until);
-                Err(self.shut(Some(permitted.id), Passage::Shut(until)).await)
+                Passed::Shut {
+                    id: Some(permitted.id),
+                    until,
+                }
             }
-        }
+        })
     }
 
     /// Nothing is sent to the target now: the call ends, or waits.
-    async fn shut(&self, id: Option<BreakerId>, passage: Passage) -> Skip {
+    async fn shut(&self, id: Option<BreakerId>, until: Option<Instant>) -> Skip {
         if self.when_open == WhenOpen::Fail {
             match read::find(&self.worker.pool, self.pointer.call_id).await {
                 Ok(Some(row)) if row.state() != State::Queued => {
                     return Skip::NotQueued(row.state());
                 }
                 Ok(Some(row)) if !may_have_happened(&row, self.tool.manifest.effect) => {
-                    return self.end(&row, passage).await;
+                    return self.end(&row, until).await;
                 }
                 Ok(Some(_waits)) => {}
                 Ok(None) => return Skip::Gone,
@@ -152,13 +178,13 @@ impl Guarded<'_> {
         self.put_aside(id).await
     }
 
-    async fn end(&self, row: &CallRow, passage: Passage) -> Skip {
+    async fn end(&self, row: &CallRow, until: Option<Instant>) -> Skip {
         let worker = self.worker;
         let what = Message::fixed(
             "what the tool depends on fails at present, so nothing was sent to it",
             "工具所依赖的目标目前出现故障，因此没有向它发送任何请求",
         );
-        let retry_after = passage.retry_after(Instant::now());
+        let retry_after = Passage::Shut(until).retry_after(Instant::now());
         let failure = ToolFailure::new(Code::CircuitOpen, what).with_retry_after(Some(retry_after));
         let known = Known {
             effect: self.tool.manifest.effect,

@@ -1,7 +1,8 @@
 /* claiming worker */, input AS MATERIALIZED (
-    SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) AS input (call_id, attempt_id, timeout_ms)
+    -- `rate_mode`: what the rate limit may do.
+    SELECT * FROM unnest($2::uuid[], $3::uuid[], $4::bigint[], $6::text[]) AS input (call_id, attempt_id, timeout_ms, rate_mode)
 ), due AS MATERIALIZED (
-    SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, coalesce(o.rate_at, CASE
+    SELECT o.call_id, o.tool, o.tenant, i.attempt_id, i.timeout_ms, i.rate_mode, coalesce(o.rate_at, CASE
             -- Its start time was taken at the door.
             WHEN o.attempts = 0 AND (
                 SELECT v.manifest->>'on_limit' FROM toolfleet.tool_versions v
@@ -61,7 +62,7 @@
         row_number() OVER (PARTITION BY r.shared_by, r.name, CASE WHEN r.shared_by = 'tenant' THEN d.tenant END ORDER BY d.call_id) AS turn
     FROM decided d
     JOIN rates r USING (tool)
-    WHERE d.admitted AND coalesce(d.rate_at < clock_timestamp() - interval '1 second', true)
+    WHERE d.admitted AND d.rate_mode <> 'off' AND coalesce(d.rate_at < clock_timestamp() - interval '1 second', true)
 ), handed AS MATERIALIZED (
     -- In one order, so that two claims never wait for each other's bucket.
     SELECT b.shared_by, b.name, b.tenant, b.step_us * interval '1 microsecond' AS step, s.verdict, s.given, s.first_at, s.at
@@ -77,9 +78,10 @@
             WHEN NOT d.admitted THEN 'no_place'
             WHEN a.call_id IS NULL THEN 'starts'
             WHEN h.verdict = 'busy' THEN 'busy'
+            WHEN a.turn <= coalesce(h.given, 0) AND h.first_at + (a.turn - 1) * h.step <= h.at THEN 'starts'
+            WHEN d.rate_mode = 'observe' THEN 'observed'
             -- Too far away, or a shared limit without numbers.
             WHEN a.turn > coalesce(h.given, 0) THEN 'no_start'
-            WHEN h.first_at + (a.turn - 1) * h.step <= h.at THEN 'starts'
             ELSE 'later' END AS verdict,
         h.first_at + (a.turn - 1) * h.step AS start_at
     FROM decided d
@@ -89,7 +91,7 @@
     UPDATE toolfleet.tool_slots s
     SET call_id = d.call_id, attempt_id = d.attempt_id
     FROM timed d
-    WHERE s.tool = d.tool AND s.slot = d.slot AND d.verdict = 'starts'
+    WHERE s.tool = d.tool AND s.slot = d.slot AND d.verdict IN ('starts', 'observed')
 ), held AS (
     -- Its message is acknowledged; a dispatcher releases the call again when there is room.
     UPDATE toolfleet.open_calls o
@@ -106,7 +108,7 @@
     UPDATE toolfleet.open_calls o
     /* claim set */, rate_at = NULL
     FROM timed i
-    WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.verdict = 'starts' AND /* claimable */
+    WHERE o.call_id = ANY($2) AND o.call_id = i.call_id AND i.verdict IN ('starts', 'observed') AND /* claimable */
     RETURNING /* claimed */
 )
 SELECT c.*, d.call_id AS asked, d.verdict, d.slot IS NOT NULL AS took_place, NULL::float8 AS wait_ms
@@ -116,4 +118,4 @@ UNION ALL
 SELECT c.*, d.call_id, d.verdict, false, extract(epoch FROM d.start_at - clock_timestamp())::float8 * 1000
 FROM timed d
 LEFT JOIN claimed c ON false
-WHERE d.verdict <> 'starts'
+WHERE d.verdict NOT IN ('starts', 'observed')

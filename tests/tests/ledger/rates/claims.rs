@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fleet::{
     ids::CallId,
+    modes::InterceptMode,
     store::{
         claim::ClaimRow,
         complete::Guard,
@@ -20,7 +21,7 @@ use super::{
     model::{Numbers, keeps},
     numbers,
 };
-use crate::support::{again, claim_of, ending, run, succeeded};
+use crate::support::{again, claim_of, ending, enforced, run, succeeded};
 
 /// The answer in a word.
 fn word(said: Option<&Limited>) -> &'static str {
@@ -39,7 +40,10 @@ async fn together(scene: &Scene, calls: &[CallId], locks: Locks) -> Vec<Option<L
     let rows: Vec<ClaimRow> = calls.iter().map(|call| claim_of(*call)).collect();
     let statement = ClaimLimited::new(scene.worker.id);
     let mut connection = scene.ledger.database.connect().await;
-    statement.run(&mut connection, &rows, locks).await.unwrap()
+    statement
+        .run(&mut connection, &enforced(&rows), locks)
+        .await
+        .unwrap()
 }
 
 async fn many(scene: &Scene, count: usize) -> Vec<CallId> {
@@ -145,7 +149,12 @@ async fn each_attempt_takes_a_start_time_and_a_call_that_ends_before_gives_none_
     for _ in 0..2 {
         let row = claim_of(call);
         attempts.push(row.attempt_id);
-        let said = scene.worker.claiming.claim_limited(row).await.unwrap();
+        let said = scene
+            .worker
+            .claiming
+            .claim_limited(row, InterceptMode::Enforce)
+            .await
+            .unwrap();
         assert_eq!(word(said.as_ref()), "starts");
         let attempt = attempts[attempts.len() - 1];
         scene
@@ -159,7 +168,12 @@ async fn each_attempt_takes_a_start_time_and_a_call_that_ends_before_gives_none_
     }
     let row = claim_of(call);
     let third = row.attempt_id;
-    let said = scene.worker.claiming.claim_limited(row).await.unwrap();
+    let said = scene
+        .worker
+        .claiming
+        .claim_limited(row, InterceptMode::Enforce)
+        .await
+        .unwrap();
     assert_eq!(word(said.as_ref()), "starts");
     scene.ledger.ends(succeeded(call, third)).await;
     let said = scene.claim(scene.released().await).await;
@@ -227,6 +241,36 @@ async fn a_place_is_taken_by_who_starts_and_by_nobody_who_waits() {
         ),
         "{late:?}"
     );
+}
+
+#[tokio::test]
+async fn a_limit_that_observes_counts_and_one_that_is_off_does_not() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1h"})).await;
+    let given = async || -> i64 {
+        sqlx::query_scalar("SELECT coalesce(sum(given), 0)::bigint FROM toolfleet.rate_buckets")
+            .fetch_one(&scene.ledger.database.pool)
+            .await
+            .unwrap()
+    };
+    for (mode, was_observed, taken) in [
+        (InterceptMode::Off, false, 0),
+        (InterceptMode::Observe, false, 1),
+        (InterceptMode::Observe, true, 1),
+        (InterceptMode::Off, false, 1),
+    ] {
+        let row = claim_of(scene.released().await);
+        let said = scene.worker.claiming.claim_limited(row, mode).await;
+        let Some(Limited::Claimed { is_observed, .. }) = said.unwrap() else {
+            panic!("{mode:?} lets nobody wait");
+        };
+        assert_eq!(
+            (is_observed, given().await),
+            (was_observed, taken),
+            "{mode:?}"
+        );
+    }
+    let said = scene.claim(scene.released().await).await;
+    assert_eq!(word(said.as_ref()), "no_start");
 }
 
 #[tokio::test]
@@ -339,7 +383,10 @@ async fn claims_of_three_workers_keep_the_rate_together() {
             let (mut at_once, mut later) = (0, Vec::new());
             for calls in calls.chunks(7) {
                 let rows = calls.iter().map(|call| claim_of(*call));
-                let said = join_all(rows.map(|row| worker.claiming.claim_limited(row))).await;
+                let said = join_all(
+                    rows.map(|row| worker.claiming.claim_limited(row, InterceptMode::Enforce)),
+                )
+                .await;
                 for (call, said) in calls.iter().zip(said) {
                     match said.unwrap() {
                         Some(Limited::Claimed { .. }) => at_once += 1,
@@ -422,7 +469,12 @@ async fn a_start_time_from_the_door_counts_for_a_second_and_for_the_first_attemp
     ];
     let row = claim_of(used);
     let attempt = row.attempt_id;
-    let said = scene.worker.claiming.claim_limited(row).await.unwrap();
+    let said = scene
+        .worker
+        .claiming
+        .claim_limited(row, InterceptMode::Enforce)
+        .await
+        .unwrap();
     assert_eq!(word(said.as_ref()), "starts", "without another one");
     // Its next attempt takes its own, of which none is free.
     scene

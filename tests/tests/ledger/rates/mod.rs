@@ -10,6 +10,7 @@ use fleet::{
     hold::Line,
     ids::{CallId, ToolName},
     manifest,
+    modes::InterceptMode,
     store::{
         accept::NewCall,
         limited::Limited,
@@ -52,7 +53,10 @@ impl Scene {
 
     async fn claim(&self, call: CallId) -> Option<Limited> {
         let claiming = &self.worker.claiming;
-        claiming.claim_limited(claim_of(call)).await.unwrap()
+        claiming
+            .claim_limited(claim_of(call), InterceptMode::Enforce)
+            .await
+            .unwrap()
     }
 
     async fn does(&self, sql: &'static str) -> u64 {
