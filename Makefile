@@ -26,7 +26,7 @@ BIN = $(DESTDIR)$(if $(PREFIX),$(PREFIX),$(or $(CARGO_HOME),$(HOME)/.cargo))/bin
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: C compiler, Postgres, nats-server, promtool, Python and JavaScript packages, Node (idle the second time)
+setup: ## install what is missing: C compiler, Postgres, nats-server, Prometheus, Python and JavaScript packages, Node (idle the second time)
 	@$(PYTHON3) scripts/setup.py
 
 build: setup ## compile everything

@@ -43,7 +43,9 @@ async def a_target_fails(story):
         show(breaker)
 
     service, _ = story.serve("payment_service.py", "--ledger", str(ledger), port=port)
-    tell(f"The service is started again on its port (pid {service.pid}). Nobody tells the fleet, and agents go on asking:")
+    tell(
+        f"The service is started again on its port (pid {service.pid}). Nobody tells the fleet, and agents go on asking:"
+    )
     paid = await asyncio.gather(*(story.get(call_id, wait_ms=PATIENCE_SECONDS * 1_000) for call_id in accepted))
     show({name: paid[0][name] for name in ["call_id", "state", "outcome", "result"]})
     claim({one["state"] for one in paid} == {"succeeded"}, f"All {AGENTS} payments that waited were made.")
@@ -86,7 +88,10 @@ async def writes_wait(story):
     await story.until("payments wait for the service", lambda: story.rows(LAST_IN_LINE, ""), PATIENCE_SECONDS)
     call_id = story.rows(LAST_IN_LINE, "")[0]["call_id"]
     _, printed = story.toolfleet("calls", "explain", call_id)
-    claim("the breaker of its tool pay is open" in printed, "A write is not refused. It waits, and the history says for what.")
+    claim(
+        "the breaker of its tool pay is open" in printed,
+        "A write is not refused. It waits, and the history says for what.",
+    )
     return [one["call_id"] for one in accepted]
 
 
