@@ -26,7 +26,7 @@ BIN = $(DESTDIR)$(if $(PREFIX),$(PREFIX),$(or $(CARGO_HOME),$(HOME)/.cargo))/bin
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-setup: ## install what is missing: C compiler, Postgres, nats-server, promtool, Python and JavaScript packages, Node (idle the second time)
+setup: ## install what is missing: C compiler, Postgres, nats-server, Prometheus, Python and JavaScript packages, Node (idle the second time)
 	@$(PYTHON3) scripts/setup.py
 
 build: setup ## compile everything
@@ -41,7 +41,7 @@ install: setup ## the optimised program on your PATH: beside cargo, or in PREFIX
 	install -m 755 "$(RELEASE)/toolfleet" "$(BIN)/toolfleet"
 	@echo "installed $(BIN)/toolfleet; \`. $(CURDIR)/.tools/env\` tells it where the servers are that \`toolfleet dev\` starts"
 
-demo: program ## the whole thing on this machine in a minute, with workers killed on the way
+demo: program ## the whole thing on this machine in a minute, with workers and a service killed on the way
 	$(TOOLS) "$$TOOLFLEET_PYTHON" examples/demo.py --toolfleet "$(TOOLFLEET)"
 
 dev: program ## a fleet for one person with the example tools, until Ctrl-C; options in ARGS=

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A story in twelve chapters: a fleet on this machine, the calls of an agent, and workers that die.
+"""A story in thirteen chapters: a fleet on this machine, the calls of an agent, workers that die, and a service that does.
 
 Everything it says is checked: the first claim that does not hold ends it with a sentence and exit code 1.
 It needs no more than a stock NATS client (`nats-py`) and `psql`.
@@ -19,41 +19,18 @@ from pathlib import Path
 
 import nats
 
+# The folder of this file is full of examples, and stays as it is.
+sys.dont_write_bytecode = True
+
+from demo_breaker import a_target_fails
+from telling import NotAsTold, claim, paint, show, tell
+
 HERE = Path(__file__).resolve().parent
 SHARED = HERE / "texts"
 # How long a charge takes to be answered: long enough to kill a worker in between.
 CHARGE_SLOW_MS = 3_000
 READY_SECONDS = 60
 STOP_SECONDS = 30
-
-
-class NotAsTold(Exception):
-    """Something did not turn out as the story says."""
-
-
-def claim(holds, sentence):
-    """Says something that was just seen to be so."""
-    if not holds:
-        raise NotAsTold(sentence)
-    print(paint("32", "  ✓ ") + sentence)
-
-
-def paint(colour, text):
-    """The text in an ANSI colour, where somebody is watching."""
-    return f"\033[{colour}m{text}\033[0m" if sys.stdout.isatty() else text
-
-
-def tell(text):
-    print(f"  {text}")
-
-
-def show(value):
-    """JSON, one field a line when it is long."""
-    line = json.dumps(value, ensure_ascii=False)
-    if len(line) <= 100:
-        return print(f"    {line}")
-    lines = [f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()]
-    return print("    {" + ",\n     ".join(lines) + "}")
 
 
 class Story:
@@ -77,9 +54,11 @@ class Story:
     async def begin(self):
         """Starts the two services and the fleet with the tools of examples/tools."""
         slow = ["--ledger", str(self.ledger), "--slow-ms", str(CHARGE_SLOW_MS)]
+        _, weather = self.serve("weather_service.py")
+        _, payments = self.serve("payment_service.py", *slow)
         real = {
-            "http://127.0.0.1:8701": f"http://127.0.0.1:{self.serve('weather_service.py')}",
-            "http://127.0.0.1:8702": f"http://127.0.0.1:{self.serve('payment_service.py', *slow)}",
+            "http://127.0.0.1:8701": f"http://127.0.0.1:{weather}",
+            "http://127.0.0.1:8702": f"http://127.0.0.1:{payments}",
             "[python3, examples/word_count.py, --root, examples/texts]": json.dumps(
                 [sys.executable, "-I", "-S", str(HERE / "word_count.py"), "--root", str(SHARED)]
             ),
@@ -109,12 +88,12 @@ class Story:
         self.client = await nats.connect(self.dev()["nats_url"])
         return time.monotonic() - began
 
-    def serve(self, name, *options):
-        """Starts one of the example services on a free port, which it is asked for."""
-        command = [sys.executable, "-I", str(HERE / name), "--port", "0", *options]
+    def serve(self, name, *options, port=0):
+        """Starts one of the example services; its process, and its port, which it is asked for."""
+        command = [sys.executable, "-I", str(HERE / name), "--port", str(port), *options]
         service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         self.started.append(service)
-        return json.loads(service.stdout.readline())["port"]
+        return service, json.loads(service.stdout.readline())["port"]
 
     def is_ready(self):
         code = self.fleet.poll()
@@ -131,6 +110,7 @@ class Story:
         ends = time.monotonic() + seconds
         while True:
             seen = fact()
+            seen = await seen if asyncio.iscoroutine(seen) else seen
             if seen:
                 return seen
             if time.monotonic() > ends:
@@ -141,6 +121,10 @@ class Story:
         """What an agent does: one request, one answer."""
         said = f"{tool} {json.dumps(arguments, ensure_ascii=False)}"
         print(paint("36", f"  → {said}") + (f"   Idempotency-Key: {key}" if key else ""))
+        return await self.ask(tool, arguments, key, prefer)
+
+    async def ask(self, tool, arguments, key=None, prefer="wait=60"):
+        """The same without a word."""
         headers = {"Prefer": prefer, **({"Idempotency-Key": key} if key else {})}
         subject = f"toolfleet.v1.default.call.{tool}"
         reply = await self.client.request(subject, json.dumps(arguments).encode(), 70, headers=headers)
@@ -224,6 +208,7 @@ async def tell_everything(story):
     await come_back_later(story)
     await a_worker_dies(story)
     await a_worker_freezes(story)
+    await a_target_fails(story)
     await life_goes_on(story)
 
 

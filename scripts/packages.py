@@ -77,11 +77,11 @@ def install(need, why, needs):
                       f"The end of .tools/setup.log:\n{log_tail()}")
 
 
-def take_out(package, program, into):
-    """Puts one program of a Debian package into a file, without installing the package, which may
-    start a server. Nobody needs to be root for that. True when it is there."""
+def take_out(package, programs):
+    """Puts programs of a Debian package into files, without installing the package, which may start
+    a server. Nobody needs to be root for that. The caller looks whether they are there."""
     if not all(shutil.which(tool) for tool in ("apt-get", "dpkg-deb")):
-        return False
+        return
     with tempfile.TemporaryDirectory() as folder:
         inside = ["sh", "-c", 'cd "$0" && "$@"', folder]
         download = [*inside, "apt-get", "-q", "-o", "Acquire::Retries=3", "download", package]
@@ -89,15 +89,17 @@ def take_out(package, program, into):
             prefix = elevation("apt-get")
             # The lists may be too old to find it.
             if prefix is None or not logged([*prefix, *MANAGERS["apt-get"]["update"]]):
-                return False
+                return
             if not logged(download):
-                return False
+                return
         found = next(Path(folder).glob("*.deb"), None)
         if not found or not logged(["dpkg-deb", "-x", str(found), folder]):
-            return False
-        into.parent.mkdir(exist_ok=True)
-        shutil.copy(Path(folder, program), into)
-    return os.access(into, os.X_OK)
+            return
+        for program, into in programs.items():
+            into.parent.mkdir(exist_ok=True)
+            # Under another name first: the one that is there may be running.
+            shutil.copy(Path(folder, program), into.with_suffix(".new"))
+            into.with_suffix(".new").replace(into)
 
 
 def elevation(manager):

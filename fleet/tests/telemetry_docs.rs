@@ -125,6 +125,25 @@ fn every_alert_names_one_metric_and_one_section() {
     );
 }
 
+#[test]
+fn every_query_of_the_dashboard_names_metrics_that_exist() {
+    let board: serde_json::Value =
+        serde_json::from_str(&read("deploy/grafana/toolfleet.json")).expect("it is JSON");
+    let panels = board["panels"].as_array().expect("panels").iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array());
+    let queries = targets
+        .flatten()
+        .map(|target| target["expr"].as_str().expect("a query"));
+    let variables = board["templating"]["list"].as_array().expect("variables");
+    let definitions = variables
+        .iter()
+        .filter_map(|variable| variable["definition"].as_str());
+    let named: BTreeSet<String> = queries.chain(definitions).flat_map(metrics_in).collect();
+    assert!(!named.is_empty(), "the dashboard asks nothing");
+    let unknown: Vec<_> = named.difference(&defined()).cloned().collect();
+    assert!(unknown.is_empty(), "the dashboard names {unknown:?}");
+}
+
 /// The names of the alerts of a test that fire in some case, or that stay silent in one.
 fn tried(cases: &serde_json::Value, fires: bool) -> BTreeSet<&str> {
     let groups = cases["tests"].as_array().expect("cases").iter();

@@ -181,6 +181,18 @@ class Dev:
         return row and row["pid"]
 
 
+async def control(dev, *words):
+    """What an operator types after `toolfleet control`; what was printed."""
+    info = dev.info()
+    env = {**os.environ, "DATABASE_URL": info["database_url"], "NATS_URL": info["nats_url"]}
+    process = await asyncio.create_subprocess_exec(
+        dev.program, "control", *words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    said, complaint = await process.communicate()
+    check(process.returncode == 0, f"toolfleet control {' '.join(words)}: {complaint.decode()}")
+    return said
+
+
 def tool(name, effect, executor, properties=None, required=(), **fields):
     """A manifest; further fields as they stand in one."""
     schema = {

@@ -1,5 +1,6 @@
 """What runs on this machine, read from /proc. A zombie does not run."""
 
+import contextlib
 import os
 from collections import namedtuple
 from pathlib import Path
@@ -64,6 +65,22 @@ def touches(pid, folder):
     except OSError:
         place = ""
     return (place + "/").startswith(folder + "/") or folder.encode() in read(pid, "cmdline")
+
+
+def listens_on(pid):
+    """The ports of 127.0.0.1 on which a process listens for TCP."""
+    links = []
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    except OSError:
+        return []
+    rows = [line.split() for line in read(pid, "net/tcp").decode().splitlines()[1:]]
+    # 0A: it listens. The address is written with its last byte first.
+    listening = {f"socket:[{row[9]}]": row[1] for row in rows if row[3] == "0A"}
+    places = [listening[link] for link in links if link in listening]
+    return [int(place.partition(":")[2], 16) for place in places if place.startswith("0100007F")]
 
 
 def describe(pids):

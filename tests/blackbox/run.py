@@ -40,11 +40,13 @@ PROOFS = [
     "many_programs",
     "wallet",
     "workers_killed",
+    "dashboard",
 ]
 # Needs a program of the release before.
 UPGRADE = "rolling_upgrade"
-# The first is about `toolfleet dev` itself; the others connect without a user, the last sets what a dispatcher starts with.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "wallet"]
+# The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
+# `dashboard` starts a worker of its own.
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "wallet", "dashboard"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 from client import Client
-from fleet import TOOLS, lines, tool
+from fleet import TOOLS, control, lines, tool
 from waiting import Away, check, until
 
 # What the product promises, in seconds. Times are judged in the long form alone: a machine of CI has other things to do.
@@ -244,17 +244,6 @@ async def set_pause(dev, rings, setting, **scope):
 
 async def resume(dev, pause):
     await control(dev, "resume", str(pause), "--actor=proof", "--note=done")
-
-
-async def control(dev, *words):
-    info = dev.info()
-    env = {**os.environ, "DATABASE_URL": info["database_url"], "NATS_URL": info["nats_url"]}
-    process = await asyncio.create_subprocess_exec(
-        dev.program, "control", *words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    said, complaint = await process.communicate()
-    check(process.returncode == 0, f"toolfleet control {' '.join(words)}: {complaint.decode()}")
-    return said
 
 
 async def counts(dev, sql, expected):
