@@ -366,7 +366,7 @@ fn pause(row: &PgRow, until: Option<Instant>) -> Result<Pause, sqlx::Error> {
     let pointer: Option<String> = row.try_get("pointer")?;
     let value: Option<&str> = row.try_get("value")?;
     let holds = pointer.map(|pointer| {
-        let value = value.and_then(|value| ArgumentEquals::canonical(value).ok());
+        let value = value.and_then(|value| ArgumentEquals::parse(value).ok());
         if value.is_none() {
             tracing::warn!(control = %id, "the value of a pause cannot be read: it pauses every call of its scope");
         }
