@@ -8,7 +8,10 @@ use fleet::{
     controls::ControlId,
     store::controls::{self, ControlKind, Unset, WhichControl},
 };
-use fleet_history::{Row, controls::ListedControl};
+use fleet_history::{
+    Row,
+    controls::{self as view, ListedControl},
+};
 use serde_json::{json, value::RawValue};
 
 use super::{
@@ -43,7 +46,10 @@ pub struct Resume {
 impl Resume {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let which = match self.id {
-            Some(id) => WhichControl::Id(id),
+            Some(id) => {
+                self.must_be_a_pause(id).await?;
+                WhichControl::Id(id)
+            }
             None if self.scope.is_empty() => bail!(
                 "which pause? Give its id (`toolfleet control list` says which there are), or --tool, --queue, --tenant of its scope"
             ),
@@ -65,11 +71,6 @@ impl Resume {
             output::print_json(&json!({"result": "unset", "control": control}))?;
         } else {
             let was: ListedControl = Row::from(row).read()?;
-            if was.scope.kind != ControlKind::Pause.as_str() {
-                let (id, what) = (was.control_id, scope::whole(&was.scope));
-                output::print(&format!("control {id} is taken away: {what}"))?;
-                return Ok(ExitCode::SUCCESS);
-            }
             output::print(&format!(
                 "pause {} of {} is over: what waits for it goes back to its line within seconds, and runs in its turn",
                 was.control_id,
@@ -77,5 +78,20 @@ impl Resume {
             ))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses the id of another kind of control: a mistyped number must not take a limit away. Ids are never used again.
+    async fn must_be_a_pause(&self, id: ControlId) -> anyhow::Result<()> {
+        let pool = connect::reader(&self.store).await?;
+        for row in view::controls(&pool).await? {
+            let there = row.read()?;
+            if there.control_id == id.0 && there.scope.kind != ControlKind::Pause.as_str() {
+                bail!(
+                    "control {id} is no pause: {}; `toolfleet control unset {id}` takes it away",
+                    scope::whole(&there.scope)
+                )
+            }
+        }
+        Ok(())
     }
 }
