@@ -258,7 +258,7 @@ impl Sweep {
         tenants: Vec<Label>,
         room: usize,
     ) -> Result<Turn, StoreError> {
-        let looking = starts::free(connection, tool, &tenants);
+        let looking = starts::free(&mut *connection, tool, &tenants);
         let free = within("look for free start times", STATEMENT_MAX, looking).await?;
         let (controls, now) = (self.registry.controls(), Instant::now());
         let is_free = |tenant: &Label| {
@@ -267,7 +267,7 @@ impl Sweep {
                 .of_brake(Brake::RateLimit, tool, Some(tenant), now);
             mode != InterceptMode::Enforce
         };
-        Ok(match free {
+        let mut turn = match free {
             FreeStarts::Unlimited => Turn::of(tenants, room),
             FreeStarts::Shared(free) => {
                 let free = usize::try_from(free).unwrap_or(usize::MAX);
@@ -290,7 +290,26 @@ impl Sweep {
                 });
                 Turn::within(free, room)
             }
-        })
+        };
+        if let Some(most) = self.most_of_starts(tool) {
+            let counting = under_way::of_tool(connection, tool);
+            let counted = within("count a tool's tenants", STATEMENT_MAX, counting).await?;
+            let left =
+                |tenant: &Label| most.saturating_sub(counted.get(tenant).copied().unwrap_or(0));
+            turn.at_most(left);
+        }
+        Ok(turn)
+    }
+
+    /// How many calls of a tenant may be under way of a tool that bounds starts and not attempts: as many as of the others in its
+    /// queue. `None`: no bound.
+    fn most_of_starts(&self, tool: &ToolName) -> Option<u64> {
+        let current = self.registry.current(tool)?;
+        let manifest = &current.manifest;
+        match manifest.concurrency {
+            Some(_its_own) => None,
+            None => self.running.most_of(&manifest.queue),
+        }
     }
 
     /// Counts the calls of tenants that are under way in queues.

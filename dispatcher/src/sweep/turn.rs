@@ -23,6 +23,14 @@ impl Turn {
         turn
     }
 
+    /// Leaves each tenant no more than this; those with nothing left have no share.
+    pub(super) fn at_most(&mut self, left: impl Fn(&Label) -> u64) {
+        for (tenant, share) in &mut self.shares {
+            *share = (*share).min(usize::try_from(left(tenant)).unwrap_or(usize::MAX));
+        }
+        self.shares.retain(|(_, share)| *share > 0);
+    }
+
     /// The turn of tenants that share the room equally.
     pub(super) fn of(tenants: Vec<Label>, room: usize) -> Self {
         let shares = hold::shares(room, tenants.len());

@@ -1,11 +1,14 @@
-//! How many calls of a tenant are under way in a queue whose slots tenants share: handed to NATS, or running.
+//! How many calls of a tenant are under way in a queue whose slots tenants share, or of a tool that bounds starts alone: handed to
+//! NATS, or running.
+
+use std::collections::HashMap;
 
 use sqlx::PgExecutor;
 
 use super::StoreError;
 use crate::{
     hold::Line,
-    ids::{Label, QueueName},
+    ids::{Label, QueueName, ToolName},
 };
 
 /// How many calls of each of these tenants are under way in each of these queues, in their order; none above `most` is counted.
@@ -43,4 +46,36 @@ pub async fn counts(
         .map_err(|error| StoreError::from_sqlx("count the calls of tenants under way", error))?;
     let read = |count: i64| u64::try_from(count).unwrap_or(0);
     Ok(counted.into_iter().map(read).collect())
+}
+
+/// How many calls of this tool are under way of each tenant that has some. One statement, which reads an index entry and a row for
+/// each; changes nothing. What counts is what [`counts`] counts.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn of_tool(
+    ledger: impl PgExecutor<'_>,
+    tool: &ToolName,
+) -> Result<HashMap<Label, u64>, StoreError> {
+    let doing = "count the calls of a tool's tenants under way";
+    let rows: Result<Vec<(String, i64)>, _> = sqlx::query_as(
+        "SELECT o.tenant, count(*) FROM toolfleet.open_calls o \
+         WHERE o.line = $1 AND NOT o.held AND o.line LIKE 'tool/%' \
+           AND (o.state = 'running' OR o.state = 'queued' AND o.due_at IS NULL \
+                OR o.state = 'in_doubt' AND o.attempt_until > now()) \
+         GROUP BY o.tenant",
+    )
+    .bind(Line::Tool(tool.clone()).to_string())
+    .fetch_all(ledger)
+    .await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    let read = |(tenant, count): (String, i64)| {
+        let tenant = tenant.parse();
+        tenant.map(|tenant| (tenant, u64::try_from(count).unwrap_or(0)))
+    };
+    rows.into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map_err(|error| StoreError::unreadable(doing, error))
 }

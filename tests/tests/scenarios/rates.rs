@@ -363,3 +363,40 @@ async fn what_nobody_takes_stops_neither_a_shared_limit_nor_the_places_of_its_to
         }
     }
 }
+
+/// A rate says how many start and not how many run: where tenants have a bound, it holds for such a tool, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_with_slow_calls_of_a_paced_tool_leaves_slots_for_others() {
+    let witness = Witness::start().await;
+    let tools = [
+        paced(&witness, "slow", "{calls: 2000, per: 1s, burst: 200}"),
+        witness.tool("quick", "read"),
+    ];
+    let mut fleet = Fleet::start(
+        Spec::with(tools)
+            .dispatchers(0)
+            .workers(1, &["--concurrency", "16"]),
+    )
+    .await;
+    fleet.add_dispatcher_with(&["--tenant-running", "4"]).await;
+    witness.always("slow", Reply::DoneWhenReleased);
+    submitted(&fleet, "eve", "slow", 40).await;
+    until_within(PATIENCE, "calls to run", async || {
+        (witness.asked("slow") >= 4).then_some(())
+    })
+    .await;
+    for n in 0..5 {
+        let quick = fleet
+            .submit("quick", &json!({"what": format!("quick {n}")}))
+            .wait()
+            .await;
+        assert_eq!(quick["state"], "succeeded", "{}", *quick);
+    }
+    let under_way = fleet
+        .count("SELECT count(*) FROM toolfleet.open_calls WHERE tool = 'slow' AND NOT held")
+        .await;
+    assert_eq!((under_way, witness.asked("slow")), (4, 4));
+    witness.release("slow");
+    until_all_is_done(&fleet).await;
+    invariants::hold(&fleet, &witness).await;
+}
