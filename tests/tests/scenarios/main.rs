@@ -37,6 +37,7 @@ mod settle;
 
 mod outages;
 mod silence;
+mod statements;
 mod stranded;
 mod stream;
 mod sweep;
