@@ -111,6 +111,7 @@ fn injected(world: &World, clients_began: Moment) -> Injected {
         processes: world.processes.clone(),
         struck,
         asked_again: asked_again.collect(),
+        clock_moves: world.clock_moves.clone(),
     }
 }
 

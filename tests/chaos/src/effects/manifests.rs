@@ -73,6 +73,9 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
             manifest["idempotency"]["header"] = "Idempotency-Key".into();
         }
     }
+    if tool.name == "paced_look" {
+        manifest["rate_limit"] = json!({"calls": 3, "per": "1s", "burst": 2});
+    }
     if tool.name == "book" {
         manifest["probe"] = json!({
             "tool": "was_booked",

@@ -17,6 +17,8 @@ pub struct Tool {
     pub executor: Executor,
     /// How it can behave.
     pub modes: &'static [(Mode, u64)],
+    /// How often clients call it, compared with the others.
+    pub often: u64,
 }
 
 /// What runs a tool.
@@ -35,6 +37,10 @@ pub enum Executor {
 }
 
 impl Tool {
+    const fn called(self, often: u64) -> Self {
+        Self { often, ..self }
+    }
+
     /// Whether a first attempt in this mode leaves the effect uncertain, though nothing else goes wrong: a `once`
     /// call goes in doubt by it.
     pub const fn may_leave_doubt(&self, mode: Mode) -> bool {
@@ -83,6 +89,8 @@ pub const TOOLS: &[Tool] = &[
     of("transfer", Effect::Transaction, Executor::Sql, STATEMENT),
     of("native_charge", Effect::Once, Executor::Native, WIRED_WRITE),
     of("native_look", Effect::Read, Executor::Native, WIRED_READ),
+    // It may start only so often, and is called about as often as it may start.
+    of("paced_look", Effect::Read, Executor::Http, WIRED_READ).called(3),
 ];
 
 const ALWAYS: &[(Mode, u64)] = &[(Mode::Ok, 1)];
@@ -226,6 +234,7 @@ const fn of(
         effect,
         executor,
         modes,
+        often: 1,
     }
 }
 

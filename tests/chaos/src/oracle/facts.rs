@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use fleet::call::{Effect, State};
 use serde_json::Value;
 
+use super::clock::ClockMove;
 use crate::{effects::Mark, history::Entry, plan::Member};
 
 pub use crate::moment::Moment;
@@ -205,6 +206,19 @@ pub struct ToolRow {
     pub executor: String,
     /// How often it may be tried.
     pub attempts_max: u32,
+    /// How often its attempts may start.
+    pub rate: Option<Rate>,
+}
+
+/// How often attempts of a tool may start, over the whole fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// So many in each `per_ms`.
+    pub calls: u64,
+    /// In milliseconds.
+    pub per_ms: u64,
+    /// So many at once after a time without any.
+    pub burst: u64,
 }
 
 /// A session of Postgres.
@@ -231,6 +245,8 @@ pub struct Injected {
     pub struck: Vec<Struck>,
     /// Questions of clients that arrived once more: which, is not known, but from when to when it was asked.
     pub asked_again: Vec<RangeInclusive<Moment>>,
+    /// How Postgres's time of day was moved, in the order of time.
+    pub clock_moves: Vec<ClockMove>,
 }
 
 /// A process of the fleet.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use anyhow::{Context as _, Result};
 use fleet::{
     call::{Effect, State},
-    manifest::RetryPolicy,
+    manifest::{RateLimit, RetryPolicy},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use super::{
     clock::{Clock, ClockMove},
     facts::{
-        Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Pause, Session,
+        Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Pause, Rate, Session,
         ToolRow, WorkerRow,
     },
 };
@@ -212,7 +212,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
         });
     }
     let tools = "SELECT json_build_object('tool', tool, 'effect', effect, 'executor', manifest->'executor', \
-                 'retry', manifest->'retry') FROM toolfleet.tools WHERE current";
+                 'retry', manifest->'retry', 'rate', manifest->'rate_limit') FROM toolfleet.tools WHERE current";
     for row in rows(pool, "view tools", tools).await? {
         let row = Row { row, clock };
         let executor = row.row["executor"]
@@ -225,10 +225,25 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             effect: row.word("effect")?,
             executor: executor.context("a tool's executor")?.clone(),
             attempts_max: retry.attempts_max(),
+            rate: rate(&row.row["rate"])?,
         });
     }
     ledger.pauses = pauses(pool, clock).await?;
     Ok(ledger)
+}
+
+/// How often a tool's attempts may start, as its manifest says.
+fn rate(written: &Value) -> Result<Option<Rate>> {
+    if written.is_null() {
+        return Ok(None);
+    }
+    let limit: RateLimit = serde_json::from_value(written.clone()).context("a tool's rate")?;
+    let per = limit.per.context("a rate has a time")?;
+    Ok(Some(Rate {
+        calls: limit.calls.context("a rate has a number")?.into(),
+        per_ms: u64::try_from(per.as_millis())?,
+        burst: limit.burst.unwrap_or(1).into(),
+    }))
 }
 
 /// Every pause that was set.

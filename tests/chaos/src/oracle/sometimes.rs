@@ -7,7 +7,7 @@ use fleet::call::State;
 
 use super::{
     case::{Case, Told},
-    facts::{How, text},
+    facts::{How, ToolRow, text},
 };
 use crate::{
     history::{Op, Phase},
@@ -124,6 +124,14 @@ counters! {
         |case| swept(case, "handed_back");
     refused_by_a_pause: "a pause that refuses met a new call", "history",
         |case| answers(case, |told| told.code == Some("tool_paused"));
+    waited_for_its_start_in_nats: "a call of a tool with a rate got a start time that was to come, and its message waited for it", "metric skipped_claims",
+        |case| skipped(case, "starts_in");
+    sent_back_for_a_start: "a call of a tool with a rate came to a worker when no start was free, and went back into its line", "metric skipped_claims",
+        |case| skipped(case, "limited");
+    released_in_its_turn: "a held call was released", "metric held_wait",
+        |case| case.metric("toolfleet_held_wait_seconds_count", &[]);
+    started_as_fast_as_it_may: "calls of a tool with a rate waited for their starts: it started as often as it may for three seconds", "view attempts",
+        |case| len(case.tools.values().filter(|tool| started_as_fast_as_it_may(case, tool)));
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -206,6 +214,24 @@ fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
         !pair[1].late
             && began.is_some_and(|began| pair[0].finished_at.is_some_and(|ended| ended <= began))
     }))
+}
+
+/// How long a tool has to start as often as it may before that is no accident, in seconds.
+const AT_FULL_RATE_S: u64 = 3;
+/// By so much such starts may be late, in milliseconds.
+const LATE_MS: i64 = 200;
+
+/// Whether a tool with a rate started as often as it may for some time.
+fn started_as_fast_as_it_may(case: &Case<'_>, tool: &ToolRow) -> bool {
+    let Some(rate) = tool.rate else { return false };
+    let calls = case.calls.values().filter(|call| call.tool == tool.tool);
+    let attempts = calls.flat_map(|call| case.attempts(&call.call_id));
+    let mut starts: Vec<i64> = attempts.map(|attempt| attempt.started_at).collect();
+    starts.sort_unstable();
+    let many = usize::try_from(rate.calls * AT_FULL_RATE_S * 1_000 / rate.per_ms);
+    let window = i64::try_from(AT_FULL_RATE_S * 1_000).unwrap_or(i64::MAX) + LATE_MS;
+    let mut windows = starts.windows(many.unwrap_or(usize::MAX).saturating_add(1));
+    windows.any(|some| some[some.len() - 1] - some[0] <= window)
 }
 
 /// Calls whose first submission was never answered, with a dispatcher killed meanwhile, and whose end a client was told later.

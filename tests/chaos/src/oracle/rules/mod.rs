@@ -8,6 +8,7 @@ mod effects;
 mod moves;
 mod paused;
 mod processes;
+mod rates;
 mod told;
 
 pub(super) use effects::came_after_settlement;
@@ -37,6 +38,7 @@ pub const ALL: &[(&str, Rule)] = &[
     (attempts::POLICY, attempts::attempts_keep_the_policy),
     (attempts::DEADLINE, attempts::nothing_is_claimed_too_late),
     (paused::PAUSED, paused::nothing_starts_while_paused),
+    (rates::RATE, rates::starts_keep_their_rate),
     (moves::LEGAL, moves::moves_are_legal),
     (moves::CLASS, moves::states_fit_the_effect_class),
     (moves::STUCK, moves::nothing_is_stuck),

@@ -11,7 +11,7 @@ use crate::{
     history::{Op, Phase},
     oracle::{
         clock::{Clock, ClockMove},
-        facts::{Exit, Facts, How, Moment, Pause, Session},
+        facts::{Exit, Facts, How, Moment, Pause, Rate, Session},
         judge,
         sample::{
             at, attempt, call, clean, doubt, event, id, late_after_settlement, mark, say, set_mode,
@@ -31,6 +31,15 @@ fn exit(code: Option<i32>, was_ready: bool) -> Exit {
         code,
         was_ready,
         was_told: false,
+    }
+}
+
+/// So many in a second.
+fn rate(calls: u64) -> Rate {
+    Rate {
+        calls,
+        per_ms: 1_000,
+        burst: 1,
     }
 }
 
@@ -185,6 +194,10 @@ const BROKEN: &[(&str, Break)] = &[
     }),
     (paused::PAUSED, |facts| pause(facts, None, false)),
     (paused::PAUSED, |facts| pause(facts, Some("look"), true)),
+    (rates::RATE, |facts| {
+        // Its four calls of the first 1.2 s are more than start in 2.3 s.
+        facts.ledger.tools[1].rate = Some(rate(1));
+    }),
     (attempts::DEADLINE, |facts| {
         call(facts, 3).deadline_at = at(3) + 5
     }),
@@ -399,6 +412,34 @@ fn what_starts_beside_a_pause_breaks_no_rule() {
             pause(facts, None, false);
             strike(facts, 0, How::Ledger, None);
             facts.injected.struck[0].from = at(0) - 3_000;
+        },
+    ];
+    for break_it in breaks {
+        let mut facts = clean();
+        break_it(&mut facts);
+        assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    }
+}
+
+#[test]
+fn starts_that_the_rate_allows_break_no_rule() {
+    let breaks: [Break; 3] = [
+        // One of `put` in 400 ms.
+        |facts| facts.ledger.tools[1].rate = Some(rate(3)),
+        |facts| {
+            facts.ledger.tools[1].rate = Some(Rate {
+                burst: 10,
+                ..rate(1)
+            });
+        },
+        // Postgres's clock was moved in the middle of it.
+        |facts| {
+            facts.ledger.tools[1].rate = Some(rate(1));
+            facts.injected.clock_moves.push(ClockMove {
+                begun: at(1),
+                done: at(40),
+                by: 90_000,
+            });
         },
     ];
     for break_it in breaks {
