@@ -41,6 +41,16 @@ impl Tool {
         Self { often, ..self }
     }
 
+    /// Whether a breaker stands before its target.
+    pub fn is_guarded(&self) -> bool {
+        self.name.starts_with("guarded_")
+    }
+
+    /// Whether an open breaker ends its calls; otherwise they wait for it.
+    pub fn ends_with_open_circuit(&self) -> bool {
+        self.is_guarded() && self.effect != Effect::Once
+    }
+
     /// Whether a first attempt in this mode leaves the effect uncertain, though nothing else goes wrong: a `once`
     /// call goes in doubt by it.
     pub const fn may_leave_doubt(&self, mode: Mode) -> bool {
@@ -91,6 +101,16 @@ pub const TOOLS: &[Tool] = &[
     of("native_look", Effect::Read, Executor::Native, WIRED_READ),
     // It may start only so often, and is called about as often as it may start.
     of("paced_look", Effect::Read, Executor::Http, WIRED_READ).called(3),
+    // Their target fails in spells, and a breaker stands before it.
+    of("guarded_look", Effect::Read, Executor::Http, WIRED_READ).called(2),
+    of(
+        "guarded_put",
+        Effect::Idempotent,
+        Executor::Http,
+        WIRED_WRITE,
+    )
+    .called(2),
+    of("guarded_charge", Effect::Once, Executor::Http, WIRED_WRITE).called(2),
 ];
 
 const ALWAYS: &[(Mode, u64)] = &[(Mode::Ok, 1)];

@@ -65,6 +65,47 @@ pub struct Ledger {
     pub tools: Vec<ToolRow>,
     /// View `control_log`.
     pub pauses: Vec<Pause>,
+    /// The same.
+    pub forced: Vec<Forced>,
+    /// View `breakers`.
+    pub breakers: Vec<BreakerRow>,
+    /// Calls that were held when everything had come to rest, or had had the time for it.
+    pub held: Vec<Held>,
+}
+
+/// A breaker that an operator forced, from when it was forced to its end; both are taken inwards like those of a pause.
+#[derive(Debug, Clone)]
+pub struct Forced {
+    /// The control's id.
+    pub control_id: i64,
+    /// The tool.
+    pub tool: String,
+    /// Whether nothing was let through, or everything.
+    pub is_open: bool,
+    /// When it was forced.
+    pub set_at: Moment,
+    /// When that ended.
+    pub ended_at: Moment,
+}
+
+/// A breaker.
+#[derive(Debug, Clone)]
+pub struct BreakerRow {
+    /// Its tool.
+    pub tool: String,
+    /// How often it has moved.
+    pub generation: u64,
+}
+
+/// A call that is held.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The call.
+    pub call_id: String,
+    /// The line in which it waits.
+    pub line: String,
+    /// Whether that line waits for something: a pause that lasts, a breaker that is open, a start that is not free.
+    pub has_cause: bool,
 }
 
 /// A pause, from when it was set to its end.
@@ -313,6 +354,8 @@ pub enum How {
     Nats,
     /// The stream or a consumer was removed, or the store of the nats-server wiped.
     Stream,
+    /// What tools with a breaker depend on: it started nothing for a while.
+    Target,
     /// The tools: all of them failed, or a worker could not open what it needs to reach them.
     Tools,
 }

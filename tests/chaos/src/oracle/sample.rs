@@ -6,7 +6,8 @@ use fleet::call::{Effect, State};
 use serde_json::{Value, json};
 
 use super::facts::{
-    Attempt, Call, Event, Facts, How, Ledger, Moment, Process, Rate, Struck, ToolRow, WorkerRow,
+    Attempt, BreakerRow, Call, Event, Facts, Forced, How, Ledger, Moment, Process, Rate, Struck,
+    ToolRow, WorkerRow,
 };
 use crate::{
     effects::{Did, Mark, Mode},
@@ -397,6 +398,22 @@ pub(crate) fn everything_happened() -> Facts {
             .unwrap()
             .started_at = 1_000 * seconds;
     }
+    for is_open in [true, false] {
+        facts.ledger.forced.push(Forced {
+            control_id: 1,
+            tool: "look".to_owned(),
+            is_open,
+            set_at: at(0),
+            ended_at: at(1),
+        });
+    }
+    facts.ledger.breakers.push(BreakerRow {
+        tool: "look".to_owned(),
+        generation: 3,
+    });
+    call(&mut facts, 11).code = Some("circuit_open".to_owned());
+    let closed = "the breaker is closed: the target works again\n".to_owned();
+    facts.logs.push(("worker-0".to_owned(), closed));
     let line = "stream of pointers was missing and is made\n".repeat(2);
     facts.logs.push(("dispatcher-0".to_owned(), line));
     let one = |name: &str| (name.to_owned(), 1.0);
@@ -412,6 +429,11 @@ pub(crate) fn everything_happened() -> Facts {
         one(r#"toolfleet_skipped_claims_total{reason="starts_in"}"#),
         one(r#"toolfleet_skipped_claims_total{reason="limited"}"#),
         one("toolfleet_held_wait_seconds_count"),
+        one("toolfleet_breaker_openings_total"),
+        (
+            r#"toolfleet_skipped_claims_total{reason="circuit_open"}"#.to_owned(),
+            2.0,
+        ),
     ]);
     for statement in ["claim", "complete", "transaction"] {
         for found in ["done", "not_done"] {

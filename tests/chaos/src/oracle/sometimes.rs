@@ -8,6 +8,7 @@ use fleet::call::State;
 use super::{
     case::{Case, Told},
     facts::{How, ToolRow, text},
+    rules::is_ended_by_breaker,
 };
 use crate::{
     history::{Op, Phase},
@@ -132,6 +133,23 @@ counters! {
         |case| case.metric("toolfleet_held_wait_seconds_count", &[]);
     started_as_fast_as_it_may: "calls of a tool with a rate waited for their starts: it started as often as it may for three seconds", "view attempts",
         |case| len(case.tools.values().filter(|tool| started_as_fast_as_it_may(case, tool)));
+    breaker_opened: "the target of a tool failed, and its breaker opened", "metric breaker_openings",
+        |case| case.metric("toolfleet_breaker_openings_total", &[]);
+    target_probed: "a breaker gave out permits for probes, and their calls went to the target", "view breakers",
+        |case| case.facts.ledger.breakers.iter().map(|one| rounds_of_probes(one.generation)).sum();
+    breaker_closed: "probes succeeded, and the breaker closed", "logs",
+        |case| {
+            let closed = |(_, log): &(String, String)| log.matches("the breaker is closed: the target works again").count() as u64;
+            case.facts.logs.iter().map(closed).sum()
+        };
+    ended_by_an_open_breaker: "a call was ended because its breaker was open", "view calls",
+        |case| ended_by_breakers(case);
+    held_by_an_open_breaker: "a call came to a worker while its breaker was open, and was put aside", "metric skipped_claims; view calls",
+        |case| skipped(case, "circuit_open").saturating_sub(ended_by_breakers(case));
+    breaker_forced_open: "an operator forced a breaker open", "view control_log",
+        |case| len(case.facts.ledger.forced.iter().filter(|one| one.is_open));
+    breaker_forced_closed: "an operator forced a breaker closed", "view control_log",
+        |case| len(case.facts.ledger.forced.iter().filter(|one| !one.is_open));
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -199,6 +217,16 @@ fn replayed(case: &Case<'_>, state: &str) -> u64 {
             .and_then(serde_json::Value::as_bool);
         told.entry.op == Op::Replay && replayed == Some(true) && told.state == state
     })
+}
+
+fn ended_by_breakers(case: &Case<'_>) -> u64 {
+    len(case.calls.values().filter(|call| is_ended_by_breaker(call)))
+}
+
+/// How often a breaker that has moved so often was half-open at least: the first move opens it, and none but the second of three
+/// leads there where every round succeeds.
+const fn rounds_of_probes(generation: u64) -> u64 {
+    (generation + 1) / 3
 }
 
 fn retried_by_a_new_process(case: &Case<'_>) -> u64 {

@@ -315,6 +315,10 @@ const SOURCES: &[Source] = &[
         let while_ = dice.number(1_000, 8_000);
         dice.at(What::BreakTools(while_))
     }),
+    ("break the target", 8, |dice| {
+        let while_ = dice.number(2_000, 8_000);
+        dice.at(What::BreakTarget(while_))
+    }),
     ("starve files", 1, |dice| {
         let (worker, while_) = (dice.worker(), dice.number(1_000, 8_000));
         dice.at(What::StarveFiles(worker, 40, while_))
@@ -380,5 +384,5 @@ const SOURCES: &[Source] = &[
 impl What {
     /// How many names there are that a plan can draw.
     #[cfg(test)]
-    pub(super) const NAMES: usize = 45;
+    pub(super) const NAMES: usize = 46;
 }
