@@ -189,9 +189,10 @@ impl Dice<'_> {
             .filter(|place| roles.contains(&place.role()))
             .collect();
         let place = self.one_of(&places);
-        // What the sweep does is rare; what every call passes is not worth stopping at the first time only.
+        // What the sweep does is rare, and so is what has to do with a breaker or a rate; what every call passes is not worth stopping at the first time only.
         let times = match place.role() {
             Role::Sweep => 1 + self.number(0, 2),
+            Role::Worker if place.is_rare() => 1 + self.number(0, 3),
             Role::Dispatcher | Role::Worker => 2 + self.number(0, 60),
         };
         When::Checkpoint(member, 0, place, times)
