@@ -42,6 +42,7 @@ pub const ALL: &[(&str, Rule)] = &[
     (paused::PAUSED, paused::nothing_starts_while_paused),
     (paused::FORCED, paused::nothing_starts_while_forced_open),
     (waits::NOBODY, waits::nothing_waits_for_nobody),
+    (waits::AGAIN, waits::an_open_breaker_tries_again),
     (waits::UNKNOWN, waits::an_open_breaker_ends_nothing_unknown),
     (rates::RATE, rates::starts_keep_their_rate),
     (moves::LEGAL, moves::moves_are_legal),

@@ -45,6 +45,16 @@ fn forced(facts: &mut Facts, tool: &str, is_open: bool) {
     });
 }
 
+/// A number's call was ended by an open breaker, at this moment.
+fn end_by_breaker(facts: &mut Facts, n: u64, ended: Moment) {
+    let row = call(facts, n);
+    row.code = Some("circuit_open".to_owned());
+    row.finished_at = Some(ended);
+    facts
+        .history
+        .retain(|entry| entry.n != n || entry.phase == Phase::Asked);
+}
+
 /// So many in a second.
 fn rate(calls: u64) -> Rate {
     Rate {
@@ -213,6 +223,8 @@ const BROKEN: &[(&str, Break)] = &[
             has_cause: false,
         })
     }),
+    // The last attempt of its tool was over after 14 s.
+    (waits::AGAIN, |facts| end_by_breaker(facts, 3, 50_000)),
     (waits::UNKNOWN, |facts| {
         again(facts, 1, "unknown");
         set_mode(facts, 1, Mode::HangBefore);
@@ -459,7 +471,15 @@ fn what_starts_beside_a_pause_breaks_no_rule() {
 
 #[test]
 fn what_starts_or_waits_beside_a_breaker_breaks_no_rule() {
-    let breaks: [Break; 3] = [
+    let breaks: [Break; 5] = [
+        // Its tool was tried a moment before.
+        |facts| end_by_breaker(facts, 3, 20_000),
+        |facts| {
+            end_by_breaker(facts, 3, 50_000);
+            forced(facts, "look", true);
+            facts.ledger.forced[0].set_at = 45_000;
+            facts.ledger.forced[0].ended_at = 51_000;
+        },
         |facts| forced(facts, "look", false),
         |facts| forced(facts, "another", true),
         // It waits for something.
