@@ -216,8 +216,8 @@ pub static ALL: &[Mutant] = &[
         name: "permit_never_lapses",
         mistake: "the permit of a probe that nobody answers is out for ever",
         rule: "an_open_breaker_tries_again",
-        needs: "a worker that is killed at `permitted`, half a minute before clients stop; where calls wait for that breaker, \
-                they are left in its line",
+        needs: "a worker that is killed at `permitted`, half a minute before clients stop, and nobody who forces that breaker closed \
+                afterwards; then calls that wait for it are left in its line, too",
         sight: Rare,
         planting: Some(Planting::Function {
             name: "toolfleet.breaker_permit_at",
