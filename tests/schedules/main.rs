@@ -5,9 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends there")]
 
+mod budgets;
 mod check;
 mod lane;
 mod permits;
+mod reports;
 mod requests;
 mod waiters;
 mod world;

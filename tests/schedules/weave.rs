@@ -25,7 +25,9 @@ struct Source {
 /// Wherever they occur.
 const EVERYWHERE: [Change; 2] = [("tokio::", "crate::world::tokio::"), ("//!", "//")];
 
-const SOURCES: [Source; 5] = [LANE, WAITERS, PULL, INTAKE, SLOTS];
+const SOURCES: [Source; 8] = [
+    LANE, WAITERS, PULL, INTAKE, SLOTS, COUNTS, REPORTER, BUDGETS,
+];
 
 const LANE: Source = Source {
     file: "fleet/src/store/lane.rs",
@@ -210,6 +212,76 @@ const SLOTS: Source = Source {
         ),
     ],
     window: "impl Slots { pub(crate) fn free(&self) -> usize { let taken = self.inner.taken(); assert!(taken.by.values().map(|has| has.slots).sum::<usize>() == taken.all, \"a slot is nobody's\"); self.inner.all - taken.all } }",
+};
+
+const COUNTS: Source = Source {
+    file: "worker/src/breaker/counts.rs",
+    world: &[(
+        "use std::{\n    collections::{HashMap, VecDeque},\n    sync::{Mutex, MutexGuard},\n    time::Duration,\n};",
+        "use std::{collections::{HashMap, VecDeque}, time::Duration}; use shuttle::sync::{Mutex, MutexGuard}; use crate::world::planted;",
+    )],
+    mistakes: &[
+        (
+            "                one.reported = sent.counted;\n",
+            "                one.reported = if planted(\"what came during a report is taken for reported\") { one.counted } else { sent.counted };\n",
+        ),
+        (
+            "        std::mem::take(&mut *unused)\n",
+            "        if planted(\"a permit is given back again\") { unused.clone() } else { std::mem::take(&mut *unused) }\n",
+        ),
+        (
+            "            Some(last) => last.counted = last.counted.and(one),\n",
+            "            Some(last) if planted(\"two of one second count as one\") => last.counted = one,\n            Some(last) => last.counted = last.counted.and(one),\n",
+        ),
+    ],
+    window: "impl BreakerCounts { pub(crate) fn count_one(&self, circuit: &Circuit, one: Counted, terms: &BreakerTerms) { self.count(circuit, 7, Duration::from_secs(86_400), one, terms); } pub(crate) fn give_one_back(&self, circuit: &Circuit) { self.give_back(circuit.clone(), 7); } }",
+};
+
+const REPORTER: Source = Source {
+    file: "worker/src/breaker/reporter.rs",
+    world: &[
+        (
+            "    breaker::ReportVerdict,\n    checkpoint::{Checkpoint, reached},\n    delay::Reconnect,\n    store::{\n        PgConnection, StoreError,\n        breakers::{self, CountedSecond, REPORT_MAX, ReportAnswer},\n        session::within,\n    },\n",
+            "    breaker::ReportVerdict, checkpoint::{Checkpoint, reached}, store::{StoreError, breakers::{CountedSecond, REPORT_MAX, ReportAnswer}},\n",
+        ),
+        (
+            "use crate::worker::WorkerProcess;",
+            "use crate::{reports::{PgConnection, WorkerProcess, breakers, within}, world::{delay::Reconnect, planted}};",
+        ),
+        ("Reconnect::up_to(PAUSE_MAX)", "Reconnect::default()"),
+    ],
+    mistakes: &[
+        (
+            "                worker.breakers.again();\n                stop",
+            "                if !planted(\"silence ends the telling\") { worker.breakers.again(); }\n                stop",
+        ),
+        (
+            "                connection = None;\n",
+            "                if !planted(\"a broken connection is used again\") { connection = None; }\n",
+        ),
+        (
+            "seconds.into_iter().partition(is_unsure);",
+            "seconds.into_iter().partition(|one| !planted(\"what is undecided is not told again\") && is_unsure(one));",
+        ),
+        (
+            "    if let Err(error) = tell(&worker, &mut connection).await {\n        tracing::debug!(",
+            "    if !planted(\"the end tells nothing\") && let Err(error) = tell(&worker, &mut connection).await {\n        tracing::debug!(",
+        ),
+    ],
+    window: "",
+};
+
+const BUDGETS: Source = Source {
+    file: "worker/src/retry_budgets.rs",
+    world: &[(
+        "use std::{\n    collections::{HashMap, VecDeque},\n    sync::Mutex,\n};",
+        "use std::collections::{HashMap, VecDeque}; use shuttle::sync::Mutex; use crate::world::planted;",
+    )],
+    mistakes: &[(
+        "            tools.insert(tool.clone(), Bucket::new());\n",
+        "            if planted(\"two make a bucket\") { drop(tools); shuttle::thread::yield_now(); tools = self.tools.lock().expect(\"nobody panics\"); }\n            tools.insert(tool.clone(), Bucket::new());\n",
+    )],
+    window: "",
 };
 
 #[expect(clippy::print_stdout, reason = "so a build script speaks to cargo")]

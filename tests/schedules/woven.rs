@@ -47,3 +47,33 @@ pub(crate) mod intake {
 pub(crate) mod slots {
     include!(concat!(env!("OUT_DIR"), "/slots.rs"));
 }
+
+#[allow(
+    unused,
+    unreachable_pub,
+    missing_docs,
+    reason = "only a part of each source is used here"
+)]
+pub(crate) mod counts {
+    include!(concat!(env!("OUT_DIR"), "/counts.rs"));
+}
+
+#[allow(
+    unused,
+    unreachable_pub,
+    missing_docs,
+    reason = "only a part of each source is used here"
+)]
+pub(crate) mod reporter {
+    include!(concat!(env!("OUT_DIR"), "/reporter.rs"));
+}
+
+#[allow(
+    unused,
+    unreachable_pub,
+    missing_docs,
+    reason = "only a part of each source is used here"
+)]
+pub(crate) mod retry_budgets {
+    include!(concat!(env!("OUT_DIR"), "/retry_budgets.rs"));
+}

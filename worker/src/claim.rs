@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fleet::{
+    checkpoint::{Checkpoint, reached},
     ids::{AttemptId, CallId},
     modes::Brake,
     store::{
@@ -61,7 +62,10 @@ pub(crate) async fn claim(worker: &WorkerProcess, gated: Gated) -> Result<Runnin
                     (claimed, took_place)
                 }
                 Some(Limited::NoSlot | Limited::NoStart) => return Err(Skip::Limited),
-                Some(Limited::StartsIn(wait)) => return Err(Skip::StartsIn(wait)),
+                Some(Limited::StartsIn(wait)) => {
+                    reached(Checkpoint::Paced);
+                    return Err(Skip::StartsIn(wait));
+                }
                 Some(Limited::Busy) => return Err(Skip::StartsBusy),
                 None => return Err(Box::pin(why_not(worker, call)).await),
             }

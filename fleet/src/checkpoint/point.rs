@@ -24,10 +24,14 @@ words! {
         Delivered = "delivered",
         /// The message will not become an attempt: the row says why. It is not acknowledged.
         Skipped = "skipped",
+        /// The ledger has given out a permit to probe a target; nothing is claimed.
+        Permitted = "permitted",
         /// The request is ready to go out; nothing is claimed.
         Gated = "gated",
         /// The claim is on its way to Postgres; no answer has come.
         ClaimSent = "claim_sent",
+        /// The call has taken a start time that is to come; its message was not sent back to wait for it.
+        Paced = "paced",
         /// The claim is known to be committed; the message is not acknowledged.
         Claimed = "claimed",
         /// The message is acknowledged.
@@ -42,6 +46,10 @@ words! {
         Completed = "completed",
         /// The waiting caller was told.
         Replied = "replied",
+        /// It was counted how attempts of a tool with a breaker ended; the ledger was not told.
+        Counted = "counted",
+        /// The ledger was told, and has decided; nobody else was told that a breaker has moved.
+        Reported = "reported",
 
         // The sweep finds what was lost.
         /// Calls whose pause is over were taken; they are not published.
@@ -93,15 +101,19 @@ impl Checkpoint {
             | Self::Answered => Role::Dispatcher,
             Self::Delivered
             | Self::Skipped
+            | Self::Permitted
             | Self::Gated
             | Self::ClaimSent
+            | Self::Paced
             | Self::Claimed
             | Self::Acked
             | Self::Starting
             | Self::Executed
             | Self::CompleteSent
             | Self::Completed
-            | Self::Replied => Role::Worker,
+            | Self::Replied
+            | Self::Counted
+            | Self::Reported => Role::Worker,
             Self::DueTaken
             | Self::Released
             | Self::PauseMoved
@@ -116,12 +128,21 @@ impl Checkpoint {
         }
     }
 
+    /// Whether a process gets here only now and then: when a target that failed is tried again, or a rate is used up.
+    pub const fn is_rare(self) -> bool {
+        matches!(
+            self,
+            Self::Permitted | Self::Paced | Self::Counted | Self::Reported
+        )
+    }
+
     /// Whether a process that stops here leaves an attempt that may have started; `None`: only Postgres can tell. Only such an
     /// attempt puts a `once` call in doubt.
     pub const fn leaves_an_attempt(self) -> Option<bool> {
         match self {
             Self::Claimed | Self::Acked | Self::Starting | Self::Executed => Some(true),
-            Self::ClaimSent | Self::CompleteSent => None,
+            // The last two are not an attempt's: others may be under way.
+            Self::ClaimSent | Self::CompleteSent | Self::Counted | Self::Reported => None,
             Self::Validated
             | Self::CommitSent
             | Self::Committed
@@ -130,7 +151,9 @@ impl Checkpoint {
             | Self::Answered
             | Self::Delivered
             | Self::Skipped
+            | Self::Permitted
             | Self::Gated
+            | Self::Paced
             | Self::Completed
             | Self::Replied
             | Self::DueTaken

@@ -46,6 +46,8 @@ pub(crate) async fn collect(
 ) -> Result<Facts> {
     let pool = world.servers.database.pool.clone();
     world.scrape().await;
+    // Before those leave who would let them go.
+    let held = oracle::held(&pool).await?;
     let stayed = world.leave().await?;
     let leftover_processes = until_gone(&world.effects_file).await;
     let ends = Ends {
@@ -63,6 +65,7 @@ pub(crate) async fn collect(
         leftover_processes,
         secret_marker: Some(ARGUMENT.to_owned()),
         clock_moves: world.clock_moves.clone(),
+        held,
         healed_at,
         exits: exits(world, out),
         stopped: stayed.is_empty(),
@@ -111,6 +114,7 @@ fn injected(world: &World, clients_began: Moment) -> Injected {
         processes: world.processes.clone(),
         struck,
         asked_again: asked_again.collect(),
+        clock_moves: world.clock_moves.clone(),
     }
 }
 

@@ -7,7 +7,7 @@
 //! wire     wires that understand the protocols of Postgres and NATS
 //! effects  the world outside: tools of every kind, and a file that remembers every effect
 //! clients  programs that submit, wait, cancel and settle, and write down the answers
-//! operator pauses calls at random, and resumes them
+//! operator pauses calls and forces breakers at random, and takes it back
 //! login    who a program of the run is at NATS
 //! history  the records of these programs
 //! oracle   the promises that hold at the end, and the events that must happen at least sometimes

@@ -1,14 +1,17 @@
-//! An operator who pauses calls while clients are at work, and resumes them: which, when and for how long depends on the seed and
-//! on how often clients have asked.
+//! An operator who pauses calls and forces breakers while clients are at work, and takes it back.
 //!
-//! What holds when is read from the fleet's own log of controls. A request without an answer needs no second one: a pause ends by
-//! itself after eight seconds.
+//! Which, when and for how long depends on the seed and on how often clients have asked.
+//! Pauses are asked for over NATS. Breakers are forced as people do it at the command line, in Postgres, and without the bell:
+//! processes find out by themselves. What holds when is read from the fleet's own log of controls. A request without an answer
+//! needs no second one: a pause and a forced breaker end by themselves after eight seconds.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use async_nats::Client;
+use fleet::store::controls::{self, ControlKind, ControlScope, ControlSet, NewControl};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
@@ -16,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    effects::TOOLS,
+    effects::{TOOLS, Tool},
     login::Login,
     seed::{below, weighted},
 };
@@ -25,14 +28,35 @@ use crate::{
 const SUBJECT: &str = "toolfleet.admin.control";
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The longest pause, shorter than the deadlines of calls that nothing disturbs.
-const PAUSE_MAX: Duration = Duration::from_secs(8);
-/// How often clients ask between two pauses, and while one holds: from and to.
-const BETWEEN: (u64, u64) = (200, 700);
-const LASTS: (u64, u64) = (150, 400);
+/// The longest time for which a control holds, shorter than the deadlines of calls that nothing disturbs.
+const LASTS_MAX_MS: i64 = 8_000;
+const PAUSES: Pace = Pace {
+    does: Does::Pause,
+    between: (200, 700),
+    lasts: (150, 400),
+};
+const FORCES: Pace = Pace {
+    does: Does::Force,
+    between: (250, 800),
+    lasts: (100, 350),
+};
 /// How long it may take to end what is left of them after the run, when nothing is broken any more.
 const END_MAX: Duration = Duration::from_secs(30);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// How often something is done: how often clients ask between two of them, and while one holds; from and to.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    does: Does,
+    between: (u64, u64),
+    lasts: (u64, u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Pause,
+    Force,
+}
 
 /// What a pause covers.
 #[derive(Debug, Clone, Copy)]
@@ -43,39 +67,96 @@ enum Scope {
     Queue,
 }
 
-/// Pauses and resumes until the run is over.
+/// Who operates the fleet of a run.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    /// What is done depends on it.
+    pub seed: u64,
+    /// As whom at NATS.
+    pub login: Login,
+    /// As whom in Postgres, past every wire.
+    pub ledger: String,
+}
+
+/// Pauses and forces until the run is over, the one beside the other.
 ///
 /// # Errors
 ///
 /// There is no such address.
 pub async fn work(
-    seed: u64,
-    login: Login,
-    mut asked: watch::Receiver<u64>,
+    operator: Operator,
+    asked: watch::Receiver<u64>,
     stop: CancellationToken,
 ) -> Result<()> {
-    let connection = login.connect().await?;
-    let mut due = 0;
-    for round in 0.. {
-        due += drawn(seed, round, "questions between two pauses", BETWEEN);
-        if !until(&mut asked, due, &stop).await {
-            break;
-        }
-        let pause = pause(seed, round);
-        let answer = ask(&connection, &pause).await;
-        due = *asked.borrow() + drawn(seed, round, "questions while it holds", LASTS);
-        let goes_on = until(&mut asked, due, &stop).await;
-        if let Some(id) = answer.as_ref().and_then(id_of) {
-            ask(&connection, &resume(id)).await;
-        }
-        if !goes_on {
-            break;
-        }
-    }
+    let connection = operator.login.connect().await?;
+    let pausing = operator.rounds("pauses", PAUSES, &connection, asked.clone(), &stop);
+    let forcing = operator.rounds("forced breakers", FORCES, &connection, asked, &stop);
+    tokio::join!(pausing, forcing);
     Ok(())
 }
 
-/// Ends every pause that is left.
+impl Operator {
+    /// Sets one control after the other, and takes each back.
+    async fn rounds(
+        &self,
+        of: &str,
+        pace: Pace,
+        connection: &Client,
+        mut asked: watch::Receiver<u64>,
+        stop: &CancellationToken,
+    ) {
+        let drawn = |round, what, (from, to): (u64, u64)| {
+            from + below(self.seed, round, &format!("{what} {of}"), to - from)
+        };
+        let mut due = 0;
+        for round in 0.. {
+            due += drawn(round, "questions between two", pace.between);
+            if !until(&mut asked, due, stop).await {
+                return;
+            }
+            let answer = match pace.does {
+                Does::Pause => ask(connection, &pause(self.seed, round)).await,
+                Does::Force => self.force(round).await,
+            };
+            due = *asked.borrow() + drawn(round, "questions during", pace.lasts);
+            let goes_on = until(&mut asked, due, stop).await;
+            if let Some(id) = answer.as_ref().and_then(id_of) {
+                ask(connection, &resume(id)).await;
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Forces the breaker of this round. The answer has the control as a pause's has it.
+    async fn force(&self, round: u64) -> Option<Value> {
+        let (tool, setting) = forced(self.seed, round);
+        let control = NewControl {
+            kind: ControlKind::Breaker,
+            scope: ControlScope {
+                tool: Some(tool),
+                ..ControlScope::default()
+            },
+            setting: &format!("\"{setting}\""),
+            told: None,
+            actor: "operator",
+            note: "round of the chaos run",
+            for_ms: Some(LASTS_MAX_MS),
+            in_tenant: None,
+        };
+        let forcing = async {
+            let mut ledger = PgConnection::connect(&self.ledger).await.ok()?;
+            controls::set(&mut ledger, &control).await.ok()
+        };
+        let (ControlSet::Set(row) | ControlSet::Already(row) | ControlSet::Conflict(row)) =
+            timeout(PATIENCE, forcing).await.ok()??;
+        let row: Value = serde_json::from_str(&row).ok()?;
+        Some(json!({ "control": row }))
+    }
+}
+
+/// Ends every pause and every forced breaker that is left.
 ///
 /// # Errors
 ///
@@ -97,7 +178,7 @@ pub async fn end_all(login: &Login) -> Result<()> {
         }
         ensure!(
             Instant::now() < until,
-            "pauses were not ended within {END_MAX:?}: {listed:?}"
+            "controls were not ended within {END_MAX:?}: {listed:?}"
         );
         sleep(AGAIN_AFTER).await;
     }
@@ -105,8 +186,8 @@ pub async fn end_all(login: &Login) -> Result<()> {
 
 /// The request for the pause of this round.
 fn pause(seed: u64, round: u64) -> Value {
-    let index = below(seed, round, "paused tool", TOOLS.len() as u64);
-    let tool = &TOOLS[usize::try_from(index).expect("tools are few")];
+    let tools: Vec<(&Tool, u64)> = TOOLS.iter().map(|tool| (tool, tool.often)).collect();
+    let tool = weighted(seed, round, "paused tool", &tools);
     let scope = weighted(
         seed,
         round,
@@ -124,7 +205,7 @@ fn pause(seed: u64, round: u64) -> Value {
         "setting": setting,
         "actor": "operator",
         "note": "round of the chaos run",
-        "for_ms": u64::try_from(PAUSE_MAX.as_millis()).expect("it is short"),
+        "for_ms": LASTS_MAX_MS,
     });
     match scope {
         Scope::Tool => request["tool"] = tool.name.into(),
@@ -138,16 +219,24 @@ fn pause(seed: u64, round: u64) -> Value {
     request
 }
 
+/// The tool whose breaker is forced in this round, and how.
+fn forced(seed: u64, round: u64) -> (&'static str, &'static str) {
+    let guarded: Vec<(&str, u64)> = TOOLS
+        .iter()
+        .filter(|tool| tool.is_guarded())
+        .map(|tool| (tool.name, 1))
+        .collect();
+    let tool = weighted(seed, round, "forced tool", &guarded);
+    let setting = weighted(seed, round, "forced", &[("open", 6), ("closed", 4)]);
+    (tool, setting)
+}
+
 fn resume(id: i64) -> Value {
     json!({"do": "resume", "control_id": id, "actor": "operator", "note": "end of the round"})
 }
 
 fn id_of(answer: &Value) -> Option<i64> {
     answer["control"]["control_id"].as_i64()
-}
-
-fn drawn(seed: u64, round: u64, salt: &str, (from, to): (u64, u64)) -> u64 {
-    from + below(seed, round, salt, to - from)
 }
 
 /// Waits until clients have asked so often. Returns false when the run is over before.
@@ -192,5 +281,14 @@ mod tests {
             })
             .collect();
         assert_eq!(scopes.len(), 6, "{scopes:?}");
+    }
+
+    #[test]
+    fn a_seed_forces_the_same_in_every_run_and_every_breaker_both_ways_in_time() {
+        let all = |seed| -> Vec<_> { (0..60).map(|round| forced(seed, round)).collect() };
+        assert_eq!(all(3), all(3));
+        assert_ne!(all(3), all(4));
+        let both: BTreeSet<_> = all(3).into_iter().collect();
+        assert_eq!(both.len(), 6, "{both:?}");
     }
 }

@@ -154,6 +154,8 @@ pub enum What {
     Exhaust(u32),
     /// Every tool outside fails for so long.
     BreakTools(u32),
+    /// What tools with a breaker depend on fails for so long.
+    BreakTarget(u32),
     /// A worker may have only this many files open (first), for so long.
     StarveFiles(Member, u32, u32),
     /// The time of day of a process jumps by so many seconds, and stays there.
@@ -212,6 +214,7 @@ impl What {
             Self::LockTable(_) => "table locked",
             Self::Exhaust(_) => "connections exhausted",
             Self::BreakTools(_) => "all tools fail",
+            Self::BreakTarget(_) => "target of guarded tools fails",
             Self::StarveFiles(..) => "open files exhausted",
             Self::MoveClock(..) => "clock of a process moved",
             Self::MovePostgresClock(_) => "clock of Postgres moved",

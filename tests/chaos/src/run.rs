@@ -22,7 +22,7 @@ use crate::{
     login::Who,
     moment::{Moment, moment},
     mutants::Mutant,
-    operator,
+    operator::{self, Operator},
     oracle::{self, Breach, Verdict},
     plan::{Kind, Plan, What, When},
     world::{Deaths, World},
@@ -113,9 +113,13 @@ pub async fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     };
     let clients_began = moment();
     let mut operating = JoinSet::new();
+    let operator = Operator {
+        seed: plan.seed,
+        login: clients.operator.clone(),
+        ledger: world.servers.ledger_of_operator(options.roles),
+    };
     operating.spawn(operator::work(
-        plan.seed,
-        clients.operator.clone(),
+        operator,
         clients.asked.subscribe(),
         stop.clone(),
     ));

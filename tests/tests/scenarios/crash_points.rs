@@ -4,6 +4,8 @@
 //! says [`Checkpoint::ALL`]. What is checked is the same for all of them; only whether a `once` call may be in doubt
 //! afterwards depends on the place, and that is a property of the checkpoint.
 
+mod brakes;
+
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use fleet::checkpoint::{Checkpoint, Role};
@@ -57,6 +59,7 @@ async fn stop_everywhere(role: Role) {
 async fn stop_at(point: Checkpoint) {
     match point.role() {
         Role::Dispatcher => a_dispatcher_stops_at(point).await,
+        Role::Worker if point.is_rare() => brakes::a_worker_stops_at(point).await,
         Role::Worker => workers_stop_at(point).await,
         Role::Sweep => a_sweep_stops_at(point).await,
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fleet::{
     breaker::{self, BreakerId, BreakerTerms, Passage, PermitVerdict},
     call::{Effect, State},
+    checkpoint::{Checkpoint, reached},
     ending::{Ending, Fact, Guard, Known},
     hold::Line,
     manifest::{BreakerSpec, Manifest, WhenOpen},
@@ -145,6 +146,7 @@ impl Guarded<'_> {
             }
             PermitVerdict::Granted => {
                 let permit = self.permit(permitted.generation, true);
+                reached(Checkpoint::Permitted);
                 // The others need not ask for what is given out. A bell that is lost costs each of them a statement.
                 ring(worker).await;
                 Passed::May(permit)

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use fleet::{
     breaker::ReportVerdict,
+    checkpoint::{Checkpoint, reached},
     delay::Reconnect,
     store::{
         PgConnection, StoreError,
@@ -82,6 +83,7 @@ async fn tell(
     if unused.is_empty() && seconds.is_empty() {
         return Ok(());
     }
+    reached(Checkpoint::Counted);
     let connection = match connection {
         Some(connection) => connection,
         none => none.insert(breakers::connect(&worker.postgres).await?),
@@ -94,6 +96,7 @@ async fn tell(
     if !seconds.is_empty() {
         let reporting = breakers::report(connection, worker.id, &seconds);
         let answers = within("report breakers", STATEMENT_MAX, reporting).await?;
+        reached(Checkpoint::Reported);
         let is_unsure = |one: &CountedSecond| {
             let mut unsure = answers
                 .iter()

@@ -84,7 +84,7 @@ pub const HOSTILE_KEY: &str = "hostile-";
 impl Call {
     /// The n-th call of this seed.
     pub fn drawn(seed: u64, n: u64) -> Self {
-        let tools: Vec<_> = TOOLS.iter().map(|tool| (tool, 1)).collect();
+        let tools: Vec<_> = TOOLS.iter().map(|tool| (tool, tool.often)).collect();
         let tool: &'static Tool = seed::weighted(seed, n, "tool", &tools);
         let mode = seed::weighted(seed, n, "mode", tool.modes);
         let program = match seed::weighted(seed, n, "program", PROGRAMS) {

@@ -27,6 +27,19 @@ use super::{
 ///
 /// The service does not answer.
 pub async fn weather(effects_url: &str, failing: bool) -> anyhow::Result<()> {
+    forecast(effects_url, &json!({ "failing": failing })).await
+}
+
+/// The same for the target of the tools with a breaker alone.
+///
+/// # Errors
+///
+/// The service does not answer.
+pub async fn spell(effects_url: &str, failing: bool) -> anyhow::Result<()> {
+    forecast(effects_url, &json!({ "target_failing": failing })).await
+}
+
+async fn forecast(effects_url: &str, weather: &Value) -> anyhow::Result<()> {
     // The only failure is that there is one already.
     drop(rustls::crypto::ring::default_provider().install_default());
     let client = reqwest::Client::builder()
@@ -35,7 +48,7 @@ pub async fn weather(effects_url: &str, failing: bool) -> anyhow::Result<()> {
         .build()?;
     client
         .post(format!("{effects_url}/weather"))
-        .body(json!({ "failing": failing }).to_string())
+        .body(weather.to_string())
         .send()
         .await?
         .error_for_status()?;
@@ -53,13 +66,16 @@ pub(super) async fn serve(world: Arc<World>, listener: TcpListener) -> io::Resul
 
 async fn change_weather(State(world): State<Arc<World>>, body: Bytes) -> StatusCode {
     let asked: Option<Value> = serde_json::from_slice(&body).ok();
-    match asked.and_then(|asked| asked["failing"].as_bool()) {
-        Some(failing) => {
-            world.set_failing(failing);
-            StatusCode::OK
-        }
-        None => StatusCode::BAD_REQUEST,
+    let asked = asked.unwrap_or_default();
+    match (
+        asked["failing"].as_bool(),
+        asked["target_failing"].as_bool(),
+    ) {
+        (Some(failing), None) => world.set_failing(failing),
+        (None, Some(failing)) => world.set_target_failing(failing),
+        (None, None) | (Some(_), Some(_)) => return StatusCode::BAD_REQUEST,
     }
+    StatusCode::OK
 }
 
 async fn call(

@@ -73,6 +73,19 @@ fn manifest(tool: &Tool, places: &Places) -> Value {
             manifest["idempotency"]["header"] = "Idempotency-Key".into();
         }
     }
+    if tool.name == "paced_look" {
+        manifest["rate_limit"] = json!({"calls": 3, "per": "1s", "burst": 2});
+    }
+    if tool.is_guarded() {
+        // Not so few failures that what its calls are told to do would open it.
+        manifest["breaker"] = json!({
+            "window": "3s", "calls": 6, "failures": "80%", "open": "1s", "open_max": "4s", "probes": 1,
+        });
+        // A read's default is a write's choice here.
+        if tool.effect == Effect::Idempotent {
+            manifest["when_open"] = "fail".into();
+        }
+    }
     if tool.name == "book" {
         manifest["probe"] = json!({
             "tool": "was_booked",

@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     file::{File, read},
-    http::weather,
+    http::{spell, weather},
     manifests::{Places, manifests},
     tables::{ACCOUNTS, Row, TOTAL, lay_out, read_tables, total},
     tools::{Executor, TOOLS, Tool, args, tool},

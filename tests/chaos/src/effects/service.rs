@@ -49,6 +49,8 @@ pub(super) struct World {
     /// Tool and key of everything that took place.
     done: Mutex<HashSet<(String, String)>>,
     failing: AtomicBool,
+    /// Whether the target of tools with a breaker fails.
+    target_failing: AtomicBool,
     /// Those that apply when no worker waits any more.
     pub(super) late: TaskTracker,
 }
@@ -67,6 +69,7 @@ impl World {
             file: File::open(file).context("open the file of effects")?,
             done: Mutex::default(),
             failing: AtomicBool::new(false),
+            target_failing: AtomicBool::new(false),
             late: TaskTracker::new(),
         }))
     }
@@ -74,6 +77,11 @@ impl World {
     /// From now on everything is refused before anything is done, or nothing any more.
     pub(super) fn set_failing(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
+    }
+
+    /// The same for the target of tools with a breaker.
+    pub(super) fn set_target_failing(&self, failing: bool) {
+        self.target_failing.store(failing, Ordering::SeqCst);
     }
 
     /// Does what the tool is told, as far as that has an effect, and tells what it is to say. What is turned away at the
@@ -86,7 +94,9 @@ impl World {
         let tool = tools::tool(&told.tool).context("there is no such tool")?;
         let script = script(told.mode, told.attempt);
         let found = asked_key.is_some_and(|key| self.is_done("book", key));
-        if self.failing.load(Ordering::SeqCst) || script.says == Says::NotNow {
+        let fails = self.failing.load(Ordering::SeqCst)
+            || tool.is_guarded() && self.target_failing.load(Ordering::SeqCst);
+        if fails || script.says == Says::NotNow {
             return Ok(Reply {
                 says: Says::NotNow,
                 found,

@@ -17,6 +17,8 @@ pub struct Tool {
     pub executor: Executor,
     /// How it can behave.
     pub modes: &'static [(Mode, u64)],
+    /// How often clients call it, compared with the others.
+    pub often: u64,
 }
 
 /// What runs a tool.
@@ -35,6 +37,20 @@ pub enum Executor {
 }
 
 impl Tool {
+    const fn called(self, often: u64) -> Self {
+        Self { often, ..self }
+    }
+
+    /// Whether a breaker stands before its target.
+    pub fn is_guarded(&self) -> bool {
+        self.name.starts_with("guarded_")
+    }
+
+    /// Whether an open breaker ends its calls; otherwise they wait for it.
+    pub fn ends_with_open_circuit(&self) -> bool {
+        self.is_guarded() && self.effect != Effect::Once
+    }
+
     /// Whether a first attempt in this mode leaves the effect uncertain, though nothing else goes wrong: a `once`
     /// call goes in doubt by it.
     pub const fn may_leave_doubt(&self, mode: Mode) -> bool {
@@ -83,6 +99,18 @@ pub const TOOLS: &[Tool] = &[
     of("transfer", Effect::Transaction, Executor::Sql, STATEMENT),
     of("native_charge", Effect::Once, Executor::Native, WIRED_WRITE),
     of("native_look", Effect::Read, Executor::Native, WIRED_READ),
+    // It may start only so often, and is called about as often as it may start.
+    of("paced_look", Effect::Read, Executor::Http, WIRED_READ).called(3),
+    // Their target fails in spells, and a breaker stands before it.
+    of("guarded_look", Effect::Read, Executor::Http, WIRED_READ).called(2),
+    of(
+        "guarded_put",
+        Effect::Idempotent,
+        Executor::Http,
+        WIRED_WRITE,
+    )
+    .called(2),
+    of("guarded_charge", Effect::Once, Executor::Http, WIRED_WRITE).called(2),
 ];
 
 const ALWAYS: &[(Mode, u64)] = &[(Mode::Ok, 1)];
@@ -226,6 +254,7 @@ const fn of(
         effect,
         executor,
         modes,
+        often: 1,
     }
 }
 

@@ -200,6 +200,75 @@ pub static ALL: &[Mutant] = &[
         ],
         ..NONE
     },
+    Mutant {
+        name: "bucket_not_advanced",
+        mistake: "the bucket of a rate is not moved on by the start times that it gives out",
+        rule: "starts_keep_their_rate",
+        needs: "calls of a tool with a rate that wait for their starts",
+        planting: Some(Planting::Function {
+            name: "toolfleet.take_starts",
+            find: "SET tat = base + take_starts.given * step,",
+            replace: "SET tat = base,",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "permit_never_lapses",
+        mistake: "the permit of a probe that nobody answers is out for ever",
+        rule: "an_open_breaker_tries_again",
+        needs: "a worker that is killed at `permitted`, half a minute before clients stop, and nobody who forces that breaker closed \
+                afterwards; then calls that wait for it are left in its line, too",
+        sight: Rare,
+        planting: Some(Planting::Function {
+            name: "toolfleet.breaker_permit_at",
+            find: "IF over <= moment THEN",
+            replace: "IF b.state = 'open' AND over <= moment THEN",
+        }),
+        ..NONE
+    },
+    Mutant {
+        name: "breaker_line_not_released",
+        mistake: "calls that wait for a breaker are not released when it is closed",
+        rule: "nothing_waits_for_nobody",
+        needs: "a breaker that opens or is forced open, with calls that wait for it",
+        sources: &[
+            Source {
+                file: "dispatcher/src/sweep/breakers.rs",
+                find: "                BreakerTurn::Go => self",
+                replace: "                BreakerTurn::Go if fleet::mutant::on(\"breaker_line_not_released\") => {}\n                BreakerTurn::Go => self",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "forced_breaker_not_seen_at_gate",
+        mistake: "a worker sends what it has although the breaker is forced open",
+        rule: "nothing_starts_while_forced_open",
+        needs: "calls of a tool whose breaker is forced open",
+        sources: &[
+            Source {
+                file: "worker/src/breaker/pass.rs",
+                find: "        let forced = forced.forced_breaker(&self.circuit.tool);\n",
+                replace: "        let forced = forced.forced_breaker(&self.circuit.tool).filter(|_| !fleet::mutant::on(\"forced_breaker_not_seen_at_gate\"));\n",
+            },
+        ],
+        ..NONE
+    },
+    Mutant {
+        name: "unknown_ended_by_breaker",
+        mistake: "an open breaker ends a call whose attempt may have had its effect",
+        rule: "an_open_breaker_ends_nothing_unknown",
+        needs: "idempotent calls between two attempts when their breaker opens",
+        sight: Rare,
+        sources: &[
+            Source {
+                file: "worker/src/breaker/pass.rs",
+                find: "    match effect {\n        Effect::Read | Effect::Transaction => false,\n",
+                replace: "    match effect {\n        _ if fleet::mutant::on(\"unknown_ended_by_breaker\") => false,\n        Effect::Read | Effect::Transaction => false,\n",
+            },
+        ],
+        ..NONE
+    },
     // The tool runs.
     Mutant {
         name: "key_per_attempt",

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use fleet::call::{Effect, State};
 use serde_json::Value;
 
+use super::clock::ClockMove;
 use crate::{effects::Mark, history::Entry, plan::Member};
 
 pub use crate::moment::Moment;
@@ -64,6 +65,47 @@ pub struct Ledger {
     pub tools: Vec<ToolRow>,
     /// View `control_log`.
     pub pauses: Vec<Pause>,
+    /// The same.
+    pub forced: Vec<Forced>,
+    /// View `breakers`.
+    pub breakers: Vec<BreakerRow>,
+    /// Calls that were held when everything had come to rest, or had had the time for it.
+    pub held: Vec<Held>,
+}
+
+/// A breaker that an operator forced, from when it was forced to its end; both are taken inwards like those of a pause.
+#[derive(Debug, Clone)]
+pub struct Forced {
+    /// The control's id.
+    pub control_id: i64,
+    /// The tool.
+    pub tool: String,
+    /// Whether nothing was let through, or everything.
+    pub is_open: bool,
+    /// When it was forced.
+    pub set_at: Moment,
+    /// When that ended.
+    pub ended_at: Moment,
+}
+
+/// A breaker.
+#[derive(Debug, Clone)]
+pub struct BreakerRow {
+    /// Its tool.
+    pub tool: String,
+    /// How often it has moved.
+    pub generation: u64,
+}
+
+/// A call that is held.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The call.
+    pub call_id: String,
+    /// The line in which it waits.
+    pub line: String,
+    /// Whether that line waits for something: a pause that lasts, a breaker that is open, a start that is not free.
+    pub has_cause: bool,
 }
 
 /// A pause, from when it was set to its end.
@@ -205,6 +247,19 @@ pub struct ToolRow {
     pub executor: String,
     /// How often it may be tried.
     pub attempts_max: u32,
+    /// How often its attempts may start.
+    pub rate: Option<Rate>,
+}
+
+/// How often attempts of a tool may start, over the whole fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// So many in each `per_ms`.
+    pub calls: u64,
+    /// In milliseconds.
+    pub per_ms: u64,
+    /// So many at once after a time without any.
+    pub burst: u64,
 }
 
 /// A session of Postgres.
@@ -231,6 +286,8 @@ pub struct Injected {
     pub struck: Vec<Struck>,
     /// Questions of clients that arrived once more: which, is not known, but from when to when it was asked.
     pub asked_again: Vec<RangeInclusive<Moment>>,
+    /// How Postgres's time of day was moved, in the order of time.
+    pub clock_moves: Vec<ClockMove>,
 }
 
 /// A process of the fleet.
@@ -297,6 +354,8 @@ pub enum How {
     Nats,
     /// The stream or a consumer was removed, or the store of the nats-server wiped.
     Stream,
+    /// What tools with a breaker depend on: it started nothing for a while.
+    Target,
     /// The tools: all of them failed, or a worker could not open what it needs to reach them.
     Tools,
 }

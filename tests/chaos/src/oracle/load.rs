@@ -1,5 +1,7 @@
 //! Reads the facts: from the files, the views and the sessions of Postgres.
 
+mod brakes;
+
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -11,11 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::PgPool;
 
+pub use self::brakes::held;
 use super::{
     clock::{Clock, ClockMove},
     facts::{
-        Attempt, Call, Doubt, Event, Exit, Facts, Injected, Ledger, Moment, Pause, Session,
-        ToolRow, WorkerRow,
+        Attempt, Call, Doubt, Event, Exit, Facts, Held, Injected, Ledger, Moment, Session, ToolRow,
+        WorkerRow,
     },
 };
 use crate::{effects::Mark, history::Entry};
@@ -43,6 +46,8 @@ pub struct Ends {
     pub secret_marker: Option<String>,
     /// How Postgres's time of day was moved, in the order of time.
     pub clock_moves: Vec<ClockMove>,
+    /// Calls that were held when everything had had the time to come to rest.
+    pub held: Vec<Held>,
     /// When the last fault was over, where clients went on after that.
     pub healed_at: Option<Moment>,
     /// Processes that ended although they were neither killed nor told to leave.
@@ -67,7 +72,10 @@ pub async fn load(ends: Ends, pool: &PgPool, monotonic_ms: impl Fn() -> Moment) 
         marks: lines::<Mark>(&ends.effects)?,
         tables: ends.tables,
         totals: ends.totals,
-        ledger: ledger(pool, &clock).await?,
+        ledger: Ledger {
+            held: ends.held,
+            ..ledger(pool, &clock).await?
+        },
         injected: ends.injected,
         metrics: ends.metrics,
         logs: ends.logs,
@@ -212,7 +220,7 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
         });
     }
     let tools = "SELECT json_build_object('tool', tool, 'effect', effect, 'executor', manifest->'executor', \
-                 'retry', manifest->'retry') FROM toolfleet.tools WHERE current";
+                 'retry', manifest->'retry', 'rate', manifest->'rate_limit') FROM toolfleet.tools WHERE current";
     for row in rows(pool, "view tools", tools).await? {
         let row = Row { row, clock };
         let executor = row.row["executor"]
@@ -225,33 +233,13 @@ async fn ledger(pool: &PgPool, clock: &Clock) -> Result<Ledger> {
             effect: row.word("effect")?,
             executor: executor.context("a tool's executor")?.clone(),
             attempts_max: retry.attempts_max(),
+            rate: brakes::rate(&row.row["rate"])?,
         });
     }
-    ledger.pauses = pauses(pool, clock).await?;
+    ledger.pauses = brakes::pauses(pool, clock).await?;
+    ledger.forced = brakes::forced(pool, clock).await?;
+    ledger.breakers = brakes::breakers(pool).await?;
     Ok(ledger)
-}
-
-/// Every pause that was set.
-async fn pauses(pool: &PgPool, clock: &Clock) -> Result<Vec<Pause>> {
-    let sql = "SELECT json_build_object('control_id', s.control_id, 'tool', s.tool, 'has_value', s.pointer IS NOT NULL, \
-               'set_at', (extract(epoch FROM s.at) * 1000)::bigint, \
-               'ended_at', (extract(epoch FROM least(s.expires_at, e.at)) * 1000)::bigint) \
-               FROM toolfleet.control_log s \
-               LEFT JOIN toolfleet.control_log e ON e.control_id = s.control_id AND e.change <> 'set' \
-               WHERE s.kind = 'pause' AND s.change = 'set'";
-    let mut pauses = Vec::new();
-    let inwards = clock.ran_back();
-    for row in rows(pool, "view control_log", sql).await? {
-        let row = Row { row, clock };
-        pauses.push(Pause {
-            control_id: row.row["control_id"].as_i64().context("control_id")?,
-            tool: row.text("tool"),
-            has_value: row.row["has_value"].as_bool().context("has_value")?,
-            set_at: row.moment("set_at").context("set_at")? + inwards,
-            ended_at: row.moment("ended_at").unwrap_or(Moment::MAX) - inwards,
-        });
-    }
-    Ok(pauses)
 }
 
 async fn sessions(pool: &PgPool) -> Result<Vec<Session>> {

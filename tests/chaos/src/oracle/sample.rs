@@ -6,7 +6,8 @@ use fleet::call::{Effect, State};
 use serde_json::{Value, json};
 
 use super::facts::{
-    Attempt, Call, Event, Facts, How, Ledger, Moment, Process, Struck, ToolRow, WorkerRow,
+    Attempt, BreakerRow, Call, Event, Facts, Forced, How, Ledger, Moment, Process, Rate, Struck,
+    ToolRow, WorkerRow,
 };
 use crate::{
     effects::{Did, Mark, Mode},
@@ -58,6 +59,7 @@ fn tool(name: &str, effect: Effect, executor: &str) -> ToolRow {
         effect,
         executor: executor.to_owned(),
         attempts_max: 3,
+        rate: None,
     }
 }
 
@@ -381,6 +383,37 @@ pub(crate) fn everything_happened() -> Facts {
             until: at(10) + 10,
         });
     }
+    // A tool that may start once in a second, and started once in a second.
+    facts.ledger.tools[1].rate = Some(Rate {
+        calls: 1,
+        per_ms: 1_000,
+        burst: 1,
+    });
+    for (n, seconds) in [(1, 10), (5, 11), (9, 12), (13, 13)] {
+        facts
+            .ledger
+            .attempts
+            .iter_mut()
+            .find(|attempt| attempt.call_id == id(n))
+            .unwrap()
+            .started_at = 1_000 * seconds;
+    }
+    for is_open in [true, false] {
+        facts.ledger.forced.push(Forced {
+            control_id: 1,
+            tool: "look".to_owned(),
+            is_open,
+            set_at: at(0),
+            ended_at: at(1),
+        });
+    }
+    facts.ledger.breakers.push(BreakerRow {
+        tool: "look".to_owned(),
+        generation: 3,
+    });
+    call(&mut facts, 11).code = Some("circuit_open".to_owned());
+    let closed = "the breaker is closed: the target works again\n".to_owned();
+    facts.logs.push(("worker-0".to_owned(), closed));
     let line = "stream of pointers was missing and is made\n".repeat(2);
     facts.logs.push(("dispatcher-0".to_owned(), line));
     let one = |name: &str| (name.to_owned(), 1.0);
@@ -393,6 +426,14 @@ pub(crate) fn everything_happened() -> Facts {
         one(r#"toolfleet_swept_calls_total{pass="put_aside"}"#),
         one(r#"toolfleet_swept_calls_total{pass="handed_back"}"#),
         one(r#"toolfleet_skipped_claims_total{reason="paused"}"#),
+        one(r#"toolfleet_skipped_claims_total{reason="starts_in"}"#),
+        one(r#"toolfleet_skipped_claims_total{reason="limited"}"#),
+        one("toolfleet_held_wait_seconds_count"),
+        one("toolfleet_breaker_openings_total"),
+        (
+            r#"toolfleet_skipped_claims_total{reason="circuit_open"}"#.to_owned(),
+            2.0,
+        ),
     ]);
     for statement in ["claim", "complete", "transaction"] {
         for found in ["done", "not_done"] {

@@ -7,7 +7,8 @@ use fleet::call::State;
 
 use super::{
     case::{Case, Told},
-    facts::{How, text},
+    facts::{How, ToolRow, text},
+    rules::is_ended_by_breaker,
 };
 use crate::{
     history::{Op, Phase},
@@ -124,6 +125,31 @@ counters! {
         |case| swept(case, "handed_back");
     refused_by_a_pause: "a pause that refuses met a new call", "history",
         |case| answers(case, |told| told.code == Some("tool_paused"));
+    waited_for_its_start_in_nats: "a call of a tool with a rate got a start time that was to come, and its message waited for it", "metric skipped_claims",
+        |case| skipped(case, "starts_in");
+    sent_back_for_a_start: "a call of a tool with a rate came to a worker when no start was free, and went back into its line", "metric skipped_claims",
+        |case| skipped(case, "limited");
+    released_in_its_turn: "a held call was released", "metric held_wait",
+        |case| case.metric("toolfleet_held_wait_seconds_count", &[]);
+    started_as_fast_as_it_may: "calls of a tool with a rate waited for their starts: it started as often as it may for three seconds", "view attempts",
+        |case| len(case.tools.values().filter(|tool| started_as_fast_as_it_may(case, tool)));
+    breaker_opened: "the target of a tool failed, and its breaker opened", "metric breaker_openings",
+        |case| case.metric("toolfleet_breaker_openings_total", &[]);
+    target_probed: "a breaker gave out permits for probes, and their calls went to the target", "view breakers",
+        |case| case.facts.ledger.breakers.iter().map(|one| rounds_of_probes(one.generation)).sum();
+    breaker_closed: "probes succeeded, and the breaker closed", "logs",
+        |case| {
+            let closed = |(_, log): &(String, String)| log.matches("the breaker is closed: the target works again").count() as u64;
+            case.facts.logs.iter().map(closed).sum()
+        };
+    ended_by_an_open_breaker: "a call was ended because its breaker was open", "view calls",
+        |case| ended_by_breakers(case);
+    held_by_an_open_breaker: "a call came to a worker while its breaker was open, and was put aside", "metric skipped_claims; view calls",
+        |case| skipped(case, "circuit_open").saturating_sub(ended_by_breakers(case));
+    breaker_forced_open: "an operator forced a breaker open", "view control_log",
+        |case| len(case.facts.ledger.forced.iter().filter(|one| one.is_open));
+    breaker_forced_closed: "an operator forced a breaker closed", "view control_log",
+        |case| len(case.facts.ledger.forced.iter().filter(|one| !one.is_open));
     overloaded_refused: "a dispatcher had too much in hand", "history",
         |case| answers(case, |told| told.code == Some("overloaded"));
     store_unavailable_refused: "the ledger was out of reach, and a client was told so", "history",
@@ -193,6 +219,16 @@ fn replayed(case: &Case<'_>, state: &str) -> u64 {
     })
 }
 
+fn ended_by_breakers(case: &Case<'_>) -> u64 {
+    len(case.calls.values().filter(|call| is_ended_by_breaker(call)))
+}
+
+/// How often a breaker that has moved so often was half-open at least: the first move opens it, and none but the second of three
+/// leads there where every round succeeds.
+const fn rounds_of_probes(generation: u64) -> u64 {
+    (generation + 1) / 3
+}
+
 fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
     let pairs = case
         .calls
@@ -206,6 +242,24 @@ fn retried_by_a_new_process(case: &Case<'_>) -> u64 {
         !pair[1].late
             && began.is_some_and(|began| pair[0].finished_at.is_some_and(|ended| ended <= began))
     }))
+}
+
+/// How long a tool has to start as often as it may before that is no accident, in seconds.
+const AT_FULL_RATE_S: u64 = 3;
+/// By so much such starts may be late, in milliseconds.
+const LATE_MS: i64 = 200;
+
+/// Whether a tool with a rate started as often as it may for some time.
+fn started_as_fast_as_it_may(case: &Case<'_>, tool: &ToolRow) -> bool {
+    let Some(rate) = tool.rate else { return false };
+    let calls = case.calls.values().filter(|call| call.tool == tool.tool);
+    let attempts = calls.flat_map(|call| case.attempts(&call.call_id));
+    let mut starts: Vec<i64> = attempts.map(|attempt| attempt.started_at).collect();
+    starts.sort_unstable();
+    let many = usize::try_from(rate.calls * AT_FULL_RATE_S * 1_000 / rate.per_ms);
+    let window = i64::try_from(AT_FULL_RATE_S * 1_000).unwrap_or(i64::MAX) + LATE_MS;
+    let mut windows = starts.windows(many.unwrap_or(usize::MAX).saturating_add(1));
+    windows.any(|some| some[some.len() - 1] - some[0] <= window)
 }
 
 /// Calls whose first submission was never answered, with a dispatcher killed meanwhile, and whose end a client was told later.

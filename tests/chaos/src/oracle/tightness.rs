@@ -14,7 +14,7 @@ use super::{
     rules::came_after_settlement,
     verdict::Breach,
 };
-use crate::effects::{Did, Mode, tool};
+use crate::effects::{Did, Mode, Tool, tool};
 
 const CAUSE: &str = "nothing_is_unknown_without_a_cause";
 const DOUBT: &str = "a_doubt_stands_on_an_unknown_attempt";
@@ -33,6 +33,9 @@ const SUCCEED_PERCENT: usize = 90;
 const UNDISTURBED_MIN: usize = 20;
 /// After the last fault the fleet may need so long, in milliseconds, until everything goes right again: a lease, and some.
 const RECOVERY_MAX_MS: i64 = 25_000;
+/// So long a breaker may stay open after its target is well, in milliseconds, and processes may not know that it is closed: the
+/// longest time it is open, and as long again for all that comes between.
+const TARGET_MS: i64 = 8_000;
 /// A tool that has been asked so often must have worked once.
 const ASKED_MIN: usize = 15;
 /// A deadline shorter than this, in milliseconds, is meant to be missed.
@@ -357,8 +360,30 @@ fn undisturbed<'a>(case: &Case<'a>) -> Vec<&'a Call> {
         asked.is_some_and(|asked| {
             matches!(asked.mode, Mode::Ok | Mode::Slow) && !asked.cancelled && !asked.misused
         }) && call.deadline_at - call.accepted_at >= DEADLINE_MIN_MS
+            && !is_kept_from_its_target(case, call)
     });
     calls.collect()
+}
+
+/// Whether a call has a tool with a breaker, and its target failed while it was open, or an operator has forced the breaker open.
+fn is_kept_from_its_target(case: &Case<'_>, call: &Call) -> bool {
+    if !tool(&call.tool).is_some_and(Tool::is_guarded) {
+        return false;
+    }
+    let ended = call.finished_at.unwrap_or(Moment::MAX);
+    let from = call.accepted_at - TARGET_MS;
+    let failed = case
+        .struck(None, &[How::Target], from, ended)
+        .next()
+        .is_some();
+    let mut forced = case.facts.ledger.forced.iter();
+    let mut is_forced = || {
+        forced.any(|one| {
+            one.is_open && one.tool == call.tool && one.set_at <= ended && one.ended_at >= from
+        })
+    };
+    // A call that succeeded all the same is as good as any.
+    call.state != State::Succeeded && (failed || is_forced())
 }
 
 /// Of what was accepted after the fleet had time to recover, everything succeeds that was not told to do otherwise.

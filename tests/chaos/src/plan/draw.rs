@@ -1,6 +1,6 @@
 //! Draws a plan from a seed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter::repeat_n};
 
 use fleet::checkpoint::{Checkpoint, Role};
 
@@ -19,6 +19,10 @@ const ASKED_PER_SECOND: u64 = 60;
 const PASSING_PER_SECOND: u64 = 6;
 /// How many of a thousand seeds have a kind of fault.
 const ARMED_PER_MILLE: u64 = 500;
+/// Every seed has this kind: without it no breaker opens by itself, and half of the runs would prove nothing of them.
+const ALWAYS_ARMED: &str = "break the target";
+/// So many times as often as others a place is chosen that a process seldom comes to.
+const RARE_PLACES: usize = 3;
 
 /// How often clients ask in so many seconds, about.
 pub(super) const fn asked_in(seconds: u64) -> u64 {
@@ -33,7 +37,9 @@ impl Plan {
     pub fn draw(seed: u64, seconds: u64, mode: Kind) -> Self {
         let mut entries = Vec::new();
         for (salt, per_minute, one) in SOURCES {
-            if !happens(seed, 0, &format!("{salt} armed"), ARMED_PER_MILLE) {
+            let is_armed = *salt == ALWAYS_ARMED
+                || happens(seed, 0, &format!("{salt} armed"), ARMED_PER_MILLE);
+            if !is_armed {
                 continue;
             }
             let most = (per_minute * seconds).div_ceil(60);
@@ -187,11 +193,13 @@ impl Dice<'_> {
             .iter()
             .copied()
             .filter(|place| roles.contains(&place.role()))
+            .flat_map(|place| repeat_n(place, if place.is_rare() { RARE_PLACES } else { 1 }))
             .collect();
         let place = self.one_of(&places);
-        // What the sweep does is rare; what every call passes is not worth stopping at the first time only.
+        // What the sweep does is rare, and so is what has to do with a breaker or a rate; what every call passes is not worth stopping at the first time only.
         let times = match place.role() {
             Role::Sweep => 1 + self.number(0, 2),
+            Role::Worker if place.is_rare() => 1 + self.number(0, 3),
             Role::Dispatcher | Role::Worker => 2 + self.number(0, 60),
         };
         When::Checkpoint(member, 0, place, times)
@@ -315,6 +323,10 @@ const SOURCES: &[Source] = &[
         let while_ = dice.number(1_000, 8_000);
         dice.at(What::BreakTools(while_))
     }),
+    (ALWAYS_ARMED, 6, |dice| {
+        let while_ = dice.number(2_000, 8_000);
+        dice.at(What::BreakTarget(while_))
+    }),
     ("starve files", 1, |dice| {
         let (worker, while_) = (dice.worker(), dice.number(1_000, 8_000));
         dice.at(What::StarveFiles(worker, 40, while_))
@@ -380,5 +392,5 @@ const SOURCES: &[Source] = &[
 impl What {
     /// How many names there are that a plan can draw.
     #[cfg(test)]
-    pub(super) const NAMES: usize = 45;
+    pub(super) const NAMES: usize = 46;
 }

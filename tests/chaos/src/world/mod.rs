@@ -98,6 +98,7 @@ enum Undo {
     Silence(Member, Server),
     Slow(Member),
     BrokenTools,
+    BrokenTarget,
     FewFiles(Member),
 }
 
@@ -215,6 +216,7 @@ impl World {
                     wire.slow(None);
                 }
             }
+            Undo::BrokenTarget => effects::spell(&self.effects_url, false).await?,
             Undo::BrokenTools => effects::weather(&self.effects_url, false).await?,
             Undo::FewFiles(member) => self.limit_files(member, None),
         }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use fleet::store::rights::Duty;
 use fleet_tests::{
     postgres::{Cluster, Database},
     run_folder::RunFolder,
@@ -104,6 +105,15 @@ impl Servers {
     /// There are users, but not this one.
     pub fn login(&self, who: Who) -> Result<Login> {
         who.login(self.folder.path(), self.nats_port)
+    }
+
+    /// How an operator reaches Postgres past every wire.
+    pub fn ledger_of_operator(&self, roles: bool) -> String {
+        if roles {
+            self.database.url_of(Duty::Operator.role())
+        } else {
+            self.database.url.clone()
+        }
     }
 
     /// The servers' logs, and under which names they are kept.

@@ -80,6 +80,7 @@ impl World {
             What::Cut(member, Server::Nats) => self.note(Some(member), How::Bus, from, 0),
             // They say that they start nothing now.
             What::BreakTools(_) => {}
+            What::BreakTarget(ms) => self.note(None, How::Target, from, ms),
             What::StarveFiles(member, _, ms) => {
                 for how in [How::Ledger, How::Bus, How::Tools] {
                     self.note(Some(member), how, from, ms);
@@ -170,6 +171,10 @@ impl World {
             What::BreakTools(ms) => {
                 effects::weather(&self.effects_url, true).await?;
                 self.later(ms, Undo::BrokenTools);
+            }
+            What::BreakTarget(ms) => {
+                effects::spell(&self.effects_url, true).await?;
+                self.later(ms, Undo::BrokenTarget);
             }
             What::StarveFiles(member, files, ms) => {
                 self.limit_files(member, Some(files));

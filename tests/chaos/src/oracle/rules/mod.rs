@@ -8,9 +8,12 @@ mod effects;
 mod moves;
 mod paused;
 mod processes;
+mod rates;
 mod told;
+mod waits;
 
 pub(super) use effects::came_after_settlement;
+pub(super) use waits::is_ended_by_breaker;
 
 /// Looks for whatever breaks one promise.
 pub type Rule = fn(&Case<'_>) -> Vec<Breach>;
@@ -37,6 +40,11 @@ pub const ALL: &[(&str, Rule)] = &[
     (attempts::POLICY, attempts::attempts_keep_the_policy),
     (attempts::DEADLINE, attempts::nothing_is_claimed_too_late),
     (paused::PAUSED, paused::nothing_starts_while_paused),
+    (paused::FORCED, paused::nothing_starts_while_forced_open),
+    (waits::NOBODY, waits::nothing_waits_for_nobody),
+    (waits::AGAIN, waits::an_open_breaker_tries_again),
+    (waits::UNKNOWN, waits::an_open_breaker_ends_nothing_unknown),
+    (rates::RATE, rates::starts_keep_their_rate),
     (moves::LEGAL, moves::moves_are_legal),
     (moves::CLASS, moves::states_fit_the_effect_class),
     (moves::STUCK, moves::nothing_is_stuck),

@@ -11,7 +11,7 @@ use crate::{
     history::{Op, Phase},
     oracle::{
         clock::{Clock, ClockMove},
-        facts::{Exit, Facts, How, Moment, Pause, Session},
+        facts::{Exit, Facts, Forced, Held, How, Moment, Pause, Rate, Session},
         judge,
         sample::{
             at, attempt, call, clean, doubt, event, id, late_after_settlement, mark, say, set_mode,
@@ -31,6 +31,36 @@ fn exit(code: Option<i32>, was_ready: bool) -> Exit {
         code,
         was_ready,
         was_told: false,
+    }
+}
+
+/// A breaker that was forced long enough before the first calls began.
+fn forced(facts: &mut Facts, tool: &str, is_open: bool) {
+    facts.ledger.forced.push(Forced {
+        control_id: 1,
+        tool: tool.to_owned(),
+        is_open,
+        set_at: at(0) - 2_000,
+        ended_at: at(5),
+    });
+}
+
+/// A number's call was ended by an open breaker, at this moment.
+fn end_by_breaker(facts: &mut Facts, n: u64, ended: Moment) {
+    let row = call(facts, n);
+    row.code = Some("circuit_open".to_owned());
+    row.finished_at = Some(ended);
+    facts
+        .history
+        .retain(|entry| entry.n != n || entry.phase == Phase::Asked);
+}
+
+/// So many in a second.
+fn rate(calls: u64) -> Rate {
+    Rate {
+        calls,
+        per_ms: 1_000,
+        burst: 1,
     }
 }
 
@@ -185,6 +215,37 @@ const BROKEN: &[(&str, Break)] = &[
     }),
     (paused::PAUSED, |facts| pause(facts, None, false)),
     (paused::PAUSED, |facts| pause(facts, Some("look"), true)),
+    (paused::FORCED, |facts| forced(facts, "look", true)),
+    (waits::NOBODY, |facts| {
+        facts.ledger.held.push(Held {
+            call_id: id(3),
+            line: "breaker/1".to_owned(),
+            has_cause: false,
+        })
+    }),
+    // The last attempt of its tool was over after 14 s.
+    (waits::AGAIN, |facts| end_by_breaker(facts, 3, 50_000)),
+    (waits::UNKNOWN, |facts| {
+        again(facts, 1, "unknown");
+        set_mode(facts, 1, Mode::HangBefore);
+        let asked = mark(1, "put", 1, Did::Started, at(1) + 11);
+        facts.marks.push(asked);
+        let row = call(facts, 1);
+        row.state = State::Failed;
+        row.code = Some("circuit_open".to_owned());
+        facts.ledger.events.last_mut().unwrap().to = State::Failed;
+        facts
+            .marks
+            .retain(|mark| mark.n != 1 || mark.did != Did::Applied);
+        facts
+            .history
+            .retain(|entry| entry.n != 1 || entry.phase == Phase::Asked);
+        facts.ledger.attempts.last_mut().unwrap().outcome = Some("definite_failure".to_owned());
+    }),
+    (rates::RATE, |facts| {
+        // Its four calls of the first 1.2 s are more than start in 2.3 s.
+        facts.ledger.tools[1].rate = Some(rate(1));
+    }),
     (attempts::DEADLINE, |facts| {
         call(facts, 3).deadline_at = at(3) + 5
     }),
@@ -399,6 +460,63 @@ fn what_starts_beside_a_pause_breaks_no_rule() {
             pause(facts, None, false);
             strike(facts, 0, How::Ledger, None);
             facts.injected.struck[0].from = at(0) - 3_000;
+        },
+    ];
+    for break_it in breaks {
+        let mut facts = clean();
+        break_it(&mut facts);
+        assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    }
+}
+
+#[test]
+fn what_starts_or_waits_beside_a_breaker_breaks_no_rule() {
+    let breaks: [Break; 5] = [
+        // Its tool was tried a moment before.
+        |facts| end_by_breaker(facts, 3, 20_000),
+        |facts| {
+            end_by_breaker(facts, 3, 50_000);
+            forced(facts, "look", true);
+            facts.ledger.forced[0].set_at = 45_000;
+            facts.ledger.forced[0].ended_at = 51_000;
+        },
+        |facts| forced(facts, "look", false),
+        |facts| forced(facts, "another", true),
+        // It waits for something.
+        |facts| {
+            facts.ledger.held.push(Held {
+                call_id: id(3),
+                line: "breaker/1".to_owned(),
+                has_cause: true,
+            });
+        },
+    ];
+    for break_it in breaks {
+        let mut facts = clean();
+        break_it(&mut facts);
+        assert_eq!(rules_broken(&facts), BTreeSet::new(), "{}", judge(&facts));
+    }
+}
+
+#[test]
+fn starts_that_the_rate_allows_break_no_rule() {
+    let breaks: [Break; 3] = [
+        // One of `put` in 400 ms.
+        |facts| facts.ledger.tools[1].rate = Some(rate(3)),
+        |facts| {
+            facts.ledger.tools[1].rate = Some(Rate {
+                burst: 10,
+                ..rate(1)
+            });
+        },
+        // Postgres's clock was moved in the middle of it.
+        |facts| {
+            facts.ledger.tools[1].rate = Some(rate(1));
+            facts.injected.clock_moves.push(ClockMove {
+                begun: at(1),
+                done: at(40),
+                by: 90_000,
+            });
         },
     ];
     for break_it in breaks {

@@ -6,7 +6,7 @@ use fleet::{call::State, wire::code::Code};
 use serde_json::Value;
 
 use crate::{
-    effects::Mode,
+    effects::{self, Mode, Tool},
     history::{Op, Phase},
     oracle::{
         case::{Case, Told, at_large, breach, submits},
@@ -149,7 +149,7 @@ pub(super) fn codes_are_expected(case: &Case<'_>) -> Vec<Breach> {
             has_call: case.by_n.contains_key(&n),
         };
         let fits = word.parse::<Code>().is_ok_and(|code| match told.call {
-            Some(_) => of_a_call(code, mode),
+            Some(_) => of_a_call(code, mode, &told.entry.tool),
             None => refused.with(code),
         });
         if !fits {
@@ -168,8 +168,9 @@ pub(super) fn codes_are_expected(case: &Case<'_>) -> Vec<Breach> {
 }
 
 /// Codes of a call that was accepted.
-fn of_a_call(code: Code, mode: Mode) -> bool {
+fn of_a_call(code: Code, mode: Mode, tool: &str) -> bool {
     match code {
+        Code::CircuitOpen => effects::tool(tool).is_some_and(Tool::ends_with_open_circuit),
         Code::Timeout
         | Code::Unavailable
         | Code::ToolCrashed
