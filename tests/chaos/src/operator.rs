@@ -149,8 +149,10 @@ impl Operator {
             let mut ledger = PgConnection::connect(&self.ledger).await.ok()?;
             controls::set(&mut ledger, &control).await.ok()
         };
-        let (ControlSet::Set(row) | ControlSet::Already(row) | ControlSet::Conflict(row)) =
-            timeout(PATIENCE, forcing).await.ok()??;
+        let (ControlSet::Set(row)
+        | ControlSet::Changed(row)
+        | ControlSet::Already(row)
+        | ControlSet::Conflict(row)) = timeout(PATIENCE, forcing).await.ok()??;
         let row: Value = serde_json::from_str(&row).ok()?;
         Some(json!({ "control": row }))
     }
