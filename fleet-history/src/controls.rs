@@ -47,9 +47,9 @@ pub struct ListedControl {
     /// When it is over by itself.
     #[serde(with = "time::serde::rfc3339::option")]
     pub expires_at: Option<OffsetDateTime>,
-    /// Calls that wait for it; at most 100,000 are counted. None in the answer to a change.
+    /// Calls that wait for it; at most 100,000 are counted. None where no call waits for its kind, and in the answer to a change.
     #[serde(default)]
-    pub waiting: i64,
+    pub waiting: Option<i64>,
 }
 
 /// A row of `control_log`.
