@@ -21,7 +21,9 @@ use super::{
 use crate::dev::DATA_FOLDER;
 
 /// Commands that ask a fleet something; the others run one.
-const CLIENTS: [&str; 6] = ["bench", "call", "calls", "doctor", "tools", "workers"];
+const CLIENTS: [&str; 7] = [
+    "bench", "call", "calls", "control", "doctor", "tools", "workers",
+];
 const DATABASE: &str = "database_url";
 const NATS: &str = "nats_url";
 const TOOLS: &str = "tool_database_url";
@@ -207,6 +209,8 @@ mod tests {
         for (line, expected) in [
             ("toolfleet calls list", Some(true)),
             ("toolfleet doctor", Some(true)),
+            ("toolfleet control list", Some(true)),
+            ("toolfleet control resume 7 --note x", Some(true)),
             ("toolfleet call look", Some(false)),
             ("toolfleet bench", Some(true)),
             ("toolfleet bench --dev", None),

@@ -111,8 +111,10 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
 
     let said = limit(0, &["look", "auto"]).out;
     assert!(said.contains("of look is over"), "{said}");
-    let gone = limit(1, &["look", "auto"]);
-    assert!(gone.err.contains("is not set by a control"), "{}", gone.err);
+    let gone = limit(0, &["look", "auto"]).out;
+    assert_eq!(gone, "the limit look was not set by a control\n");
+    let gone = limit(0, &["look", "auto", "--json"]).json();
+    assert_eq!(gone, json!({"result": "not_found", "control": null}));
     let log = control(0, &["log", "--json"]).json();
     let changes = log.as_array().unwrap().iter().rev();
     let changes: Vec<(&str, &Value)> = changes

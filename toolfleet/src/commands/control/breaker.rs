@@ -104,7 +104,7 @@ impl ForceBreaker {
                 let there: ListedControl = Row::from(row).read()?;
                 bail!(
                     "the breaker of {} is forced {} already, since {}, by {}, or for another time; say \
-                     `toolfleet control breaker {} auto` first",
+                     `toolfleet control breaker {} auto --note WHY` first",
                     self.tool,
                     scope::setting(&there.scope),
                     instant(there.set_at),
@@ -115,7 +115,12 @@ impl ForceBreaker {
         };
         let there: ListedControl = Row::from(row.clone()).read()?;
         let until = there.expires_at.map_or_else(
-            || format!("until `toolfleet control breaker {} auto`", self.tool),
+            || {
+                format!(
+                    "until `toolfleet control breaker {} auto --note WHY`",
+                    self.tool
+                )
+            },
             |until| format!("until {}", instant(until)),
         );
         let does = match self.position {

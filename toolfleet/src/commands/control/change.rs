@@ -75,7 +75,7 @@ impl ChangeFlags {
                 let id = there.control_id;
                 bail!(
                     "control {id} has this scope already, and is another one: {} since {}, by {}; take it away first, with \
-                     `toolfleet control unset {id}`",
+                     `toolfleet control unset {id} --note WHY`",
                     scope::setting(&there.scope),
                     instant(there.set_at),
                     plain(&there.actor),
@@ -99,7 +99,7 @@ impl ChangeFlags {
 fn sentence(control: &ListedControl, word: &str) -> String {
     let (id, what) = (control.control_id, scope::whole(&control.scope));
     let until = control.expires_at.map_or_else(
-        || format!("until `toolfleet control unset {id}`"),
+        || format!("until `toolfleet control unset {id} --note WHY`"),
         |until| format!("until {}", instant(until)),
     );
     let had = if word == "set" {

@@ -100,7 +100,7 @@ fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
     let id = control.control_id;
     let about = plain(&scope::told(&control.scope));
     let until = control.expires_at.map_or_else(
-        || format!("until `toolfleet control resume {id}`"),
+        || format!("until `toolfleet control resume {id} --note WHY`"),
         |until| format!("until {}", instant(until)),
     );
     let new = match scope::setting(&control.scope).as_str() {
@@ -112,7 +112,12 @@ fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
     } else {
         "was set before"
     };
+    let covered = match covers {
+        0 => "no queued call is covered now".to_owned(),
+        1 => "the queued call that it covers waits".to_owned(),
+        more => format!("the {more} queued calls that it covers wait"),
+    };
     format!(
-        "pause {id} {had}: {about}, {until}; within seconds {new}, and the {covers} queued calls that it covers wait; what runs goes on"
+        "pause {id} {had}: {about}, {until}; within seconds {new}, and {covered}; what runs goes on"
     )
 }

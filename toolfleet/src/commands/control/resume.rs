@@ -50,6 +50,17 @@ impl Resume {
             None => WhichControl::Scope(ControlKind::Pause, self.scope.scope()),
         };
         let mut connection = connect::writer(&self.store.database_url).await?;
+        let mut others = self.controls().await?;
+        if let Some(id) = self.id
+            && let Some(other) = others.iter().find(|control| control.control_id == id.0)
+            && other.scope.kind != ControlKind::Pause.as_str()
+        {
+            bail!(
+                "control {id} is no pause: {}; `{}` takes it away",
+                scope::whole(&other.scope),
+                plain(&scope::takes_away(other))
+            );
+        }
         let unset = Unset {
             which,
             actor: &self.actor,
@@ -65,17 +76,47 @@ impl Resume {
             output::print_json(&json!({"result": "unset", "control": control}))?;
         } else {
             let was: ListedControl = Row::from(row).read()?;
-            if was.scope.kind != ControlKind::Pause.as_str() {
-                let (id, what) = (was.control_id, scope::whole(&was.scope));
-                output::print(&format!("control {id} is taken away: {what}"))?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            output::print(&format!(
-                "pause {} of {} is over: what waits for it goes back to its line within seconds, and runs in its turn",
-                was.control_id,
-                plain(&scope::told(&was.scope))
-            ))?;
+            others.retain(|other| {
+                other.scope.kind == ControlKind::Pause.as_str()
+                    && other.control_id != was.control_id
+                    && scope::may_meet(&was.scope, &other.scope)
+            });
+            output::print(&over(&was, &others))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Those that hold before this one ends.
+    async fn controls(&self) -> anyhow::Result<Vec<ListedControl>> {
+        let pool = connect::reader(&self.store).await?;
+        let rows = fleet_history::controls::controls(&pool).await?;
+        Ok(Row::read_all(&rows)?)
+    }
+}
+
+/// That a pause is over, and which others still hold some of its calls.
+fn over(was: &ListedControl, others: &[ListedControl]) -> String {
+    let told = |pause: &ListedControl| {
+        let (id, about) = (pause.control_id, scope::told(&pause.scope));
+        plain(&format!("{id} of {about}"))
+    };
+    let over = format!(
+        "pause {} is over: what waits for it goes back to its line within seconds",
+        told(was)
+    );
+    match others {
+        [] => format!("{over}, and runs in its turn"),
+        others => {
+            let named: Vec<String> = others.iter().map(told).collect();
+            let (these, they) = match others.len() {
+                1 => ("another pause", "it covers"),
+                _more => ("other pauses", "they cover"),
+            };
+            format!(
+                "{over}, and runs in its turn, but for what {these} may hold on: {}. What {they} waits until `toolfleet control resume ID \
+                 --note WHY`",
+                named.join("; ")
+            )
+        }
     }
 }
