@@ -86,6 +86,19 @@ pub async fn controls(pool: &PgPool) -> Result<Vec<Row<ListedControl>>, StoreErr
     .map_err(|error| StoreError::from_sqlx("list controls", error))
 }
 
+/// The name of the limit to which a tool's newest version keeps; none where it has no rate limit.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn limit_of(pool: &PgPool, tool: &str) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar("SELECT name FROM toolfleet.limits WHERE $1 = ANY (tools) LIMIT 1")
+        .bind(tool)
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read the limits", error))
+}
+
 /// The newest changes, the newest first.
 ///
 /// # Errors

@@ -88,6 +88,10 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
 
     for (arguments, why) in [
         (["nobody", "5/1s"], "subject must name a limit"),
+        (
+            ["charge", "5/1s"],
+            "; the tool charge shares the limit bank: `toolfleet control limit bank CALLS/TIME --note WHY`",
+        ),
         (["look", "0/1s"], "calls must be 1 to 1000000"),
         (["look", "5/25h"], "per_ms must be 1 to 86400000"),
         (["look", "101/1ms"], "more than 100 in a millisecond"),

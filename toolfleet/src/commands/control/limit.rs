@@ -7,11 +7,16 @@ use fleet::{
     config::{BusArgs, StoreArgs},
     ids::LimitName,
     manifest::parse_duration,
-    store::controls::{
-        self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
+    store::{
+        DecisionError,
+        controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
     },
 };
-use fleet_history::{Row, controls::ListedControl, instant};
+use fleet_history::{
+    Row,
+    controls::{ListedControl, limit_of},
+    instant,
+};
 use serde_json::{json, value::RawValue};
 
 use super::{answered, scope};
@@ -91,7 +96,16 @@ impl LimitStarts {
                     for_ms: self.lasts.map(millis),
                     in_tenant: None,
                 };
-                match answered(controls::replace(&mut connection, &control).await)? {
+                let asked = controls::replace(&mut connection, &control).await;
+                if let Err(DecisionError::Invalid(why)) = &asked
+                    && let Some(shared) = self.shared().await?
+                {
+                    let tool = &self.name;
+                    bail!(
+                        "{why}; the tool {tool} shares the limit {shared}: `toolfleet control limit {shared} CALLS/TIME --note WHY`"
+                    );
+                }
+                match answered(asked)? {
                     ControlSet::Set(row) => ("set", row),
                     ControlSet::Already(row) => ("already_set", row),
                     ControlSet::Conflict(_row) => {
@@ -126,6 +140,13 @@ impl LimitStarts {
             output::print(&self.sentence(&there, word))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The limit that the tool of this name shares.
+    async fn shared(&self) -> anyhow::Result<Option<String>> {
+        let pool = connect::reader(&self.store).await?;
+        let limit = limit_of(&pool, self.name.as_str()).await?;
+        Ok(limit.filter(|name| name != self.name.as_str()))
     }
 
     fn sentence(&self, control: &ListedControl, word: &str) -> String {
