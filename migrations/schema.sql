@@ -1118,6 +1118,14 @@ BEGIN
         END;
 END $$;
 
+CREATE FUNCTION toolfleet.open_buckets_of_limit() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    UPDATE toolfleet.rate_buckets b SET closed_until = NULL WHERE b.name = NEW.subject AND b.closed_until IS NOT NULL;
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION toolfleet.open_count(of_tenant text) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1234,8 +1242,12 @@ CREATE FUNCTION toolfleet.rate_of(tool text) RETURNS TABLE(shared_by text, name 
         FROM (SELECT l.tool, l.rate_limit FROM toolfleet.tool_versions l WHERE l.tool = rate_of.tool ORDER BY l.version DESC LIMIT 1) v
         WHERE v.rate_limit IS NOT NULL
     ) r
-    LEFT JOIN toolfleet.live_controls c
-      ON c.kind = 'limit' AND c.subject = r.name AND (c.expires_at IS NULL OR c.expires_at > clock_timestamp())
+    LEFT JOIN LATERAL (
+        SELECT l.control_id, l.setting FROM toolfleet.live_controls l
+        WHERE l.kind = 'limit' AND l.subject = r.name AND (l.expires_at IS NULL OR l.expires_at > clock_timestamp())
+        -- One for a time stands before the one that holds again after it.
+        ORDER BY l.expires_at NULLS LAST LIMIT 1
+    ) c ON true
     CROSS JOIN LATERAL (
         SELECT (c.setting->>'calls')::bigint AS calls, (c.setting->>'per_ms')::bigint AS per_ms,
                coalesce((c.setting->>'burst')::integer, 1) AS burst WHERE c.control_id IS NOT NULL
@@ -1379,7 +1391,7 @@ BEGIN
       AND pg_has_role(a.usesysid, 'MEMBER');
 END $$;
 
-CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text) RETURNS TABLE(verdict text, control json)
+CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note text, tool text DEFAULT NULL::text, queue text DEFAULT NULL::text, tenant text DEFAULT NULL::text, pointer text DEFAULT NULL::text, value json DEFAULT NULL::json, subject text DEFAULT NULL::text, told text DEFAULT NULL::text, for_ms bigint DEFAULT NULL::bigint, in_tenant text DEFAULT NULL::text, replaces boolean DEFAULT false) RETURNS TABLE(verdict text, control json)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
     AS $$
@@ -1387,6 +1399,7 @@ CREATE FUNCTION toolfleet.set_control(kind text, setting json, actor text, note 
 DECLARE
     c toolfleet.live_controls;
     there toolfleet.live_controls;
+    before toolfleet.live_controls;
     wrong text;
     came text := 'set';
 BEGIN
@@ -1413,13 +1426,32 @@ BEGIN
     SELECT * INTO there FROM toolfleet.live_controls l
     WHERE l.kind = c.kind AND l.tool IS NOT DISTINCT FROM c.tool AND l.queue IS NOT DISTINCT FROM c.queue
       AND l.tenant IS NOT DISTINCT FROM c.tenant AND l.pointer IS NOT DISTINCT FROM c.pointer
-      AND l.value IS NOT DISTINCT FROM c.value AND l.subject IS NOT DISTINCT FROM c.subject;
-    IF FOUND THEN
-        came := CASE WHEN there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
-                      AND there.for_ms IS NOT DISTINCT FROM c.for_ms THEN 'already' ELSE 'conflict' END;
+      AND l.value IS NOT DISTINCT FROM c.value AND l.subject IS NOT DISTINCT FROM c.subject
+      AND (c.kind <> 'limit' OR (l.for_ms IS NULL) = (c.for_ms IS NULL));
+    IF FOUND AND there.setting::text = c.setting::text AND there.told IS NOT DISTINCT FROM c.told
+       AND there.for_ms IS NOT DISTINCT FROM c.for_ms AND there.actor = c.actor AND there.note = c.note THEN
+        came := 'already';
         c := there;
+    ELSIF there.control_id IS NOT NULL
+          AND (NOT set_control.replaces OR c.set_in IS NOT NULL AND there.set_in IS DISTINCT FROM c.set_in) THEN
+        came := 'conflict';
+        c := there;
+    ELSIF there.control_id IS NOT NULL THEN
+        c.control_id := there.control_id;
+        c.set_in := there.set_in;
+        c.set_at := clock_timestamp();
+        c.expires_at := c.set_at + c.for_ms * interval '1 millisecond';
+        UPDATE toolfleet.live_controls l
+        SET setting = c.setting, told = c.told, actor = c.actor, note = c.note, role = c.role, set_at = c.set_at, for_ms = c.for_ms,
+            expires_at = c.expires_at
+        WHERE l.control_id = c.control_id;
+        PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'changed', c, c.actor, c.note);
+        came := 'changed';
     ELSIF c.set_in IS NOT NULL AND (SELECT count(*) >= 100 FROM toolfleet.live_controls l WHERE l.set_in = c.set_in) THEN
         RAISE EXCEPTION 'this tenant has 100 controls, and that is the most on its subject; unset some'
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF c.set_in IS NOT NULL AND (SELECT count(*) >= 900 FROM toolfleet.live_controls) THEN
+        RAISE EXCEPTION 'there are 900 controls, and the last hundred are for the operators of the fleet; unset some'
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF (SELECT count(*) >= 1000 FROM toolfleet.live_controls) THEN
         RAISE EXCEPTION 'there are 1000 controls, and that is the most; unset some' USING ERRCODE = 'invalid_parameter_value';
@@ -1429,6 +1461,12 @@ BEGIN
         c.expires_at := c.set_at + c.for_ms * interval '1 millisecond';
         INSERT INTO toolfleet.live_controls SELECT c.*;
         PERFORM toolfleet.log_control(c.control_id, 'set', c, c.actor, c.note);
+    END IF;
+    IF c.kind = 'limit' AND c.for_ms IS NULL AND came IN ('set', 'changed') THEN
+        FOR before IN DELETE FROM toolfleet.live_controls l
+                      WHERE l.kind = 'limit' AND l.subject = c.subject AND l.control_id <> c.control_id RETURNING l.* LOOP
+            PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', before, c.actor, c.note);
+        END LOOP;
     END IF;
     RETURN QUERY SELECT came, toolfleet.shown_control(c);
 END $$;
@@ -1601,30 +1639,38 @@ CREATE FUNCTION toolfleet.unset_control(actor text, note text, id bigint DEFAULT
 #variable_conflict use_column
 DECLARE
     c toolfleet.live_controls;
+    other toolfleet.live_controls;
 BEGIN
     IF coalesce(length(btrim(unset_control.actor)), 0) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'actor must say who takes it away, in 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value';
     ELSIF coalesce(length(btrim(unset_control.note)), 0) NOT BETWEEN 1 AND 2000 THEN
         RAISE EXCEPTION 'note must say why, in 1 to 2000 characters' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF (unset_control.id IS NULL) = (unset_control.kind IS NULL) THEN
+    ELSIF unset_control.id IS NULL AND unset_control.kind IS NULL THEN
         RAISE EXCEPTION 'name the control by its id, or by its kind and scope' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     PERFORM FROM toolfleet.fleet FOR UPDATE;
     PERFORM toolfleet.expire_controls();
     SELECT * INTO c FROM toolfleet.live_controls l
     WHERE (unset_control.in_tenant IS NULL OR l.set_in = unset_control.in_tenant)
-      AND CASE WHEN unset_control.id IS NOT NULL THEN l.control_id = unset_control.id
+      AND CASE WHEN unset_control.id IS NOT NULL THEN
+              l.control_id = unset_control.id AND (unset_control.kind IS NULL OR l.kind = unset_control.kind)
           ELSE l.kind = unset_control.kind AND l.tool IS NOT DISTINCT FROM unset_control.tool
            AND l.queue IS NOT DISTINCT FROM unset_control.queue AND l.tenant IS NOT DISTINCT FROM unset_control.tenant
            AND l.pointer IS NOT DISTINCT FROM unset_control.pointer
            AND l.value IS NOT DISTINCT FROM unset_control.value::text
-           AND l.subject IS NOT DISTINCT FROM unset_control.subject END;
+           AND l.subject IS NOT DISTINCT FROM unset_control.subject END
+    ORDER BY l.expires_at NULLS FIRST LIMIT 1;
     IF NOT FOUND THEN
         RETURN QUERY SELECT 'not_found', NULL::json;
         RETURN;
     END IF;
     DELETE FROM toolfleet.live_controls l WHERE l.control_id = c.control_id;
     PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', c, unset_control.actor, unset_control.note);
+    IF unset_control.id IS NULL AND c.kind = 'limit' THEN
+        FOR other IN DELETE FROM toolfleet.live_controls l WHERE l.kind = 'limit' AND l.subject = c.subject RETURNING l.* LOOP
+            PERFORM toolfleet.log_control(toolfleet.next_control_rev(), 'unset', other, unset_control.actor, unset_control.note);
+        END LOOP;
+    END IF;
     RETURN QUERY SELECT 'unset', toolfleet.shown_control(c);
 END $$;
 
@@ -2585,8 +2631,6 @@ ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_pkey PRIMARY KEY (worker_id, name);
 ALTER TABLE ONLY toolfleet.live_controls
     ADD CONSTRAINT live_controls_pkey PRIMARY KEY (control_id);
-ALTER TABLE ONLY toolfleet.live_controls
-    ADD CONSTRAINT live_controls_scope UNIQUE NULLS NOT DISTINCT (kind, tool, queue, tenant, pointer, value, subject);
 ALTER TABLE ONLY toolfleet.open_calls
     ADD CONSTRAINT open_calls_pkey PRIMARY KEY (call_id);
 ALTER TABLE ONLY toolfleet.open_counts
@@ -2621,6 +2665,8 @@ CREATE INDEX finished_calls_session ON ONLY toolfleet.finished_calls USING btree
 CREATE INDEX finished_calls_default_session ON toolfleet.finished_calls_default USING btree (session, call_id) WHERE (session IS NOT NULL);
 
 CREATE INDEX idempotency_keys_call ON toolfleet.idempotency_keys USING brin (call_id) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE UNIQUE INDEX live_controls_scope ON toolfleet.live_controls USING btree (kind, tool, queue, tenant, pointer, value, subject, (((kind = 'limit'::text) AND (for_ms IS NOT NULL)))) NULLS NOT DISTINCT;
 
 CREATE INDEX open_calls_admitted ON toolfleet.open_calls USING btree (line) WHERE ((NOT held) AND (line ~~ 'tool/%'::text));
 
@@ -2672,10 +2718,14 @@ CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls FOR EACH 
 
 CREATE TRIGGER not_emptied BEFORE TRUNCATE ON toolfleet.finished_calls_default FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.refuse_truncation();
 
+CREATE TRIGGER opens_buckets AFTER INSERT OR UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.open_buckets_of_limit();
+
 CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 
 CREATE TRIGGER renews_buckets AFTER INSERT ON toolfleet.tool_versions FOR EACH ROW WHEN ((new.rate_limit IS NOT NULL)) EXECUTE FUNCTION toolfleet.renew_buckets_of_version();
 
 CREATE TRIGGER renews_buckets_again AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
+
+CREATE TRIGGER renews_buckets_on_change AFTER UPDATE ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'limit'::text)) EXECUTE FUNCTION toolfleet.renew_buckets_of_limit();
 ALTER TABLE ONLY toolfleet.interceptor_stats
     ADD CONSTRAINT interceptor_stats_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES toolfleet.worker_processes(worker_id) ON DELETE CASCADE;

@@ -200,6 +200,7 @@ BEGIN
         ('limit_problem',            '-'),
         ('renew_buckets_of_version', '-'),
         ('renew_buckets_of_limit',   '-'),
+        ('open_buckets_of_limit',    '-'),
         ('duration_ms',              '-'),
         ('shown_control',            '-'),
         ('touches',                  '-'),

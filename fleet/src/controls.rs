@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
+    alike::is_same,
     arguments::{self, Limits},
     breaker::ForcedBreaker,
     call::words,
@@ -73,8 +74,8 @@ pub struct PauseScope {
 pub struct ArgumentEquals {
     /// JSON pointer.
     pub pointer: String,
-    /// The value as canonical text; `None`: it cannot be read, and every call of the scope counts as one that has it.
-    pub value: Option<String>,
+    /// The value; `None`: it cannot be read, and every call of the scope counts as one that has it.
+    pub value: Option<Value>,
 }
 
 /// A pause that holds.
@@ -128,16 +129,23 @@ impl<'a> LazyArguments<'a> {
 }
 
 impl ArgumentEquals {
-    /// The value as it is compared: JSON text in canonical form.
+    /// The value of this JSON text.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn parse(value: &str) -> Result<Value, Message> {
+        let value = arguments::parse_any(value.as_bytes(), &Limits::DEFAULT);
+        value.map_err(|error| error.message)
+    }
+
+    /// The value as the ledger keeps it: JSON text in canonical form.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
     pub fn canonical(value: &str) -> Result<String, Message> {
-        let value = arguments::parse_any(value.as_bytes(), &Limits::DEFAULT);
-        value
-            .map(|value| canonical::to_text(&value))
-            .map_err(|error| error.message)
+        Self::parse(value).map(|value| canonical::to_text(&value))
     }
 
     fn is_in(&self, arguments: &LazyArguments<'_>) -> bool {
@@ -147,7 +155,7 @@ impl ArgumentEquals {
         let found = arguments
             .parsed()
             .and_then(|all| all.pointer(&self.pointer));
-        found.is_some_and(|found| canonical::to_text(found) == *wanted)
+        found.is_some_and(|found| is_same(wanted, found))
     }
 }
 
@@ -300,7 +308,7 @@ mod tests {
         PauseScope {
             holds: Some(ArgumentEquals {
                 pointer: pointer.to_owned(),
-                value: ArgumentEquals::canonical(value).ok(),
+                value: ArgumentEquals::parse(value).ok(),
             }),
             ..tool("charge")
         }
@@ -363,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_compared_in_its_canonical_form() {
+    fn a_value_is_compared_by_what_it_is_and_not_by_its_spelling() {
         let arguments =
             r#"{"account":{"id":"7","tags":["a","b"],"n":9007199254740993},"a/b":null}"#;
         for (pointer, value, expected) in [
@@ -371,6 +379,7 @@ mod tests {
             ("/account/id", "\"\\u0037\"", true),
             ("/account/id", "7", false),
             ("/account/n", "9007199254740993", true),
+            ("/account/n", "9007199254740993.0", true),
             ("/account/n", "9007199254740992", false),
             ("/account/tags", "[ \"a\", \"b\" ]", true),
             ("/account/tags/1", "\"b\"", true),

@@ -39,6 +39,7 @@ pub mod obstacle;
 pub mod egress;
 
 // What may come in.
+mod alike;
 pub mod arguments;
 pub mod manifest;
 pub use ::arguments::{canonical, said};

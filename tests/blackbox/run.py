@@ -33,6 +33,7 @@ PROOFS = [
     "one_key",
     "nothing_left",
     "pauses",
+    "brakes",
     "once_killed",
     "kill_each",
     "restart_all",
@@ -46,7 +47,7 @@ PROOFS = [
 UPGRADE = "rolling_upgrade"
 # The first is about `toolfleet dev` itself; the others connect without a user, `wallet` sets what a dispatcher starts with, and
 # `dashboard` starts a worker of its own.
-NOT_DEPLOYED = ["dev_lifecycle", "pauses", "wallet", "dashboard"]
+NOT_DEPLOYED = ["dev_lifecycle", "pauses", "brakes", "wallet", "dashboard"]
 PROOF_SECONDS = 600
 TAIL_LINES = 30
 

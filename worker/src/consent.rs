@@ -93,14 +93,23 @@ pub(crate) async fn ask(
     }
 }
 
-/// Which of the interceptors that a tool demands this worker's program does not have.
-pub(crate) fn lacking(manifest: &Manifest, chain: &[Link], worker: &str) -> Result<(), Obstacle> {
+/// Which of the interceptors this worker's program does not have that the call's version or the newest one of its tool demands: a
+/// caller who chooses an older version gets round none.
+pub(crate) fn lacking(
+    manifest: &Manifest,
+    newest: Option<&Manifest>,
+    chain: &[Link],
+    worker: &str,
+) -> Result<(), Obstacle> {
     let has = |name: &InterceptorName| {
         chain
             .iter()
             .any(|own| own.active.about.name == name.as_str())
     };
-    let lacking = manifest.interceptors.iter().filter(|name| !has(name));
+    let newest = newest.into_iter().flat_map(|newest| &newest.interceptors);
+    let newest = newest.filter(|name| !manifest.interceptors.contains(name));
+    let demanded = manifest.interceptors.iter().chain(newest);
+    let lacking = demanded.filter(|name| !has(name));
     let lacking: Vec<&str> = lacking.map(InterceptorName::as_str).collect();
     if lacking.is_empty() {
         return Ok(());

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
+    breaker::permit::Cut,
     executors::{AttemptContext, LINGER_MAX, Prepared, Progress, Promise, Returned, StopReason},
     gate,
     intercept::{Around, Observe, OutputSchema, Own, Repetition},
@@ -48,9 +49,15 @@ pub(crate) async fn execute(worker: &WorkerProcess, running: Running) -> Execute
         Err(taken_back) => taken_back,
     };
     if let Some(permit) = gated.breaker {
-        let was_stopped = attempt.entry.stop.asked().is_some();
+        let cut = if attempt.entry.stop.asked().is_some() {
+            Cut::Stopped
+        } else if millis(attempt.claimed.timeout_ms) < attempt.tool.manifest.timeout {
+            Cut::ByDeadline
+        } else {
+            Cut::No
+        };
         if let Some(outcome) = execution.outcome() {
-            permit.answered(outcome, started.elapsed(), was_stopped);
+            permit.answered(outcome, started.elapsed(), cut);
         }
     }
     // The next program may start while this one's outcome is written.

@@ -11,6 +11,7 @@ use fleet::{
     canonical,
     ending::{Ending, Fact, Guard, Known},
     ids::CallId,
+    manifest::Manifest,
     modes::{Brake, InterceptMode},
     obstacle::{Lack, Obstacle},
     outcome::ToolFailure,
@@ -59,7 +60,11 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
     };
     pause::pass(worker, &pointer, &tool, &args).await?;
     let manifest = &tool.manifest;
-    if let Err(obstacle) = consent::lacking(manifest, &worker.interceptors, &worker.name) {
+    // Its settings hold, whatever version the call has.
+    let newest = worker.registry.current(&manifest.name);
+    let newest = newest.as_ref().map(|newest| &newest.manifest);
+    let chain = &worker.interceptors;
+    if let Err(obstacle) = consent::lacking(manifest, newest, chain, &worker.name) {
         let (name, version) = (&manifest.name, manifest.version);
         worker.lacks.put_back(name, version, &obstacle);
         return Err(Box::pin(cannot_run(worker, call, rev, &obstacle)).await);
@@ -79,11 +84,11 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
                 None
             };
             // Last, so that nothing but the claim comes between a permit and its attempt.
-            let breaker = breaker::pass(worker, &pointer, &tool).await?;
+            let breaker = breaker::pass(worker, &pointer, &tool, newest).await?;
             Ok(Gated {
                 call,
                 args_hash: canonical::hash_text(&args),
-                limited: limited(worker, &pointer, &tool),
+                limited: limited(worker, &pointer, &tool, newest),
                 tool,
                 rendered,
                 round,
@@ -106,11 +111,14 @@ pub(crate) async fn pass(worker: &WorkerProcess, pointer: Pointer) -> Result<Gat
 
 /// What the rate limit may do, where the tool has a limit or had one when the call was accepted. The ledger decides by its own
 /// count.
-fn limited(worker: &WorkerProcess, pointer: &Pointer, tool: &Tool) -> Option<InterceptMode> {
+fn limited(
+    worker: &WorkerProcess,
+    pointer: &Pointer,
+    tool: &Tool,
+    newest: Option<&Manifest>,
+) -> Option<InterceptMode> {
     let name = &tool.manifest.name;
-    let current = || worker.registry.current(name);
-    let is_limited = tool.manifest.is_limited()
-        || current().is_some_and(|current| current.manifest.is_limited());
+    let is_limited = tool.manifest.is_limited() || newest.is_some_and(Manifest::is_limited);
     let mode = || brakes::mode_of(worker, Brake::RateLimit, name, pointer.tenant.as_ref());
     is_limited.then(mode)
 }

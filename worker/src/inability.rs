@@ -81,7 +81,9 @@ fn lacks(worker: &WorkerProcess, tool: &ToolName, version: i32) -> bool {
 }
 
 fn check(worker: &WorkerProcess, manifest: &Manifest) -> Result<(), Obstacle> {
-    consent::lacking(manifest, &worker.interceptors, &worker.name)?;
+    let newest = worker.registry.current(&manifest.name);
+    let newest = newest.as_ref().map(|newest| &newest.manifest);
+    consent::lacking(manifest, newest, &worker.interceptors, &worker.name)?;
     let executor = worker.executors.of(manifest);
     let checked = executor.and_then(|executor| executor.check(manifest, &worker.secrets));
     checked.map_err(|failure| Obstacle::of(&failure, &worker.name))

@@ -29,13 +29,9 @@ const OF_FLEET: Message = Message::fixed(
     "breakers and limits hold for all tenants: they are set on the fleet's own subject",
     "熔断器和速率限制对所有租户生效：请在集群自己的主题上设置",
 );
-const ANOTHER_PAUSE: Message = Message::fixed(
-    "a pause with this scope is there, and it is another one; resume it first",
-    "已有一个范围相同但内容不同的暂停；请先解除它",
-);
 const ANOTHER: Message = Message::fixed(
-    "a control with this scope is there, and it is another one; unset it first",
-    "已有一个范围相同但内容不同的控制；请先取消它",
+    "a control with this scope is there, and it is another one; say replace: true to change it, or take it away first",
+    "已有一个范围相同但内容不同的控制；要修改它请加上 replace: true，或者先取消它",
 );
 
 /// Changes or lists controls of this tenant.
@@ -104,27 +100,26 @@ async fn set(
         for_ms: asked.for_ms,
         in_tenant: tenant,
     };
-    let set = match kind {
-        // As at the command line: new numbers take the place of the old ones.
-        ControlKind::Limit => controls::replace(&door.pool, &control).await,
-        ControlKind::Pause | ControlKind::Mode | ControlKind::Only | ControlKind::Breaker => {
-            controls::set(&door.pool, &control).await
-        }
+    // As at the command line: a breaker's position and the numbers of a limit take the place of those before.
+    let always = matches!(kind, ControlKind::Breaker | ControlKind::Limit);
+    let set = if always || asked.replace == Some(true) {
+        controls::replace(&door.pool, &control).await
+    } else {
+        controls::set(&door.pool, &control).await
     };
     match set.map_err(Refusal::undecided)? {
         ControlSet::Set(there) => {
             ring(door).await;
             Ok(changed("set", &there))
         }
+        ControlSet::Changed(there) => {
+            ring(door).await;
+            Ok(changed("changed", &there))
+        }
         ControlSet::Already(there) => Ok(changed("already_set", &there)),
         ControlSet::Conflict(there) => {
             let there: Value = serde_json::from_str(&there).unwrap_or_default();
-            let another = if kind == ControlKind::Pause {
-                ANOTHER_PAUSE
-            } else {
-                ANOTHER
-            };
-            let refusal = Refusal::new(Code::Conflict, another);
+            let refusal = Refusal::new(Code::Conflict, ANOTHER);
             Err(refusal.with_details(|_| json!({ "control": there })))
         }
     }
@@ -142,6 +137,7 @@ async fn unset(
     tenant: Option<&Label>,
 ) -> Result<Answer, Refusal> {
     let which = match wish.control_id() {
+        Some(id) if wish.verb == Verb::Resume => WhichControl::IdOf(ControlKind::Pause, id),
         Some(id) => WhichControl::Id(id),
         None => WhichControl::Scope(ControlKind::Pause, wish.scope()),
     };

@@ -46,21 +46,21 @@ static VERBS: Message = Message::fixed(
 );
 static PAUSE: Message = Message::fixed(
     "do: pause, tool, queue, tenant, or several of them, and with a tool perhaps pointer and value; setting: wait or refuse, \
-     actor, note, and perhaps told and for_ms",
+     actor, note, and perhaps told, for_ms and replace",
     "do: pause, tool、queue、tenant 中的一个或几个，有 tool 时可以再加 pointer 和 value；setting: wait 或 refuse, actor, note，\
-     可以再加 told 和 for_ms",
+     可以再加 told、for_ms 和 replace",
 );
 static RESUME: Message = Message::fixed(
     "do: resume, actor, note, and control_id or the scope of the pause: tool, queue, tenant, pointer, value",
     "do: resume, actor, note，以及 control_id 或这个暂停的范围：tool, queue, tenant, pointer, value",
 );
 static SET: Message = Message::fixed(
-    "do: set, interceptor, mode: enforce, observe or off, actor, note, and perhaps tool, tenant and for_ms",
-    "do: set, interceptor, mode: enforce、observe 或 off, actor, note，可以再加 tool、tenant 和 for_ms",
+    "do: set, interceptor, mode: enforce, observe or off, actor, note, and perhaps tool, tenant, for_ms and replace",
+    "do: set, interceptor, mode: enforce、observe 或 off, actor, note，可以再加 tool、tenant、for_ms 和 replace",
 );
 static ONLY: Message = Message::fixed(
-    "do: only, interceptors, a list of names, actor, note, and perhaps tool, tenant and for_ms",
-    "do: only, interceptors（名称列表）, actor, note，可以再加 tool、tenant 和 for_ms",
+    "do: only, interceptors, a list of names, actor, note, and perhaps tool, tenant, for_ms and replace",
+    "do: only, interceptors（名称列表）, actor, note，可以再加 tool、tenant、for_ms 和 replace",
 );
 static BREAKER: Message = Message::fixed(
     "do: breaker, tool, position: open or closed, actor, note, and perhaps for_ms",
@@ -95,6 +95,7 @@ pub(super) struct Asked {
     pub(super) per_ms: Option<i64>,
     pub(super) burst: Option<i64>,
     pub(super) for_ms: Option<i64>,
+    pub(super) replace: Option<bool>,
     control_id: Option<i64>,
     pub(super) actor: Option<String>,
     note: Option<String>,
@@ -127,7 +128,7 @@ impl Verb {
         match self {
             Self::Pause => &[
                 "tool", "queue", "tenant", "pointer", "value", "setting", "told", "actor", "note",
-                "for_ms",
+                "for_ms", "replace",
             ],
             Self::Resume => &[
                 "control_id",
@@ -147,8 +148,17 @@ impl Verb {
                 "actor",
                 "note",
                 "for_ms",
+                "replace",
             ],
-            Self::Only => &["interceptors", "tool", "tenant", "actor", "note", "for_ms"],
+            Self::Only => &[
+                "interceptors",
+                "tool",
+                "tenant",
+                "actor",
+                "note",
+                "for_ms",
+                "replace",
+            ],
             Self::Breaker => &["tool", "position", "actor", "note", "for_ms"],
             Self::Limit => &[
                 "limit", "calls", "per_ms", "burst", "actor", "note", "for_ms",

@@ -338,7 +338,14 @@ impl Sweep {
                         });
                         places.min(self.room_of_queue(&paced.queue).await)
                     }
-                    None => u64::from(hold::room_of_tool(places, counted)),
+                    // What nobody claims counts for a moment only: the stream bounds how much of it there is.
+                    None => {
+                        let room = u64::from(hold::room_of_tool(places, counted));
+                        match manifest {
+                            Some(manifest) => room.min(self.room_of_queue(&manifest.queue).await),
+                            None => room,
+                        }
+                    }
                 }
             }
         };

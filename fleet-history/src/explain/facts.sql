@@ -100,11 +100,11 @@ SELECT row_to_json(f)::text FROM (
                             SELECT e.line,
                                    (SELECT row_to_json(p) FROM (
                                         SELECT l.control_id, l.actor, l.note FROM toolfleet.control_log l
-                                        WHERE l.change = 'set' AND e.line = 'pause/' || l.control_id
+                                        WHERE l.change IN ('set', 'changed') AND e.line = 'pause/' || l.control_id
                                         ORDER BY l.rev DESC LIMIT 1) p) AS pause,
                                    -- What held at its end, by the log: the control may be gone.
                                    (SELECT row_to_json(b) FROM (
-                                        SELECT l.control_id, l.actor, l.note, l.change = 'set' AND l.setting::text = '"open"' AS holds
+                                        SELECT l.control_id, l.actor, l.note, l.change IN ('set', 'changed') AND l.setting::text = '"open"' AS holds
                                         FROM toolfleet.control_log l
                                         WHERE e.line LIKE 'breaker/%' AND l.kind = 'breaker' AND l.tool = c.tool
                                           AND l.at <= c.finished_at

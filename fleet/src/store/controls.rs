@@ -82,6 +82,8 @@ pub struct NewControl<'a> {
 pub enum ControlSet {
     /// It is set.
     Set(String),
+    /// Another one with the same scope was there, and is this one now.
+    Changed(String),
     /// The very same one was there.
     Already(String),
     /// One with the same scope is there, and it is another: nothing was changed.
@@ -93,6 +95,8 @@ pub enum ControlSet {
 pub enum WhichControl<'a> {
     /// The one with this id.
     Id(ControlId),
+    /// The one with this id, if it is of this kind.
+    IdOf(ControlKind, ControlId),
     /// The one of this kind and scope.
     Scope(ControlKind, ControlScope<'a>),
 }
@@ -122,10 +126,32 @@ pub async fn set(
     ledger: impl PgExecutor<'_>,
     control: &NewControl<'_>,
 ) -> Result<ControlSet, DecisionError> {
+    put(ledger, control, false).await
+}
+
+/// Sets a control, or changes the one with the same scope that is there: it keeps its id, and what waits for it waits on.
+///
+/// Own autocommit statement; guard: it makes sense, otherwise the one that is there stays. Safe to repeat. Locks the fleet's row.
+///
+/// # Errors
+///
+/// As for [`set`].
+pub async fn replace(
+    ledger: impl PgExecutor<'_>,
+    control: &NewControl<'_>,
+) -> Result<ControlSet, DecisionError> {
+    put(ledger, control, true).await
+}
+
+async fn put(
+    ledger: impl PgExecutor<'_>,
+    control: &NewControl<'_>,
+    replaces: bool,
+) -> Result<ControlSet, DecisionError> {
     let NewControl { scope, .. } = control;
     let asking = sqlx::query(
         "SELECT verdict, control::text FROM toolfleet.set_control( \
-             $1, $2::json, $3, $4, $5, $6, $7, $8, $9::json, $10, $11, $12, $13)",
+             $1, $2::json, $3, $4, $5, $6, $7, $8, $9::json, $10, $11, $12, $13, $14)",
     )
     .bind(control.kind.as_str())
     .bind(control.setting)
@@ -139,37 +165,8 @@ pub async fn set(
     .bind(scope.subject)
     .bind(control.told)
     .bind(control.for_ms)
-    .bind(control.in_tenant.map(Label::as_str));
-    decide("set a control", ledger, asking, set_answer).await
-}
-
-/// Sets a control in the place of one with the same scope, where there is one and it is another: the log has both changes.
-///
-/// Own autocommit statement; guard: it makes sense, otherwise the one that is there stays. Safe to repeat. Locks the fleet's row.
-///
-/// # Errors
-///
-/// As for [`set`].
-pub async fn replace(
-    ledger: impl PgExecutor<'_>,
-    control: &NewControl<'_>,
-) -> Result<ControlSet, DecisionError> {
-    let asking = sqlx::query(
-        "WITH other AS MATERIALIZED ( \
-             SELECT count(u.verdict) AS gone FROM toolfleet.live_controls c \
-             LEFT JOIN LATERAL toolfleet.unset_control($3, $4, id => c.control_id) u ON true \
-             WHERE c.kind = $1 AND num_nonnulls(c.tool, c.queue, c.tenant, c.pointer) = 0 AND c.subject = $5 \
-               AND (c.setting::text <> $2 OR c.for_ms IS DISTINCT FROM $6)) \
-         SELECT verdict, control::text FROM other \
-         CROSS JOIN LATERAL toolfleet.set_control( \
-             $1, $2::json, $3, $4, subject => $5, for_ms => CASE WHEN other.gone >= 0 THEN $6 END)",
-    )
-    .bind(control.kind.as_str())
-    .bind(control.setting)
-    .bind(control.actor)
-    .bind(control.note)
-    .bind(control.scope.subject)
-    .bind(control.for_ms);
+    .bind(control.in_tenant.map(Label::as_str))
+    .bind(replaces);
     decide("set a control", ledger, asking, set_answer).await
 }
 
@@ -177,6 +174,7 @@ fn set_answer(row: &PgRow) -> Result<ControlSet, sqlx::Error> {
     let control = row.try_get("control")?;
     Ok(match row.try_get("verdict")? {
         "set" => ControlSet::Set(control),
+        "changed" => ControlSet::Changed(control),
         "already" => ControlSet::Already(control),
         "conflict" => ControlSet::Conflict(control),
         other => return Err(unknown(other)),
@@ -196,6 +194,7 @@ pub async fn unset(
 ) -> Result<Option<String>, DecisionError> {
     let (id, kind, scope) = match unset.which {
         WhichControl::Id(id) => (Some(id.0), None, ControlScope::default()),
+        WhichControl::IdOf(kind, id) => (Some(id.0), Some(kind.as_str()), ControlScope::default()),
         WhichControl::Scope(kind, scope) => (None, Some(kind.as_str()), scope),
     };
     let asking = sqlx::query(
@@ -366,7 +365,7 @@ fn pause(row: &PgRow, until: Option<Instant>) -> Result<Pause, sqlx::Error> {
     let pointer: Option<String> = row.try_get("pointer")?;
     let value: Option<&str> = row.try_get("value")?;
     let holds = pointer.map(|pointer| {
-        let value = value.and_then(|value| ArgumentEquals::canonical(value).ok());
+        let value = value.and_then(|value| ArgumentEquals::parse(value).ok());
         if value.is_none() {
             tracing::warn!(control = %id, "the value of a pause cannot be read: it pauses every call of its scope");
         }

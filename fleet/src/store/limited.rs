@@ -163,8 +163,8 @@ fn decision(row: &PgRow) -> Result<Limited, sqlx::Error> {
 
 /// How many calls of a tool are under way: those that hold a place, and those that were released to take one.
 ///
-/// A retry is not counted while its pause lasts. Afterwards it is, although it was not released. One statement; changes
-/// nothing.
+/// A retry is not counted while its pause lasts. Afterwards it is, although it was not released. What nobody has claimed for two
+/// seconds is not counted any more: it may be in a queue whose workers are busy or gone. One statement; changes nothing.
 ///
 /// # Errors
 ///
@@ -177,7 +177,8 @@ pub async fn admitted(
     let (running, on_its_way): (i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM toolfleet.slots WHERE tool = $1), \
                 (SELECT count(*) FROM toolfleet.open_calls \
-                 WHERE line = $2 AND NOT held AND line LIKE 'tool/%' AND state = 'queued' AND due_at IS NULL)",
+                 WHERE line = $2 AND NOT held AND line LIKE 'tool/%' AND state = 'queued' AND due_at IS NULL \
+                   AND not_before > clock_timestamp() - interval '2 seconds')",
     )
     .bind(tool.as_str())
     .bind(Line::Tool(tool.clone()).to_string())

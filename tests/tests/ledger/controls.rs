@@ -1,6 +1,7 @@
 //! Controls: who may set which, what is wrong with others, and what the log says afterwards.
 
 use fleet::{
+    controls::ControlId,
     manifest,
     registry::Registry,
     store::{
@@ -329,7 +330,7 @@ async fn a_control_is_set_once_found_again_and_taken_away_once() {
     };
     let tenant = controls::set(pool, &of_acme).await.unwrap();
     assert!(matches!(tenant, ControlSet::Set(_)));
-    let by_id = WhichControl::Id(fleet::controls::ControlId(2));
+    let by_id = WhichControl::Id(ControlId(2));
     let foreign = Unset {
         in_tenant: Some(&beta),
         ..unset(by_id)
@@ -499,6 +500,82 @@ async fn the_thousand_and_first_is_refused() {
     let why = why_not(pool, &pause(TOOL)).await;
     assert!(why.contains("there are 1000 controls"), "{why}");
     assert_eq!(count(pool).await, (1_000, 1, 1));
+}
+
+#[tokio::test]
+async fn the_last_hundred_are_for_the_operators_of_the_fleet() {
+    let database = with_a_tool().await;
+    let pool = &database.pool;
+    let filled = "INSERT INTO toolfleet.live_controls (control_id, kind, tenant, setting, actor, note, role, set_in, set_at) \
+        SELECT n, 'pause', 't' || n, '\"wait\"', 'ada', 'why', 'x', 't' || n % 10, now() FROM generate_series(2, 901) n";
+    sqlx::query(filled).execute(pool).await.unwrap();
+    let acme = "acme".parse().unwrap();
+    let of_acme = NewControl {
+        in_tenant: Some(&acme),
+        ..pause(TENANT)
+    };
+    let why = why_not(pool, &of_acme).await;
+    assert!(
+        why.contains("the last hundred are for the operators of the fleet"),
+        "{why}"
+    );
+    let of_the_fleet = controls::set(pool, &pause(TOOL)).await.unwrap();
+    assert!(
+        matches!(of_the_fleet, ControlSet::Set(_)),
+        "{of_the_fleet:?}"
+    );
+}
+
+#[tokio::test]
+async fn another_persons_control_is_not_taken_for_the_first_ones_and_is_changed_in_its_place() {
+    let database = with_a_tool().await;
+    let pool = &database.pool;
+    let ControlSet::Set(first) = controls::set(pool, &pause(TOOL)).await.unwrap() else {
+        panic!("nothing was there")
+    };
+    let bobs = NewControl {
+        actor: "bob",
+        note: "do not resume: data corruption",
+        ..pause(TOOL)
+    };
+    let conflict = controls::set(pool, &bobs).await.unwrap();
+    assert_eq!(conflict, ControlSet::Conflict(first.clone()));
+    let longer = NewControl {
+        for_ms: Some(60_000),
+        setting: "\"refuse\"",
+        told: Some("later"),
+        ..bobs
+    };
+    let ControlSet::Changed(changed) = controls::replace(pool, &longer).await.unwrap() else {
+        panic!("it was another one")
+    };
+    let (first, changed) = (read(&first), read(&changed));
+    assert_eq!(
+        changed["control_id"], first["control_id"],
+        "what waits for it waits on"
+    );
+    assert_eq!(
+        (&changed["actor"], &changed["setting"], &changed["told"]),
+        (&json!("bob"), &json!("refuse"), &json!("later"))
+    );
+    assert_eq!(count(pool).await, (1, 2, 2));
+    let again = controls::replace(pool, &longer).await.unwrap();
+    assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
+    // A tenant's operators change nothing that the fleet's have set, and an id of another kind is not found.
+    let acme = "acme".parse().unwrap();
+    controls::set(pool, &pause(TENANT)).await.unwrap();
+    let of_acme = NewControl {
+        in_tenant: Some(&acme),
+        setting: "\"refuse\"",
+        ..pause(TENANT)
+    };
+    let theirs = controls::replace(pool, &of_acme).await.unwrap();
+    assert!(matches!(theirs, ControlSet::Conflict(_)), "{theirs:?}");
+    let id = ControlId(first["control_id"].as_i64().unwrap());
+    let as_a_limit = unset(WhichControl::IdOf(ControlKind::Limit, id));
+    assert_eq!(controls::unset(pool, &as_a_limit).await.unwrap(), None);
+    let as_a_pause = unset(WhichControl::IdOf(ControlKind::Pause, id));
+    assert!(controls::unset(pool, &as_a_pause).await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -499,3 +499,36 @@ async fn an_operator_forces_a_breaker_open_and_closed_and_one_that_nobody_meets_
     })
     .await;
 }
+
+/// How long a caller waits is its own affair: what it cut off says nothing about the target.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_with_short_deadlines_open_no_breaker() {
+    let witness = Witness::start().await;
+    let look = "timeout: 10s\nbreaker: {calls: 5}";
+    let fleet = Fleet::start(Spec::with([tool(&witness, "look", "read", look)])).await;
+    witness.always("slow", Reply::DoneAfter(Duration::from_millis(400)));
+    let short = (0..20).map(|_| {
+        let call = fleet.submit("look", &json!({"what": "slow"}));
+        call.header("Toolfleet-Deadline-Ms", "150").wait()
+    });
+    let answers = join_all(short).await;
+    let timed_out = answers.iter().filter(|answer| answer.code() == "timeout");
+    println!(
+        "{} of 20 had begun when their time was over",
+        timed_out.count()
+    );
+    assert!(witness.asked("slow") >= 5, "enough to open it");
+    // The same target answers who waits for it; as many as decide.
+    let patient = (0..5).map(|_| fleet.submit("look", &json!({"what": "slow"})).wait());
+    let answers = join_all(patient).await;
+    assert!(answers.iter().all(|answer| answer["state"] == "succeeded"));
+    let counted = "SELECT coalesce(sum(failures), 0)::bigint FROM toolfleet.breaker_windows";
+    until_so("the answers to be counted", async || {
+        let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM toolfleet.breaker_windows";
+        fleet.count(calls).await >= 5
+    })
+    .await;
+    assert_eq!(fleet.count(counted).await, 0);
+    assert_ne!(breaker(&fleet, "look").await["state"], "open");
+    invariants::hold(&fleet, &witness).await;
+}

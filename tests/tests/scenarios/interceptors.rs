@@ -413,6 +413,28 @@ async fn a_call_waits_for_a_worker_that_has_the_interceptors_of_its_tool() {
     invariants::hold(&fleet, &witness).await;
 }
 
+/// The newest version's demand holds for callers who choose an older one.
+#[tokio::test]
+async fn an_older_version_gets_round_no_interceptor_that_the_newest_demands() {
+    let witness = Witness::start().await;
+    let look = witness.tool("look", "read");
+    let mut fleet = Fleet::start(Spec::with([look.clone()]).workers(1, &[])).await;
+    let newer = look.replace("version: 1", "version: 2") + "interceptors: [guard]\n";
+    fleet.apply(&newer).await;
+    let pinned = fleet.submit("look", &json!({"what": "x"}));
+    let pinned = pinned.header("Toolfleet-Tool-Version", "1");
+    let call = pinned.asynchronous().await.call_id();
+    until_so("the call to wait for an interceptor", async || {
+        fleet.call(call).await["obstacle"]["lack"] == "interceptor"
+    })
+    .await;
+    assert_eq!(witness.asked("x"), 0);
+    let builder = Worker::builder().interceptor(guard(Fails::Closed));
+    fleet.add_worker_with(builder, &[]).await;
+    fleet.until_state(call, "succeeded").await;
+    invariants::hold(&fleet, &witness).await;
+}
+
 #[tokio::test]
 async fn what_interceptors_do_is_counted_over_the_fleet() {
     let witness = Witness::start().await;

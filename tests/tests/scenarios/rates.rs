@@ -13,6 +13,7 @@ use fleet_tests::{
     wait::until_within,
     witness::{Reply, Witness},
 };
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 const OPEN: &str = "SELECT count(*) FROM toolfleet.open_calls";
@@ -307,4 +308,58 @@ async fn who_could_not_start_at_once_is_refused_and_a_known_key_is_answered() {
     let starts = "SELECT starts FROM toolfleet.limits WHERE name = 'look'";
     assert_eq!(fleet.count(starts).await, 3, "each attempt has taken one");
     invariants::hold(&fleet, &witness).await;
+}
+
+/// A call that was released into a queue without workers is in nobody's way: not of the other tools that share its limit, and not
+/// of the newer version of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_takes_stops_neither_a_shared_limit_nor_the_places_of_its_tool() {
+    let witness = Witness::start().await;
+    let placed = witness.tool("placed", "read") + "concurrency: 2\n";
+    let tools = [
+        paced(&witness, "one", "{share: bank}"),
+        paced(&witness, "other", "{share: bank}") + "queue: gone\n",
+        placed.clone() + "queue: gone\n",
+    ];
+    let fleet = Fleet::start(Spec::with(tools).workers(1, &["--queues", "default"])).await;
+    let set = json!({"do": "limit", "limit": "bank", "calls": 5, "per_ms": 1_000, "actor": "ada", "note": "why"});
+    let set = fleet.ask("toolfleet.admin.control", &set).await;
+    assert_eq!(set["result"], "set", "{}", *set);
+    fleet
+        .apply(&placed.replace("version: 1", "version: 2"))
+        .await;
+    submitted(&fleet, "eve", "other", 20).await;
+    let old = (0..20).map(|n| {
+        let call = fleet.submit("placed", &json!({"what": format!("old {n}")}));
+        call.header("Toolfleet-Tool-Version", "1")
+            .tenant("eve")
+            .asynchronous()
+    });
+    join_all(old).await;
+    let taken =
+        "SELECT count(*) FROM toolfleet.open_calls WHERE queue = 'gone' AND NOT held AND tool = ";
+    until_within(
+        PATIENCE,
+        "calls to be released that nobody takes",
+        async || {
+            let mut all = true;
+            for tool in ["other", "placed"] {
+                let count =
+                    sqlx::query_scalar::<_, i64>(sqlx::AssertSqlSafe(format!("{taken}'{tool}'")));
+                all &= count.fetch_one(&fleet.database.pool).await.unwrap() >= 2;
+            }
+            all.then_some(())
+        },
+    )
+    .await;
+    for tool in ["one", "placed"] {
+        let calls = (0..6).map(|n| {
+            fleet
+                .submit(tool, &json!({"what": format!("{tool} {n}")}))
+                .wait()
+        });
+        for answer in join_all(calls).await {
+            assert_eq!(answer["state"], "succeeded", "{tool}: {}", *answer);
+        }
+    }
 }

@@ -208,6 +208,8 @@ mod tests {
         };
         for (line, expected) in [
             ("toolfleet calls list", Some(true)),
+            ("toolfleet control log", Some(true)),
+            ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),
             ("toolfleet control list", Some(true)),
             ("toolfleet control resume 7 --note x", Some(true)),

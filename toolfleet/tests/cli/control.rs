@@ -72,9 +72,14 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
     assert!(
         conflict
             .err
-            .contains("pause 1 has this scope already, and is another one: wait since"),
+            .contains("pause 1 has this scope already, and is another one: wait until"),
         "{}",
         conflict.err
+    );
+    let changed = pause(0, &[&again[..4], &["--for", "2h", "--replace"]].concat()).out;
+    assert!(
+        changed.starts_with("pause 1 is changed: tool charge, /account = \"DE-001\", until "),
+        "{changed}"
     );
     let refuses = [
         "--queue",
@@ -87,7 +92,7 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
     ];
     let said = pause(0, &refuses).out;
     assert!(
-        said.contains("until `toolfleet control resume 2 --note WHY`"),
+        said.contains("until `toolfleet control resume 3 --note …`"),
         "{said}"
     );
     assert!(said.contains("new calls are refused"), "{said}");
@@ -118,7 +123,7 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         rows.map(|row| row["control_id"].as_i64().unwrap())
             .collect()
     };
-    assert_eq!(ids(&listed), [1, 2]);
+    assert_eq!(ids(&listed), [1, 3]);
     assert_eq!(listed[1]["told"], "ask again tomorrow");
     let table = control(0, &["list"]).out;
     assert!(table.contains("queue payments, tenant acme"), "{table}");
@@ -127,9 +132,9 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
     let resume = |code: i32, arguments: &[&str]| {
         control(code, &[&["resume"], arguments, &NOTE[..]].concat())
     };
-    let said = resume(0, &["2"]).out;
+    let said = resume(0, &["3"]).out;
     assert!(
-        said.contains("pause 2 of queue payments, tenant acme is over"),
+        said.contains("pause 3 of queue payments, tenant acme is over"),
         "{said}"
     );
     // A call may be in both.
@@ -147,7 +152,7 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         said.ends_with("goes back to its line within seconds, and runs in its turn\n"),
         "{said}"
     );
-    let gone = resume(1, &["2"]);
+    let gone = resume(1, &["3"]);
     assert!(gone.err.contains("there is no such pause"), "{}", gone.err);
     let by_scope = [
         "--tool",
@@ -170,10 +175,11 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         changes,
         [
             (unset, &json!(1)),
-            (unset, &json!(4)),
-            (set, &json!(4)),
-            (unset, &json!(2)),
-            (set, &json!(2)),
+            (unset, &json!(5)),
+            (set, &json!(5)),
+            (unset, &json!(3)),
+            (set, &json!(3)),
+            (&json!("changed"), &json!(1)),
             (set, &json!(1))
         ]
     );
@@ -263,8 +269,11 @@ async fn a_breaker_is_forced_and_let_go_without_nats() {
     assert_eq!(refused.code, 1, "{}", refused.out);
     let expected = "control 1 is no pause: breaker open for tool guarded; `toolfleet control breaker guarded auto --note WHY` takes it away";
     assert!(refused.err.contains(expected), "{}", refused.err);
-    let conflict = breaker(1, &["guarded", "closed"]).err;
-    assert!(conflict.contains("forced open already"), "{conflict}");
+    let closed = breaker(0, &["guarded", "closed", "--json"]).json();
+    assert_eq!(
+        (&closed["result"], &closed["control"]["control_id"]),
+        (&json!("changed"), &json!(1))
+    );
     let said = breaker(0, &["guarded", "auto"]).out;
     assert!(said.contains("no longer forced"), "{said}");
     let said = breaker(0, &["guarded", "auto"]).out;

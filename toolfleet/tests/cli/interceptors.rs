@@ -162,7 +162,7 @@ async fn an_optional_one_is_switched_off_and_a_mandatory_one_is_not() {
     )
     .out;
     assert!(
-        said.contains("was set before: mode off for tenant acme, subject audit, until"),
+        said.contains("was set before: mode off for tenant acme, interceptor audit, until"),
         "{said}"
     );
     let other = control(1, &["set", "audit", "observe", "--tenant", "acme"]).err;
@@ -172,7 +172,7 @@ async fn an_optional_one_is_switched_off_and_a_mandatory_one_is_not() {
     );
     let only = control(0, &["only", "audit,ceiling"]).out;
     assert!(
-        only.contains("is set: only [\"audit\",\"ceiling\"] for every call"),
+        only.contains("is set: only audit, ceiling for every call"),
         "{only}"
     );
 
@@ -182,11 +182,16 @@ async fn an_optional_one_is_switched_off_and_a_mandatory_one_is_not() {
         run(command).out
     };
     assert!(list(&["interceptors"]).contains("off (tenant acme)"));
-    assert!(list(&["list"]).contains("tenant acme, subject audit"));
+    let listed = list(&["list"]);
+    assert!(
+        listed.contains("tenant acme, interceptor audit"),
+        "{listed}"
+    );
+    assert!(listed.contains("audit, ceiling  every call"), "{listed}");
     let unset = control(0, &["unset", "1"]).out;
     assert_eq!(
         unset,
-        "control 1 is taken away: mode off for tenant acme, subject audit\n"
+        "control 1 is taken away: mode off for tenant acme, interceptor audit\n"
     );
     assert!(
         control(1, &["unset", "1"])

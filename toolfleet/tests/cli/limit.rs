@@ -62,10 +62,18 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
         said.contains("of bank is set: 5/1m burst 1 over the whole fleet, until "),
         "{said}"
     );
-    limit(0, &["look", "7/1s"]);
+    let look = limit(0, &["look", "7/1s", "--json"]).json()["control"]["control_id"].clone();
+    let resume = ["resume", &look.to_string(), "--note", "a mistake"];
+    let refused = control(1, &resume).err;
+    assert!(
+        refused.contains(&format!(
+            "control {look} is no pause: limit 7/1s burst 1 for look; `toolfleet control limit look auto --note WHY` takes it away"
+        )),
+        "{refused}"
+    );
     let table = control(0, &["list"]).out;
     assert!(
-        table.contains("subject bank") && table.contains("5/1m burst 1"),
+        table.contains("  bank  ") && table.contains("5/1m burst 1"),
         "{table}"
     );
 
@@ -129,7 +137,7 @@ async fn a_limit_is_set_replaced_and_given_back_without_nats_and_the_log_has_it(
         changes,
         [
             ("set", bank),
-            ("unset", bank),
+            // For a time: the one without an end stays beneath it.
             ("set", bank),
             ("set", look),
             ("unset", look)

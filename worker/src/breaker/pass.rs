@@ -9,7 +9,7 @@ use fleet::{
     call::{Effect, State},
     ending::{Ending, Fact, Guard, Known},
     hold::Line,
-    manifest::{BreakerSpec, WhenOpen},
+    manifest::{BreakerSpec, Manifest, WhenOpen},
     modes::{Brake, InterceptMode},
     outcome::ToolFailure,
     registry::Tool,
@@ -25,17 +25,17 @@ use tokio::time::Instant;
 use super::{counts::Circuit, permit::BreakerPermit, reporter::ring};
 use crate::{brakes, dispose::Skip, worker::WorkerProcess};
 
-/// Lets a call pass whose target may be tried. `None`: its tool has no breaker, which costs a look at the registry.
+/// Lets a call pass whose target may be tried. `None`: its tool has no breaker, by its newest version.
 pub(crate) async fn pass(
     worker: &WorkerProcess,
     pointer: &Pointer,
     tool: &Tool,
+    newest: Option<&Manifest>,
 ) -> Result<Option<BreakerPermit>, Skip> {
-    // The newest version's settings hold, whatever version the call has.
-    let Some(current) = worker.registry.current(&tool.manifest.name) else {
+    let Some(newest) = newest else {
         return Ok(None);
     };
-    let Some(spec) = &current.manifest.breaker else {
+    let Some(spec) = &newest.breaker else {
         return Ok(None);
     };
     let name = &tool.manifest.name;
@@ -48,7 +48,7 @@ pub(crate) async fn pass(
         pointer,
         tool,
         spec,
-        when_open: current.manifest.when_open(),
+        when_open: newest.when_open(),
         circuit: Circuit {
             tool: name.clone(),
             target: tool.manifest.executor.target(),

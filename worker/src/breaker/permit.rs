@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use fleet::{
     breaker::{BreakerTerms, Counted, TargetHealth},
     outcome::Outcome,
+    wire::code::Code,
 };
 
 use super::counts::{BreakerCounts, Circuit};
@@ -24,12 +25,33 @@ pub(crate) struct BreakerPermit {
     pub(super) slow_after: Option<Duration>,
 }
 
+/// Why an attempt had less time than its tool gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// It had all of it.
+    No,
+    /// Its call had less time left than the tool's timeout: the caller's wish, which says nothing about the target.
+    ByDeadline,
+    /// It was told to end.
+    Stopped,
+}
+
+/// Whether an attempt without an answer says something about the target: not if it might have come a moment later.
+fn says_something(outcome: &Outcome, cut: Cut) -> bool {
+    match (cut, outcome) {
+        (Cut::No, _) | (_, Outcome::Applied { .. } | Outcome::DefiniteFailure(_)) => true,
+        (Cut::Stopped, Outcome::NotStarted(_) | Outcome::Unknown(_)) => false,
+        (Cut::ByDeadline, Outcome::NotStarted(failure) | Outcome::Unknown(failure)) => {
+            failure.code != Code::Timeout
+        }
+    }
+}
+
 impl BreakerPermit {
-    /// Counts what an attempt came to that took so long. `was_stopped`: it was told to end, so that only an answer counts.
-    pub(crate) fn answered(mut self, outcome: &Outcome, took: Duration, was_stopped: bool) {
-        let unanswered = matches!(outcome, Outcome::NotStarted(_) | Outcome::Unknown(_));
-        let says = TargetHealth::of(outcome).filter(|_| !(was_stopped && unanswered));
-        let Some(evidence) = says else {
+    /// Counts what an attempt came to that took so long.
+    pub(crate) fn answered(mut self, outcome: &Outcome, took: Duration, cut: Cut) {
+        let Some(evidence) = TargetHealth::of(outcome).filter(|_| says_something(outcome, cut))
+        else {
             return;
         };
         let slow = self.slow_after.is_some_and(|after| took > after);

@@ -16,14 +16,15 @@ WITH rate AS MATERIALIZED (
     UNION ALL
     SELECT 'tool/' || $1 FROM rate r WHERE r.shared_by <> 'share'
 ), released AS MATERIALIZED (
-    -- They will ask for a start time. Those that have one are in the bucket's account already.
+    -- They will ask for a start time. Those that have one are in the bucket's account already, and those that nobody has claimed
+    -- for seconds stand in nobody's way: they may be in a queue whose workers are busy or gone. The claim is exact.
     SELECT CASE WHEN r.shared_by = 'tenant' THEN o.tenant END AS tenant, count(*) AS calls
     FROM rate r
     CROSS JOIN lines l
     CROSS JOIN LATERAL (
         SELECT o.tenant FROM toolfleet.open_calls o
         WHERE o.line = l.line AND NOT o.held AND o.line LIKE 'tool/%' AND o.state = 'queued' AND o.due_at IS NULL
-          AND (o.rate_at IS NULL OR o.rate_at < r.at - interval '1 second')
+          AND (o.rate_at IS NULL OR o.rate_at < r.at - interval '1 second') AND o.not_before > r.at - interval '2 seconds'
         -- As many as one look releases.
         LIMIT 10000) o
     GROUP BY 1

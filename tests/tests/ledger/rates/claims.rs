@@ -494,3 +494,50 @@ async fn a_start_time_from_the_door_counts_for_a_second_and_for_the_first_attemp
     applied(connection, "refusing", 2, &json!({})).await;
     assert_eq!(take(7).await.calls, 7);
 }
+
+#[tokio::test]
+async fn where_no_start_is_free_the_door_waits_for_no_lock_and_says_when_one_is() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1h"})).await;
+    let connection = &mut scene.ledger.database.connect().await;
+    let limit = json!({"rate_limit": {"calls": 1, "per": "1h"}, "on_limit": "refuse"});
+    applied(connection, "refusing", 1, &limit).await;
+    let shared = json!({"rate_limit": {"share": "bank"}, "on_limit": "refuse"});
+    applied(connection, "unset", 1, &shared).await;
+    let (pool, tenant) = (&scene.ledger.database.pool, "tenant".parse().unwrap());
+    let take = async |tool: &str| {
+        let tool = tool.parse().unwrap();
+        let wanted = [starts::Wanted {
+            tool: &tool,
+            calls: 1,
+        }];
+        starts::take(pool, &tenant, &wanted).await.unwrap()[0]
+    };
+    assert_eq!(take("refusing").await.calls, 1);
+    let mut holding = pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM toolfleet.rate_buckets FOR UPDATE")
+        .execute(&mut *holding)
+        .await
+        .unwrap();
+    let refused = take("refusing").await;
+    assert_eq!(refused.calls, 0);
+    assert!(refused.next > Duration::from_secs(3_500), "{refused:?}");
+    let never = take("unset").await;
+    assert_eq!((never.calls, never.next), (0, Duration::from_secs(60)));
+}
+
+#[tokio::test]
+async fn a_probe_takes_a_start_time_for_it_came_through_no_door() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1h"})).await;
+    let connection = &mut scene.ledger.database.connect().await;
+    let limit = json!({"rate_limit": {"calls": 1, "per": "1h"}, "on_limit": "refuse"});
+    applied(connection, "asked", 1, &limit).await;
+    let mut words = Vec::new();
+    for _ in 0..3 {
+        let probe = scene.released_of("asked", "tenant").await;
+        scene
+            .does("UPDATE toolfleet.open_calls SET probe_of = call_id WHERE tool = 'asked' AND state = 'queued'")
+            .await;
+        words.push(word(scene.claim(probe).await.as_ref()));
+    }
+    assert_eq!(words, ["starts", "no_start", "no_start"]);
+}

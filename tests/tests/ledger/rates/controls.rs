@@ -2,9 +2,11 @@
 
 use fleet::store::{
     DecisionError,
-    controls::{self, ControlKind, ControlScope, ControlSet, NewControl},
+    controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
+    starts,
 };
 use serde_json::json;
+use sqlx::PgPool;
 
 use super::{Scene, applied};
 
@@ -179,7 +181,7 @@ async fn a_limit_that_makes_no_sense_is_refused_with_its_reason_and_the_one_that
     let replaced = controls::replace(pool, &limit(SUBJECT, other))
         .await
         .unwrap();
-    assert!(matches!(replaced, ControlSet::Set(_)), "{replaced:?}");
+    assert!(matches!(replaced, ControlSet::Changed(_)), "{replaced:?}");
     let again = controls::replace(pool, &limit(SUBJECT, other))
         .await
         .unwrap();
@@ -203,4 +205,118 @@ async fn what_waits_for_a_limit_is_counted_and_of_a_mode_nothing_is_known() {
     let waiting = "SELECT waiting FROM toolfleet.controls ORDER BY control_id";
     let waiting: Vec<Option<i64>> = sqlx::query_scalar(waiting).fetch_all(pool).await.unwrap();
     assert_eq!(waiting, [Some(2), None]);
+}
+
+/// How many calls in which time hold now; `None`: there are no numbers.
+async fn holds(pool: &PgPool) -> Option<(i64, i64)> {
+    sqlx::query_as::<_, (Option<i64>, Option<i64>)>(
+        "SELECT calls, per_ms FROM toolfleet.rate_of('shares')",
+    )
+    .fetch_one(pool)
+    .await
+    .map(|(calls, per_ms)| calls.zip(per_ms))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_limit_for_a_time_stands_before_one_without_an_end_which_holds_again_after_it() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let connection = &mut scene.ledger.database.connect().await;
+    applied(
+        connection,
+        "shares",
+        1,
+        &json!({"rate_limit": {"share": "bank"}}),
+    )
+    .await;
+    let of = |setting, for_ms| NewControl {
+        for_ms,
+        ..limit(
+            ControlScope {
+                subject: Some("bank"),
+                ..SUBJECT
+            },
+            setting,
+        )
+    };
+    let (usual, less) = (
+        r#"{"calls": 100, "per_ms": 1000}"#,
+        r#"{"calls": 5, "per_ms": 1000}"#,
+    );
+    assert_eq!(holds(pool).await, None);
+    controls::replace(pool, &of(usual, None)).await.unwrap();
+    let stopgap = controls::replace(pool, &of(less, Some(600_000)))
+        .await
+        .unwrap();
+    assert!(matches!(stopgap, ControlSet::Set(_)), "{stopgap:?}");
+    assert_eq!(holds(pool).await, Some((5, 1_000)));
+    let over = "UPDATE toolfleet.live_controls SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL";
+    scene.does(over).await;
+    assert_eq!(
+        holds(pool).await,
+        Some((100, 1_000)),
+        "before anybody has taken it away"
+    );
+    controls::expire(pool).await.unwrap();
+    assert_eq!(holds(pool).await, Some((100, 1_000)));
+
+    // New numbers without an end are what somebody wants now, and `auto` means all of it.
+    controls::replace(pool, &of(less, Some(600_000)))
+        .await
+        .unwrap();
+    controls::replace(pool, &of(r#"{"calls": 50, "per_ms": 1000}"#, None))
+        .await
+        .unwrap();
+    assert_eq!(holds(pool).await, Some((50, 1_000)));
+    controls::replace(pool, &of(less, Some(600_000)))
+        .await
+        .unwrap();
+    let scope = ControlScope {
+        subject: Some("bank"),
+        ..SUBJECT
+    };
+    let auto = Unset {
+        which: WhichControl::Scope(ControlKind::Limit, scope),
+        actor: "ada",
+        note: "why",
+        in_tenant: None,
+    };
+    assert!(controls::unset(pool, &auto).await.unwrap().is_some());
+    assert_eq!(holds(pool).await, None);
+    let said: Vec<String> =
+        sqlx::query_scalar("SELECT change FROM toolfleet.control_log ORDER BY rev")
+            .fetch_all(pool)
+            .await
+            .unwrap();
+    let expected = [
+        "set", "set", "expired", "set", "changed", "unset", "set", "unset", "unset",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn new_numbers_open_what_a_remote_has_closed() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let (tool, tenant) = ("tool".parse().unwrap(), "tenant".parse().unwrap());
+    let closed = async || -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM toolfleet.limits WHERE closed_until IS NOT NULL")
+            .fetch_one(pool)
+            .await
+            .unwrap()
+    };
+    for setting in [
+        r#"{"calls": 2, "per_ms": 1000}"#,
+        r#"{"calls": 3, "per_ms": 1000}"#,
+    ] {
+        starts::close(pool, &tool, &tenant, std::time::Duration::from_secs(3_600))
+            .await
+            .unwrap();
+        assert_eq!(closed().await, 1);
+        controls::replace(pool, &limit(SUBJECT, setting))
+            .await
+            .unwrap();
+        assert_eq!(closed().await, 0, "{setting}");
+    }
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use fleet::{
     ids::{Label, ToolName},
     store::{
-        limited::Limited,
+        limited::{Limited, admitted},
         starts::{FreeStarts, free},
     },
 };
 use serde_json::json;
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 
 use super::{Scene, applied, numbers};
 use crate::support::run;
@@ -21,7 +21,15 @@ async fn free_of(connection: &mut PgConnection, tool: &str, tenants: &[&str]) ->
         .iter()
         .map(|tenant| tenant.parse().unwrap())
         .collect();
-    free(connection, &tool, &tenants).await.unwrap()
+    // However slow the machine is: they were released just now.
+    let mut fresh = connection.begin().await.unwrap();
+    sqlx::query("UPDATE toolfleet.open_calls SET not_before = clock_timestamp() + interval '1 hour' WHERE state = 'queued'")
+        .execute(&mut *fresh)
+        .await
+        .unwrap();
+    let free = free(&mut *fresh, &tool, &tenants).await.unwrap();
+    fresh.rollback().await.unwrap();
+    free
 }
 
 fn each(free: &[(&str, u64)]) -> FreeStarts {
@@ -75,6 +83,27 @@ async fn half_a_second_is_free_less_what_was_released_and_has_no_start_time() {
         free_of(connection, "tool", &["tenant"]).await,
         FreeStarts::Shared(7)
     );
+}
+
+#[tokio::test]
+async fn what_nobody_has_claimed_for_seconds_is_in_nobodys_way() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1h", "burst": 3})).await;
+    let connection = &mut scene.ledger.database.connect().await;
+    let tool: ToolName = "tool".parse().unwrap();
+    for _ in 0..3 {
+        scene.released().await;
+    }
+    let free_now =
+        async |connection: &mut PgConnection| free(connection, &tool, &[]).await.unwrap();
+    assert_eq!(
+        free_of(connection, "tool", &[]).await,
+        FreeStarts::Shared(0)
+    );
+    let on_its_way = admitted(&mut *connection, &tool).await.unwrap().on_its_way;
+    assert!(on_its_way <= 3);
+    scene.passes(3_000).await;
+    assert_eq!(free_now(connection).await, FreeStarts::Shared(3));
+    assert_eq!(admitted(connection, &tool).await.unwrap().on_its_way, 0);
 }
 
 #[tokio::test]

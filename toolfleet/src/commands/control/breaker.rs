@@ -16,7 +16,7 @@ use fleet_history::{Row, controls::ListedControl, instant};
 use serde_json::{json, value::RawValue};
 
 use super::{answered, scope};
-use crate::commands::{connect, output, plain::plain, tools::bell, words};
+use crate::commands::{connect, output, tools::bell, words};
 
 /// What `control breaker` is told.
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,7 @@ impl ForceBreaker {
             Position::Closed => self.set(scope, "\"closed\"").await?,
             Position::Auto => self.unset(scope).await?,
         };
-        if matches!(word, "set" | "unset") {
+        if matches!(word, "set" | "changed" | "unset") {
             bell::ring(&self.bus).await;
         }
         if self.json {
@@ -97,21 +97,11 @@ impl ForceBreaker {
             for_ms: self.lasts.map(for_ms),
             in_tenant: None,
         };
-        let (word, row) = match answered(controls::set(&mut connection, &control).await)? {
+        let (word, row) = match answered(controls::replace(&mut connection, &control).await)? {
             ControlSet::Set(row) => ("set", row),
+            ControlSet::Changed(row) => ("changed", row),
             ControlSet::Already(row) => ("already_set", row),
-            ControlSet::Conflict(row) => {
-                let there: ListedControl = Row::from(row).read()?;
-                bail!(
-                    "the breaker of {} is forced {} already, since {}, by {}, or for another time; say \
-                     `toolfleet control breaker {} auto --note WHY` first",
-                    self.tool,
-                    scope::setting(&there.scope),
-                    instant(there.set_at),
-                    plain(&there.actor),
-                    self.tool
-                )
-            }
+            ControlSet::Conflict(_row) => bail!("somebody has just forced it otherwise; ask again"),
         };
         let there: ListedControl = Row::from(row.clone()).read()?;
         let until = there.expires_at.map_or_else(

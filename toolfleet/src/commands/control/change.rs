@@ -27,6 +27,9 @@ pub(super) struct ChangeFlags {
     /// How long, such as 10m or 24h, at most 720h; without it, until somebody takes it away
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<Duration>,
+    /// Change the control with this scope that is there, if it is another one: what waits for it waits on
+    #[arg(long)]
+    replace: bool,
     /// Why, for who asks later
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
@@ -67,22 +70,28 @@ impl ChangeFlags {
             in_tenant: None,
         };
         let mut connection = connect::writer(&self.store.database_url).await?;
-        let (word, row) = match answered(controls::set(&mut connection, &control).await)? {
+        let (word, row) = match answered(if self.replace {
+            controls::replace(&mut connection, &control).await
+        } else {
+            controls::set(&mut connection, &control).await
+        })? {
             ControlSet::Set(row) => ("set", row),
+            ControlSet::Changed(row) => ("changed", row),
             ControlSet::Already(row) => ("already_set", row),
             ControlSet::Conflict(row) => {
                 let there: ListedControl = Row::from(row).read()?;
                 let id = there.control_id;
                 bail!(
-                    "control {id} has this scope already, and is another one: {} since {}, by {}; take it away first, with \
-                     `toolfleet control unset {id} --note WHY`",
+                    "control {id} has this scope already, and is another one: {} since {}, by {}: {}; say --replace to change \
+                     it",
                     scope::setting(&there.scope),
                     instant(there.set_at),
                     plain(&there.actor),
+                    plain(&there.note)
                 )
             }
         };
-        if word == "set" {
+        if matches!(word, "set" | "changed") {
             bell::ring(&self.bus).await;
         }
         if self.json {
@@ -102,10 +111,10 @@ fn sentence(control: &ListedControl, word: &str) -> String {
         || format!("until `toolfleet control unset {id} --note WHY`"),
         |until| format!("until {}", instant(until)),
     );
-    let had = if word == "set" {
-        "is set"
-    } else {
-        "was set before"
+    let had = match word {
+        "set" => "is set",
+        "changed" => "is changed",
+        _already => "was set before",
     };
     format!(
         "control {id} {had}: {what}, {until}; calls that come to a worker within seconds heed it, and those \

@@ -107,6 +107,7 @@ impl LimitStarts {
                 }
                 match answered(asked)? {
                     ControlSet::Set(row) => ("set", row),
+                    ControlSet::Changed(row) => ("changed", row),
                     ControlSet::Already(row) => ("already_set", row),
                     ControlSet::Conflict(_row) => {
                         bail!("somebody has just set it otherwise; ask again")
@@ -157,14 +158,14 @@ impl LimitStarts {
                  none of its tools starts"
             );
         }
-        let had = if word == "set" {
-            "is set"
-        } else {
-            "was set before"
+        let had = match word {
+            "set" => "is set",
+            "changed" => "is changed",
+            _already => "was set before",
         };
-        let until = control
-            .expires_at
-            .map_or_else(String::new, |until| format!(", until {}", instant(until)));
+        let until = control.expires_at.map_or_else(String::new, |until| {
+            format!(", until {}, and then what held before", instant(until))
+        });
         format!(
             "limit {id} of {name} {had}: {} over the whole fleet{until}; the next claim keeps to it",
             scope::setting(&control.scope)

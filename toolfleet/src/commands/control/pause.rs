@@ -31,6 +31,9 @@ pub struct PauseCalls {
     /// How long, such as 10m or 24h, at most 720h; without it, until somebody resumes it
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<Duration>,
+    /// Change the pause with this scope that is there, if it is another one: what waits for it waits on
+    #[arg(long)]
+    replace: bool,
     /// Why, for who asks later; callers are never told
     #[arg(long, value_name = "TEXT", value_parser = words::note)]
     note: String,
@@ -64,24 +67,30 @@ impl PauseCalls {
             for_ms: self.lasts.map(for_ms),
             in_tenant: None,
         };
-        let set = answered(controls::set(&mut connection, &control).await)?;
+        let set = answered(if self.replace {
+            controls::replace(&mut connection, &control).await
+        } else {
+            controls::set(&mut connection, &control).await
+        })?;
         let (word, row) = match set {
             ControlSet::Set(row) => ("set", row),
+            ControlSet::Changed(row) => ("changed", row),
             ControlSet::Already(row) => ("already_set", row),
             ControlSet::Conflict(row) => {
                 let there: ListedControl = Row::from(row).read()?;
                 bail!(
-                    "pause {} has this scope already, and is another one: {} since {}, by {}; resume it first, with \
-                     `toolfleet control resume {}`",
+                    "pause {} has this scope already, and is another one: {} {}, since {}, by {}: {}; say --replace to change it, and \
+                     what waits for it waits on",
                     there.control_id,
                     scope::setting(&there.scope),
+                    until(&there),
                     instant(there.set_at),
                     plain(&there.actor),
-                    there.control_id
+                    plain(&there.note)
                 )
             }
         };
-        if word == "set" {
+        if matches!(word, "set" | "changed") {
             bell::ring(&self.bus).await;
         }
         let covers = controls::covered(&mut connection, &control.scope).await?;
@@ -99,18 +108,15 @@ impl PauseCalls {
 fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
     let id = control.control_id;
     let about = plain(&scope::told(&control.scope));
-    let until = control.expires_at.map_or_else(
-        || format!("until `toolfleet control resume {id} --note WHY`"),
-        |until| format!("until {}", instant(until)),
-    );
+    let until = until(control);
     let new = match scope::setting(&control.scope).as_str() {
         "refuse" => "new calls are refused",
         _waiting => "new calls wait",
     };
-    let had = if word == "set" {
-        "is set"
-    } else {
-        "was set before"
+    let had = match word {
+        "set" => "is set",
+        "changed" => "is changed",
+        _already => "was set before",
     };
     let covered = match covers {
         0 => "no queued call is covered now".to_owned(),
@@ -119,5 +125,17 @@ fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
     };
     format!(
         "pause {id} {had}: {about}, {until}; within seconds {new}, and {covered}; what runs goes on"
+    )
+}
+
+fn until(control: &ListedControl) -> String {
+    control.expires_at.map_or_else(
+        || {
+            format!(
+                "until `toolfleet control resume {} --note …`",
+                control.control_id
+            )
+        },
+        |until| format!("until {}", instant(until)),
     )
 }

@@ -8,7 +8,10 @@ use fleet::{
     controls::ControlId,
     store::controls::{self, ControlKind, Unset, WhichControl},
 };
-use fleet_history::{Row, controls::ListedControl};
+use fleet_history::{
+    Row,
+    controls::{self as view, ListedControl},
+};
 use serde_json::{json, value::RawValue};
 
 use super::{
@@ -89,7 +92,7 @@ impl Resume {
     /// Those that hold before this one ends.
     async fn controls(&self) -> anyhow::Result<Vec<ListedControl>> {
         let pool = connect::reader(&self.store).await?;
-        let rows = fleet_history::controls::controls(&pool).await?;
+        let rows = view::controls(&pool).await?;
         Ok(Row::read_all(&rows)?)
     }
 }

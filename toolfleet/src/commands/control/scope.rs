@@ -84,19 +84,22 @@ impl std::str::FromStr for Holds {
 /// What a control is about, in a few words.
 pub(super) fn told(scope: &ListedScope) -> String {
     let named = [
-        ("tool", &scope.tool),
-        ("queue", &scope.queue),
-        ("tenant", &scope.tenant),
-        ("subject", &scope.subject),
+        ("tool ", &scope.tool),
+        ("queue ", &scope.queue),
+        ("tenant ", &scope.tenant),
+        (subject_of(&scope.kind), &scope.subject),
     ];
     let named = named
         .iter()
-        .filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
+        .filter_map(|(what, name)| Some(format!("{what}{}", name.as_ref()?)));
     let mut told = named.collect::<Vec<_>>().join(", ");
     if let Some(pointer) = &scope.pointer {
         // The value null is none in a row of JSON.
         let value = scope.value.as_ref().unwrap_or(&Value::Null);
         write!(told, ", {pointer} = {value}").expect("a String takes everything");
+    }
+    if told.is_empty() {
+        told.push_str("every call");
     }
     told
 }
@@ -129,10 +132,23 @@ pub(super) fn takes_away(control: &ListedControl) -> String {
     }
 }
 
+/// What stands in front of the subject of a control; the kind of a limit says that its subject is one.
+fn subject_of(kind: &str) -> &'static str {
+    if kind == ControlKind::Limit.as_str() {
+        ""
+    } else {
+        "interceptor "
+    }
+}
+
 /// What it does there, in a word.
 pub(super) fn setting(scope: &ListedScope) -> String {
     match &scope.setting {
         Value::String(word) => word.clone(),
+        Value::Array(names) => {
+            let names = names.iter().filter_map(Value::as_str);
+            names.collect::<Vec<_>>().join(", ")
+        }
         other if scope.kind == ControlKind::Limit.as_str() => {
             rate(other).unwrap_or_else(|| other.to_string())
         }
@@ -140,13 +156,9 @@ pub(super) fn setting(scope: &ListedScope) -> String {
     }
 }
 
-/// The same with the kind and the setting in front: `mode off for tenant acme, subject audit`.
+/// The same with the kind and the setting in front: `mode off for tenant acme, interceptor audit`.
 pub(super) fn whole(scope: &ListedScope) -> String {
-    let (kind, setting) = (&scope.kind, setting(scope));
-    let about = match told(scope) {
-        all if all.is_empty() => "every call".to_owned(),
-        about => about,
-    };
+    let (kind, setting, about) = (&scope.kind, setting(scope), told(scope));
     plain(&format!("{kind} {setting} for {about}"))
 }
 

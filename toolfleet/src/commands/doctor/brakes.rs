@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(
             check.found,
             "operators have set 4 brakes: pause refuse for tool charge (3), breaker open for tool look (4), \
-             limit 5/1s burst 1 for subject bank (5), and 1 more"
+             limit 5/1s burst 1 for bank (5), and 1 more"
         );
     }
 }
