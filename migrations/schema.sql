@@ -336,6 +336,39 @@ BEGIN
     END IF;
 END $$;
 
+CREATE TABLE toolfleet.breaker_states (
+    breaker_id bigint NOT NULL,
+    tool text NOT NULL,
+    target text NOT NULL,
+    state text DEFAULT 'closed'::text NOT NULL,
+    generation bigint DEFAULT 0 NOT NULL,
+    open_until timestamp with time zone,
+    open_ms bigint DEFAULT 0 NOT NULL,
+    probes_out integer DEFAULT 0 NOT NULL,
+    probes_ok integer DEFAULT 0 NOT NULL,
+    round_until timestamp with time zone,
+    opened_at timestamp with time zone,
+    why json,
+    CONSTRAINT breaker_states_state_check CHECK ((state = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
+);
+
+CREATE FUNCTION toolfleet.close_breaker(b toolfleet.breaker_states) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+BEGIN
+    b.state := 'closed';
+    b.generation := b.generation + 1;
+    b.open_until := NULL;
+    b.open_ms := 0;
+    b.probes_out := 0;
+    b.probes_ok := 0;
+    b.round_until := NULL;
+    b.opened_at := NULL;
+    b.why := NULL;
+    PERFORM toolfleet.move_breaker(b);
+END $$;
+
 CREATE FUNCTION toolfleet.close_bucket(tool text, tenant text, for_ms bigint) RETURNS timestamp with time zone
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -348,6 +381,22 @@ CREATE FUNCTION toolfleet.close_bucket(tool text, tenant text, for_ms bigint) RE
     ON CONFLICT (bucket) DO UPDATE SET closed_until = greatest(b.closed_until, EXCLUDED.closed_until)
     RETURNING b.closed_until
 $$;
+
+CREATE FUNCTION toolfleet.close_forced_breakers() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    b toolfleet.breaker_states;
+BEGIN
+    -- This transaction has the fleet's row, for which a report waits with its breakers locked: so it must not wait for those. One
+    -- that is skipped as the force begins is closed by the next report; one that is skipped as it ends counts what is still to come.
+    FOR b IN SELECT * FROM toolfleet.breaker_states s WHERE s.tool = coalesce(NEW.tool, OLD.tool) ORDER BY s.target FOR UPDATE SKIP LOCKED LOOP
+        PERFORM toolfleet.close_breaker(b);
+    END LOOP;
+    PERFORM toolfleet.next_breaker_rev();
+    RETURN NULL;
+END $$;
 
 CREATE FUNCTION toolfleet.control_problem(c toolfleet.live_controls, in_tenant text) RETURNS text
     LANGUAGE plpgsql STABLE
@@ -420,6 +469,28 @@ BEGIN
         generation = CASE WHEN c.changes < 127 THEN c.generation
                           ELSE greatest(c.generation + 1, (1000 * date_part('epoch', clock_timestamp()))::bigint) END;
     RETURN NULL;
+END $$;
+
+CREATE FUNCTION toolfleet.drop_breakers(ids bigint[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'toolfleet', 'pg_temp'
+    AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    WITH unused AS (
+        DELETE FROM toolfleet.breaker_states s
+        WHERE s.breaker_id = ANY (drop_breakers.ids)
+          AND NOT EXISTS (SELECT FROM toolfleet.open_calls o WHERE o.held AND o.line = 'breaker/' || s.breaker_id)
+        RETURNING s.tool, s.target
+    ), windows AS (
+        DELETE FROM toolfleet.breaker_windows w USING unused u WHERE w.tool = u.tool AND w.target = u.target
+    )
+    SELECT count(*) INTO dropped FROM unused;
+    IF dropped > 0 THEN
+        PERFORM toolfleet.next_breaker_rev();
+    END IF;
+    RETURN dropped;
 END $$;
 
 CREATE FUNCTION toolfleet.drop_history(horizon timestamp with time zone) RETURNS date
@@ -788,22 +859,6 @@ CREATE FUNCTION toolfleet.is_fenced(call uuid) RETURNS boolean
     WHERE o.call_id = call
 $$;
 
-CREATE TABLE toolfleet.breaker_states (
-    breaker_id bigint NOT NULL,
-    tool text NOT NULL,
-    target text NOT NULL,
-    state text DEFAULT 'closed'::text NOT NULL,
-    generation bigint DEFAULT 0 NOT NULL,
-    open_until timestamp with time zone,
-    open_ms bigint DEFAULT 0 NOT NULL,
-    probes_out integer DEFAULT 0 NOT NULL,
-    probes_ok integer DEFAULT 0 NOT NULL,
-    round_until timestamp with time zone,
-    opened_at timestamp with time zone,
-    why json,
-    CONSTRAINT breaker_states_state_check CHECK ((state = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text])))
-);
-
 CREATE FUNCTION toolfleet.judge_breaker(b toolfleet.breaker_states, worker uuid, moment timestamp with time zone) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'toolfleet', 'pg_temp'
@@ -812,6 +867,16 @@ DECLARE
     t record;
     n record;
 BEGIN
+    -- While an operator forces it, what is counted decides nothing, and nothing of it is left when that ends.
+    IF EXISTS (SELECT FROM toolfleet.live_controls c
+               WHERE c.kind = 'breaker' AND c.tool = b.tool AND (c.expires_at IS NULL OR c.expires_at > moment)) THEN
+        IF b.state = 'closed' THEN
+            DELETE FROM toolfleet.breaker_windows w WHERE w.tool = b.tool AND w.target = b.target;
+            RETURN 'stays';
+        END IF;
+        PERFORM toolfleet.close_breaker(b);
+        RETURN 'closed';
+    END IF;
     SELECT * INTO t FROM toolfleet.breaker_terms(b.tool);
     IF b.state = 'closed' THEN
         DELETE FROM toolfleet.breaker_windows w
@@ -2161,11 +2226,26 @@ CREATE VIEW toolfleet.controls AS
     c.role,
     c.set_at,
     c.expires_at,
-    ( SELECT count(*) AS count
-           FROM ( SELECT
-                   FROM toolfleet.open_calls o
-                  WHERE (o.held AND (o.line = ('pause/'::text || c.control_id)))
-                 LIMIT 100000) w) AS waiting
+        CASE
+            WHEN (c.kind = ANY (ARRAY['pause'::text, 'breaker'::text, 'limit'::text])) THEN ( SELECT count(*) AS count
+               FROM ( SELECT
+                       FROM toolfleet.open_calls o
+                      WHERE (o.held AND (o.line = ANY (
+                            CASE c.kind
+                                WHEN 'pause'::text THEN ARRAY[('pause/'::text || c.control_id)]
+                                WHEN 'breaker'::text THEN ARRAY( SELECT ('breaker/'::text || b.breaker_id)
+                                   FROM toolfleet.breaker_states b
+                                  WHERE (b.tool = c.tool))
+                                ELSE ARRAY( SELECT ('tool/'::text || v.tool)
+                                   FROM (( SELECT DISTINCT t.tool
+   FROM toolfleet.tool_versions t
+  WHERE (t.rate_limit IS NOT NULL)) v
+                                     CROSS JOIN LATERAL toolfleet.rate_of(v.tool) r(shared_by, name, calls, per_ms, burst, step_us, control_id))
+                                  WHERE (r.name = c.subject))
+                            END)))
+                     LIMIT 100000) w)
+            ELSE NULL::bigint
+        END AS waiting
    FROM toolfleet.live_controls c
   WHERE ((c.expires_at IS NULL) OR (c.expires_at > clock_timestamp()));
 
@@ -2603,6 +2683,10 @@ ALTER INDEX toolfleet.finished_calls_code ATTACH PARTITION toolfleet.finished_ca
 ALTER INDEX toolfleet.finished_calls_pkey ATTACH PARTITION toolfleet.finished_calls_default_pkey;
 ALTER INDEX toolfleet.finished_calls_run ATTACH PARTITION toolfleet.finished_calls_default_run;
 ALTER INDEX toolfleet.finished_calls_session ATTACH PARTITION toolfleet.finished_calls_default_session;
+
+CREATE TRIGGER close_breakers_let_go AFTER DELETE ON toolfleet.live_controls FOR EACH ROW WHEN ((old.kind = 'breaker'::text)) EXECUTE FUNCTION toolfleet.close_forced_breakers();
+
+CREATE TRIGGER close_forced_breakers AFTER INSERT ON toolfleet.live_controls FOR EACH ROW WHEN ((new.kind = 'breaker'::text)) EXECUTE FUNCTION toolfleet.close_forced_breakers();
 
 CREATE TRIGGER count_closed AFTER DELETE ON toolfleet.open_calls REFERENCING OLD TABLE AS closed FOR EACH STATEMENT EXECUTE FUNCTION toolfleet.count_closed();
 

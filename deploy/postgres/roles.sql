@@ -153,6 +153,7 @@ BEGIN
         -- Housekeeping.
         ('ensure_partitions', 'd'),
         ('drop_history',      'd'),
+        ('drop_breakers',     'd'),
         ('fold_open_counts',  'd'),
         ('recount_open',      'd'),
         ('open_count',        'd'),
@@ -192,6 +193,8 @@ BEGIN
         ('move_breaker',             '-'),
         ('breaker_is_over',          '-'),
         ('judge_breaker',            '-'),
+        ('close_breaker',            '-'),
+        ('close_forced_breakers',    '-'),
         ('breaker_report_at',        '-'),
         ('breaker_permit_at',        '-'),
         ('limit_problem',            '-'),

@@ -68,6 +68,7 @@ pub(crate) async fn ended(door: &Door, call: &NewCall, envelope: &EncodedEnvelop
     let told = match (end.state, end.error) {
         (State::Succeeded, _) => door.repeats.succeeded(door.dispatcher, key),
         (State::Failed, Some(error)) if error.code != Code::CircuitOpen => {
+            metrics().repetitions_are_counted(&call.tool);
             Some(door.repeats.failed(door.dispatcher, key, error.code))
         }
         // It was cancelled or came too late, is in doubt, or its target is left alone for now: that says nothing about the
@@ -102,6 +103,7 @@ pub(crate) async fn refused(door: &Door, submission: &Submission, refusal: Refus
         };
         return admission::comes_in(&facts).err().unwrap_or(refusal);
     }
+    metrics().repetitions_are_counted(&submission.tool);
     let told = door.repeats.failed(door.dispatcher, key, refusal.code);
     tell(door, told).await;
     refusal

@@ -199,7 +199,7 @@ impl Started {
     fn probe(&mut self, config: &Config, door: &Door, postgres: Postgres, listener: TcpListener) {
         let state = HttpState::new(self.readiness.clone())
             .instance(config.http.instance)
-            .before_scrape(gauges(door.pool.clone()));
+            .before_scrape(gauges(door.pool.clone(), door.registry.clone()));
         let stop = &self.stop;
         self.tasks
             .spawn(probes::serve(listener, state, stop.clone()));

@@ -47,9 +47,9 @@ pub struct ListedControl {
     /// When it is over by itself.
     #[serde(with = "time::serde::rfc3339::option")]
     pub expires_at: Option<OffsetDateTime>,
-    /// Calls that wait for it; at most 100,000 are counted. None in the answer to a change.
+    /// Calls that wait for it; at most 100,000 are counted. None where no call waits for its kind, and in the answer to a change.
     #[serde(default)]
-    pub waiting: i64,
+    pub waiting: Option<i64>,
 }
 
 /// A row of `control_log`.
@@ -84,6 +84,19 @@ pub async fn controls(pool: &PgPool) -> Result<Vec<Row<ListedControl>>, StoreErr
     .fetch_all(pool)
     .await
     .map_err(|error| StoreError::from_sqlx("list controls", error))
+}
+
+/// The name of the limit to which a tool's newest version keeps; none where it has no rate limit.
+///
+/// # Errors
+///
+/// The view cannot be read.
+pub async fn limit_of(pool: &PgPool, tool: &str) -> Result<Option<String>, StoreError> {
+    sqlx::query_scalar("SELECT name FROM toolfleet.limits WHERE $1 = ANY (tools) LIMIT 1")
+        .bind(tool)
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| StoreError::from_sqlx("read the limits", error))
 }
 
 /// The newest changes, the newest first.

@@ -24,6 +24,9 @@ pub struct ListedTool {
     pub key: String,
     /// How many of its attempts run at a time over the fleet.
     pub concurrency: Option<i32>,
+    /// How many of its attempts start in a time, as its manifest says it.
+    #[serde(default)]
+    pub rate_limit: Option<serde_json::Value>,
     /// When it was applied.
     #[serde(with = "time::serde::rfc3339")]
     pub applied_at: OffsetDateTime,
@@ -46,7 +49,7 @@ pub async fn tools(pool: &PgPool, all: bool) -> Result<Vec<Row<ListedTool>>, Sto
                     (SELECT json_object_keys(manifest->'executor') LIMIT 1) AS executor, queue,
                     coalesce(manifest->>'key',
                              CASE WHEN effect IN ('once', 'transaction') THEN 'required' ELSE 'optional' END) AS key,
-                    concurrency, schema_hash, applied_at, applied_by, retired_at, retired_by, retired_note
+                    concurrency, manifest->'rate_limit' AS rate_limit, schema_hash, applied_at, applied_by, retired_at, retired_by, retired_note
              FROM toolfleet.tools
              WHERE current OR $1
              ORDER BY tool, version

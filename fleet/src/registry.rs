@@ -165,6 +165,14 @@ impl Registry {
         self.current(tool).is_some()
     }
 
+    /// Whether calls of this tool still meet its breaker for this target: its newest version takes calls, has a breaker and goes there.
+    pub fn meets_breaker(&self, tool: &ToolName, target: &str) -> bool {
+        let Lookup::Offered(newest) = self.look_up(tool, None) else {
+            return false;
+        };
+        newest.manifest.breaker.is_some() && newest.manifest.executor.target() == target
+    }
+
     /// The queues of every version: a call stays with the version it was accepted with.
     pub fn queues(&self) -> BTreeSet<QueueName> {
         self.read(|known| {
@@ -391,6 +399,32 @@ mod tests {
         let told = failure.message.english();
         assert!(told.len() <= ToolFailure::MESSAGE_MAX);
         Some(told.to_owned())
+    }
+
+    #[test]
+    fn only_calls_of_the_newest_version_meet_a_breaker() {
+        let registry = Registry(Arc::new(RwLock::new(Tools::default())));
+        let look: ToolName = "look".parse().unwrap();
+        let meets = |host: &str| registry.meets_breaker(&look, &format!("http://{host}"));
+        let add = |version: i32, host: &str, has_breaker: bool| {
+            let mut manifest = json!({
+                "name": "look", "version": version, "description": "d", "effect": "read", "input_schema": {"type": "object"},
+                "executor": {"http": {"method": "GET", "url": format!("http://{host}/")}},
+            });
+            if has_breaker {
+                manifest["breaker"] = json!({});
+            }
+            registry.add(i64::from(version), &manifest.to_string());
+        };
+        assert!(!meets("a"), "there is no such tool");
+        add(1, "a", true);
+        assert_eq!((meets("a"), meets("b")), (true, false));
+        add(2, "b", true);
+        assert_eq!((meets("a"), meets("b")), (false, true));
+        registry.retire(3, "look", 2);
+        assert!(!meets("b"), "it takes no calls");
+        add(4, "b", false);
+        assert!(!meets("b"), "it has no breaker");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     sync::Mutex,
 };
 
-use fleet::ids::ToolName;
+use fleet::{ids::ToolName, telemetry::metrics};
 use tokio::time::Instant;
 
 /// Parts of a token: what is added up has no rounding.
@@ -49,6 +49,7 @@ impl RetryBudgets {
             .expect("no thread panics while holding the budgets");
         if !tools.contains_key(tool) {
             tools.insert(tool.clone(), Bucket::new());
+            metrics().has_retry_budget(tool);
         }
         let bucket = tools.get_mut(tool).expect("it was just made");
         change(bucket, self.began.elapsed().as_secs())

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use fleet::store::{
-    StoreError, open_counts, snapshot, starts,
+    StoreError, breakers, open_counts, snapshot, starts,
     sweep::{self, Upkeep},
 };
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ impl Sweep {
             let kept = tokio::select! {
                 _ = often.tick() => self.vacuum(&mut rests).await,
                 _ = seldom.tick() => self.fold().await,
-                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await),
+                _ = hourly.tick() => self.partitions().await.and(self.recount().await).and(self.buckets().await).and(self.breakers().await),
             };
             self.warn("upkeep", kept);
         }
@@ -86,6 +86,20 @@ impl Sweep {
     async fn buckets(&self) -> Result<(), StoreError> {
         let mut connection = self.postgres.connect_for_upkeep().await?;
         starts::drop_unused(&mut connection).await.map(drop)
+    }
+
+    /// Those that no call meets any more: an open one would stay so for ever.
+    async fn breakers(&self) -> Result<(), StoreError> {
+        let known = self.registry.breakers();
+        let unmet = known.iter().filter(|(tool, breaker)| {
+            self.registry.knows(tool) && !self.registry.meets_breaker(tool, &breaker.target)
+        });
+        let ids: Vec<_> = unmet.map(|(_, breaker)| breaker.id).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut connection = self.postgres.connect_for_upkeep().await?;
+        breakers::drop_unused(&mut connection, &ids).await.map(drop)
     }
 
     async fn partitions(&self) -> Result<(), StoreError> {

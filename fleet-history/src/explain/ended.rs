@@ -1,5 +1,7 @@
 //! Why a call ended as it did, and what can be done: only from the history, and from nothing that is true only now.
 
+mod held;
+
 use fleet::{call::State, wire::code::Code};
 
 use super::{
@@ -149,6 +151,9 @@ fn expired(facts: &Facts, history: &EndedFacts) -> Explanation {
             ),
         );
     }
+    if let Some(braked) = held::expired(facts, history, &over) {
+        return braked;
+    }
     if let Some(
         last @ Last {
             number,
@@ -221,16 +226,36 @@ fn failed(facts: &Facts, history: &EndedFacts) -> Explanation {
             format!("nothing; if it is wanted after all, {AGAIN}"),
         );
     }
-    let attempt = history.attempt.as_ref().map_or_else(
-        || "before an attempt".to_owned(),
-        |last| format!("in attempt {}{}", last.number, on(last)),
-    );
-    let (limit, longer) = limit(facts, history, known);
+    let attempt = match &history.attempt {
+        None => format!("before an attempt{}", at_gate(facts)),
+        Some(last) if facts.last.from_state.as_deref() == Some("queued") => {
+            let attempts = counted(last.number.into(), "attempt");
+            format!(
+                "without a further attempt, after {attempts}{}",
+                at_gate(facts)
+            )
+        }
+        Some(last) => format!("in attempt {}{}", last.number, on(last)),
+    };
+    let (mut limit, longer) = limit(facts, history, known);
+    if history.suppressed {
+        limit.push_str(
+            ", and the retry budget of its tool allowed no further attempt (docs/attempts.md)",
+        );
+    }
     because(
         reason,
         format!("it failed at {at} {attempt} with {code}{limit}{told}"),
         format!("docs/errors/{code}.md says what that means and what to do{longer}; {AGAIN}"),
     )
+}
+
+/// Who ended a call that no attempt ended: a worker that had it before its claim.
+fn at_gate(facts: &Facts) -> String {
+    let worker = facts.last.worker.as_ref();
+    worker.map_or_else(String::new, |worker| {
+        format!(", at the gate of worker {worker},")
+    })
 }
 
 /// Its deadline, and how long that was after it was accepted.

@@ -30,6 +30,9 @@ pub struct Facts {
     /// The pause for whose end it waits, while that lasts.
     #[serde(default)]
     pub(crate) pause: Option<PauseFacts>,
+    /// The other pauses that cover it.
+    #[serde(default)]
+    pub(crate) other_pauses: Vec<PauseFacts>,
     /// The breaker for which it waits.
     #[serde(default)]
     pub(crate) breaker: Option<BreakerFacts>,
@@ -207,6 +210,9 @@ pub(crate) struct Move {
     pub(crate) at: OffsetDateTime,
     pub(crate) from_state: Option<String>,
     pub(crate) actor: String,
+    /// The actor's name, if it is a worker that is still known.
+    #[serde(default)]
+    pub(crate) worker: Option<String>,
     pub(crate) reason: String,
     pub(crate) note: Option<String>,
     pub(crate) by_time_only: bool,
@@ -217,6 +223,9 @@ pub(crate) struct Move {
 pub(crate) struct EndedFacts {
     /// The message that its caller got, in the call's language.
     pub(crate) message: Option<String>,
+    /// Whether its tool's retry budget allowed no further attempt.
+    #[serde(default)]
+    pub(crate) suppressed: bool,
     /// How many workers it has lost, the last one included.
     pub(crate) lost: i64,
     /// How many losses its tool allows.
@@ -225,6 +234,9 @@ pub(crate) struct EndedFacts {
     pub(crate) workers_meanwhile: i64,
     /// What the last worker that put it back lacked, since its last attempt began.
     pub(crate) lacked: Option<Lacked>,
+    /// Where it was held when it expired.
+    #[serde(default)]
+    pub(crate) held: Option<HeldFacts>,
     /// Whether Postgres lost writes while it was open.
     pub(crate) quarantined: bool,
     /// When and why it went in doubt.
@@ -233,6 +245,25 @@ pub(crate) struct EndedFacts {
     pub(crate) taken_back: Option<TakenBack>,
     /// Its last attempt.
     pub(crate) attempt: Option<Last>,
+}
+
+/// The line in which a call waited to its end.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct HeldFacts {
+    /// As the ledger wrote it: a newer release may write others.
+    pub(crate) line: String,
+    /// The pause of that line.
+    pub(crate) pause: Option<Brake>,
+    /// The control that forced its breaker open then.
+    pub(crate) forced: Option<Brake>,
+}
+
+/// A control as the log has it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Brake {
+    pub(crate) control_id: i64,
+    pub(crate) actor: String,
+    pub(crate) note: String,
 }
 
 /// As a remark in the history has it.

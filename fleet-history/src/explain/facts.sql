@@ -4,8 +4,9 @@ SELECT row_to_json(f)::text FROM (
                 SELECT count(*) FROM (
                     SELECT FROM toolfleet.calls o
                     WHERE o.held AND o.line = c.line AND o.tenant = c.tenant
-                      AND o.accepted_at + array_position(ARRAY['high', 'normal', 'low'], o.priority) * interval '30 s'
-                          < c.accepted_at + array_position(ARRAY['high', 'normal', 'low'], c.priority) * interval '30 s'
+                      -- As the release orders them: calls that were committed together have one time.
+                      AND (o.accepted_at + array_position(ARRAY['high', 'normal', 'low'], o.priority) * interval '30 s', o.call_id)
+                          < (c.accepted_at + array_position(ARRAY['high', 'normal', 'low'], c.priority) * interval '30 s', c.call_id)
                     LIMIT 10000) ahead) END AS ahead,
            CASE WHEN c.held THEN (
                 SELECT count(DISTINCT tenant) FROM (
@@ -22,6 +23,17 @@ SELECT row_to_json(f)::text FROM (
            CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT row_to_json(p) FROM (
                 SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
                 WHERE c.line = 'pause/' || k.control_id) p) END AS pause,
+           -- All others that would hold it when that one is over. Only the processes compare values in their canonical form; texts,
+           -- numbers and words look the same in it.
+           CASE WHEN c.held AND c.line LIKE 'pause/%' THEN (SELECT coalesce(json_agg(p ORDER BY p.control_id), '[]') FROM (
+                SELECT k.control_id, k.actor, k.note, k.set_at, k.expires_at FROM toolfleet.controls k
+                WHERE k.kind = 'pause' AND c.line <> 'pause/' || k.control_id
+                  AND c.tool = coalesce(k.tool, c.tool) AND c.queue = coalesce(k.queue, c.queue)
+                  AND c.tenant = coalesce(k.tenant, c.tenant)
+                  AND CASE WHEN k.pointer IS NULL THEN true ELSE coalesce((c.args #> ARRAY(
+                          SELECT replace(replace(step, '~1', '/'), '~0', '~')
+                          FROM unnest(string_to_array(substr(k.pointer, 2), '/')) AS step))::text = k.value::text, false) END
+                ORDER BY k.control_id LIMIT 10) p) ELSE '[]' END AS other_pauses,
            CASE WHEN c.held AND c.line LIKE 'breaker/%' THEN (SELECT row_to_json(b) FROM (
                 SELECT k.target, k.state, k.forced, k.opened_at, k.open_until, k.why FROM toolfleet.breakers k
                 WHERE c.line = 'breaker/' || k.breaker_id) b) END AS breaker,
@@ -60,13 +72,14 @@ SELECT row_to_json(f)::text FROM (
                        next_probe_at
                 FROM toolfleet.in_doubt WHERE call_id = $1) d) AS doubt,
            (SELECT row_to_json(e) FROM (
-                SELECT at, from_state, actor, reason, coalesce(details->>'note', details->>'reason') AS note,
+                SELECT at, from_state, actor, reason,
+                       (SELECT w.name FROM toolfleet.workers w WHERE e.actor = 'worker ' || w.worker_id) AS worker, coalesce(details->>'note', details->>'reason') AS note,
                        coalesce((details->>'by_time_only')::boolean, false) AS by_time_only
-                FROM toolfleet.call_events
+                FROM toolfleet.call_events e
                 WHERE call_id = $1 AND from_state IS DISTINCT FROM to_state
                 ORDER BY revision DESC LIMIT 1) e) AS last,
            CASE WHEN c.finished_at IS NOT NULL THEN (SELECT row_to_json(e) FROM (
-                SELECT c.error->>'message' AS message,
+                SELECT c.error->>'message' AS message, coalesce(c.error->'details'->>'retry' = 'suppressed', false) AS suppressed,
                        -- The tool and the platform each end attempts; of the latter only these are held against a call.
                        (SELECT count(*) FROM toolfleet.call_events
                         WHERE call_id = $1 AND reason IN ('worker_lost', 'attempt_overdue', 'poison')
@@ -83,6 +96,22 @@ SELECT row_to_json(f)::text FROM (
                             (SELECT max(revision) FROM toolfleet.call_events
                              WHERE call_id = $1 AND reason = 'claimed'), 0)
                         ORDER BY e.revision DESC LIMIT 1) AS lacked,
+                       (SELECT row_to_json(h) FROM (
+                            SELECT e.line,
+                                   (SELECT row_to_json(p) FROM (
+                                        SELECT l.control_id, l.actor, l.note FROM toolfleet.control_log l
+                                        WHERE l.change IN ('set', 'changed') AND e.line = 'pause/' || l.control_id
+                                        ORDER BY l.rev DESC LIMIT 1) p) AS pause,
+                                   -- What held at its end, by the log: the control may be gone.
+                                   (SELECT row_to_json(b) FROM (
+                                        SELECT l.control_id, l.actor, l.note, l.change IN ('set', 'changed') AND l.setting::text = '"open"' AS holds
+                                        FROM toolfleet.control_log l
+                                        WHERE e.line LIKE 'breaker/%' AND l.kind = 'breaker' AND l.tool = c.tool
+                                          AND l.at <= c.finished_at
+                                        ORDER BY l.rev DESC LIMIT 1) b WHERE b.holds) AS forced
+                            FROM (SELECT details->>'line' AS line FROM toolfleet.call_events
+                                  WHERE call_id = $1 AND to_state = 'expired') e
+                            WHERE e.line IS NOT NULL) h) AS held,
                        EXISTS (SELECT FROM toolfleet.call_events
                                WHERE call_id = $1 AND reason = 'quarantine') AS quarantined,
                        (SELECT row_to_json(d) FROM (

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::instant::instant;
 
-const REASON: &str = "rate_limited";
+pub(super) const REASON: &str = "rate_limited";
 
 /// It waits in its tool's line for a start time.
 pub(super) fn held(facts: &Facts, rate: &RateFacts, behind: &str) -> Explanation {
@@ -35,7 +35,7 @@ pub(super) fn beside(facts: &Facts) -> String {
 }
 
 /// How many may start, and who shares that.
-fn in_words(facts: &Facts, rate: &RateFacts) -> String {
+pub(super) fn in_words(facts: &Facts, rate: &RateFacts) -> String {
     let (tool, name) = (&facts.tool, &rate.name);
     let (Some(calls), Some(per_ms)) = (rate.calls, rate.per_ms) else {
         return format!(
@@ -67,7 +67,7 @@ fn next_start(rate: &RateFacts) -> String {
     }
 }
 
-fn next(rate: &RateFacts) -> String {
+pub(super) fn next(rate: &RateFacts) -> String {
     let name = &rate.name;
     if rate.calls.is_none() {
         return format!(
@@ -75,7 +75,7 @@ fn next(rate: &RateFacts) -> String {
         );
     }
     format!(
-        "wait for its turn; toolfleet.limits has the bucket {name}, and toolfleet control limit {name} changes how many start \
+        "wait for its turn; toolfleet.limits has the bucket {name}, and toolfleet control limit {name} CALLS/TIME --note WHY changes how many start \
          (docs/rate-limits.md)"
     )
 }

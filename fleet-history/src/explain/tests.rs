@@ -305,6 +305,17 @@ fn a_paused_call_says_who_paused_it_and_why_and_until_when() {
             .contains("by ada, until 2026-11-20T13:00:00.000Z (control 7)"),
         "{ends:?}"
     );
+    let other = json!({"control_id": 9, "actor": "bob", "note": "month end", "set_at": "2026-11-20T11:30:00Z", "expires_at": null});
+    let both = found(
+        &json!({"held": true, "line": "pause/7", "held_why": "pause", "workers": [], "other_pauses": [other],
+        "pause": {"control_id": 7, "actor": "ada", "note": "the bank migrates", "set_at": "2026-11-20T11:00:00Z",
+                  "expires_at": null}}),
+    );
+    assert!(
+        both.because
+            .ends_with("(control 7): the bank migrates; then control 9 by bob holds it: month end"),
+        "{both:?}"
+    );
     let over = found(&json!({"held": true, "line": "pause/7", "held_why": "pause", "workers": []}));
     assert_eq!(over.reason, "held");
     assert!(over.because.contains("a pause that is over"), "{over:?}");

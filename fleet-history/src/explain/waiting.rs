@@ -373,12 +373,22 @@ fn paused(facts: &Facts) -> Explanation {
     because(
         "paused",
         format!(
-            "it is paused since {since} by {actor}, {until} (control {id}): {}{}",
+            "it is paused since {since} by {actor}, {until} (control {id}): {}{}{}",
             pause.note,
+            also_paused(facts),
             rates::beside(facts)
         ),
         format!("{next}; its deadline goes on"),
     )
+}
+
+/// The addition about other pauses, which hold it when the first one is over.
+fn also_paused(facts: &Facts) -> String {
+    let others = facts.other_pauses.iter().map(|pause| {
+        let (id, actor, note) = (pause.control_id, &pause.actor, &pause.note);
+        format!("; then control {id} by {actor} holds it: {note}")
+    });
+    others.collect()
 }
 
 /// It waits for a target that fails, or for a dispatcher to notice that it works again.

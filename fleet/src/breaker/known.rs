@@ -56,7 +56,8 @@ impl KnownBreaker {
             BreakerState::Closed => Passage::Free(self.generation),
             BreakerState::Open | BreakerState::HalfOpen if is_due => Passage::Ask,
             BreakerState::HalfOpen if self.probes_out < probes => Passage::Ask,
-            BreakerState::Open | BreakerState::HalfOpen => Passage::Shut(self.until),
+            BreakerState::Open => Passage::Shut(self.until),
+            BreakerState::HalfOpen => Passage::Shut(Some(known_soon(self.until, now))),
         }
     }
 
@@ -90,13 +91,15 @@ impl Breakers {
         found.find(|breaker| breaker.target == target)
     }
 
+    /// All of them, with their tools.
+    pub fn iter(&self) -> impl Iterator<Item = (&ToolName, &KnownBreaker)> {
+        let all = self.0.iter();
+        all.flat_map(|(tool, breakers)| breakers.iter().map(move |breaker| (tool, breaker)))
+    }
+
     /// The one with this id, and its tool.
     pub fn with_id(&self, id: BreakerId) -> Option<(&ToolName, &KnownBreaker)> {
-        let all = self
-            .0
-            .iter()
-            .flat_map(|(tool, breakers)| breakers.iter().map(move |breaker| (tool, breaker)));
-        let mut found = all.filter(|(_, breaker)| breaker.id == id);
+        let mut found = self.iter().filter(|(_, breaker)| breaker.id == id);
         found.next()
     }
 }
@@ -130,6 +133,16 @@ pub fn passage(
     let forced = forced.and_then(|forced| forced.passage(known, now));
     let by_itself = || known.map_or(Passage::Free(0), |known| known.passage(probes, now));
     forced.unwrap_or_else(by_itself)
+}
+
+/// How long another call that tries the target is waited for: its permit may last for minutes, and what becomes of it is mostly
+/// known much sooner.
+const KNOWN_SOON: Duration = Duration::from_secs(2);
+
+/// When it is worth asking again about a target that others are trying, whose permits lapse then.
+pub fn known_soon(lapses: Option<Instant>, now: Instant) -> Instant {
+    let soon = now + KNOWN_SOON;
+    lapses.map_or(soon, |lapses| lapses.min(soon))
 }
 
 /// How soon a refused caller may come again: when the target may be tried, and never at once.
@@ -180,6 +193,16 @@ mod tests {
             assert_eq!(known.passage(2, now), passage, "{known:?}");
             assert_eq!(known.room(2, now), room, "{known:?}");
         }
+    }
+
+    #[test]
+    fn a_call_does_not_wait_for_the_lapse_of_a_permit() {
+        let now = Instant::now();
+        let (lapses, soon) = (now + Duration::from_secs(310), now + KNOWN_SOON);
+        let known = breaker(BreakerState::HalfOpen, Some(lapses), 2);
+        assert_eq!(known.passage(2, now), Passage::Shut(Some(soon)));
+        let known = breaker(BreakerState::Open, Some(lapses), 0);
+        assert_eq!(known.passage(2, now), Passage::Shut(Some(lapses)));
     }
 
     #[test]

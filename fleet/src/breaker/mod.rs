@@ -15,7 +15,7 @@ pub use self::{
         ROUND_GRACE_MS, ReportVerdict,
     },
     evidence::TargetHealth,
-    known::{Breakers, ForcedBreaker, KnownBreaker, Passage, passage},
+    known::{Breakers, ForcedBreaker, KnownBreaker, Passage, known_soon, passage},
 };
 use crate::{ids::InvalidName, wire::message::Message};
 

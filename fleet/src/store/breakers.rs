@@ -207,6 +207,44 @@ pub async fn known(pool: &PgPool) -> Result<Breakers, StoreError> {
     Ok(Breakers::new(known))
 }
 
+/// The tools and targets of the breakers that are not closed, or forced open.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn shut(pool: &PgPool) -> Result<Vec<(ToolName, String)>, StoreError> {
+    let doing = "read which breakers are open";
+    let asking = sqlx::query(
+        "SELECT tool, target FROM toolfleet.breakers WHERE coalesce(forced, state) <> 'closed'",
+    )
+    .fetch_all(pool);
+    let rows = listen(asking).await;
+    let rows = rows.map_err(|error| StoreError::from_sqlx(doing, error))?;
+    read_all(doing, &rows, |row| {
+        Ok((parsed(row, "tool")?, row.try_get("target")?))
+    })
+}
+
+/// Deletes those of these breakers for which no call waits; returns their number.
+///
+/// Own autocommit statement; safe to repeat. An attempt that is under way, or a call that is put aside for one meanwhile, loses
+/// nothing: a breaker without a row is closed, and its calls go back to their line.
+///
+/// # Errors
+///
+/// Postgres does not answer.
+pub async fn drop_unused(
+    connection: &mut PgConnection,
+    ids: &[BreakerId],
+) -> Result<i64, StoreError> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    sqlx::query_scalar("SELECT toolfleet.drop_breakers($1)")
+        .bind(ids)
+        .fetch_one(connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("drop unused breakers", error))
+}
+
 /// Whether a breaker is not closed.
 ///
 /// # Errors

@@ -15,8 +15,8 @@ const DOING: &str = "count open calls";
 /// Numbers of the ledger for gauges.
 ///
 /// A call whose pause before its next attempt is not over does not count as waiting; one that
-/// workers put back, because they lack something, has waited since it was accepted. One that a pause holds waits for a person
-/// and has no age.
+/// workers put back, because they lack something, has waited since it was accepted. One that a pause, a breaker or its tool's limit
+/// holds waits for no worker and has no age.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
                 (extract(epoch FROM now() - min(CASE WHEN state = 'queued' AND obstacle IS NOT NULL THEN accepted_at \
                                                      ELSE greatest(accepted_at, not_before) END) \
                     FILTER (WHERE (not_before <= now() OR state = 'queued' AND obstacle IS NOT NULL) \
-                              AND NOT (held AND line LIKE 'pause/%'))))::float8 \
+                              AND NOT (held AND (line LIKE 'pause/%' OR line LIKE 'breaker/%' OR line LIKE 'tool/%')))))::float8 \
          FROM toolfleet.open_calls GROUP BY state, queue ORDER BY queue, state",
     );
     let rows: Vec<StateRow> = listen(counting.fetch_all(pool))
@@ -47,15 +47,13 @@ pub async fn figures(pool: &PgPool) -> Result<LedgerFigures, StoreError> {
         "SELECT quarantines, (SELECT count(DISTINCT l.pid) \
                               FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                               WHERE NOT l.granted AND a.datname = current_database() \
-                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool'), \
-                (SELECT count(*) FROM toolfleet.breakers WHERE coalesce(forced, state) <> 'closed') \
+                                AND a.application_name LIKE 'toolfleet%' AND a.application_name <> 'toolfleet tool') \
          FROM toolfleet.fleet",
     );
-    let row: Option<(i32, i64, i64)> = listen(reading.fetch_optional(pool))
+    let row: Option<(i32, i64)> = listen(reading.fetch_optional(pool))
         .await
         .map_err(|error| StoreError::from_sqlx(DOING, error))?;
-    let (quarantines, waiters, breakers) = row.unwrap_or_default();
-    figures.breakers_open = u64::try_from(breakers).unwrap_or(0);
+    let (quarantines, waiters) = row.unwrap_or_default();
     figures.quarantines = u64::try_from(quarantines).unwrap_or(0);
     figures.lock_waiters = u64::try_from(waiters).unwrap_or(0);
     Ok(figures)

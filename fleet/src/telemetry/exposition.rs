@@ -146,6 +146,8 @@ mod tests {
         metrics.fenced();
         metrics.integrity_alarm();
         metrics.breaker_is_watched(&tool("calm"));
+        metrics.has_retry_budget(&tool("calm"));
+        metrics.repetitions_are_counted(&tool("calm"));
         metrics.breaker_opened(&echo);
         metrics.lost_lease();
         metrics.disposed_messages("ack");
@@ -202,6 +204,8 @@ mod tests {
             r#"toolfleet_intercept_verdicts_total{interceptor="redact",verdict="continue"} 1"#,
             r#"toolfleet_intercept_errors_total{interceptor="redact"} 1"#,
             r#"toolfleet_breaker_openings_total{tool="calm"} 0"#,
+            r#"toolfleet_suppressed_retries_total{tool="calm"} 0"#,
+            r#"toolfleet_rejected_calls_total{error_type="repeated_failure",tool="calm"} 0"#,
             r#"toolfleet_breaker_openings_total{tool="echo"} 1"#,
             "toolfleet_released_calls_total 1",
             r#"toolfleet_held_wait_seconds_bucket{le="0.05"} 1"#,

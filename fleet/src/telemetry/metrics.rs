@@ -96,6 +96,12 @@ impl Metrics {
         }
     }
 
+    /// A failure was counted as a repetition: the series of what is refused for those begins at zero.
+    pub fn repetitions_are_counted(&self, tool: &ToolName) {
+        let code = word(fields::ERROR_TYPE, Code::RepeatedFailure.as_str());
+        self.rejected_calls.add(0, &[self.tools.label(tool), code]);
+    }
+
     /// A submission was answered with the call that its key names.
     pub fn replayed(&self, tool: &ToolName, by_callers_key: bool) {
         let key = if by_callers_key {
@@ -212,6 +218,11 @@ impl Metrics {
     /// An attempt ended, and another is due.
     pub fn retried(&self, tool: &ToolName) {
         self.retried_attempts.add(1, &[self.tools.label(tool)]);
+    }
+
+    /// A tool has a retry budget here: the series of what that suppresses begins at zero.
+    pub fn has_retry_budget(&self, tool: &ToolName) {
+        self.suppressed_retries.add(0, &[self.tools.label(tool)]);
     }
 
     /// A tool's retry budget had no token for another attempt.

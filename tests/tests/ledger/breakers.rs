@@ -18,8 +18,10 @@ use fleet::{
 use fleet_tests::postgres::Database;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
+
+use crate::support::Ledger;
 
 const TARGET: &str = "http://127.0.0.1:9";
 
@@ -368,4 +370,124 @@ async fn the_line_of_a_breaker_is_known_and_says_why_its_calls_are_held() {
         .await
         .unwrap();
     assert_eq!(said.as_deref(), Some("breaker"));
+}
+
+/// Forces the breaker of `look`, or lets it go.
+async fn force(guarded: &Guarded, setting: Option<&str>) {
+    let pool = &guarded.database.pool;
+    let scope = ControlScope {
+        tool: Some("look"),
+        ..ControlScope::default()
+    };
+    let Some(setting) = setting else {
+        let unset = Unset {
+            which: WhichControl::Scope(ControlKind::Breaker, scope),
+            actor: "ada",
+            note: "why",
+            in_tenant: None,
+        };
+        assert!(controls::unset(pool, &unset).await.unwrap().is_some());
+        return;
+    };
+    let control = NewControl {
+        kind: ControlKind::Breaker,
+        scope,
+        setting,
+        told: None,
+        actor: "ada",
+        note: "why",
+        for_ms: None,
+        in_tenant: None,
+    };
+    let set = controls::set(pool, &control).await.unwrap();
+    assert!(matches!(set, ControlSet::Set(_)), "{set:?}");
+}
+
+#[tokio::test]
+async fn while_a_breaker_is_forced_what_is_counted_decides_nothing_and_it_starts_closed() {
+    let mut guarded = Guarded::new("1h").await;
+    guarded.open().await;
+    let (state, generation) = guarded.state().await;
+    assert_eq!(state, BreakerState::Open);
+    let rev = guarded.rev().await;
+    force(&guarded, Some("\"closed\"")).await;
+    assert_eq!(
+        guarded.state().await,
+        (BreakerState::Closed, generation + 1)
+    );
+    assert!(guarded.rev().await > rev, "processes read it anew");
+    for _ in 0..3 {
+        let bad = guarded.counted(generation + 1, 4, 4);
+        let said = guarded.report(WorkerId::generate(), &[bad]).await;
+        assert_eq!(said, ReportVerdict::Stays);
+    }
+    force(&guarded, None).await;
+    let windows: i64 = sqlx::query_scalar("SELECT count(*) FROM toolfleet.breaker_windows")
+        .fetch_one(&guarded.database.pool)
+        .await
+        .unwrap();
+    assert_eq!(windows, 0);
+    for (of, expected) in [
+        (generation + 1, ReportVerdict::Stale),
+        (generation + 2, ReportVerdict::Stays),
+    ] {
+        let bad = guarded.counted(of, 1, 1);
+        let said = guarded.report(WorkerId::generate(), &[bad]).await;
+        assert_eq!(said, expected, "one of two");
+    }
+    assert_eq!(guarded.permit().await.0, PermitVerdict::Closed);
+}
+
+/// One that a report had locked when it was forced is closed by the next report.
+#[tokio::test]
+async fn a_breaker_that_is_still_open_beneath_its_force_is_closed_by_the_next_report() {
+    let mut guarded = Guarded::new("1h").await;
+    guarded.open().await;
+    let mut other = guarded.database.connect().await;
+    let mut lock = other.begin().await.unwrap();
+    sqlx::query("SELECT FROM toolfleet.breaker_states FOR UPDATE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    force(&guarded, Some("\"closed\"")).await;
+    lock.rollback().await.unwrap();
+    assert_eq!(guarded.state().await.0, BreakerState::Open);
+    let bad = guarded.counted(1, 1, 1);
+    let said = guarded.report(WorkerId::generate(), &[bad]).await;
+    assert_eq!(said, ReportVerdict::Closed);
+    assert_eq!(guarded.state().await.0, BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn a_breaker_is_dropped_unless_a_call_waits_for_it_and_its_control_counts_those() {
+    let mut guarded = Guarded::new("1h").await;
+    guarded.open().await;
+    let Guarded { database, tool, .. } = guarded;
+    let shut = breakers::shut(&database.pool).await.unwrap();
+    assert_eq!(shut, [(tool.clone(), TARGET.to_owned())]);
+    let known = breakers::known(&database.pool).await.unwrap();
+    let id = known.of(&tool, TARGET).unwrap().id;
+    let ledger = Ledger::on(database);
+    let pool = &ledger.database.pool;
+    let drop_it = async || {
+        let mut connection = ledger.database.connect().await;
+        breakers::drop_unused(&mut connection, &[id]).await.unwrap()
+    };
+    let call = ledger.queued().await;
+    let hold = "UPDATE toolfleet.open_calls SET held = true, line = 'breaker/1' WHERE call_id = $1";
+    ledger.meddle(call, hold).await;
+    assert_eq!(drop_it().await, 0, "a call waits for it");
+    let force =
+        "SELECT FROM toolfleet.set_control('breaker', '\"open\"', 'ada', 'why', tool => 'look')";
+    sqlx::query(force).execute(pool).await.unwrap();
+    let waiting = sqlx::query_scalar("SELECT waiting FROM toolfleet.controls").fetch_one(pool);
+    let waiting: Option<i64> = waiting.await.unwrap();
+    assert_eq!(waiting, Some(1));
+    let release =
+        "UPDATE toolfleet.open_calls SET held = false, line = 'default' WHERE call_id = $1";
+    ledger.meddle(call, release).await;
+    let rev = tools::revisions(pool).await.unwrap().breakers;
+    assert_eq!(drop_it().await, 1);
+    assert!(tools::revisions(pool).await.unwrap().breakers > rev);
+    assert!(breakers::shut(pool).await.unwrap().is_empty());
 }

@@ -112,6 +112,24 @@ async fn paused_calls_are_counted_and_have_no_age() {
     assert_eq!(figures().await, (0, 0, 1));
     assert!(put_aside(&ledger.database.pool, call, &line).await.unwrap());
     assert_eq!(figures().await, (1, 1, 0));
+    // Nor has one that waits for a breaker, or for its tool's limit; one that waits for room has.
+    for (to, ages) in [
+        (
+            "UPDATE toolfleet.open_calls SET line = 'breaker/1' WHERE call_id = $1",
+            0,
+        ),
+        (
+            "UPDATE toolfleet.open_calls SET line = 'tool/look' WHERE call_id = $1",
+            0,
+        ),
+        (
+            "UPDATE toolfleet.open_calls SET line = 'default' WHERE call_id = $1",
+            1,
+        ),
+    ] {
+        ledger.meddle(call, to).await;
+        assert_eq!(figures().await, (1, 0, ages), "{to}");
+    }
 }
 
 #[tokio::test]

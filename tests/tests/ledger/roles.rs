@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use fleet::{
+    breaker::BreakerId,
     ids::CallId,
     store::{
+        breakers,
         migrate::migrate,
         read,
         rights::{self, Duty, ROLES},
@@ -494,6 +496,8 @@ async fn a_dispatcher_drops_the_buckets_that_nobody_uses() {
     let mut dispatcher = PgConnection::connect(&url).await.unwrap();
     let dropped = starts::drop_unused(&mut dispatcher).await.unwrap();
     assert_eq!(dropped, 0);
+    let dropped = breakers::drop_unused(&mut dispatcher, &[BreakerId(1)]).await;
+    assert_eq!(dropped.unwrap(), 0);
 }
 
 #[tokio::test]

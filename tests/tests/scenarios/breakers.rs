@@ -418,10 +418,10 @@ async fn one_bad_worker_of_three_shuts_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_forces_a_breaker_open_and_closed() {
+async fn an_operator_forces_a_breaker_open_and_closed_and_one_that_nobody_meets_is_dropped() {
     let witness = Witness::start().await;
     let look = "breaker: {calls: 2, open: 1h, open_max: 1h}";
-    let fleet =
+    let mut fleet =
         Fleet::start(Spec::with([tool(&witness, "look", "read", look)]).workers(2, &[])).await;
     let scope = ControlScope {
         tool: Some("look"),
@@ -479,10 +479,25 @@ async fn an_operator_forces_a_breaker_open_and_closed() {
     let forced = breaker(&fleet, "look").await;
     assert_eq!(
         (&forced["state"], &forced["forced"]),
-        (&json!("open"), &json!("closed"))
+        (&json!("closed"), &json!("closed"))
     );
+    // It starts closed, with nothing counted of what failed meanwhile.
+    witness.always("x", Reply::Status(503));
+    let calls = (0..30).map(|_| fleet.submit("look", &json!({"what": "x"})).wait());
+    join_all(calls).await;
+    witness.always("x", Reply::Done);
     unset().await;
-    until_all("circuit_open").await;
+    until_all("none").await;
+    assert_eq!(breaker(&fleet, "look").await["state"], "closed");
+
+    // A dispatcher looks at its start, and every hour.
+    let bare = tool(&witness, "look", "read", "").replace("version: 1", "version: 2");
+    fleet.apply(&bare).await;
+    fleet.add_dispatcher().await;
+    until_so("the breaker is dropped", async || {
+        breaker(&fleet, "look").await.is_null()
+    })
+    .await;
 }
 
 /// How long a caller waits is its own affair: what it cut off says nothing about the target.

@@ -211,6 +211,8 @@ mod tests {
             ("toolfleet control log", Some(true)),
             ("toolfleet control pause --tool look --note x", Some(true)),
             ("toolfleet doctor", Some(true)),
+            ("toolfleet control list", Some(true)),
+            ("toolfleet control resume 7 --note x", Some(true)),
             ("toolfleet call look", Some(false)),
             ("toolfleet bench", Some(true)),
             ("toolfleet bench --dev", None),

@@ -137,6 +137,21 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         said.contains("pause 3 of queue payments, tenant acme is over"),
         "{said}"
     );
+    // A call may be in both.
+    assert!(
+        said.contains(
+            "but for what another pause may hold on: 1 of tool charge, /account = \"DE-001\""
+        ),
+        "{said}"
+    );
+    let null = ["--tool", "charge", "--where", "/account=null"];
+    let said = pause(0, &null).out;
+    assert!(said.contains("tool charge, /account = null"), "{said}");
+    let said = resume(0, &null).out;
+    assert!(
+        said.ends_with("goes back to its line within seconds, and runs in its turn\n"),
+        "{said}"
+    );
     let gone = resume(1, &["3"]);
     assert!(gone.err.contains("there is no such pause"), "{}", gone.err);
     let by_scope = [
@@ -160,6 +175,8 @@ async fn calls_are_paused_and_resumed_without_nats_and_the_log_has_it() {
         changes,
         [
             (unset, &json!(1)),
+            (unset, &json!(5)),
+            (set, &json!(5)),
             (unset, &json!(3)),
             (set, &json!(3)),
             (&json!("changed"), &json!(1)),
@@ -245,6 +262,13 @@ async fn a_breaker_is_forced_and_let_go_without_nats() {
         said.starts_with("the breaker of guarded is forced open (control 1), until "),
         "{said}"
     );
+    let mut command = program(&[&["control", "resume", "1"], &NOTE[..]].concat());
+    command.env("DATABASE_URL", postgres.url());
+    command.env("NATS_URL", "nats://127.0.0.1:1");
+    let refused = run(command);
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    let expected = "control 1 is no pause: breaker open for tool guarded; `toolfleet control breaker guarded auto --note WHY` takes it away";
+    assert!(refused.err.contains(expected), "{}", refused.err);
     let closed = breaker(0, &["guarded", "closed", "--json"]).json();
     assert_eq!(
         (&closed["result"], &closed["control"]["control_id"]),

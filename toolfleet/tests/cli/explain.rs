@@ -191,6 +191,115 @@ async fn end(
     assert!(ended.unwrap()[0].is_some());
 }
 
+/// Lets a queued call expire where it is held, as the sweep does.
+async fn expire_in(connection: &mut PgConnection, call_id: CallId, line: &str) {
+    let hold = "UPDATE toolfleet.open_calls SET held = true, line = $2, accepted_at = now() - interval '2 s', deadline_at = now() \
+                WHERE call_id = $1 RETURNING rev";
+    let hold = sqlx::query_scalar(hold).bind(call_id.0).bind(line);
+    let rev = hold.fetch_one(&mut *connection).await.unwrap();
+    let error = json!({"code": "deadline_exceeded", "message": "m", "retryable": true, "retry_after_ms": null,
+        "suggestion": "retry_later"});
+    let ending = Ending {
+        call_id,
+        guard: Guard::Queued(rev),
+        kind: EndingKind::End(Decision {
+            state: State::Expired,
+            outcome: CallOutcome::SystemError,
+            source: Source::Error,
+            effect: EffectKnown::NotApplied,
+            result: None,
+            error: Some(error.to_string()),
+            degraded: None,
+        }),
+        attempt: None,
+        actor: "sweep".into(),
+        reason: "deadline_exceeded".into(),
+    };
+    let ended = Complete.run(connection, &[ending], Locks::Wait).await;
+    assert!(ended.unwrap()[0].is_some());
+}
+
+#[tokio::test]
+async fn a_call_that_expired_where_it_was_held_says_what_held_it() {
+    let folder = folder();
+    let postgres = postgres(folder.path(), true).await;
+    let here = Where {
+        database: postgres.url(),
+        nats: "nats://127.0.0.1:1".to_owned(),
+    };
+    let ledger = ledger(&here.database);
+    migrate(&ledger).await.unwrap();
+    let mut connection = ledger.connect().await.unwrap();
+    apply(&here, folder.path());
+    // Workers that live would not have helped.
+    running(&mut connection, &["payments"], 2).await;
+    let pause = "SELECT verdict FROM toolfleet.set_control('pause', '\"wait\"', 'ada', 'the bank migrates', tool => 'charge')";
+    sqlx::query(pause).execute(&mut connection).await.unwrap();
+    let paused = queued(&mut connection).await;
+    expire_in(&mut connection, paused, "pause/1").await;
+    // The log knows it when it is over.
+    let resume = "SELECT toolfleet.unset_control('ada', 'it is done', 1)";
+    sqlx::query(resume).execute(&mut connection).await.unwrap();
+    let limited = queued(&mut connection).await;
+    expire_in(&mut connection, limited, "tool/charge").await;
+    let broken = queued(&mut connection).await;
+    expire_in(&mut connection, broken, "breaker/1").await;
+    let crowded = queued(&mut connection).await;
+    expire_in(&mut connection, crowded, "payments").await;
+    for (call, reason, words) in [
+        (
+            paused,
+            "paused",
+            "; it was held by a pause of ada (control 1): the bank migrates",
+        ),
+        (
+            limited,
+            "tool_limit",
+            "; it waited to its end for a place of its tool charge, which has a limit; it has none at present",
+        ),
+        (
+            broken,
+            "circuit_open",
+            "; the breaker of its tool charge was open, for its target failed: nothing was sent to it",
+        ),
+        (
+            crowded,
+            "deadline_exceeded",
+            "; 1 worker of its queue payments lived meanwhile and did not start it: m",
+        ),
+    ] {
+        let why = here.reason(&call.to_string());
+        let (found, because) = told(&why);
+        assert_eq!(found, reason, "{why}");
+        assert!(because.ends_with(words), "{because}");
+    }
+
+    // Calls that were committed together: those before it in the order of the release, and no others.
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(queued(&mut connection).await);
+    }
+    let together = "UPDATE toolfleet.open_calls SET held = true, accepted_at = '2026-01-01', deadline_at = now() + interval '1 h' \
+                    WHERE state = 'queued'";
+    sqlx::query(together)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    calls.sort_unstable_by_key(|call| call.0);
+    for (call, ahead) in calls.iter().zip([
+        "no call of its tenant is",
+        "1 call of its tenant is",
+        "2 calls of its tenant are",
+    ]) {
+        // What it says of NATS is another matter.
+        let mut alone = here.command(&["calls", "explain", &call.to_string(), "--json"]);
+        alone.env_remove("NATS_URL");
+        let why = run(alone).json();
+        assert!(told(&why).1.contains(ahead), "{why}");
+    }
+    postgres.stop().await;
+}
+
 #[tokio::test]
 async fn a_call_that_is_over_says_why_from_its_history() {
     let folder = folder();

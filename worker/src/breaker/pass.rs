@@ -111,7 +111,10 @@ impl Guarded<'_> {
                 }
                 Passage::Shut(until) => Passed::Shut { id, until },
                 Passage::Ask => match worker.breakers.refused_until(&self.circuit, now) {
-                    until @ Some(_) => Passed::Shut { id, until },
+                    Some(lapses) => Passed::Shut {
+                        id,
+                        until: Some(breaker::known_soon(Some(lapses), now)),
+                    },
                     None => self.ask().await?,
                 },
             },
@@ -156,7 +159,7 @@ impl Guarded<'_> {
                 worker.breakers.refused(&self.circuit, until);
                 Passed::Shut {
                     id: Some(permitted.id),
-                    until,
+                    until: Some(breaker::known_soon(until, Instant::now())),
                 }
             }
         })
@@ -182,11 +185,21 @@ impl Guarded<'_> {
 
     async fn end(&self, row: &CallRow, until: Option<Instant>) -> Skip {
         let worker = self.worker;
-        let what = Message::fixed(
-            "what the tool depends on fails at present, so nothing was sent to it",
-            "工具所依赖的目标目前出现故障，因此没有向它发送任何请求",
-        );
-        let retry_after = Passage::Shut(until).retry_after(Instant::now());
+        let now = Instant::now();
+        let forced = worker.registry.controls();
+        let forced = forced.forced_breaker(&self.circuit.tool);
+        let what = if forced.is_some_and(|forced| forced.is_open && forced.holds(now)) {
+            Message::fixed(
+                "an operator has stopped what is sent to what the tool depends on, so nothing was sent to it",
+                "运维人员已停止向工具所依赖的目标发送请求，因此没有向它发送任何请求",
+            )
+        } else {
+            Message::fixed(
+                "what the tool depends on fails at present, so nothing was sent to it",
+                "工具所依赖的目标目前出现故障，因此没有向它发送任何请求",
+            )
+        };
+        let retry_after = Passage::Shut(until).retry_after(now);
         let failure = ToolFailure::new(Code::CircuitOpen, what).with_retry_after(Some(retry_after));
         let known = Known {
             effect: self.tool.manifest.effect,

@@ -139,7 +139,7 @@ fn heard(worker: &WorkerProcess, answer: ReportAnswer) -> bool {
             true
         }
         ReportVerdict::Closed => {
-            tracing::info!(%tool, target, "the breaker is closed: the target works again");
+            tracing::info!(%tool, target, "the breaker is closed: calls are sent to this target again");
             true
         }
         ReportVerdict::Local => {

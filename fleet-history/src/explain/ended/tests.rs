@@ -46,6 +46,22 @@ fn settled(more: &Value) -> Value {
     change
 }
 
+/// The changes that let a call expire that was held to its end.
+fn held(held: &Value) -> Value {
+    expired(&json!({"ended": {"held": held}}))
+}
+
+fn limited(more: &Value) -> Value {
+    let mut change = held(&json!({"line": "tool/charge", "pause": null, "forced": null}));
+    merge(&mut change, more);
+    change
+}
+
+fn rate(calls: Option<i64>) -> Value {
+    json!({"name": "bank", "shared_by": "share", "calls": calls, "per_ms": calls.map(|_| 1000), "next_start_at": null,
+           "closed_until": null})
+}
+
 #[test]
 fn what_ended_says_why_and_what_can_be_done() {
     let lacked = |lack: &str, secret: Option<&str>, why: &str| {
@@ -92,6 +108,11 @@ fn what_ended_says_why_and_what_can_be_done() {
                 "message": "All 3 attempts failed; the last one: no answer.", "attempt": {"number": 3, "code": "timeout", "timeout_ms": 1000, "until": "2026-11-20T12:00:02Z"}}}),
         ),
         (
+            "the retry budget allowed no further attempt",
+            json!({"error_code": "unavailable", "ended": {
+                "message": "No answer.", "suppressed": true, "attempt": {"code": "unavailable"}}}),
+        ),
+        (
             "lost its workers",
             json!({"error_code": "tool_crashed", "last": {"actor": "sweep", "reason": "poison"},
                 "ended": {"lost": 6, "attempt": {"number": 6, "code": "tool_crashed"}}}),
@@ -123,6 +144,55 @@ fn what_ended_says_why_and_what_can_be_done() {
             expired(
                 &json!({"attempts": 2, "ended": {"attempt": {"number": 2, "worker": "worker-1", "code": "timeout"}}}),
             ),
+        ),
+        (
+            "expired in a pause",
+            held(
+                &json!({"line": "pause/7", "pause": {"control_id": 7, "actor": "ada", "note": "the bank migrates"}, "forced": null}),
+            ),
+        ),
+        (
+            "expired behind a breaker that was forced open, after an attempt",
+            expired(&json!({"attempts": 1, "ended": {
+                "attempt": {"number": 1, "worker": "worker-1", "code": "unavailable"},
+                "held": {"line": "breaker/3", "pause": null,
+                         "forced": {"control_id": 9, "actor": "ada", "note": "the bank asked for it"}}}})),
+        ),
+        (
+            "expired behind a breaker that was open",
+            held(&json!({"line": "breaker/3", "pause": null, "forced": null})),
+        ),
+        (
+            "expired for its rate limit",
+            limited(&json!({"rate": rate(Some(5))})),
+        ),
+        (
+            "expired for a shared limit that nobody has set",
+            limited(&json!({"rate": rate(None)})),
+        ),
+        (
+            "expired for want of a place of its tool",
+            limited(&json!({"tool_limit": {"at_a_time": 2, "running": 2}})),
+        ),
+        (
+            "expired in the line of its queue",
+            held(&json!({"line": "payments", "pause": null, "forced": null})),
+        ),
+        (
+            "expired in a line of a newer release",
+            held(&json!({"line": "moon/3", "pause": null, "forced": null})),
+        ),
+        (
+            "ended at the gate before any attempt",
+            json!({"error_code": "circuit_open", "attempts": 0,
+                "last": {"from_state": "queued", "worker": "worker-2", "reason": "circuit_open"},
+                "ended": {"attempt": null, "message": "Nothing was sent to it."}}),
+        ),
+        (
+            "ended at the gate after an attempt on another worker",
+            json!({"error_code": "circuit_open",
+                "last": {"from_state": "queued", "worker": "worker-2", "reason": "circuit_open"},
+                "ended": {"message": "Nothing was sent to it.", "attempt": {"code": "unavailable"}}}),
         ),
         (
             "expired for want of a secret",

@@ -188,6 +188,25 @@ async fn a_limit_that_makes_no_sense_is_refused_with_its_reason_and_the_one_that
     assert!(matches!(again, ControlSet::Already(_)), "{again:?}");
 }
 
+#[tokio::test]
+async fn what_waits_for_a_limit_is_counted_and_of_a_mode_nothing_is_known() {
+    let scene = Scene::with(json!({"calls": 1, "per": "1s"})).await;
+    let pool = &scene.ledger.database.pool;
+    let set = limit(SUBJECT, r#"{"calls": 5, "per_ms": 1000}"#);
+    controls::set(pool, &set).await.unwrap();
+    let mode = "SELECT FROM toolfleet.set_control('mode', '\"off\"', 'ada', 'why', subject => 'rate_limit')";
+    sqlx::query(mode).execute(pool).await.unwrap();
+    for _ in 0..2 {
+        let call = scene.ledger.queued().await;
+        let hold =
+            "UPDATE toolfleet.open_calls SET held = true, line = 'tool/tool' WHERE call_id = $1";
+        scene.ledger.meddle(call, hold).await;
+    }
+    let waiting = "SELECT waiting FROM toolfleet.controls ORDER BY control_id";
+    let waiting: Vec<Option<i64>> = sqlx::query_scalar(waiting).fetch_all(pool).await.unwrap();
+    assert_eq!(waiting, [Some(2), None]);
+}
+
 /// How many calls in which time hold now; `None`: there are no numbers.
 async fn holds(pool: &PgPool) -> Option<(i64, i64)> {
     sqlx::query_as::<_, (Option<i64>, Option<i64>)>(

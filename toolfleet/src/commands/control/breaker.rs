@@ -105,7 +105,12 @@ impl ForceBreaker {
         };
         let there: ListedControl = Row::from(row.clone()).read()?;
         let until = there.expires_at.map_or_else(
-            || format!("until `toolfleet control breaker {} auto`", self.tool),
+            || {
+                format!(
+                    "until `toolfleet control breaker {} auto --note WHY`",
+                    self.tool
+                )
+            },
             |until| format!("until {}", instant(until)),
         );
         let does = match self.position {

@@ -108,7 +108,7 @@ impl ChangeFlags {
 fn sentence(control: &ListedControl, word: &str) -> String {
     let (id, what) = (control.control_id, scope::whole(&control.scope));
     let until = control.expires_at.map_or_else(
-        || format!("until `toolfleet control unset {id}`"),
+        || format!("until `toolfleet control unset {id} --note WHY`"),
         |until| format!("until {}", instant(until)),
     );
     let had = match word {

@@ -7,11 +7,16 @@ use fleet::{
     config::{BusArgs, StoreArgs},
     ids::LimitName,
     manifest::parse_duration,
-    store::controls::{
-        self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl,
+    store::{
+        DecisionError,
+        controls::{self, ControlKind, ControlScope, ControlSet, NewControl, Unset, WhichControl},
     },
 };
-use fleet_history::{Row, controls::ListedControl, instant};
+use fleet_history::{
+    Row,
+    controls::{ListedControl, limit_of},
+    instant,
+};
 use serde_json::{json, value::RawValue};
 
 use super::{answered, scope};
@@ -91,7 +96,16 @@ impl LimitStarts {
                     for_ms: self.lasts.map(millis),
                     in_tenant: None,
                 };
-                match answered(controls::replace(&mut connection, &control).await)? {
+                let asked = controls::replace(&mut connection, &control).await;
+                if let Err(DecisionError::Invalid(why)) = &asked
+                    && let Some(shared) = self.shared().await?
+                {
+                    let tool = &self.name;
+                    bail!(
+                        "{why}; the tool {tool} shares the limit {shared}: `toolfleet control limit {shared} CALLS/TIME --note WHY`"
+                    );
+                }
+                match answered(asked)? {
                     ControlSet::Set(row) => ("set", row),
                     ControlSet::Changed(row) => ("changed", row),
                     ControlSet::Already(row) => ("already_set", row),
@@ -107,26 +121,33 @@ impl LimitStarts {
                     note: &self.note,
                     in_tenant: None,
                 };
-                let Some(row) = answered(controls::unset(&mut connection, &unset).await)? else {
-                    bail!(
-                        "the limit {} is not set by a control; `toolfleet control list` says which are",
-                        self.name
-                    )
-                };
-                ("unset", row)
+                match answered(controls::unset(&mut connection, &unset).await)? {
+                    Some(row) => ("unset", row),
+                    // As `control breaker TOOL auto` says it: what is asked for is so.
+                    None => ("not_found", "null".to_owned()),
+                }
             }
         };
-        if word != "already_set" {
+        if matches!(word, "set" | "unset") {
             bell::ring(&self.bus).await;
         }
         if self.json {
             let control: Box<RawValue> = RawValue::from_string(row)?;
             output::print_json(&json!({"result": word, "control": control}))?;
+        } else if word == "not_found" {
+            output::print(&format!("the limit {} was not set by a control", self.name))?;
         } else {
             let there: ListedControl = Row::from(row).read()?;
             output::print(&self.sentence(&there, word))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The limit that the tool of this name shares.
+    async fn shared(&self) -> anyhow::Result<Option<String>> {
+        let pool = connect::reader(&self.store).await?;
+        let limit = limit_of(&pool, self.name.as_str()).await?;
+        Ok(limit.filter(|name| name != self.name.as_str()))
     }
 
     fn sentence(&self, control: &ListedControl, word: &str) -> String {

@@ -38,7 +38,9 @@ fn cells(control: ListedControl) -> Vec<String> {
         control.scope.kind.clone(),
         scope::setting(&control.scope),
         scope::told(&control.scope),
-        control.waiting.to_string(),
+        control
+            .waiting
+            .map_or_else(|| "-".to_owned(), |calls| calls.to_string()),
         control.expires_at.map_or_else(|| "-".to_owned(), instant),
         control.actor,
         instant(control.set_at),

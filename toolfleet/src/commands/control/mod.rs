@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use fleet::store::DecisionError;
+use fleet_history::controls::ListedControl;
 
 /// What `control` can do.
 #[derive(Debug, Subcommand)]
@@ -58,6 +59,11 @@ impl Control {
             Self::Limit(limit) => Box::pin(limit.run()).await,
         }
     }
+}
+
+/// What a control does, in a few words.
+pub(super) fn in_words(control: &ListedControl) -> String {
+    scope::whole(&control.scope)
 }
 
 /// The answer of the ledger; an error of the server keeps its exit code.

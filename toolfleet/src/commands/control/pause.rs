@@ -118,8 +118,13 @@ fn sentence(control: &ListedControl, word: &str, covers: i64) -> String {
         "changed" => "is changed",
         _already => "was set before",
     };
+    let covered = match covers {
+        0 => "no queued call is covered now".to_owned(),
+        1 => "the queued call that it covers waits".to_owned(),
+        more => format!("the {more} queued calls that it covers wait"),
+    };
     format!(
-        "pause {id} {had}: {about}, {until}; within seconds {new}, and the {covers} queued calls that it covers wait; what runs goes on"
+        "pause {id} {had}: {about}, {until}; within seconds {new}, and {covered}; what runs goes on"
     )
 }
 

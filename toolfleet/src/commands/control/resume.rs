@@ -46,16 +46,24 @@ pub struct Resume {
 impl Resume {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let which = match self.id {
-            Some(id) => {
-                self.must_be_a_pause(id).await?;
-                WhichControl::Id(id)
-            }
+            Some(id) => WhichControl::Id(id),
             None if self.scope.is_empty() => bail!(
                 "which pause? Give its id (`toolfleet control list` says which there are), or --tool, --queue, --tenant of its scope"
             ),
             None => WhichControl::Scope(ControlKind::Pause, self.scope.scope()),
         };
         let mut connection = connect::writer(&self.store.database_url).await?;
+        let mut others = self.controls().await?;
+        if let Some(id) = self.id
+            && let Some(other) = others.iter().find(|control| control.control_id == id.0)
+            && other.scope.kind != ControlKind::Pause.as_str()
+        {
+            bail!(
+                "control {id} is no pause: {}; `{}` takes it away",
+                scope::whole(&other.scope),
+                plain(&scope::takes_away(other))
+            );
+        }
         let unset = Unset {
             which,
             actor: &self.actor,
@@ -71,27 +79,47 @@ impl Resume {
             output::print_json(&json!({"result": "unset", "control": control}))?;
         } else {
             let was: ListedControl = Row::from(row).read()?;
-            output::print(&format!(
-                "pause {} of {} is over: what waits for it goes back to its line within seconds, and runs in its turn",
-                was.control_id,
-                plain(&scope::told(&was.scope))
-            ))?;
+            others.retain(|other| {
+                other.scope.kind == ControlKind::Pause.as_str()
+                    && other.control_id != was.control_id
+                    && scope::may_meet(&was.scope, &other.scope)
+            });
+            output::print(&over(&was, &others))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Refuses the id of another kind of control: a mistyped number must not take a limit away. Ids are never used again.
-    async fn must_be_a_pause(&self, id: ControlId) -> anyhow::Result<()> {
+    /// Those that hold before this one ends.
+    async fn controls(&self) -> anyhow::Result<Vec<ListedControl>> {
         let pool = connect::reader(&self.store).await?;
-        for row in view::controls(&pool).await? {
-            let there = row.read()?;
-            if there.control_id == id.0 && there.scope.kind != ControlKind::Pause.as_str() {
-                bail!(
-                    "control {id} is no pause: {}; `toolfleet control unset {id}` takes it away",
-                    scope::whole(&there.scope)
-                )
-            }
+        let rows = view::controls(&pool).await?;
+        Ok(Row::read_all(&rows)?)
+    }
+}
+
+/// That a pause is over, and which others still hold some of its calls.
+fn over(was: &ListedControl, others: &[ListedControl]) -> String {
+    let told = |pause: &ListedControl| {
+        let (id, about) = (pause.control_id, scope::told(&pause.scope));
+        plain(&format!("{id} of {about}"))
+    };
+    let over = format!(
+        "pause {} is over: what waits for it goes back to its line within seconds",
+        told(was)
+    );
+    match others {
+        [] => format!("{over}, and runs in its turn"),
+        others => {
+            let named: Vec<String> = others.iter().map(told).collect();
+            let (these, they) = match others.len() {
+                1 => ("another pause", "it covers"),
+                _more => ("other pauses", "they cover"),
+            };
+            format!(
+                "{over}, and runs in its turn, but for what {these} may hold on: {}. What {they} waits until `toolfleet control resume ID \
+                 --note WHY`",
+                named.join("; ")
+            )
         }
-        Ok(())
     }
 }

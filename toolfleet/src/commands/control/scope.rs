@@ -9,7 +9,7 @@ use fleet::{
     manifest::format_duration,
     store::controls::{ControlKind, ControlScope},
 };
-use fleet_history::controls::ListedScope;
+use fleet_history::controls::{ListedControl, ListedScope};
 use serde_json::Value;
 
 use crate::commands::plain::plain;
@@ -93,13 +93,43 @@ pub(super) fn told(scope: &ListedScope) -> String {
         .iter()
         .filter_map(|(what, name)| Some(format!("{what}{}", name.as_ref()?)));
     let mut told = named.collect::<Vec<_>>().join(", ");
-    if let (Some(pointer), Some(value)) = (&scope.pointer, &scope.value) {
+    if let Some(pointer) = &scope.pointer {
+        // The value null is none in a row of JSON.
+        let value = scope.value.as_ref().unwrap_or(&Value::Null);
         write!(told, ", {pointer} = {value}").expect("a String takes everything");
     }
     if told.is_empty() {
         told.push_str("every call");
     }
     told
+}
+
+/// Whether some call may be in both.
+pub(super) fn may_meet(one: &ListedScope, other: &ListedScope) -> bool {
+    let agree = |one: &Option<String>, other: &Option<String>| match (one, other) {
+        (Some(one), Some(other)) => one == other,
+        (_anything, None) | (None, _anything) => true,
+    };
+    let has_other_value =
+        one.pointer.is_some() && one.pointer == other.pointer && one.value != other.value;
+    agree(&one.tool, &other.tool)
+        && agree(&one.queue, &other.queue)
+        && agree(&one.tenant, &other.tenant)
+        && !has_other_value
+}
+
+/// The command that takes a control away that is no pause.
+pub(super) fn takes_away(control: &ListedControl) -> String {
+    let (id, scope) = (control.control_id, &control.scope);
+    match (scope.kind.parse(), &scope.tool, &scope.subject) {
+        (Ok(ControlKind::Breaker), Some(tool), _) => {
+            format!("toolfleet control breaker {tool} auto --note WHY")
+        }
+        (Ok(ControlKind::Limit), _, Some(name)) => {
+            format!("toolfleet control limit {name} auto --note WHY")
+        }
+        (_other, _, _) => format!("toolfleet control unset {id} --note WHY"),
+    }
 }
 
 /// What stands in front of the subject of a control; the kind of a limit says that its subject is one.
@@ -142,7 +172,18 @@ fn rate(setting: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_pause_of_the_value_null_is_not_shown_as_one_of_the_whole_tool() {
+        let scope = json!({
+            "kind": "pause", "tool": "charge", "queue": null, "tenant": null, "pointer": "/id", "value": null, "subject": null,
+            "setting": "wait"});
+        let scope: ListedScope = serde_json::from_value(scope).unwrap();
+        assert_eq!(told(&scope), "tool charge, /id = null");
+    }
 
     #[test]
     fn a_value_is_json_if_it_can_be_and_text_otherwise() {

@@ -1,10 +1,12 @@
 //! `toolfleet doctor`: checks the servers and the fleet, one line each; rebuilds the stream or takes the prefix when it is told
 //! to.
 //!
-//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet` and `tools` read and judge, in this order.
+//! `check` is a line. `postgres`, `locks`, `nats`, `prefix`, `lost_writes`, `stream`, `fleet`, `tools` and `brakes` read and judge, in this
+//! order.
 //! Each read is bounded in time: a server that hangs is a finding. Judging is separate from reading. `rebuild` and `take`
 //! change something.
 
+mod brakes;
 mod check;
 mod fleet;
 mod locks;
@@ -127,6 +129,7 @@ async fn examine(
     if let Some(ledger) = &seen.ledger {
         checks.extend(fleet::judge(ledger));
         checks.extend(tools::look(&postgres, ledger).await);
+        checks.extend(brakes::look(&postgres).await);
     }
     if let Some(server) = &seen.server {
         let ledger = seen.ledger.as_ref();

@@ -7,6 +7,7 @@ use fleet_history::{
     instant,
     tools::{ListedTool, tools},
 };
+use serde_json::Value;
 
 use crate::commands::{connect, output};
 
@@ -37,7 +38,14 @@ impl ListTools {
 
 fn cells(version: ListedTool) -> Vec<String> {
     let none = || "-".to_owned();
-    let limit = version.concurrency.map(|limit| limit.to_string());
+    let limits = [
+        version
+            .concurrency
+            .map(|limit| format!("{limit} at a time")),
+        version.rate_limit.as_ref().and_then(rate),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    let limit = (!limits.is_empty()).then(|| limits.join(", "));
     vec![
         version.tool,
         version.version.to_string(),
@@ -50,4 +58,38 @@ fn cells(version: ListedTool) -> Vec<String> {
         version.applied_by,
         version.retired_at.map_or_else(none, instant),
     ]
+}
+
+/// The numbers of a manifest's rate limit, or the name under which tools share one.
+fn rate(limit: &Value) -> Option<String> {
+    if let Some(name) = limit["share"].as_str() {
+        return Some(format!("shares {name}"));
+    }
+    let (calls, per) = (limit["calls"].as_u64()?, limit["per"].as_str()?);
+    let whose = match limit["by"].as_str() {
+        Some("tenant") => " for each tenant",
+        _tool => "",
+    };
+    Some(format!("{calls}/{per}{whose}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_is_told_as_the_commands_take_it() {
+        for (limit, told) in [
+            (json!({"calls": 50, "per": "1s"}), "50/1s"),
+            (
+                json!({"calls": 5, "per": "1m", "by": "tenant"}),
+                "5/1m for each tenant",
+            ),
+            (json!({"share": "bank"}), "shares bank"),
+        ] {
+            assert_eq!(rate(&limit).as_deref(), Some(told));
+        }
+    }
 }
